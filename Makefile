@@ -1,0 +1,33 @@
+# Two commands do everything on a fresh machine: `make bert` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TORCH := torch==2.13.0
+
+.PHONY: bert test lint lock clean
+
+bert: $(VENV)/ready
+	$(BIN)/orun pipelines/bert.yaml
+
+test: $(VENV)/ready lint
+	$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# PyTorch goes first and by pip, so that the machine's own index decides between its CPU and CUDA builds.
+$(VENV)/ready: requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet $(TORCH)
+	$(BIN)/pip install --quiet --no-deps --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+# Needs uv. What the lock leaves out, and why, is said in pyproject.toml under [tool.uv.pip].
+lock:
+	uv pip compile --quiet pyproject.toml requirements.in --output-file requirements.lock
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

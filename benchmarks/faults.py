@@ -1,0 +1,174 @@
+"""Faults without end: damage, death, races, company and limits, and what became of each run after one.
+
+    python -m benchmarks.faults --n 1000 --seed 7           hours
+    python -m benchmarks.faults --n 50 --only deaths
+
+Each fault follows from the seed and its number, which are printed with whatever went wrong. As root, start it under
+`setpriv --bounding-set=-dac_override,-dac_read_search`, or modes of files mean nothing; a small disk is mounted where
+that is allowed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import get_args
+
+from orun.store import locks
+from tests.faults import beside, deaths, integrity, limits, races
+from tests.faults.folders import remove
+from tests.faults.projects import MODEL, TEXT, Subject
+from tests.faults.rig import Judgement, Outcome, Rig, process
+
+DISK = "4m"  # room for the text project and little more
+MODELS = 0.2  # how often the project of real stages is taken
+
+
+@dataclass
+class Bench:
+    """Where faults are tried.
+
+    Attributes:
+        folder: an empty folder.
+        disk: a small disk, or the folder where none can be mounted.
+        rigs: the projects that were needed so far.
+    """
+
+    folder: Path
+    disk: Path
+    rigs: dict[str, Rig] = field(default_factory=dict)
+
+    def rig(self, name: str, subject: Subject, folder: Path | None = None) -> Rig:
+        """The project of that name, made when it is first needed."""
+        if name not in self.rigs:
+            self.rigs[name] = Rig.make((folder or self.folder) / name, subject, process)
+        return self.rigs[name]
+
+    def some(self, family: str, chance: Random) -> Rig:
+        """One of the two projects."""
+        subject = MODEL if chance.random() < MODELS else TEXT
+        return self.rig(f"{family}-{subject.pipeline}", subject)
+
+
+Trial = Callable[[Bench, Random], tuple[str, str, Judgement]]
+"""Tries a fault: its row in the table, what it was, and what became of it."""
+
+
+def try_damage(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
+    """Damage to a file of the store."""
+    fault, judgement = integrity.trial(bench.some("damage", chance), chance)
+    return fault.target, str(fault), judgement
+
+
+def try_death(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
+    """Sudden death of a process."""
+    death, judgement = deaths.trial(bench.some("deaths", chance), chance)
+    return death.victim, str(death), judgement
+
+
+def try_race(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
+    """An edit while a stage runs."""
+    possible = [
+        (name, moment) for name in races.EDITS for moment in races.MOMENTS if (name, moment) not in races.UNSEEN
+    ]
+    name, moment = chance.choice(possible)
+    with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
+        return name, f"{name}, {moment}", races.trial(Path(folder), name, moment)
+
+
+def try_company(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
+    """Several processes on one cold store."""
+    count, variants = chance.choice((2, 4, 8)), chance.choice((1, 2))
+    judgement = beside.trial(bench.some("beside", chance), count, variants)
+    return f"{count} processes", f"{count} processes, {variants} pipelines", judgement
+
+
+def try_limit(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
+    """Something that the machine refuses."""
+    name = chance.choice([name for name in limits.LIMITS if name != "full" or bench.disk != bench.folder])
+    what, judgement = limits.trial(bench.rig("limits", TEXT, bench.disk), chance, name)
+    return name, what, judgement
+
+
+# How many of a hundred faults are of which family.
+FAMILIES: Mapping[str, tuple[int, Trial]] = {
+    "damage": (55, try_damage),
+    "deaths": (25, try_death),
+    "races": (8, try_race),
+    "beside": (2, try_company),
+    "limits": (10, try_limit),
+}
+
+
+def campaign(bench: Bench, numbers: range, seed: str, only: str | None) -> Counter[tuple[str, Outcome]]:
+    """Try the faults with these numbers and count what became of them."""
+    table: Counter[tuple[str, Outcome]] = Counter()
+    for number in numbers:
+        chance = Random(f"{seed}-{number}")
+        family = only or chance.choices(list(FAMILIES), [share for share, _ in FAMILIES.values()])[0]
+        row, what, judgement = FAMILIES[family][1](bench, chance)
+        table[f"{family}: {row}", judgement.outcome] += 1
+        if judgement.outcome == "wrong":
+            print(f"WRONG {seed}-{number} {family}: {what}\n  {judgement.why}", flush=True)
+    return table
+
+
+def show(table: Counter[tuple[str, Outcome]], seconds: float) -> None:
+    """Print the table."""
+    outcomes = get_args(Outcome)
+    rows = sorted({row for row, _ in table})
+    print(f"{'':<32}", *(f"{outcome:>9}" for outcome in outcomes))
+    for row in rows:
+        print(f"{row:<32}", *(f"{table[row, outcome] or '':>9}" for outcome in outcomes))
+    totals = [sum(table[row, outcome] for row in rows) for outcome in outcomes]
+    print(f"{f'{sum(totals)} faults in {seconds:.0f} s':<32}", *(f"{total:>9}" for total in totals))
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A small disk, or the folder itself where none can be mounted."""
+    disk = folder / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        yield folder
+        return
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def main() -> int:
+    """Run the campaign; 1 when something was wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--n", type=int, default=1000, help="how many faults")
+    parser.add_argument("--seed", default=str(time.time_ns()), help="what all chance follows from")
+    parser.add_argument("--first", type=int, default=0, help="number of the first fault")
+    parser.add_argument("--only", choices=FAMILIES, help="faults of one family alone")
+    choices = parser.parse_args()
+    print(f"seed {choices.seed}", flush=True)
+    began = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="orun-faults-"))
+    locks.MACHINE = folder
+    try:
+        with small_disk(folder) as disk:
+            numbers = range(choices.first, choices.first + choices.n)
+            table = campaign(Bench(folder, disk), numbers, choices.seed, choices.only)
+    finally:
+        remove(folder)
+    show(table, time.monotonic() - began)
+    return int(any(outcome == "wrong" for _, outcome in table))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,258 @@
+"""False alarms, power and cost of the latency gate, beside other gates on the same machine at the same time.
+
+Slow-downs are planted into a real model as extra nodes, noise of its own is switched on, and complete gates are run: a
+measurement as `measure/latency` makes it, then `max_regression` judged on it. Beside each gate the same two models are
+timed one after the other as other tools do.
+
+    python -m benchmarks.gate_power --gates 400 --out power.jsonl     hours
+    python -m benchmarks.gate_power --quick                           a small model, minutes
+
+Every gate is a line of `--out`; a run that is started again goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.planting import noise, plant
+from benchmarks.rival_gates import RIVALS, RUNS, Floats
+from orun.errors import Position
+from orun.gates.judge import judge
+from orun.measure.latency import Budget, Measurement, measure
+from orun.measure.latency_metrics import metrics_of
+from orun.measure.workers import Subject, Worker
+from orun.pipeline.model import Gate, Stage, Threshold
+from orun.stages.measure.latency import Params
+from orun.stages.timing import Sizes, feeds
+from orun.store.records import Action, Discovered
+from orun.targets import Target
+
+NOWHERE = Position("gate_power.py", 1, 1)
+CASES = ((0.0, 0.05), (0.05, 0.05), (0.10, 0.05), (0.0, 0.02), (0.02, 0.02))  # planted, max_regression
+CALIBRATION_LAUNCHES = 24
+PATIENCE = 1e6  # seconds
+FIRST_RANK = 64
+TRIES = 6
+NEAR = 0.1  # of the slow-down that is to be planted; the table says the truth
+
+
+def main() -> None:
+    """Run the gates that are missing in the output file, and print the table."""
+    options = _options()
+    with tempfile.TemporaryDirectory() as folder, noise(options.noise, options.seed):
+        os.chdir(folder)
+        model = _model(options, Path(folder))
+        done = _lines(options.out)
+        planted = {0.0: (model, 0.0)}
+        for slowdown in sorted({slowdown for slowdown, _ in options.cases} - {0.0}):
+            planted[slowdown] = _plant(options, model, Path(folder) / f"slower_{slowdown}.onnx", slowdown)
+        for case in _order(options, done):
+            path, truth = planted[case[0]]
+            line = {"planted": case[0], "limit": case[1], "truth": truth, **_trial(options, model, path, case[1])}
+            done.append(line)
+            with options.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+    print("\n".join(table(done)))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--model", type=Path, help="an ONNX model; the exported MiniLM of pipelines/bert.yaml when left out"
+    )
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--sequence", type=int, help="size of the axis of that name; 128 when left out")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--noise", type=int, default=os.cpu_count() or 1, help="noise processes")
+    parser.add_argument("--gates", type=int, default=100, help="gates of each case")
+    parser.add_argument("--time", type=float, default=Params().time, help="time budget of a gate in seconds")
+    parser.add_argument("--no-rivals", action="store_true", help="our gate alone")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()) / "gate_power.jsonl")
+    parser.add_argument("--cases", type=_case, nargs="+", default=CASES, help="planted:limit, as 0.05:0.05")
+    parser.add_argument("--quick", action="store_true", help="a small model, two gates of each case")
+    options = parser.parse_args()
+    options.out = options.out.resolve()
+    options.model = options.model.resolve() if options.model else None
+    options.gates = 2 if options.quick else options.gates
+    return options
+
+
+def _case(text: str) -> tuple[float, float]:
+    planted, _, limit = text.partition(":")
+    return float(planted), float(limit)
+
+
+def _model(options: argparse.Namespace, folder: Path) -> Path:
+    if options.quick:
+        return _small(folder / "small.onnx")
+    if options.model:
+        return Path(options.model)
+    import orun
+
+    result = orun.run(Path(__file__).parent.parent / "pipelines/bert.yaml", to=["export"])
+    return Path(result["export"].out) / "model.onnx"
+
+
+def _small(path: Path) -> Path:
+    """Four layers of 256, about 0.2 ms."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    generator, nodes, tensors = np.random.default_rng(0), [], []
+    for layer in range(4):
+        name = "x" if layer == 0 else f"h{layer}"
+        tensors.append(
+            numpy_helper.from_array(generator.standard_normal((256, 256), dtype=np.float32) / 16, f"w{layer}")
+        )
+        nodes.append(helper.make_node("MatMul", [name, f"w{layer}"], [f"m{layer}"]))
+        nodes.append(helper.make_node("Relu", [f"m{layer}"], [f"h{layer + 1}"]))
+    nodes.append(helper.make_node("Identity", ["h4"], ["y"]))
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [128, 256]) for name in "xy"]
+    graph = helper.make_graph(nodes, "small", [ends[0]], [ends[1]], tensors)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
+    return path
+
+
+def _subjects(options: argparse.Namespace, models: Mapping[str, Path]) -> dict[str, Subject]:
+    axes = {"sequence": options.sequence} if options.sequence else {}
+    fed = feeds(models, Sizes(options.batch, axes), options.seed, None)
+    target = Target("cpu", session={"intra_op_num_threads": options.threads})
+    return {name: Subject(path, target, fed[name]) for name, path in models.items()}
+
+
+def _measure(
+    options: argparse.Namespace, subjects: Mapping[str, Subject], resolution: float, fewest: int
+) -> Measurement:
+    params = Params()
+    budget = Budget(options.time, resolution, (fewest, params.max_launches), params.samples, params.warmup)
+    return measure(subjects, budget, random.randrange(1 << 30), lambda *_: None)
+
+
+def _plant(options: argparse.Namespace, model: Path, path: Path, slowdown: float) -> tuple[Path, float]:
+    """A model that is slower by about `slowdown`, and by how much it truly is; found once for an output file."""
+    notes = options.out.with_suffix(".planted.json")
+    known = json.loads(notes.read_text(encoding="utf-8")) if notes.exists() else {}
+    if str(slowdown) not in known:
+        known[str(slowdown)] = _calibrate(options, model, path, slowdown)
+        notes.write_text(json.dumps(known), encoding="utf-8")
+    sites, rank, truth = known[str(slowdown)]
+    print(f"planted {slowdown:.0%}: {sites} times rank {rank}, truly {truth:.2%}", flush=True)
+    plant(model, path, sites, rank)
+    return path, truth
+
+
+def _calibrate(options: argparse.Namespace, model: Path, path: Path, slowdown: float) -> tuple[int, int, float]:
+    """How many nodes of what size to plant, and the slow-down over many launches."""
+    tried: dict[tuple[int, int], float] = {}
+    for sites in (4, 1):
+        rank = FIRST_RANK
+        while len(tried) < TRIES and (sites, rank) not in tried:
+            plant(model, path, sites, rank)
+            tried[sites, rank] = truth = _truth(options, model, path)
+            if abs(truth / slowdown - 1) < NEAR:
+                return sites, rank, truth
+            rank = max(round(rank * slowdown / max(truth, 0.001)), 1)
+    sites, rank = min(tried, key=lambda way: abs(tried[way] - slowdown))
+    return sites, rank, tried[sites, rank]
+
+
+def _truth(options: argparse.Namespace, model: Path, path: Path) -> float:
+    patient = argparse.Namespace(**{**vars(options), "time": PATIENCE})
+    subjects = _subjects(patient, {"model": path, "baseline": model})
+    found = _measure(patient, subjects, 0.05, 3 if options.quick else CALIBRATION_LAUNCHES)
+    return float(np.expm1(np.median(found.log_ratios("baseline"))))
+
+
+def _order(options: argparse.Namespace, done: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
+    """The cases in turn, so that each meets the same hours of the day."""
+    counts = Counter((line["planted"], line["limit"]) for line in done)
+    for number in range(options.gates):
+        yield from (case for case in options.cases if counts[case] <= number)
+
+
+def _trial(options: argparse.Namespace, model: Path, slower: Path, limit: float) -> dict[str, Any]:
+    subjects = _subjects(options, {"model": slower, "baseline": model})
+    spent = _cpu_seconds()
+    found = _measure(options, subjects, limit, Params().min_launches)
+    outcome, why = _judge(found, limit, options.batch)
+    line: dict[str, Any] = {"ours": outcome, "why": why, "launches": found.log_ratios("baseline")}
+    line |= {"seconds": found.seconds, "cpu_seconds": _cpu_seconds() - spent}
+    line |= {"load": found.pressure.load, "pressure": found.pressure.cpu}
+    if not options.no_rivals:
+        before, after = (_alone(subjects[name]) for name in ("baseline", "model"))
+        line["rivals"] = {name: rival(before, after, limit) for name, rival in RIVALS.items()}
+    return line
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of those that it started and that ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def _alone(subject: Subject) -> Floats:
+    with Worker(subject) as worker:
+        worker.open(0.0)
+        worker.time(RUNS)
+        return worker.time(RUNS).wall
+
+
+def _judge(found: Measurement, limit: float, batch: int) -> tuple[str, str]:
+    from orun.gates.baselines import Accepted
+
+    gate = Gate("p50", "max_regression", Threshold(limit, relative=True, text=f"{limit:.0%}"), "fail", NOWHERE)
+    stage = Stage("latency", "measure/latency", NOWHERE, needs={"model": "slower"}, gates=(gate,))
+    action = Action(
+        "", {"input model": "slower"}, Discovered(), "", 0, metrics_of(found, batch), "", "", "latency", {}, 0, 0, 0, 0
+    )
+    verdict = judge(stage, action, Accepted("original", {}, {}, "", "", ""), {})[0]
+    return verdict.outcome, verdict.why
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def table(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The table in Markdown: one row to a case and gate."""
+    rows = [
+        "| planted (truly) | limit | gate | gates | called slower | undecided | s median / 95 % | CPU s |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for planted, limit in sorted(
+        {(line["planted"], line["limit"]) for line in lines}, key=lambda case: (case[1], case[0])
+    ):
+        mine = [line for line in lines if (line["planted"], line["limit"]) == (planted, limit)]
+        head = f"| {planted:.0%} ({np.mean([line['truth'] for line in mine]):.1%}) | {limit:.0%} |"
+        outcomes, seconds = Counter(line["ours"] for line in mine), [line["seconds"] for line in mine]
+        spans = f"{np.median(seconds):.1f} / {np.quantile(seconds, 0.95):.1f}"
+        cpu = np.median([line["cpu_seconds"] for line in mine])
+        shares = f"{outcomes['failed'] / len(mine):.1%} | {outcomes['undecided'] / len(mine):.1%}"
+        rows.append(f"{head} **orun** | {len(mine)} | {shares} | {spans} | {cpu:.1f} |")
+        compared = [line["rivals"] for line in mine if "rivals" in line]
+        for name in RIVALS if compared else ():
+            share = float(np.mean([one[name] for one in compared]))
+            rows.append(f"{head} {name} | {len(compared)} | {share:.1%} | | | |")
+    loads = [line["load"] for line in lines if line["load"] is not None]
+    return [
+        *rows,
+        "",
+        f"load while measuring: median {np.median(loads):.1f}, from {min(loads):.1f} to {max(loads):.1f}",
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Writes commands.md and stages.md from the command line and the stage kinds: `python docs/generate.py`.
+
+A test holds that the committed pages are what this writes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import click
+
+from orun.cli.describe import default_text, facts, flat_params, port_text
+from orun.cli.main import group
+from orun.cli.verb import Verb, Verbs
+from orun.pipeline.fragments import words
+from orun.stages.kind import Kind
+from orun.stages.registry import all_kinds
+
+HERE = Path(__file__).parent
+NOTE = "<!-- Written by docs/generate.py: change the source, then run it. -->"
+
+
+def commands_page() -> str:
+    """Every verb with its options and examples."""
+    intro = "`orun FILE` is short for `orun run FILE`. Every verb explains itself with `--help`."
+    blocks = ["# Commands", NOTE, intro, _table(("verb", "what it does"), _verb_rows())]
+    blocks += [block for name, command in verbs() for block in _command(name, command)]
+    completion = (
+        'For completion in the shell: `eval "$(_ORUN_COMPLETE=bash_source orun)"`, or `zsh_source`, `fish_source`.'
+    )
+    return "\n\n".join([*blocks, "## Completion", completion]) + "\n"
+
+
+def verbs() -> Iterator[tuple[str, click.Command]]:
+    """Every verb by the words that call it, those of groups after the group."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if command is None:
+            raise LookupError(name)
+        yield name, command
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {inner}", verb) for inner, verb in command.commands.items())
+
+
+def _verb_rows() -> Iterator[tuple[str, str]]:
+    yield from ((f"[`{name}`](#orun-{name})", summary) for name, summary in group.verbs.items())
+
+
+def _command(name: str, command: click.Command) -> Iterator[str]:
+    context = click.Context(command, info_name=f"orun {name}")
+    depth = "###" if " " in name else "##"
+    yield f"{depth} orun {name}"
+    yield f"```\n{' '.join([context.info_name or '', *command.collect_usage_pieces(context)])}\n```"
+    yield inspect.cleandoc(command.help or "").replace("\b\n", "")
+    options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+    if options:
+        yield _table(("option", "what it does"), ((_option(option), option.help or "") for option in options))
+    if isinstance(command, (Verb, Verbs)):
+        examples = "\n".join(f"{line}  # {meaning}" for line, meaning in command.examples)
+        yield f"```sh\n{examples}\n```"
+
+
+def _option(option: click.Option) -> str:
+    metavar = f" {option.metavar}" if option.metavar and not option.is_flag else ""
+    if isinstance(option.type, click.Choice):
+        metavar = f" {'|'.join(option.type.choices)}"
+    return ", ".join(f"`{name}{metavar}`" for name in option.opts)
+
+
+def stages_page() -> str:
+    """Every kind of the library with its inputs, parameters and metrics."""
+    blocks = [
+        "# Stages",
+        NOTE,
+        _table(("kind", "what it does"), ((_link(kind.name), kind.summary) for kind in all_kinds())),
+    ]
+    for kind in all_kinds():
+        blocks += _kind(kind)
+    return "\n\n".join(blocks) + "\n"
+
+
+def _link(kind: str) -> str:
+    return f"[`{kind}`](#{kind.replace('/', '')})"
+
+
+def _kind(kind: Kind) -> Iterator[str]:
+    yield f"## {kind.name}"
+    yield kind.doc.strip()
+    if kind.spec.inputs:
+        ports = kind.spec.inputs.items()
+        yield _table(
+            ("input", "type", "what it is for"), ((f"`{name}`", port_text(port), port.doc) for name, port in ports)
+        )
+    if kind.params:
+        rows = [
+            (f"`{name}`", words(param.type), default_text(param), param.doc) for name, param in flat_params(kind.params)
+        ]
+        yield _table(("parameter", "type", "default", "what it does"), rows)
+    yield "\n".join(f"- {name}: {text}" for name, text in facts(kind))
+
+
+def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [titles, ("---",) * len(titles), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+PAGES: Mapping[str, Callable[[], str]] = {"commands.md": commands_page, "stages.md": stages_page}
+
+if __name__ == "__main__":
+    for page, write in PAGES.items():
+        (HERE / page).write_text(write(), encoding="utf-8")

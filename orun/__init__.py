@@ -1,0 +1,77 @@
+"""Declarative, cached and gated build pipelines for ONNX model releases.
+
+    import orun
+    result = orun.run("pipelines/bert.yaml", set={"vars.sequence": 64})
+    print(result.exit_code, result["int8"].metrics["size"].value)
+
+Names are imported when they are first used, so that `import orun` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from orun.api import explain, load, plan, run
+    from orun.errors import OrunError, PipelineError, Problem, StageError, StoreError, UsageError
+    from orun.measure.dataset import Dataset
+    from orun.metrics import Comparison, Estimate, Metric
+    from orun.pipeline.model import Pipeline
+    from orun.planner import Plan, Step
+    from orun.record import RunResult, StageResult, Verdict
+    from orun.stages.contract import Context, stage
+    from orun.stages.params import Code, Doc, Duration, FilePath, Range, Ratio, Size
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "orun.api": ("explain", "load", "plan", "run"),
+    "orun.errors": ("OrunError", "PipelineError", "Problem", "StageError", "StoreError", "UsageError"),
+    "orun.measure.dataset": ("Dataset",),
+    "orun.metrics": ("Comparison", "Estimate", "Metric"),
+    "orun.pipeline.model": ("Pipeline",),
+    "orun.planner": ("Plan", "Step"),
+    "orun.record": ("RunResult", "StageResult", "Verdict"),
+    "orun.stages.contract": ("Context", "stage"),
+    "orun.stages.params": ("Code", "Doc", "Duration", "FilePath", "Range", "Ratio", "Size"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Code",
+    "Comparison",
+    "Context",
+    "Dataset",
+    "Doc",
+    "Duration",
+    "Estimate",
+    "FilePath",
+    "Metric",
+    "OrunError",
+    "Pipeline",
+    "PipelineError",
+    "Plan",
+    "Problem",
+    "Range",
+    "Ratio",
+    "RunResult",
+    "Size",
+    "StageError",
+    "StageResult",
+    "Step",
+    "StoreError",
+    "UsageError",
+    "Verdict",
+    "explain",
+    "load",
+    "plan",
+    "run",
+    "stage",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME_OF[name]), name)

@@ -1,0 +1,10 @@
+"""`orun`, and `python -m orun`."""
+
+from __future__ import annotations
+
+import sys
+
+from orun.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,197 @@
+"""The public functions behind `orun.load`, `orun.plan`, `orun.explain` and `orun.run`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING, Any
+
+from orun.errors import UsageError
+from orun.journal import Journal, Listener, ignore
+from orun.memory import Request, recall, replay
+from orun.observe import project_of
+from orun.record import RunResult
+
+if TYPE_CHECKING:
+    from orun.pipeline.model import Pipeline
+    from orun.planner import Plan, Planner, Step
+
+PathLike = str | os.PathLike[str]
+
+
+def load(file: PathLike, set: Mapping[str, Any] | None = None) -> Pipeline:  # noqa: A002 - the word of `--set`
+    """Read, check and expand a pipeline file; nothing that it names is run.
+
+    Args:
+        file: path of the YAML file.
+        set: values that replace those of the file, by dotted path (`{"vars.sequence": 64}`).
+
+    Raises:
+        PipelineError: with every mistake of the file.
+    """
+    from orun.pipeline import load as load_file
+
+    return load_file(Path(file), _texts(set))
+
+
+def _texts(values: Mapping[str, Any] | None) -> dict[str, str]:
+    """Values as `--set` would be given them: text as it is, anything else as JSON, which YAML contains."""
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in (values or {}).items()}
+
+
+def default_store(folder: Path) -> Path:
+    """Where results of a folder's pipelines go: `$ORUN_STORE`, or else `artifacts/` at the top of its project."""
+    chosen = os.environ.get("ORUN_STORE")
+    return Path(chosen) if chosen else project_of(folder) / "artifacts"
+
+
+def plan(
+    file: PathLike | Pipeline,
+    *,
+    set: Mapping[str, Any] | None = None,  # noqa: A002 - the word of `--set`
+    only: Collection[str] = (),
+    from_: Collection[str] = (),
+    to: Collection[str] = (),
+    force: Collection[str] = (),
+    fresh: bool = False,
+    store: PathLike | None = None,
+) -> Plan:
+    """What a run would do and why; runs nothing.
+
+    Args:
+        file: a pipeline file, or a loaded pipeline.
+        set: as for `load`.
+        only: ids of stages to look at alone.
+        from_: ids of stages to look at with all after them.
+        to: ids of stages to look at with all before them.
+        force: ids of stages to run whatever is stored.
+        fresh: measure again what is bound to this host.
+        store: the store's folder; see `default_store`.
+
+    Raises:
+        PipelineError: with every mistake of the file.
+        UsageError: when a stage of that name is not in it.
+    """
+    from orun.planner import Plan
+
+    planner = _planner(_pipeline(file, set), store, force, fresh=fresh)
+    chosen = _selected(planner.pipeline, only, from_, to)
+    whole = planner.plan()
+    return Plan(whole.pipeline, tuple(step for step in whole.steps if step.stage.id in chosen))
+
+
+def explain(
+    file: PathLike | Pipeline,
+    stage: str,
+    *,
+    set: Mapping[str, Any] | None = None,  # noqa: A002 - the word of `--set`
+    store: PathLike | None = None,
+) -> Step:
+    """The decision on one stage with every part of its key, now and the last time.
+
+    Raises:
+        PipelineError: with every mistake of the file.
+        UsageError: when there is no stage of that name.
+    """
+    steps = plan(file, set=set, store=store, only=[stage]).steps
+    if len(steps) > 1:
+        ids = [step.stage.id for step in steps]
+        raise UsageError(
+            f"{stage} is {len(ids)} stages, one for each value of its matrix",
+            why="\n".join(ids),
+            hint=f"orun explain {steps[0].stage.position.file} '{ids[0]}'",
+        )
+    return steps[0]
+
+
+def run(  # noqa: PLR0913 - the options of the command line
+    file: PathLike | Pipeline,
+    *,
+    set: Mapping[str, Any] | None = None,  # noqa: A002 - the word of `--set`
+    only: Collection[str] = (),
+    from_: Collection[str] = (),
+    to: Collection[str] = (),
+    force: Collection[str] = (),
+    fresh: bool = False,
+    keep_going: bool = False,
+    jobs: int | None = None,
+    store: PathLike | None = None,
+    on_event: Listener = ignore,
+) -> RunResult:
+    """Bring a pipeline up to date and judge its gates.
+
+    Args:
+        file: a pipeline file, or a loaded pipeline.
+        set: values that replace those of the file, as for `load`.
+        only: ids of stages to run alone; those before them must be up to date.
+        from_: ids of stages to run with all after them; those before them must be up to date.
+        to: ids of stages to run with all before them.
+        force: ids of stages to run whatever is stored.
+        fresh: measure again what is bound to this host.
+        keep_going: whether a failed stage stops only what is after it.
+        jobs: cores to keep busy; all usable ones when None.
+        store: the store's folder; see `default_store`.
+        on_event: called with each event as it happens.
+
+    Returns:
+        What became of each stage and gate; `exit_code` sums it up. A failed stage or gate is a result, not an error.
+
+    Raises:
+        PipelineError: with every mistake of the file, and all that its stages lack on this machine.
+        StoreError: when the store cannot be used.
+        UsageError: when a stage of that name is not in the file.
+    """
+    started_at = time()
+    part = only or from_ or to or force or fresh
+    request = None if part or not isinstance(file, str | os.PathLike) else _request(file, set, store)
+    if request and (remembered := recall(request)):
+        return replay(request, remembered, on_event, started_at)
+    from orun.environment import device
+    from orun.remember import remember
+    from orun.requirements import require
+    from orun.session import Session
+
+    planner = _planner(_pipeline(file, set), store, force, fresh=fresh)
+    chosen = _selected(planner.pipeline, only, from_, to)
+    planned = planner.plan()
+    require(planned, chosen)
+    with Journal(planner.store.new_run(planner.pipeline.name), on_event, started_at) as journal:
+        session = Session(planner, planned, chosen, jobs or device.usable_cores(), journal)
+        result, runner = session.run(keep_going=keep_going)
+    if request and len(runner.done) == len(planner.pipeline.stages):
+        remember(request, planner, runner.done, result)
+    return result
+
+
+def _request(file: PathLike, values: Mapping[str, Any] | None, store: PathLike | None) -> Request:
+    path = Path(file).absolute()
+    root = Path(store).absolute() if store else default_store(path.parent).absolute()
+    return Request(root, path, _texts(values))
+
+
+def _pipeline(file: PathLike | Pipeline, values: Mapping[str, Any] | None) -> Pipeline:
+    return load(file, values) if isinstance(file, str | os.PathLike) else file
+
+
+def _planner(pipeline: Pipeline, store: PathLike | None, force: Collection[str], *, fresh: bool) -> Planner:
+    from orun.gates import baselines
+    from orun.pipeline.graph import select
+    from orun.planner import Planner
+    from orun.store import Store
+
+    opened = Store.open(Path(store) if store else default_store(pipeline.root))
+    forced = select(pipeline, only=force) if force else ()
+    names = [stage.id for stage in forced]
+    return Planner(pipeline, opened, baselines.read(pipeline), force=names, fresh=fresh)
+
+
+def _selected(
+    pipeline: Pipeline, only: Collection[str], from_: Collection[str], to: Collection[str]
+) -> Collection[str]:
+    """Ids of the stages that were asked for; all when nothing was said."""
+    from orun.pipeline.graph import select
+
+    return {stage.id for stage in select(pipeline, only=only, from_=from_, to=to)}

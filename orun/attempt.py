@@ -1,0 +1,154 @@
+"""One try at a stage: its scratch folder and inputs before, its checks and its record after."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import time
+
+from orun.discovery import carry_over, collect_files
+from orun.environment import device
+from orun.errors import InputChanged
+from orun.executors.job import Job, JobResult
+from orun.observe import portable_name, project_of, value_digest
+from orun.pipeline.model import Pipeline
+from orun.planner import Step
+from orun.store import Action, Discovered, Signature, Store
+from orun.store.layout import safe_name
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A stage about to run: the decision that it must, its folders, what it declares, and when it began."""
+
+    pipeline: Pipeline
+    store: Store
+    step: Step
+    scratch: Path
+    log: Path
+    declared: Mapping[str, Signature | None]
+    started_at: float
+
+    @classmethod
+    def begin(cls, pipeline: Pipeline, store: Store, step: Step, logs: Path) -> Attempt:
+        """Make the folders of an attempt and place its inputs, read-only."""
+        scratch = store.scratch(step.stage.id)
+        for port, tree in step.inputs.items():
+            if port != "lineage":
+                store.place(tree, scratch / "inputs" / port)
+        (scratch / "output").mkdir()
+        (scratch / "work").mkdir()
+        logs.mkdir(exist_ok=True)
+        log = logs / f"{safe_name(step.stage.id)}.log"
+        return cls(pipeline, store, step, scratch, log, _declared(pipeline, store, step), time())
+
+    def job(self, lineage: bytes) -> Job:
+        """What the process of the stage is told; `lineage` is written for kinds that ask for it."""
+        stage, use = self.step.stage, self.pipeline.kinds[self.step.stage.uses]
+        lineage_file = self.scratch / "lineage.json"
+        if use.spec.lineage:
+            lineage_file.write_bytes(lineage)
+        ports = [port for port in self.step.inputs if port != "lineage"]
+        return Job(
+            stage=stage.id,
+            origin=use.origin,
+            entry=use.entry,
+            spec=use.spec,
+            params=stage.params,
+            inputs={port: str(self.scratch / "inputs" / port) for port in ports},
+            output=str(self.scratch / "output"),
+            scratch=str(self.scratch / "work"),
+            log=str(self.log),
+            file=str(self.pipeline.file),
+            root=str(self.pipeline.root),
+            project=str(project_of(self.pipeline.root)),
+            ignore=(str(self.store.root),),
+            target=stage.target,
+            seed=self.pipeline.seed,
+            timeout=stage.timeout,
+            memory=stage.memory,
+            lineage=str(lineage_file) if use.spec.lineage else None,
+        )
+
+    def conclude(self, result: JobResult) -> Action:
+        """Store what a stage made, once it is known that nothing it read changed meanwhile.
+
+        Raises:
+            InputChanged: when something did.
+            StoreError: when the store cannot take it.
+        """
+        self._unchanged()
+        discovered = self._discovered(result)
+        tree = self.store.add_tree(self.scratch / "output")
+        step, use = self.step, self.pipeline.kinds[self.step.stage.uses]
+        action = Action(
+            key=step.key,
+            parts=step.parts,
+            discovered=discovered,
+            tree=tree.digest,
+            size=tree.size,
+            metrics=result.metrics,
+            log=self.store.add_file(self.log),
+            pipeline=self.pipeline.name,
+            stage=step.stage.id,
+            host=device.fingerprint(use.spec.stage_class, step.stage.target) | device.clocks(),
+            started_at=self.started_at,
+            seconds=result.seconds,
+            cpu_seconds=result.cpu_seconds,
+            peak_memory=result.peak_memory,
+        )
+        self.store.put_action(action)
+        return action
+
+    def discard(self) -> None:
+        """Remove its folders."""
+        for port in self.step.inputs:
+            self.store.discard(self.scratch / "inputs" / port)
+        self.store.discard(self.scratch)
+
+    def _unchanged(self) -> None:
+        """The declared inputs still are what the key says: code, paths, and the artifacts of other stages."""
+        for reference in self.step.stage.references:
+            name = f"content of {reference.parameter}"
+            if self.store.files.digest_path(self.pipeline.root / reference.path) != self.step.parts[name]:
+                raise self._changed(Path(reference.path).as_posix())
+        now = _declared(self.pipeline, self.store, self.step)
+        if moved := sorted(path for path, seen in self.declared.items() if now.get(path) != seen):
+            raise self._changed(os.path.relpath(moved[0], self.pipeline.root))  # and put back before the stage ended
+        for port, tree in self.step.inputs.items():
+            if port != "lineage" and self.store.check(tree):
+                raise self._changed(f"input {port}")
+
+    def _changed(self, what: str) -> InputChanged:
+        name = self.step.stage.id
+        return InputChanged(
+            name,
+            f"{what} was edited while {name} ran",
+            why="its result belongs to neither version, so nothing was stored",
+            hint="run again",
+        )
+
+    def _discovered(self, result: JobResult) -> Discovered:
+        root, files = self.pipeline.root, self.store.files
+        project = project_of(root)
+        declared = {str((root / reference.path).resolve()) for reference in self.step.stage.references}
+        reads = {path: signature for path, signature in result.reads.items() if path not in declared}
+        found = Discovered(
+            files=collect_files(self.step.stage.id, reads, root, project, files),
+            folders=_by_name(result.listings, root, project),
+            packages=dict(sorted(result.packages.items())),
+            environment={name: value_digest(value) for name, value in sorted(result.environment.items())},
+        )
+        return carry_over(found, [action.discovered for action in self.store.actions(self.step.key)], root, files)
+
+
+def _declared(pipeline: Pipeline, store: Store, step: Step) -> dict[str, Signature | None]:
+    """The signature of each file that the parameters of a stage name, and of those in the folders that they name."""
+    paths = [pipeline.root / reference.path for reference in step.stage.references]
+    return {name: seen for path in paths for name, seen in store.files.signatures(path).items()}
+
+
+def _by_name(folders: Mapping[str, str], root: Path, project: Path) -> dict[str, str]:
+    return {portable_name(Path(path), root, project): digest for path, digest in sorted(folders.items())}

@@ -1,0 +1,133 @@
+"""The manifest of a release bundle: written when it is made, checked wherever it is carried.
+
+`manifest.json` lists every other file of the folder with its size, BLAKE3 and SHA-256, and holds the digest of its own
+content, so that an edit of the manifest alone is noticed too. It tells damage and mistakes; who made the bundle is
+for a signature over the manifest to tell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from blake3 import blake3
+
+from orun.stages.contract import MODEL
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+PROVENANCE = "provenance.json"
+MEASUREMENTS = "measurements.json"
+REQUIRED = (MODEL, PROVENANCE, MEASUREMENTS)
+FIELDS = {"path": str, "size": int, "blake3": str, "sha256": str}  # of a file in the manifest
+CHUNK = 1 << 20
+
+
+def write_manifest(folder: Path, name: str, version: str) -> None:
+    """List what lies in the folder in its `manifest.json`.
+
+    Args:
+        folder: the bundle, complete but for the manifest.
+        name: of what is released.
+        version: of the release; may be empty.
+    """
+    files = [_entry(folder, path) for path in _files(folder)]
+    content = {"format": FORMAT, "name": name, "version": version, "files": files}
+    write_json(folder / MANIFEST, content | {"digest": _digest(content)})
+
+
+def write_json(path: Path, data: object) -> None:
+    """Data as JSON for people and machines; equal data are equal bytes."""
+    path.write_bytes(json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n")
+
+
+def verify_bundle(folder: Path) -> list[str]:
+    """Everything in which a bundle differs from its manifest, one sentence each; an empty list when it is whole.
+
+    Args:
+        folder: the bundle.
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+    except OSError as error:
+        return [f"{MANIFEST} cannot be read, so this is no bundle: {error.strerror}"]
+    except ValueError as error:
+        return [f"{MANIFEST} is damaged: {error}"]
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
+        return [f"{MANIFEST} is damaged: it has no format"]
+    if manifest["format"] != FORMAT:
+        return [f"{MANIFEST} has format {manifest['format']}, and this orun knows {FORMAT}"]
+    content = {key: value for key, value in manifest.items() if key != "digest"}
+    if manifest.get("digest") != _digest(content):
+        return [f"{MANIFEST} was changed: its digest is not that of its content"]
+    listed = _listed(content.get("files"))
+    if listed is None:
+        return [f"{MANIFEST} is damaged: it has no proper list of files"]
+    return list(_differences(folder, listed))
+
+
+def _listed(files: object) -> dict[str, Mapping[str, Any]] | None:
+    """The entries by their paths; None when they are not what `write_manifest` writes."""
+    if not isinstance(files, list) or not all(isinstance(entry, dict) for entry in files):
+        return None
+    if any({name: type(value) for name, value in entry.items()} != FIELDS for entry in files):
+        return None
+    listed = {entry["path"]: entry for entry in files}
+    return listed if len(listed) == len(files) else None
+
+
+def _differences(folder: Path, listed: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    for name in REQUIRED:
+        if name not in listed:
+            yield f"{name} is not in the manifest"
+    present = _files(folder)
+    for path in sorted({*listed, *present}):
+        if path not in listed:
+            yield f"{path} is there and not in the manifest"
+        elif path not in present:
+            yield f"{path} is in the manifest and not there"
+        elif (folder / path).is_symlink():
+            yield f"{path} is a link, and a bundle holds files alone"
+        else:
+            yield from _changes(folder, path, listed[path])
+
+
+def _changes(folder: Path, path: str, listed: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        found = _entry(folder, path)
+    except OSError as error:
+        yield f"{path} cannot be read: {error.strerror}"
+        return
+    if found["size"] != listed["size"]:
+        yield f"{path} has {found['size']} bytes instead of {listed['size']}"
+        return
+    for name, shown in (("blake3", "BLAKE3"), ("sha256", "SHA-256")):
+        if found[name] != listed[name]:
+            yield f"{path} was changed: its {shown} is {found[name]} instead of {listed[name]}"
+
+
+def _files(folder: Path) -> list[str]:
+    """Posix paths of everything below the folder that is no folder, the manifest left out."""
+    found: list[str] = []
+    for parent, folders, names in os.walk(folder):
+        links = [name for name in folders if Path(parent, name).is_symlink()]
+        found += [Path(parent, name).relative_to(folder).as_posix() for name in (*names, *links)]
+    return sorted(path for path in found if path != MANIFEST)
+
+
+def _entry(folder: Path, path: str) -> dict[str, Any]:
+    blake, sha, size = blake3(), hashlib.sha256(), 0
+    with (folder / path).open("rb") as file:
+        while chunk := file.read(CHUNK):
+            blake.update(chunk)
+            sha.update(chunk)
+            size += len(chunk)
+    return {"path": path, "size": size, "blake3": blake.hexdigest(), "sha256": sha.hexdigest()}
+
+
+def _digest(content: object) -> str:
+    return blake3(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,0 +1,212 @@
+"""orun baseline: the release that the next ones are compared with."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+import orun
+from orun.cli import options
+from orun.cli.verb import HELP_NAMES, Verb
+from orun.errors import UsageError
+from orun.report.figures import quoted
+from orun.report.table import Cell, Column, render
+from orun.report.terminal import detect
+from orun.spelling import near
+from orun.units import show
+
+if TYPE_CHECKING:
+    from orun.gates.baselines import Accepted, Baseline, Difference
+    from orun.pipeline.model import Pipeline
+    from orun.record import RunResult
+    from orun.store import Store
+    from orun.store.records import Action
+
+F = TypeVar("F", bound=Callable[..., object])
+SHORT = 12  # characters of a digest that tell two apart for people
+ACCEPTED = (
+    Column("stage"),
+    Column("metric"),
+    Column("accepted", "right"),
+    Column("model"),
+    Column("of", flexible=True),
+)
+DIFFERENCES = (
+    Column("stage"),
+    Column("metric"),
+    Column("accepted", "right"),
+    Column("now", "right"),
+    Column("change", "right"),
+    Column("model"),
+)
+
+
+@click.group("baseline", context_settings={"help_option_names": HELP_NAMES})
+def command() -> None:
+    """The release that was accepted last: what `max_regression` compares with.
+
+    It is a file beside the pipeline file, made to be committed: `bert.baseline.json` for `bert.yaml`.
+    """
+
+
+def _verb(name: str, meaning: str, *, reads_results: bool = False) -> Callable[[F], click.Command]:
+    """A verb of this group on a pipeline file, and on the results of its stages if it reads those."""
+    reading = (options.store_option, options.set_option) if reads_results else ()
+
+    def decorate(function: F) -> click.Command:
+        for decorator in (options.json_option, *reading, options.file_argument):
+            function = decorator(function)
+        examples = ((f"orun baseline {name} pipelines/bert.yaml", meaning),)
+        return command.command(name, cls=Verb, examples=examples)(function)
+
+    return decorate
+
+
+@_verb("accept", "after a run that is as it should be", reads_results=True)
+def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: bool) -> int:
+    """Accept what the last run of FILE measured, with the models that it measured.
+
+    Everything that the run measured must be up to date. A gate that failed is no hindrance: that is how a regression
+    that is meant gets through.
+    """
+    from orun.gates import baselines
+
+    pipeline = orun.load(file, options.parse_overrides(overrides))
+    with _open(store, pipeline) as opened:
+        result = _last_run(pipeline, opened)
+        path = baselines.accept(pipeline, result, _up_to_date(pipeline, opened, result))
+    accepted = [stage.stage for stage in result.stages if stage.metrics]
+    if as_json:
+        options.show_json({"file": str(path), "run": result.run, "stages": accepted})
+    else:
+        options.show([f"accepted {', '.join(accepted)} of run {result.run}", f"commit {near(str(path))}"])
+    return 0
+
+
+@_verb("show", "what is accepted")
+def show_accepted(file: str, as_json: bool) -> int:
+    """Show what is accepted for FILE: figures, models, machine, who and when."""
+    baseline = _required(orun.load(file))
+    if as_json:
+        options.show_json(baseline)
+    else:
+        rows = [row for stage, accepted in baseline.stages.items() for row in _accepted_rows(stage, accepted)]
+        options.show(render(ACCEPTED, rows, detect(sys.stdout, os.environ)))
+    return 0
+
+
+@_verb("diff", "how the latest results differ", reads_results=True)
+def diff(file: str, overrides: Sequence[str], store: Path | None, as_json: bool) -> int:
+    """Lay the latest results of FILE beside what is accepted.
+
+    Figures of times are of different runs, and perhaps of different machines: a gate measures both models side by
+    side.
+    """
+    from orun.gates import baselines
+
+    pipeline = orun.load(file, options.parse_overrides(overrides))
+    baseline = _required(pipeline)
+    with _open(store, pipeline) as opened:
+        latest = {stage.id: opened.latest(pipeline.name, stage.id) for stage in pipeline.stages}
+    actions = {name: action for name, action in latest.items() if action}
+    rows = baselines.diff(baseline, pipeline, actions)
+    if as_json:
+        options.show_json({"differences": rows})
+    else:
+        options.show(render(DIFFERENCES, map(_difference_row, rows), detect(sys.stdout, os.environ)))
+    return 0
+
+
+@_verb("drop", "compare with nothing from now on")
+def drop(file: str, as_json: bool) -> int:
+    """Remove the baseline of FILE: `max_regression` is undecided until another is accepted."""
+    from orun.gates import baselines
+
+    pipeline = orun.load(file)
+    path = baselines.path_for(pipeline)
+    dropped = baselines.drop(pipeline)
+    if as_json:
+        options.show_json({"file": str(path), "dropped": dropped})
+    else:
+        options.show([f"removed {near(str(path))}" if dropped else f"there is no {near(str(path))}"])
+    return 0
+
+
+def _open(store: Path | None, pipeline: Pipeline) -> Store:
+    from orun.api import default_store
+    from orun.store import Store
+
+    return Store.open(store or default_store(pipeline.root))
+
+
+def _required(pipeline: Pipeline) -> Baseline:
+    from orun.gates import baselines
+
+    baseline = baselines.read(pipeline)
+    if baseline is None:
+        file = quoted(near(str(pipeline.file)))
+        raise UsageError(f"nothing is accepted for {file}", hint=f"orun baseline accept {file}")
+    return baseline
+
+
+def _last_run(pipeline: Pipeline, store: Store) -> RunResult:
+    """The newest finished run of the pipeline, without the stages that a failed gate kept from running."""
+    from orun.codec import decode
+    from orun.record import RunResult
+
+    for folder in reversed(store.runs()):
+        record = folder / "record.json"
+        if not record.exists():  # a run that was killed, or has not ended
+            continue
+        result = decode(RunResult, store.read_record(record))
+        if result.pipeline == pipeline.name:
+            known = {stage.id for stage in pipeline.stages}
+            failed = any(stage.outcome == "failed" for stage in result.stages)
+            kept = [stage for stage in result.stages if failed or stage.outcome != "blocked"]
+            return replace(result, stages=tuple(stage for stage in kept if stage.stage in known))
+    file = quoted(near(str(pipeline.file)))
+    raise UsageError(f"there is no run of {pipeline.name} to accept", hint=f"orun {file}")
+
+
+def _up_to_date(pipeline: Pipeline, store: Store, result: RunResult) -> dict[str, Action]:
+    """What is stored of the stages of a run, which must be what a run would use now."""
+    names = [stage.stage for stage in result.stages]
+    steps = orun.plan(pipeline, only=names, store=store.root).steps if names else ()
+    for step in steps:
+        stale = list(step.reasons) if step.hit is None else []
+        if step.hit and step.hit.tree != result[step.stage.id].tree:
+            stale = ["the last run was made with other values"]
+        if stale and step.action != "skipped":
+            raise UsageError(
+                f"what the last run has for {step.stage.id} is not up to date, so it cannot be accepted",
+                why="\n".join(stale),
+                hint=f"orun {quoted(near(str(pipeline.file)))}",
+            )
+    return {step.stage.id: step.hit for step in steps if step.hit}
+
+
+def _accepted_rows(stage: str, accepted: Accepted) -> list[tuple[Cell, ...]]:
+    host = ", ".join(accepted.host[name] for name in ("host", "cpu") if name in accepted.host)
+    day = datetime.fromisoformat(accepted.date).date().isoformat()
+    origin = Cell(f"{day}, {accepted.who}, {host}", "dim")
+    return [
+        (Cell(stage, "strong"), Cell(name), Cell(show(metric.value, metric.unit)), Cell(accepted.model[:SHORT]), origin)
+        for name, metric in accepted.metrics.items()
+    ]
+
+
+def _difference_row(row: Difference) -> tuple[Cell, ...]:
+    accepted, now = (_figure(value, row) for value in (row.accepted, row.current))
+    change = f"{100 * (row.ratio - 1):+.1f} %" if row.ratio is not None else ""
+    return Cell(row.stage, "strong"), Cell(row.metric), accepted, now, Cell(change), Cell("new" * row.model_changed)
+
+
+def _figure(value: float | None, row: Difference) -> Cell:
+    return Cell("-" if value is None else show(value, row.unit))

@@ -1,0 +1,46 @@
+"""A bug in orun: the traceback goes to a file, the screen says where."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+
+from orun.errors import OrunError
+
+
+def bug(error: Exception, words: Sequence[str]) -> OrunError:
+    """The message for an unexpected error, after writing what is needed to understand it to a log file."""
+    handle, path = tempfile.mkstemp(prefix="orun-bug-", suffix=".log")
+    with os.fdopen(handle, "w", encoding="utf-8") as log:
+        log.write(_report(error, words))
+    return OrunError(
+        f"this is a bug in orun: {type(error).__name__}: {error}",
+        why=f"the traceback and versions are in {path}",
+        hint="nothing that was stored is lost; please report it with that file",
+    )
+
+
+def _report(error: Exception, words: Sequence[str]) -> str:
+    from orun.environment.tools import installed
+
+    versions = "".join(f"  {name} {version}\n" for name, version in sorted(installed().items()))
+    return (
+        f"command: orun {' '.join(redacted(words))}\n"
+        f"python: {sys.version}\nplatform: {platform.platform()}\n\n"
+        f"{''.join(traceback.format_exception(error))}\ninstalled:\n{versions}"
+    )
+
+
+def redacted(words: Sequence[str]) -> list[str]:
+    """The command line without the values of `--set`: they may be secrets."""
+    kept: list[str] = []
+    for before, word in zip(["", *words], words, strict=False):
+        is_value = before == "--set" or word.startswith("--set=")
+        name, separator, _ = word.removeprefix("--set=").partition("=")
+        prefix = "--set=" if word.startswith("--set=") else ""
+        kept.append(f"{prefix}{name}{separator}***" if is_value and separator else word)
+    return kept

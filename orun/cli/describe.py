@@ -1,0 +1,133 @@
+"""A stage kind in words: its inputs, parameters and metrics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from orun.pipeline.fragments import plain_default, words
+from orun.report.table import wrap
+from orun.units import show
+
+if TYPE_CHECKING:
+    from orun.metrics import Unit
+    from orun.report.terminal import Terminal
+    from orun.stages.contract import Port
+    from orun.stages.kind import Kind
+    from orun.stages.params import Param, ParamType, TypeName
+
+BOUND = {
+    "portable": "this Python minor, system and architecture",
+    "device": "this processor and accelerator",
+    "measurement": "this machine",
+}
+UNITS: Mapping[TypeName, Unit] = {"duration": "s", "size": "B", "ratio": "ratio"}
+INDENT = "    "
+
+
+def default_text(param: Param) -> str:
+    """Whether a file must set it, and what it is otherwise."""
+    if param.required:
+        return "required"
+    default = plain_default(param.default)
+    unit = UNITS.get(param.type.name)
+    if unit and isinstance(default, (int, float)):
+        return f"default {show(default, unit)}"
+    return f"default {default if isinstance(default, str) and default else json.dumps(default)}"
+
+
+def port_text(port: Port) -> str:
+    """What may be connected to an input."""
+    return " or ".join(port.accepts) + (", optional" if port.optional else "")
+
+
+def flat_params(params: tuple[Param, ...], prefix: str = "") -> list[tuple[str, Param]]:
+    """Every parameter with its dotted name, those of nested mappings after the mapping."""
+    rows: list[tuple[str, Param]] = []
+    for param in params:
+        name = f"{prefix}{param.name}"
+        rows.append((name, param))
+        rows += flat_params(*_nested(param.type, name))
+    return rows
+
+
+def _nested(kind: ParamType, name: str) -> tuple[tuple[Param, ...], str]:
+    """The fields below a parameter, and what their names begin with: `inputs.*.` in a mapping, `axes[].` in a list."""
+    while kind.name in ("list", "map"):
+        name += "[]" if kind.name == "list" else ".*"
+        kind = kind.items[0]
+    return kind.fields, f"{name}."
+
+
+def metric_names(kind: Kind) -> list[str] | None:
+    """The metrics that it yields, with default parameters where it depends on them; None when only a file can tell."""
+    if any(param.required for param in kind.params):
+        return sorted(kind.spec.metrics) if kind.spec.metrics else None
+    names = kind.metrics({param.name: param.default for param in kind.params})
+    return None if names is None else sorted(names)
+
+
+def kind_lines(kind: Kind, terminal: Terminal) -> list[str]:
+    """The documentation of a kind as text."""
+    lines = [f"{terminal.paint(kind.name, 'strong')} ({kind.origin})", "", *kind.doc.strip().splitlines(), ""]
+    if kind.spec.inputs:
+        lines += ["inputs:"]
+        for name, port in kind.spec.inputs.items():
+            lines += _entry(name, port_text(port), port.doc, terminal)
+        lines += [""]
+    if kind.params:
+        lines += ["parameters:"]
+        for name, param in flat_params(kind.params):
+            lines += _entry(name, f"{words(param.type)}; {default_text(param)}", param.doc, terminal)
+        lines += [""]
+    return [*lines, *(f"{name}: {text}" for name, text in facts(kind))]
+
+
+def _entry(name: str, what: str, doc: str, terminal: Terminal) -> list[str]:
+    """A name with what it is, and below it what it does."""
+    first, *more = wrap(f"{name}: {what}", terminal.width - len(INDENT))
+    head = f"  {terminal.paint(name, 'strong')}{first.removeprefix(name)}"
+    text = [f"{INDENT * 2}{line}" for line in wrap(doc, terminal.width - 2 * len(INDENT))]
+    return [head, *(f"{INDENT}{line}" for line in more), *(text if doc else [])]
+
+
+def facts(kind: Kind) -> list[tuple[str, str]]:
+    """What else is to be known of a kind, by name."""
+    names = metric_names(kind)
+    told = [
+        ("output", kind.spec.output),
+        ("metrics", "what its parameters ask for" if names is None else ", ".join(names)),
+        ("tools in its key", ", ".join(tool.replace("|", " or ") for tool in kind.spec.tools)),
+        ("extra", f'pip install "orun[{kind.spec.extra}]"' if kind.spec.extra else ""),
+        ("result holds for", BOUND[kind.spec.stage_class]),
+    ]
+    return [(name, text) for name, text in told if text]
+
+
+def kind_data(kind: Kind) -> dict[str, Any]:
+    """A kind as plain data."""
+    return {
+        "name": kind.name,
+        "origin": kind.origin,
+        "doc": kind.doc,
+        "inputs": {
+            name: {"accepts": list(port.accepts), "optional": port.optional, "doc": port.doc}
+            for name, port in kind.spec.inputs.items()
+        },
+        "output": kind.spec.output,
+        "params": [
+            {
+                "name": name,
+                "type": words(param.type),
+                "required": param.required,
+                "default": None if param.required else plain_default(param.default),
+                "doc": param.doc,
+            }
+            for name, param in flat_params(kind.params)
+        ],
+        "metrics": metric_names(kind),
+        "tools": list(kind.spec.tools),
+        "extra": kind.spec.extra,
+        "class": kind.spec.stage_class,
+    }

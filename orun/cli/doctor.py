@@ -1,0 +1,153 @@
+"""orun doctor: what this machine has, and what stages would lack on it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import orun
+from orun import __version__
+from orun.cli import options
+from orun.cli.verb import Verb
+from orun.report.table import Cell, Column, render
+from orun.report.terminal import Terminal, detect
+from orun.spelling import near
+from orun.units import show
+
+if TYPE_CHECKING:
+    from orun.errors import Problem
+    from orun.stages.kind import Kind
+
+EXAMPLES = (
+    ("orun doctor", "versions of tools, providers that really load, the store"),
+    ("orun doctor pipelines/bert.yaml", "also what the stages of a file would lack; exit 2 when they lack something"),
+)
+TOOLS = (Column("tool"), Column("version"), Column("needed by", flexible=True), Column("to install it"))
+PROVIDERS = (Column("provider"), Column("loads"), Column("why not", flexible=True))
+
+
+@click.command("doctor", cls=Verb, examples=EXAMPLES)
+@click.argument("file", required=False, shell_complete=options.complete_file)
+@options.set_option
+@options.store_option
+@options.json_option
+def command(file: str | None, overrides: Sequence[str], store: Path | None, as_json: bool) -> int:
+    """Show what this machine has, and what the stages of FILE would lack on it.
+
+    ONNX Runtime lists providers that cannot load, and falls back to the CPU with a message. So each provider is tried
+    in a process of its own; for TensorRT this takes a while.
+    """
+    from orun.api import default_store
+    from orun.errors import PipelineError
+
+    facts = _facts(store or default_store(Path(file).absolute().parent if file else Path.cwd()))
+    problems = _lacks(file, overrides) if file else []
+    if as_json:
+        options.show_json({**facts, "problems": problems})
+        return PipelineError.exit_code if problems else 0
+    options.show(lines_of(facts, detect(sys.stdout, os.environ)))
+    if problems:
+        raise PipelineError(problems)
+    return 0
+
+
+def _facts(store: Path) -> dict[str, Any]:
+    return {
+        "orun": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "store": _store(store),
+        "tools": _tools(),
+        "providers": _providers(),
+    }
+
+
+def _store(folder: Path) -> dict[str, Any]:
+    """Where results are kept, and whether they can be."""
+    folder = folder.absolute()
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    facts = {"folder": str(folder), "writable": os.access(existing, os.W_OK), "free": shutil.disk_usage(existing).free}
+    if existing == folder:
+        from orun.store import Store
+
+        with Store.open(folder) as store:
+            facts["notices"] = list(store.notices)
+    return facts
+
+
+def _tools() -> list[dict[str, Any]]:
+    """Every tool that a kind needs, with its version here, or how to install it."""
+    from orun.environment import tools
+    from orun.stages.registry import all_kinds
+
+    needed: dict[str, list[Kind]] = {}
+    for kind in all_kinds():
+        for tool in kind.spec.tools:
+            needed.setdefault(tool, []).append(kind)
+    rows = []
+    for tool, kinds in needed.items():
+        found = tools.find(tool)
+        name = found[0] if found else tool.replace("|", " or ")
+        install = "" if found else tools.install_command(tool, kinds[0].spec.extra)
+        rows.append(
+            {
+                "tool": name,
+                "version": found[1] if found else None,
+                "needed_by": [kind.name for kind in kinds],
+                "install": install,
+            }
+        )
+    return rows
+
+
+def _providers() -> dict[str, dict[str, Any]]:
+    """Each provider that ONNX Runtime was built with: whether it loads, and why not."""
+    from orun.environment import providers
+
+    probes = {name: providers.probe(name, "{}") for name in providers.compiled_in()}
+    return {
+        name: {"loads": name in found.providers, "why_not": providers.first_reason(found.messages)}
+        for name, found in probes.items()
+    }
+
+
+def _lacks(file: str, overrides: Sequence[str]) -> list[Problem]:
+    from orun.requirements import lacks
+
+    pipeline = orun.load(file, options.parse_overrides(overrides))
+    return [problem for stage in pipeline.stages for problem in lacks(pipeline, stage)]
+
+
+def lines_of(facts: dict[str, Any], terminal: Terminal) -> list[str]:
+    """The facts as text."""
+    store = facts["store"]
+    state = f"{show(store['free'], 'B')} free" if store["writable"] else "not writable"
+    tools = [_tool_row(tool) for tool in facts["tools"]]
+    providers = [_provider_row(name, provider) for name, provider in facts["providers"].items()]
+    return [
+        f"orun {facts['orun']}, Python {facts['python']}, {facts['platform']}",
+        f"store: {near(store['folder'])}, {state}",
+        *(f"  {notice}" for notice in store.get("notices", ())),
+        "",
+        *render(TOOLS, tools, terminal),
+        "",
+        *(render(PROVIDERS, providers, terminal) if providers else ["ONNX Runtime is not installed: no providers"]),
+    ]
+
+
+def _tool_row(tool: dict[str, Any]) -> tuple[Cell, ...]:
+    version = Cell(tool["version"]) if tool["version"] else Cell("missing", "doubt")
+    return Cell(tool["tool"], "strong"), version, Cell(", ".join(tool["needed_by"])), Cell(tool["install"])
+
+
+def _provider_row(name: str, provider: dict[str, Any]) -> tuple[Cell, ...]:
+    if provider["loads"]:
+        return Cell(name, "strong"), Cell("yes", "good"), Cell("")
+    return Cell(name, "strong"), Cell("no", "doubt"), Cell(provider["why_not"])

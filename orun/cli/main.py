@@ -1,0 +1,129 @@
+"""The command line's entry: finds the verb, runs it, and turns every error into a message and an exit code."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+from click.exceptions import Exit
+
+from orun import __version__
+from orun.cli.verb import Verbs
+from orun.errors import Interrupted, OrunError, PipelineError, UsageError
+
+BUG = 5
+BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
+
+VERBS = {
+    "run": "Bring every stage up to date and judge the gates (the default).",
+    "plan": "Show what would run, and why.",
+    "explain": "Show each part of a stage's key, then and now.",
+    "graph": "Draw the stages and what feeds them.",
+    "validate": "Check pipeline files; runs nothing.",
+    "stages": "List the stage library, or document a kind.",
+    "schema": "Print the JSON Schema of pipeline files.",
+    "baseline": "Accept a release as the one to compare with.",
+    "verify": "Check a bundle against its manifest.",
+    "doctor": "Show what this machine has and what stages would lack.",
+}
+EXAMPLES = (
+    ("orun pipelines/bert.yaml", "bring everything up to date; exit 1 when a gate fails"),
+    ("orun plan pipelines/bert.yaml", "what would run, and why"),
+    ("orun stages quantize/dynamic", "what a kind does and its parameters"),
+    ("orun run --help", "the options of a run"),
+)
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"orun {__version__}")
+        ctx.exit()
+
+
+@click.command("orun", cls=Verbs, verbs=VERBS, package="orun.cli", default="run", examples=EXAMPLES)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
+)
+def group() -> None:
+    """Build, measure and gate model releases from a YAML file.
+
+    A pipeline file describes stages: convert, simplify, fuse, quantize, measure, bundle. orun runs what is out of
+    date, keeps every result by its content, and exits non-zero when a gate fails.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit code.
+
+    Args:
+        arguments: the words after the program's name; those of this process when left out.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = _answered(words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Who read our output has gone. The interpreter flushes once more at its end: let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    return code
+
+
+def _answered(words: list[str]) -> int:
+    """Run a command line; an error is told here."""
+    try:
+        return _invoke(words)
+    except OrunError as error:
+        return _fail(error, error.exit_code, words)
+    except click.UsageError as error:
+        from orun.cli.usage import explained
+
+        return _fail(explained(error), UsageError.exit_code, words)
+    except KeyboardInterrupt:
+        interrupted = Interrupted("interrupted")
+        return _fail(interrupted, interrupted.exit_code, words)
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # noqa: BLE001 -- the one place where a bug of ours becomes a message
+        from orun.cli.crash import bug
+
+        return _fail(bug(error, words), BUG, words)
+
+
+def _invoke(words: list[str]) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no such letter is no reason to stop
+            stream.reconfigure(errors="replace")
+    if instruction := os.environ.get("_ORUN_COMPLETE"):
+        from click.shell_completion import shell_complete
+
+        return shell_complete(group, {}, "orun", "_ORUN_COMPLETE", instruction)
+    try:
+        with group.make_context("orun", words) as context:
+            return int(group.invoke(context) or 0)
+    except Exit as finished:  # --help and --version end so
+        return finished.exit_code
+
+
+def _fail(error: OrunError, code: int, words: Sequence[str]) -> int:
+    if "--json" in words:
+        from orun.report.document import dumps, error_document
+
+        click.echo(dumps(error_document(error, code)))
+    else:
+        click.echo(_text(error), err=True)
+    return code
+
+
+def _text(error: OrunError) -> str:
+    from orun.report.terminal import detect
+
+    terminal = detect(sys.stderr, os.environ)
+    if isinstance(error, PipelineError):
+        from orun.pipeline.problems import render
+
+        return render(error.problems, colour=terminal.colour)
+    return f"{terminal.paint('error', 'bad')}: {error}"

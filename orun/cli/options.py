@@ -1,0 +1,96 @@
+"""The options that several verbs share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from orun.errors import OrunError, UsageError
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def complete_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The YAML files and folders that begin so."""
+    del ctx, param
+    folder = incomplete[: incomplete.rfind(os.sep) + 1]
+    try:
+        with os.scandir(folder or os.curdir) as entries:
+            names = [entry.name + os.sep * entry.is_dir() for entry in entries if not entry.name.startswith(".")]
+    except OSError:  # no such folder: nothing to offer
+        return []
+    wanted = (name for name in names if name.endswith((".yaml", ".yml", os.sep)))
+    return sorted(f"{folder}{name}" for name in wanted if f"{folder}{name}".startswith(incomplete))
+
+
+def complete_stage(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The stages that begin so of the file on the same command line; none when it is not known good."""
+    del param
+    file = ctx.params.get("file") or next(iter(ctx.args), "")  # after an option that lacks its value, all is in `args`
+    if not file:
+        return []
+    from orun.pipeline import load
+
+    try:
+        pipeline = load(Path(file))
+    except OrunError:  # pressing Tab is no time to report the mistakes of a file
+        return []
+    return [stage.id for stage in pipeline.stages if stage.id.startswith(incomplete)]
+
+
+def file_argument(function: F) -> F:
+    """FILE, the pipeline file."""
+    return click.argument("file", shell_complete=complete_file)(function)
+
+
+def json_option(function: F) -> F:
+    """--json."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(function)
+
+
+def set_option(function: F) -> F:
+    """--set path=value."""
+    return click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="PATH=VALUE",
+        help="Change a value of the file, as in stages.int8.with.per_channel=false. Repeatable.",
+    )(function)
+
+
+def store_option(function: F) -> F:
+    """--store."""
+    return click.option(
+        "--store",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Where results are kept: $ORUN_STORE, or artifacts/ at the top of the project, when left out.",
+    )(function)
+
+
+def parse_overrides(pairs: Sequence[str]) -> dict[str, str]:
+    """The `path=value` words as a mapping; the last of a path wins."""
+    overrides: dict[str, str] = {}
+    for pair in pairs:
+        path, separator, value = pair.partition("=")
+        if not (path and separator):
+            raise UsageError(f"--set wants PATH=VALUE, not '{pair}'", hint="orun FILE --set vars.sequence=64")
+        overrides[path] = value
+    return overrides
+
+
+def show(lines: Iterable[str]) -> None:
+    """Print a report for people."""
+    click.echo("\n".join(lines))
+
+
+def show_json(value: Any) -> None:
+    """Print a document for programs."""
+    from orun.report.document import dumps
+
+    click.echo(dumps(value))

@@ -1,0 +1,97 @@
+"""orun plan: what a run would do, and why."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import orun
+from orun.cli import options
+from orun.cli.selection import TYPED, SelectingVerb, forced, selection_options
+from orun.report.figures import count
+from orun.report.stages import why
+from orun.report.table import Cell, Column, render
+from orun.report.terminal import Style, Terminal, detect
+from orun.units import show
+
+if TYPE_CHECKING:
+    from orun.planner import Plan, Step
+
+EXAMPLES = (
+    ("orun plan pipelines/bert.yaml", "what would run, and why"),
+    ("orun plan pipelines/bert.yaml --from fuse --json", "the same of one stage and all after it, for a program"),
+)
+COLUMNS = (Column("stage"), Column("would"), Column("why", flexible=True), Column("last time", "right"))
+STYLES: dict[str, Style] = {"run": "good", "maybe": "doubt", "cached": "dim", "skipped": "doubt"}
+WORDS = {"run": "run", "maybe": "maybe run", "cached": "stay", "skipped": "be skipped"}
+
+
+@click.command("plan", cls=SelectingVerb, examples=EXAMPLES)
+@options.file_argument
+@selection_options
+@options.set_option
+@options.store_option
+@options.json_option
+def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) -> int:
+    """Show what `orun run FILE` with the same options would do; runs nothing.
+
+    A stage that may run is one whose inputs are being made anew: when they turn out to hold the same bytes as before,
+    its result is used again.
+    """
+    choices["set"] = options.parse_overrides(overrides)
+    choices["force"] = forced(file, choices)
+    plan = orun.plan(file, **choices)
+    if as_json:
+        options.show_json({"pipeline": plan.pipeline.name, "steps": [_data(step) for step in plan.steps]})
+    else:
+        options.show(lines_of(plan, detect(sys.stdout, os.environ), _command_line()))
+    return 0
+
+
+def _command_line() -> str:
+    """The command that does what was planned."""
+    import shlex
+
+    return shlex.join(["orun", "run", *click.get_current_context().meta[TYPED]])
+
+
+def lines_of(plan: Plan, terminal: Terminal, command_line: str) -> list[str]:
+    """The table of a plan and a sentence that sums it up and says how to carry it out."""
+    table = render(COLUMNS, [_row(step) for step in plan.steps], terminal)
+    return [*table, "", _summary(plan, command_line)]
+
+
+def _row(step: Step) -> tuple[Cell, ...]:
+    told = "" if step.action == "cached" else why(step.reasons, every=True)
+    return (
+        Cell(step.stage.id, "strong"),
+        Cell(WORDS[step.action], STYLES[step.action]),
+        Cell(told),
+        Cell("" if step.action == "cached" or step.seconds is None else show(step.seconds, "s")),
+    )
+
+
+def _summary(plan: Plan, command_line: str) -> str:
+    due = [step for step in plan.steps if step.action in ("run", "maybe")]
+    if not due:
+        return "nothing to run: every stage is up to date"
+    known = [step.seconds for step in due if step.seconds is not None]
+    text = f"{len(due)} of {count(len(plan.steps), 'stage')} to run"
+    if known:
+        text += f", about {show(sum(known), 's')}" + (" and what is new" if len(known) < len(due) else "")
+    return f"{text}; to do so: {command_line}"
+
+
+def _data(step: Step) -> dict[str, Any]:
+    return {
+        "stage": step.stage.id,
+        "uses": step.stage.uses,
+        "action": step.action,
+        "reasons": list(step.reasons),
+        "seconds": step.seconds,
+        "key": step.key,
+    }

@@ -1,0 +1,91 @@
+"""orun run: bring a pipeline up to date and judge its gates."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import orun
+from orun.cli import options, reports
+from orun.cli.selection import SelectingVerb, forced, selection_options
+from orun.errors import UsageError
+
+if TYPE_CHECKING:
+    from orun.record import RunResult
+    from orun.report.console import Detail
+
+EXAMPLES = (
+    ("orun pipelines/bert.yaml", "everything that is out of date"),
+    ("orun pipelines/bert.yaml --to int8 --set stages.int8.with.per_channel=false", "another value, up to one stage"),
+    ("orun pipelines/bert.yaml --only latency --fresh", "measure again"),
+    ("orun pipelines/bert.yaml -k --junit report.xml", "for CI: go on after failures, report as JUnit XML"),
+)
+
+
+@click.command("run", cls=SelectingVerb, examples=EXAMPLES)
+@options.file_argument
+@selection_options
+@click.option("-k", "--keep-going", is_flag=True, help="After a failure go on with what does not depend on it.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(1), metavar="N", help="Cores to keep busy; all usable ones by default."
+)
+@options.set_option
+@options.store_option
+@options.json_option
+@click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write JUnit XML.")
+@click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Also write a Markdown summary.")
+@click.option("-q", "--quiet", is_flag=True, help="Show failures and the last line only.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every reason, and the keys.")
+def command(
+    file: str,
+    overrides: Sequence[str],
+    junit: Path | None,
+    markdown: Path | None,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+    **choices: Any,
+) -> int:
+    """Bring every stage of FILE up to date and judge its gates.
+
+    A stage runs when something that its result depends on has changed: its parameters, its code, the content of its
+    inputs, the versions of its tools. Everything else comes from the store. Gates are judged on every run.
+
+    \b
+    Exit codes: 0 all gates passed, 1 a gate failed, 2 the file or the command line
+    is wrong, 3 a stage failed, 4 a gate could not be decided and must be, 5 a bug
+    in orun, 130 interrupted.
+    """  # noqa: D301 -- click's mark for text that keeps its lines
+    if quiet and verbose:
+        raise UsageError("--quiet and --verbose contradict each other", hint="use one of them")
+    asked = reports.wanted(junit, markdown)
+    for report in asked:
+        report.prepare()
+    choices["set"] = options.parse_overrides(overrides)
+    choices["force"] = forced(file, choices)
+    if as_json:
+        result = orun.run(file, **choices)
+        options.show_json(result)
+    else:
+        result = _run_shown(file, "quiet" if quiet else "verbose" if verbose else "normal", **choices)
+    for report in asked:
+        report.write(result)
+    return result.exit_code
+
+
+def _run_shown(file: str, detail: Detail, **choices: Any) -> RunResult:
+    from orun.report.console import Console
+    from orun.report.terminal import detect
+
+    console = Console(sys.stdout, detect(sys.stdout, os.environ), detail)
+    try:
+        result: RunResult = orun.run(file, on_event=console, **choices)
+    finally:
+        console.close()
+    console.finish(result)
+    return result

@@ -1,0 +1,67 @@
+"""orun stages: the stage library, and the documentation of a kind."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orun.cli import options
+from orun.cli.describe import kind_data, kind_lines
+from orun.cli.verb import Verb
+from orun.report.table import Cell, Column, render
+from orun.report.terminal import Terminal, detect
+
+if TYPE_CHECKING:
+    from orun.stages.kind import Kind
+
+EXAMPLES = (
+    ("orun stages", "every kind, with what it does"),
+    ("orun stages quantize/dynamic", "what a kind does, its inputs, parameters and metrics"),
+    ("orun stages ./prune.py:prune", "the same of a function of your own"),
+)
+COLUMNS = (Column("kind"), Column("what it does", flexible=True))
+
+
+def _complete_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from orun.stages.registry import all_kinds
+
+    del ctx, param
+    return [kind.name for kind in all_kinds() if kind.name.startswith(incomplete)]
+
+
+@click.command("stages", cls=Verb, examples=EXAMPLES)
+@click.argument("kind", required=False, shell_complete=_complete_kind)
+@options.json_option
+def command(kind: str | None, as_json: bool) -> int:
+    """List the kinds that `uses` may name, or document KIND: what it does, its inputs, parameters and metrics."""
+    from orun.stages.registry import all_kinds, find
+
+    terminal = detect(sys.stdout, os.environ)
+    if kind:
+        found = find(kind, Path.cwd())
+        if as_json:
+            options.show_json(kind_data(found))
+        else:
+            options.show(kind_lines(found, terminal))
+    elif as_json:
+        options.show_json([kind_data(one) for one in all_kinds()])
+    else:
+        options.show(_library(all_kinds(), terminal))
+    return 0
+
+
+def _library(kinds: Sequence[Kind], terminal: Terminal) -> list[str]:
+    """The kinds in a table, with a blank line between folders."""
+    rows: list[tuple[Cell, Cell]] = []
+    folder = ""
+    for kind in kinds:
+        before, folder = folder, kind.name.rpartition("/")[0]
+        if before and before != folder:
+            rows.append((Cell(""), Cell("")))
+        rows.append((Cell(kind.name, "strong"), Cell(kind.summary)))
+    return render(COLUMNS, rows, terminal)

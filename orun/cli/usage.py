@@ -1,0 +1,34 @@
+"""Click's complaints about a command line in our own words, with what was probably meant."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+import click
+
+from orun.errors import UsageError
+
+
+def explained(error: click.UsageError) -> UsageError:
+    """The same complaint with the nearest option and the command that shows the help."""
+    path = error.ctx.command_path if error.ctx else "orun"
+    see = f"to see the options: {path} --help"
+    if isinstance(error, click.NoSuchOption):
+        close = get_close_matches(error.option_name, _options(error.ctx), n=1, cutoff=0.6)
+        hint = f"did you mean {close[0]}? {see}" if close else see
+        return UsageError(f"no option {error.option_name}", hint=hint)
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        return UsageError(f"{error.param.human_readable_name} is missing", hint=f"{usage(error.ctx)}\n{see}")
+    message = error.format_message().rstrip(".")
+    return UsageError(message[:1].lower() + message[1:], hint=see)
+
+
+def usage(context: click.Context | None) -> str:
+    """The usage line of a command, without its label."""
+    return context.get_usage().partition(": ")[2] if context else "orun FILE"
+
+
+def _options(context: click.Context | None) -> list[str]:
+    if context is None:
+        return []
+    return [name for parameter in context.command.get_params(context) for name in parameter.opts]

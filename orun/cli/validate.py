@@ -1,0 +1,52 @@
+"""orun validate: every mistake of pipeline files, at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+import orun
+from orun.cli import options
+from orun.cli.verb import Verb
+from orun.errors import PipelineError, Problem
+
+EXAMPLES = (
+    ("orun validate pipelines/bert.yaml", "is the file good?"),
+    ("orun validate pipelines/*.yaml --json", "several files, for a program"),
+)
+
+
+@click.command("validate", cls=Verb, examples=EXAMPLES)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=options.complete_file)
+@options.set_option
+@options.json_option
+def command(files: Sequence[str], overrides: Sequence[str], as_json: bool) -> int:
+    """Check pipeline files and report every mistake; runs nothing, and imports no code of yours.
+
+    Whether this machine has what the stages need is another question: see `orun doctor FILE`.
+    """
+    changes = options.parse_overrides(overrides)
+    good: list[str] = []
+    problems: list[Problem] = []
+    for file in files:
+        try:
+            good.append(_summary(file, changes))
+        except PipelineError as error:
+            problems += error.problems
+    if as_json:
+        options.show_json({"valid": not problems, "problems": problems})
+        return PipelineError.exit_code if problems else 0
+    if good:
+        options.show(good)
+    if problems:
+        raise PipelineError(problems)
+    return 0
+
+
+def _summary(file: str, changes: dict[str, str]) -> str:
+    from orun.report.figures import count
+
+    pipeline = orun.load(file, changes)
+    gates = sum(len(stage.gates) for stage in pipeline.stages)
+    return f"{file}: good, {count(len(pipeline.stages), 'stage')}, {count(gates, 'gate')}"

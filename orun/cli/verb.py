@@ -1,0 +1,134 @@
+"""A verb whose help ends in examples, and a group that imports a verb when it is used."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from orun.errors import UsageError
+
+Examples = Sequence[tuple[str, str]]
+HELP_NAMES = ("-h", "--help")
+
+
+def write_examples(formatter: click.HelpFormatter, examples: Examples) -> None:
+    """Each example below what it does, as the last section of a help text."""
+    with formatter.section("Examples"):
+        for command, meaning in examples:
+            formatter.write(f"  # {meaning}\n  {command}\n")
+
+
+class Verb(click.Command):
+    """A command that shows how it is used.
+
+    Args:
+        examples: command lines and what each does.
+    """
+
+    def __init__(self, name: str, *, examples: Examples, **attributes: Any) -> None:
+        super().__init__(name, context_settings={"help_option_names": HELP_NAMES}, **attributes)
+        self.examples = examples
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; a complaint knows which verb it is about."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples."""
+        del ctx
+        write_examples(formatter, self.examples)
+
+
+class Verbs(click.Group):
+    """The verbs of a package's modules, each imported when it is used.
+
+    A command line that begins with a file or an option is for the default verb.
+
+    Args:
+        verbs: each verb's summary; the verb `plan` is `command` in the module `<package>.plan`.
+        package: where the verbs' modules are.
+        default: the verb that is meant when none is named.
+        examples: command lines and what each does.
+    """
+
+    def __init__(
+        self, name: str, *, verbs: Mapping[str, str], package: str, default: str, examples: Examples, **attributes: Any
+    ) -> None:
+        settings = {"help_option_names": HELP_NAMES}
+        super().__init__(name, context_settings=settings, no_args_is_help=False, **attributes)
+        self.verbs = verbs
+        self.examples = examples
+        self._package = package
+        self._default = default
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs in the order of their use."""
+        del ctx
+        return list(self.verbs)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb of that name."""
+        del ctx
+        if cmd_name not in self.verbs:
+            return None
+        command: click.Command = importlib.import_module(f"{self._package}.{cmd_name}").command
+        return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Give a command line that begins with an option of the default verb to that verb.
+
+        An empty one is a mistake, not a wish for help: `orun $FILE` must not pass when the variable is empty.
+        """
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(UsageError.exit_code)
+        own = {name for parameter in self.get_params(ctx) for name in parameter.opts}
+        if args and args[0].startswith("-") and args[0] not in own:
+            args = [self._default, *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb that is named, or the default one for a file."""
+        first = args[0]
+        if first in self.verbs:
+            return super().resolve_command(ctx, args)
+        if not (os.path.lexists(first) or first.endswith((".yaml", ".yml")) or os.sep in first):
+            raise self._unknown(first)
+        if len(args) > 1 and args[1] in self.verbs:
+            raise UsageError("the verb comes before the file", hint=f"orun {args[1]} {first}")
+        return self._default, self.get_command(ctx, self._default), args
+
+    def _unknown(self, name: str) -> UsageError:
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, self.verbs, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]}? " if close else ""
+        return UsageError(
+            f"no verb '{name}', and no file of that name", hint=f"{hint}to see the verbs: {self.name} --help"
+        )
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write both forms of a command line."""
+        formatter.write_usage(ctx.command_path, "FILE [OPTIONS]")
+        formatter.write_usage(ctx.command_path, "VERB ... [OPTIONS]", prefix=" " * len("Usage: "))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the verbs with their summaries, importing none."""
+        del ctx
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(self.verbs.items()))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples."""
+        del ctx
+        write_examples(formatter, self.examples)

@@ -1,0 +1,115 @@
+"""What a stage read without declaring it: stored with its result, and checked before the result is used again.
+
+As with the dependency file of a compiler, the first run finds out and every later one checks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from orun.environment import tools
+from orun.errors import InputChanged
+from orun.observe import ABSENT, listing_digest, portable_name, value_digest
+from orun.store import Discovered, Signature, StatCache
+
+
+def changes(discovered: Discovered, root: Path, files: StatCache) -> list[str]:
+    """What differs now from what a stage found when it ran, as sentences; empty when its result still holds.
+
+    Args:
+        discovered: what it found.
+        root: the pipeline's folder, which relative paths start from.
+        files: digests of files.
+    """
+    found: list[str] = []
+    for name, digest in discovered.files.items():
+        now = _digest(root / name, files)
+        if now != digest:
+            found.append(f"{name} {_event(digest, now)} (read by the stage)")
+    for name, digest in discovered.folders.items():
+        if listing_digest(root / name) != digest:
+            found.append(f"folder {name} has other files now (listed by the stage)")
+    for name, version in discovered.packages.items():
+        now = tools.installed().get(name, "not installed")
+        if now != version:
+            found.append(f"package {name}: {version} -> {now} (imported by the stage)")
+    for name, digest in discovered.environment.items():
+        if value_digest(os.environ.get(name)) != digest:
+            found.append(f"environment variable {name} changed (read by the stage)")
+    return found
+
+
+def _digest(path: Path, files: StatCache) -> str:
+    try:
+        return files.digest_file(path)
+    except OSError:  # absent, or no longer a file that can be read: either way not what the stage read
+        return ABSENT
+
+
+def _event(old: str, new: str) -> str:
+    if old == ABSENT:
+        return "has appeared"
+    return "is gone" if new == ABSENT else "changed"
+
+
+def collect_files(
+    stage: str,
+    reads: Mapping[str, Signature | None],
+    root: Path,
+    project: Path,
+    files: StatCache,
+) -> dict[str, str]:
+    """Digests of the files that a stage opened, by the names they are remembered under.
+
+    Args:
+        stage: the stage's id, for errors.
+        reads: absolute path -> signature when it was first opened, or None when it was not there.
+        root: the pipeline's folder.
+        project: files below it are remembered relative to `root`, so that the project can move.
+        files: digests of files.
+
+    Raises:
+        InputChanged: when a file is no longer what it was when the stage opened it.
+    """
+    found: dict[str, str] = {}
+    for name, signature in reads.items():
+        path = Path(name)
+        if files.signature(path) != signature:
+            raise InputChanged(
+                stage,
+                f"{portable_name(path, root, project)} was edited while {stage} ran",
+                why="its result belongs to neither version, so nothing was stored",
+                hint="run again",
+            )
+        found[portable_name(path, root, project)] = _digest(path, files)
+    return found
+
+
+def carry_over(found: Discovered, earlier: Iterable[Discovered], root: Path, files: StatCache) -> Discovered:
+    """What a stage found, and how things stand that only earlier runs under the same key found.
+
+    Whether a file exists is asked without opening it. A run that skipped a file because it was missing would else pass
+    for up to date when the file comes back.
+
+    Args:
+        found: what this run found.
+        earlier: what earlier runs found.
+        root: the pipeline's folder.
+        files: digests of files.
+    """
+    names: set[str] = set()
+    folders: set[str] = set()
+    variables: set[str] = set()
+    for one in earlier:
+        names.update(one.files)
+        folders.update(one.folders)
+        variables.update(one.environment)
+    return replace(
+        found,
+        files={name: _digest(root / name, files) for name in sorted(names)} | dict(found.files),
+        folders={name: listing_digest(root / name) for name in sorted(folders)} | dict(found.folders),
+        environment={name: value_digest(os.environ.get(name)) for name in sorted(variables)} | dict(found.environment),
+    )

@@ -1,0 +1,131 @@
+"""The fingerprint of this machine: what a result of each stage class is valid for."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from blake3 import blake3
+
+from orun.environment.tools import find, installed
+from orun.errors import OrunError
+from orun.targets import Target
+
+if TYPE_CHECKING:
+    from orun.stages.contract import StageClass
+
+GPU_PROVIDERS = {"CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider"}
+# Distributions whose version decides what a compiled engine is valid for.
+PROVIDER_LIBRARIES: Mapping[str, tuple[str, ...]] = {
+    "CUDAExecutionProvider": ("nvidia-cudnn-cu13", "nvidia-cublas", "nvidia-cuda-runtime"),
+    "TensorrtExecutionProvider": ("tensorrt", "tensorrt-cu13", "nvidia-cudnn-cu13", "nvidia-cuda-runtime"),
+    "OpenVINOExecutionProvider": ("openvino", "onnxruntime-openvino", "onnxruntime-ep-openvino"),
+    "QNNExecutionProvider": ("onnxruntime-qnn",),
+}
+RUNTIMES = "onnxruntime|onnxruntime-gpu|onnxruntime-openvino|onnxruntime-qnn"
+
+
+def fingerprint(stage_class: StageClass, target: Target | None) -> dict[str, str]:
+    """What the result of a stage of that class is bound to on this machine, part by part.
+
+    Args:
+        stage_class: `portable` results hold for a Python minor, a system and an architecture; `device` ones also for
+            the processor and the accelerator of the target; `measurement` ones also for this host and its clocks.
+        target: the target that the stage runs for, if it names one.
+
+    Raises:
+        OrunError: when a GPU that the target needs cannot be read. A guess would let an engine pass for another's.
+    """
+    parts = {
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "system": sys.platform,
+        "architecture": platform.machine(),
+    }
+    if stage_class == "portable":
+        return parts
+    parts |= cpu() | libraries(target)
+    if target and any(provider.name in GPU_PROVIDERS for provider in target.providers):
+        parts |= gpu()
+    if stage_class == "measurement":
+        parts |= clocks()
+    return parts
+
+
+@functools.cache
+def cpu() -> dict[str, str]:
+    """Model, feature flags (as a digest) and usable cores of the processor."""
+    fields = _cpuinfo()
+    flags = " ".join(sorted((fields.get("flags") or fields.get("Features") or "").split()))
+    return {
+        "cpu": fields.get("model name") or platform.processor() or platform.machine(),
+        "cpu flags": blake3(flags.encode()).hexdigest()[:16],
+        "cores": str(usable_cores()),
+    }
+
+
+def _cpuinfo() -> dict[str, str]:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:  # not Linux
+        return {}
+    first, _, _ = text.partition("\n\n")
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@functools.cache
+def clocks() -> dict[str, str]:
+    """The host, its frequency governor and its highest clock: what only a measurement depends on."""
+    folder = Path("/sys/devices/system/cpu/cpu0/cpufreq")
+    parts = {"host": platform.node()}
+    for name, file in (("governor", "scaling_governor"), ("maximum clock", "cpuinfo_max_freq")):
+        try:
+            parts[name] = (folder / file).read_text(encoding="utf-8").strip()
+        except OSError:  # virtual machines do not say
+            parts[name] = "unknown"
+    return parts
+
+
+def libraries(target: Target | None) -> dict[str, str]:
+    """Versions of ONNX Runtime and of the libraries behind the target's providers, as far as they are packages."""
+    runtime = find(RUNTIMES)
+    parts = {"runtime": " ".join(runtime) if runtime else "none"}
+    for provider in target.providers if target else ():
+        for name in PROVIDER_LIBRARIES.get(provider.name, ()):
+            parts[name] = installed().get(name, "none")
+    return parts
+
+
+@functools.cache
+def gpu() -> dict[str, str]:
+    """Name, compute capability, memory and driver of the first GPU, from `nvidia-smi`.
+
+    Raises:
+        OrunError: when it cannot be read.
+    """
+    import subprocess
+
+    query = ("name", "compute_cap", "memory.total", "driver_version")
+    command = ["nvidia-smi", f"--query-gpu={','.join(query)}", "--format=csv,noheader,nounits", "--id=0"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise OrunError(
+            "the GPU of this machine cannot be read, so nothing built for it can be told from another's",
+            why=f"nvidia-smi: {error}",
+            hint="run nvidia-smi, or name a target without CUDA and TensorRT",
+        ) from error
+    values = [value.strip() for value in done.stdout.splitlines()[0].split(",")]
+    return {f"gpu {name}": value for name, value in zip(query, values, strict=True)}

@@ -1,0 +1,94 @@
+"""Which providers really load: known only by creating a session and asking it.
+
+`onnxruntime.get_available_providers()` lists what was compiled in. A provider whose libraries are missing, a misspelt
+option or a device that is not there end in a message on stderr and a session on the CPU, so a probe runs each provider
+of a target on a one-node model in a process of its own and looks at what the session says.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from orun.environment.tools import find
+from orun.targets import Target
+
+PROBE = """
+import json, sys
+import onnx, onnxruntime
+wanted = json.loads(sys.argv[1])
+header = '<ir_version: 8, opset_import: ["" : 17]> '
+model = onnx.parser.parse_model(header + 'probe (float[1] x) => (float[1] y) {y = Relu(x)}')
+session = onnxruntime.InferenceSession(model.SerializeToString(), providers=[tuple(one) for one in wanted])
+print(json.dumps(session.get_providers()))
+"""
+NOISE = r"^.*\[ONNXRuntimeError\] : \d+ : \w+ : |^(\S+ \S+ )?\[[EWF]:[^\]]*\] |^.*Warning: "
+PROBE_SECONDS = 120  # TensorRT's first start takes tens of seconds
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a probe found: the providers that a session really has, and what the runtime said about the others."""
+
+    providers: tuple[str, ...]
+    messages: str
+
+
+def compiled_in() -> tuple[str, ...]:
+    """Names of the providers that the installed ONNX Runtime was built with; none when it is not installed."""
+    command = [sys.executable, "-c", "import onnxruntime; print(*onnxruntime.get_available_providers())"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
+    return tuple(done.stdout.split()) if done.returncode == 0 else ()
+
+
+def missing(target: Target) -> str:
+    """Why the target cannot run on this machine, one sentence for each provider; empty when it can.
+
+    The CPU provider is in every build of ONNX Runtime and is not probed.
+    """
+    problems = []
+    for provider in target.providers:
+        if provider.name == "CPUExecutionProvider":
+            continue
+        loaded = probe(provider.name, json.dumps(dict(provider.options), sort_keys=True))
+        if provider.name not in loaded.providers:
+            reason = first_reason(loaded.messages)
+            problems.append(f"{provider.name} does not load on this machine" + (f" ({reason})" if reason else ""))
+    return "; ".join(problems)
+
+
+@functools.cache
+def probe(provider: str, options: str) -> Loaded:
+    """Create a session with that provider alone (and the CPU behind it) and ask it what it has.
+
+    Args:
+        provider: its full name.
+        options: its options as a JSON object.
+    """
+    if find("onnx") is None or find("onnxruntime|onnxruntime-gpu|onnxruntime-openvino|onnxruntime-qnn") is None:
+        return Loaded((), "onnx and ONNX Runtime are not installed")
+    wanted = json.dumps([[provider, json.loads(options)], ["CPUExecutionProvider", {}]])
+    command = [sys.executable, "-c", PROBE, wanted]
+    quiet = os.environ | {"ORT_DISABLE_TELEMETRY": "1"}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False, env=quiet)
+    except subprocess.TimeoutExpired:
+        return Loaded((), f"no session within {PROBE_SECONDS} s")
+    if done.returncode != 0:
+        return Loaded((), done.stderr)
+    return Loaded(tuple(json.loads(done.stdout.splitlines()[-1])), done.stderr)
+
+
+def first_reason(messages: str) -> str:
+    """The first thing that the runtime said, without colours, time stamps and source locations."""
+    for line in messages.splitlines():
+        text = re.sub(r"\x1b\[[0-9;]*m", "", line)
+        text = re.sub(NOISE, "", text).strip()
+        if text:
+            return text[:300]
+    return ""

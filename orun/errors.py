@@ -1,0 +1,142 @@
+"""Every error that a user can meet, below one base class.
+
+OrunError                    exit code
+├── UsageError               2   the command line or an API call is wrong
+├── PipelineError            2   the pipeline file is wrong: carries every problem of the file
+├── StoreError               3   the store cannot be read or written
+├── StageError               3   a stage did not deliver
+│   ├── StageFailed              it raised
+│   ├── StageCrashed             its process died of a signal
+│   ├── StageTimeout             it ran past its time
+│   ├── OutputRefused            it ended well, and what it left is not what its kind promises
+│   └── InputChanged             what it read was edited while it ran
+└── Interrupted              130 the user stopped it
+
+Anything else that reaches the top is a bug in orun: exit code 5, the traceback in a log file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class OrunError(Exception):
+    """What went wrong in one sentence, why, and the next command to type.
+
+    Args:
+        what: one sentence, no full stop needed, lower case.
+        why: the cause, one or more lines.
+        hint: how to mend it, ending in a command where there is one.
+    """
+
+    exit_code = 2
+
+    def __init__(self, what: str, *, why: str = "", hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.why = why
+        self.hint = hint
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        lines += [f"  {line}" for line in self.why.splitlines()]
+        lines += [f"  hint: {line}" for line in self.hint.splitlines()]
+        return "\n".join(lines)
+
+
+class UsageError(OrunError):
+    """The command line or an API call asks for something that cannot be."""
+
+
+@dataclass(frozen=True, order=True)
+class Position:
+    """A place in a text file; line and column count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake in a pipeline file, with the offending source line.
+
+    Attributes:
+        position: where.
+        message: what is wrong.
+        source: the text of that line, without its line end; empty when there is none to show.
+        width: how many columns the caret underlines.
+        expected: what would have been right; may be empty.
+        suggestion: the name that was probably meant ("did you mean"); may be empty.
+        hint: the next command to type, or how to mend it; may be empty.
+    """
+
+    position: Position
+    message: str
+    source: str = ""
+    width: int = 1
+    expected: str = ""
+    suggestion: str = ""
+    hint: str = ""
+
+
+class PipelineError(OrunError):
+    """A pipeline file has mistakes; `problems` holds all of them in file order."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        count = len(problems)
+        self.problems = tuple(sorted(problems, key=lambda problem: problem.position))
+        lines = "\n".join(f"{problem.position}: {problem.message}" for problem in self.problems)
+        super().__init__(f"{count} problem{'s' if count != 1 else ''} in the pipeline file", why=lines)
+
+
+class StoreError(OrunError):
+    """The store cannot be read or written (full disk, permissions, unknown layout)."""
+
+    exit_code = 3
+
+
+class StageError(OrunError):
+    """A stage did not deliver; nothing of it was stored.
+
+    Attributes:
+        stage: the stage's id.
+        log: path of the log of its process; empty when it never started.
+    """
+
+    exit_code = 3
+
+    def __init__(self, stage: str, what: str, *, why: str = "", hint: str = "", log: str = "") -> None:
+        super().__init__(what, why=why, hint=hint)
+        self.stage = stage
+        self.log = log
+
+
+class StageFailed(StageError):
+    """The stage raised an exception."""
+
+
+class StageCrashed(StageError):
+    """The process of the stage died of a signal (segmentation fault, out-of-memory kill, ...)."""
+
+
+class StageTimeout(StageError):
+    """The stage ran past its time limit."""
+
+
+class OutputRefused(StageError):
+    """The stage ended well, and what it left is not what its kind promises."""
+
+
+class InputChanged(StageError):
+    """A file that the stage read was edited while it ran; its result belongs to neither version."""
+
+
+class Interrupted(OrunError):
+    """The user stopped the run."""
+
+    exit_code = 130

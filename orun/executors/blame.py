@@ -1,0 +1,57 @@
+"""Where and why a stage failed, told inside its process: the user's line, not the library's."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+
+from orun.errors import OrunError, OutputRefused
+from orun.executors.job import Job
+from orun.executors.messages import Trouble
+from orun.executors.reads.scope import Scope
+
+MESSAGE_LINES = 8  # of an exception's message; the log has all of it
+LINE_LENGTH = 300
+
+
+def trouble(job: Job, scope: Scope, error: BaseException) -> Trouble:
+    """What an exception that ended a stage says to its user."""
+    if isinstance(error, OrunError):
+        refused = isinstance(error, OutputRefused)
+        return Trouble("OutputRefused" if refused else "StageFailed", error.what, error.why, error.hint)
+    file, line, function = _place(job, scope, error)
+    if isinstance(error, SystemExit):
+        what, rest = f"{job.stage} called sys.exit({error.code!r}) before its function returned", []
+    else:
+        first, *rest = _message(error) or [""]
+        what = f"{job.stage} raised {type(error).__name__}" + (f": {first}" if first else "")
+    return Trouble("StageFailed", what, "\n".join(rest), file=file, line=line, function=function)
+
+
+def _message(error: BaseException) -> list[str]:
+    """The lines of its message, clipped; those of a syntax error without the place, which is shown apart."""
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    lines = [line.rstrip()[:LINE_LENGTH] for line in text.strip().splitlines() if line.strip()]
+    surplus = len(lines) - MESSAGE_LINES
+    return [*lines[:MESSAGE_LINES], f"... {surplus} lines more"] if surplus > 0 else lines
+
+
+def _place(job: Job, scope: Scope, error: BaseException) -> tuple[str, int, str]:
+    """File, line and function of the last frame in the project's code or the kind's; empty when there is none."""
+    if isinstance(error, SyntaxError) and error.filename and scope.is_code(error.filename):
+        return error.filename, error.lineno or 0, ""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if scope.is_code(frame.filename) or _is_kind(job, frame.filename):
+            return frame.filename, frame.lineno or 0, frame.name
+    return "", 0, ""
+
+
+def _is_kind(job: Job, file: str) -> bool:
+    """Whether a file is of the package that has the kind, as far as it is about kinds."""
+    if job.origin == "file":
+        return False
+    package = job.entry.partition(".")[0]
+    entry = "orun.stages" if package == "orun" else package
+    module = sys.modules.get(entry)
+    return module is not None and any(Path(file).is_relative_to(folder) for folder in module.__path__)

@@ -1,0 +1,125 @@
+"""What an executor is given, what it gives back, and the contract between it and the runner, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from orun.errors import StageError
+from orun.metrics import Metric
+from orun.stages.contract import Spec
+from orun.targets import Target
+
+Signature = tuple[int, int, int, int, int]  # device, inode, size, mtime and ctime in nanoseconds
+
+
+@dataclass(frozen=True)
+class Job:
+    """A stage to be run; every path is absolute.
+
+    Attributes:
+        stage: its id, unique among the jobs of an executor.
+        origin: `built-in`, `plug-in` or `file`.
+        entry: a module, or `path.py:function` relative to `root`.
+        spec: what its kind depends on and yields.
+        params: every parameter as plain values.
+        inputs: the read-only folder at each connected input port.
+        output: the empty folder that it fills.
+        scratch: its working folder; temporary files go there too.
+        log: the file that takes everything it prints.
+        file: the pipeline file, for the command that runs the stage alone.
+        root: the folder that code and paths are relative to.
+        project: the top folder of the user's own code.
+        ignore: folders in which nothing read is a discovery (the store).
+        target: the target that its parameters name.
+        seed: seed of every random choice.
+        timeout: seconds that it may run, or None.
+        memory: bytes that its processes may hold together, or None.
+        lineage: `lineage.json`, for kinds that ask for it.
+    """
+
+    stage: str
+    origin: Literal["built-in", "plug-in", "file"]
+    entry: str
+    spec: Spec
+    params: Mapping[str, Any]
+    inputs: Mapping[str, str]
+    output: str
+    scratch: str
+    log: str
+    file: str
+    root: str
+    project: str
+    ignore: tuple[str, ...] = ()
+    target: Target | None = None
+    seed: int = 0
+    timeout: float | None = None
+    memory: int | None = None
+    lineage: str | None = None
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What a stage that ended well returned, read and took.
+
+    What it read is what it did not declare: nothing of the interpreter, of installed packages, of its own folders or of
+    `Job.ignore`.
+
+    Attributes:
+        metrics: by name, finite.
+        reads: absolute path -> signature when it was first opened, or None when it was not there.
+        listings: absolute path of a folder -> digest of its names when it was first listed, or looked for in vain (see
+            `orun.observe.listing_digest`).
+        packages: distribution -> version of what the user's code imported, with what that needs and has loaded.
+        environment: variable -> value, or None when it was not set, as the user's code looked it up.
+        seconds: wall time.
+        cpu_seconds: of its process and those that it started and waited for.
+        peak_memory: resident bytes of its largest process, shared pages of preloaded libraries included.
+    """
+
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    reads: Mapping[str, Signature | None] = field(default_factory=dict)
+    listings: Mapping[str, str] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str | None] = field(default_factory=dict)
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_memory: int = 0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A stage says how far it is; `total` is 0 when it does not know."""
+
+    stage: str
+    done: int
+    total: int
+    what: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The process of a stage is gone, and so is everything that it had started."""
+
+    stage: str
+    result: JobResult | StageError
+
+
+class Executor(Protocol):
+    """Runs jobs, each in a process of its own; driven by one thread."""
+
+    def start(self, job: Job) -> None:
+        """Have a job run as soon as can be; returns at once."""
+
+    def wait(self, timeout: float | None = None) -> list[Progress | Finished]:
+        """What happened since the last call; waits for something to happen, and for `timeout` seconds at most.
+
+        Returns at once when no job is running.
+        """
+
+    def cancel(self, stage: str) -> None:
+        """Stop a job; its `Finished` comes when it is gone. Nothing happens when it is not running."""
+
+    def close(self) -> None:
+        """Stop what still runs and wait until it is gone."""

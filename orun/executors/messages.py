@@ -1,0 +1,59 @@
+"""What the process of a stage and its supervisor tell the runner, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from orun.executors.job import Signature
+
+Stop = Literal["", "cancelled", "timeout", "memory"]
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why a stage did not deliver, in the words of its own process.
+
+    Attributes:
+        error: the class of `orun.errors` that says it.
+        what: one sentence.
+        why: the cause.
+        hint: how to mend it; may be empty.
+        file: where it happened in the user's code or the kind's; empty when nowhere there.
+        line: the line of it.
+        function: the function that the line is in.
+    """
+
+    error: Literal["StageFailed", "OutputRefused"]
+    what: str
+    why: str = ""
+    hint: str = ""
+    file: str = ""
+    line: int = 0
+    function: str = ""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The process of a stage is gone.
+
+    Attributes:
+        status: as `wait` gives it.
+        seconds: from its start to its end.
+        cpu_seconds: of it and of the processes that it waited for.
+        peak_memory: resident bytes of the largest of these.
+        stopped: why the supervisor stopped it; empty when it did not.
+        out_of_memory: the kernel killed some process for want of memory meanwhile.
+        reads: files that were opened below Python: path -> signature when first opened, None when not there.
+        written: files that were opened for writing below Python.
+    """
+
+    status: int
+    seconds: float
+    cpu_seconds: float
+    peak_memory: int
+    stopped: Stop = ""
+    out_of_memory: bool = False
+    reads: Mapping[str, Signature | None] = field(default_factory=dict)
+    written: tuple[str, ...] = ()

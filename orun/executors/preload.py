@@ -1,0 +1,70 @@
+"""Which modules the process of a stage shares with others, and in which order they are imported.
+
+The list follows from the job alone, never from what ran before it, and so does the state of the stage's process.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from orun.executors.job import Job
+from orun.executors.sources import read_source
+
+# Imported first and in this order, so that fork servers of different lists share what they can.
+ORDER = ("numpy", "onnx", "onnxruntime", "torch", "transformers")
+CODE = re.compile(r"[^:\n]+\.py:[A-Za-z_]\w*")
+
+
+def modules_of(job: Job) -> tuple[str, ...]:
+    """The modules that are imported before a stage starts.
+
+    They are those that its kind declares, the libraries that the user's code imports, and onnx when its output will be
+    checked with it.
+    """
+    names = {*job.spec.preload, *_libraries(job)}
+    if job.spec.output == "onnx":
+        names.add("onnx")
+    if names.intersection(ORDER):
+        names.add(ORDER[0])  # they all import it
+    return tuple(sorted(names, key=_rank))
+
+
+def _rank(module: str) -> tuple[int, str]:
+    top = module.partition(".")[0]
+    return (ORDER.index(top) if top in ORDER else len(ORDER)), module
+
+
+def _libraries(job: Job) -> set[str]:
+    found: set[str] = set()
+    for reference in dict.fromkeys(_references([job.params, job.entry if job.origin == "file" else ""])):
+        file, _, function = reference.rpartition(":")
+        path = Path(job.root, file)
+        if not path.is_file():
+            continue
+        source = read_source(path.read_bytes(), frozenset({function}))
+        if source.sets_environment:
+            return set()  # a library may read what it sets, so that it must not be imported before
+        folders = (path.parent, Path(job.root))
+        found |= {name for name in source.imports if not _is_own(name, folders)}
+    return {name for name in found if name not in sys.stdlib_module_names and name != "orun"}
+
+
+def _references(value: Any) -> Iterator[str]:
+    """Every `file.py:function` in a value."""
+    if isinstance(value, str):
+        if CODE.fullmatch(value):
+            yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _references(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _references(item)
+
+
+def _is_own(name: str, folders: tuple[Path, ...]) -> bool:
+    return any((folder / name).is_dir() or (folder / f"{name}.py").is_file() for folder in folders)

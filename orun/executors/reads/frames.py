@@ -1,0 +1,21 @@
+"""Whose code is calling."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+
+
+def calling(passed: Collection[str], depth: int) -> tuple[str, str]:
+    """Top-level module and file of the nearest calling frame whose module does not merely act for its caller.
+
+    Args:
+        passed: top-level names of modules to pass over.
+        depth: how many frames lie between that of this function and the first to look at.
+    """
+    frame = sys._getframe(depth + 1)  # noqa: SLF001 - the documented way to a caller's frame in CPython
+    while True:
+        module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if module not in passed or frame.f_back is None:
+            return module, frame.f_code.co_filename
+        frame = frame.f_back

@@ -1,0 +1,84 @@
+"""Modules of the project: loaded from their source, and where one was looked for before it was found.
+
+A module that appears at a place where it would now be found first changes what runs, so that such places are noted as
+missing files.
+"""
+# ruff: noqa: PTH100, PTH118  (strings: the import system works with them)
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    ModuleSpec,
+    SourcelessFileLoader,
+)
+from types import ModuleType
+
+from orun.executors.reads.recorder import Recorder
+from orun.executors.reads.scope import Scope
+from orun.stages.code import SourceLoader
+
+LOADERS = (
+    (ExtensionFileLoader, EXTENSION_SUFFIXES),
+    (SourceLoader, [".py"]),
+    (SourcelessFileLoader, BYTECODE_SUFFIXES),
+)
+
+
+def install(scope: Scope, recorder: Recorder) -> None:
+    """Load the project's modules from their sources from now on, and note in `recorder` what was looked for."""
+
+    def hook(folder: str) -> ProjectFinder:
+        if not scope.is_code(os.path.abspath(folder)):
+            raise ImportError(f"{folder} is not the project's")
+        return ProjectFinder(folder, scope, recorder.read)
+
+    sys.path_hooks.insert(0, hook)
+    for folder in [folder for folder in sys.path_importer_cache if scope.is_code(folder)]:
+        del sys.path_importer_cache[folder]
+
+
+class ProjectFinder(FileFinder):
+    """Finds modules in one folder of the project.
+
+    Args:
+        folder: the folder.
+        scope: tells the project's folders from others.
+        note: called with each path that decides what is imported, when the module is the project's.
+    """
+
+    def __init__(self, folder: str, scope: Scope, note: Callable[[str], None]) -> None:
+        super().__init__(folder, *LOADERS)
+        self._scope = scope
+        self._note = note
+
+    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        """The module's spec when it lies in the folder."""
+        spec = super().find_spec(fullname, target)
+        if spec and spec.origin:
+            _, dot, name = fullname.rpartition(".")
+            folders = [self.path] if dot else project_path(self._scope)
+            for path in candidates(folders, name):
+                self._note(path)
+                if path == spec.origin:
+                    return spec
+            self._note(spec.origin)  # compiled
+        return spec
+
+
+def project_path(scope: Scope) -> list[str]:
+    """The folders of the project in which modules are looked for, in order."""
+    return [folder for folder in map(os.path.abspath, sys.path) if scope.is_code(folder)]
+
+
+def candidates(folders: Iterable[str], name: str) -> Iterator[str]:
+    """The paths at which a module would be found, in the order in which they are tried."""
+    for folder in folders:
+        yield os.path.join(folder, name, "__init__.py")
+        yield os.path.join(folder, f"{name}.py")

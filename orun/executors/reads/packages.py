@@ -1,0 +1,73 @@
+"""Distributions that the user's code depends on: those it imports, and what these require, as far as it is loaded."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from orun.environment import tools
+from orun.executors.sources import read_source
+
+REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def foreign_imports(files: Iterable[str], is_code: Callable[[str], bool]) -> set[str]:
+    """Top-level names of installed modules that Python files import and that are loaded.
+
+    Args:
+        files: the files.
+        is_code: whether a file is the project's own.
+    """
+    names = {name for file in files for name in read_source(Path(file).read_bytes()).imports}
+    loaded = {name for name in names - sys.stdlib_module_names - {"orun"} if name in sys.modules}
+    return {name for name in loaded if not is_code(getattr(sys.modules[name], "__file__", None) or "")}
+
+
+def packages_of(modules: Iterable[str]) -> dict[str, str]:
+    """Distribution -> version of those that the modules are of, and of what these require, as far as it is loaded."""
+    waiting = [distribution for module in modules for distribution in _distributions(module)]
+    found: dict[str, str] = {}
+    while waiting:
+        name = waiting.pop()
+        if name in found or name not in tools.installed():
+            continue
+        found[name] = tools.installed()[name]
+        waiting.extend(required for required in _requirements(name) if _is_loaded(required))
+    return dict(sorted(found.items()))
+
+
+def _distributions(module: str) -> list[str]:
+    """Names of the distributions that a top-level module is of."""
+    if tools.normalise(module) in tools.installed():
+        return [tools.normalise(module)]
+    from importlib.metadata import packages_distributions  # reads the file list of every distribution: only if needed
+
+    return [tools.normalise(name) for name in packages_distributions().get(module, ())]
+
+
+def _requirements(distribution: str) -> set[str]:
+    """Names of all that a distribution may require, extras included."""
+    from importlib.metadata import requires
+
+    matches = (REQUIREMENT.match(line) for line in requires(distribution) or ())
+    return {tools.normalise(matched[0]) for matched in matches if matched}
+
+
+def _is_loaded(distribution: str) -> bool:
+    if distribution not in tools.installed():
+        return False
+    if distribution.replace("-", "_") in sys.modules:
+        return True
+    return any(name in sys.modules for name in _top_levels(distribution))
+
+
+def _top_levels(distribution: str) -> set[str]:
+    """Names of the top-level modules of a distribution."""
+    from importlib.metadata import distribution as find
+
+    metadata = find(distribution)
+    if listed := metadata.read_text("top_level.txt"):
+        return set(listed.split())
+    return {file.parts[0].removesuffix(".py") for file in metadata.files or () if file.suffix == ".py"}

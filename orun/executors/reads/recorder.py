@@ -1,0 +1,144 @@
+"""Files that Python opens and folders that it lists, by an audit hook.
+
+The hook is installed in the fork server, so that what a library reads while it is imported beforehand is known to the
+stages that share it. A hook must never raise: that would make the user's own call fail.
+"""
+# ruff: noqa: PTH100, PTH110, PTH116  (strings: every file that a stage opens passes here)
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import stat
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from orun.executors.job import Signature
+from orun.executors.reads.frames import calling
+from orun.executors.reads.scope import Scope
+from orun.observe import listing_digest
+
+WRITES = os.O_WRONLY | os.O_RDWR
+BYPRODUCTS = "/__pycache__/"  # caches beside code, but for byte code, which stands for its source
+LISTERS = frozenset({"os", "pathlib", "glob", "shutil"})  # modules that list folders for their callers
+# Modules that look for modules: `modules.py` notes better what was found, and where in vain.
+FINDERS = frozenset({"importlib", "_frozen_importlib_external", "pkgutil", "pkg_resources"})
+
+
+class Recorder:
+    """What has been read since `install`.
+
+    Attributes:
+        reads: absolute path -> signature when it was first opened, or None when it was not there.
+        listings: absolute path of a folder -> digest of its names when it was first listed.
+        written: files that this process has made or opened for writing; what it reads of them later is its own.
+    """
+
+    def __init__(self) -> None:
+        self.reads: dict[str, Signature | None] = {}
+        self.listings: dict[str, str] = {}
+        self.written: set[str] = set()
+        self._scope = Scope("")
+        self._passed: set[str] = set()
+        self._handlers: dict[str, Callable[..., None]] = {
+            "open": self._opened,
+            "os.listdir": self._listed,
+            "os.scandir": self._listed,
+            "os.rename": self._renamed,
+            "os.link": self._renamed,
+        }
+
+    def install(self) -> None:
+        """Begin; there is no way to end it but the end of the process."""
+        sys.addaudithook(self._hook)
+
+    def narrow(self, scope: Scope) -> None:
+        """From now on, and of what was read before, keep what is in the scope."""
+        self._scope = scope
+        self._passed.clear()
+        self.reads = {path: signature for path, signature in self.reads.items() if scope.is_discovery(path)}
+        self.listings = {path: digest for path, digest in self.listings.items() if scope.is_discovery(path)}
+
+    def read(self, path: str) -> None:
+        """Note that a file is read, or looked for, now."""
+        if path in self.reads or path in self.written or path in self._passed:
+            return
+        source = _source_of(path)
+        self._passed.add(path)
+        if BYPRODUCTS in source or not self._scope.is_discovery(source):
+            return
+        signature, regular = signature_of(source)
+        if regular:
+            self.reads.setdefault(source, signature)
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        handler = self._handlers.get(event)
+        if handler:
+            try:
+                handler(*arguments)
+            except (OSError, ValueError, TypeError):  # not a path that can be opened: the call itself says so
+                return
+
+    def opened(self, path: str, flags: int) -> None:
+        """Note that a file is about to be opened, with the flags of `os.open`."""
+        if flags & os.O_DIRECTORY:
+            return
+        name = absolute(path)
+        emptied = flags & os.O_TRUNC or (flags & os.O_CREAT and not os.path.exists(name))
+        if flags & WRITES != os.O_WRONLY and not emptied:
+            self.read(name)
+        if flags & WRITES:
+            self._write(name)
+
+    def _opened(self, path: Any, _mode: str | None, flags: int) -> None:
+        if not isinstance(path, int):
+            self.opened(os.fsdecode(path), flags)
+
+    def _renamed(self, _source: Any, target: Any, *_folders: int) -> None:
+        self._write(absolute(os.fsdecode(target)))
+
+    def _write(self, path: str) -> None:
+        if self._scope.is_discovery(path):
+            self.written.add(path)
+
+    def _listed(self, folder: Any = None) -> None:
+        if isinstance(folder, int):
+            return
+        name = absolute(os.fsdecode(folder or "."))
+        if name in self.listings or not self._scope.is_discovery(name) or self._looks_for_modules(name):
+            return
+        self.listings[name] = listing_digest(name)
+
+    def _looks_for_modules(self, folder: str) -> bool:
+        """Whether a library lists a folder to find modules in it, or this class to take its digest."""
+        module, file = calling(LISTERS, depth=3)
+        if module in FINDERS or file == listing_digest.__code__.co_filename:
+            return True
+        return folder in sys.path and not self._scope.is_code(file)
+
+
+def absolute(path: str) -> str:
+    """The absolute form of a path; links are followed only where `..` needs it."""
+    return os.path.realpath(path) if ".." in path else os.path.abspath(path)
+
+
+def signature_of(path: str) -> tuple[Signature | None, bool]:
+    """Its signature, None when nothing is there; and whether it is a regular file or nothing at all."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None, True
+    signature = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return signature, stat.S_ISREG(status.st_mode)
+
+
+def _source_of(path: str) -> str:
+    """The source that a cached byte code stands for, else the path itself."""
+    if not path.endswith(".pyc"):
+        return path
+    try:
+        source = importlib.util.source_from_cache(path)
+    except ValueError:  # byte code without a source
+        return path
+    return source if os.path.exists(source) else path

@@ -1,0 +1,69 @@
+"""Which files are the user's own: what is read of these is a discovery, what is read of any other is not."""
+
+# ruff: noqa: PTH111, PTH118, PTH120  (strings: every file that a stage opens passes here)
+
+from __future__ import annotations
+
+import functools
+import os
+import site
+import sys
+from collections.abc import Iterable
+
+import orun
+from orun.executors.job import Job
+
+# What belongs to the machine: it differs from one to the next without a stage meaning it.
+SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/run", "/usr", "/lib", "/lib64", "/bin", "/sbin", "/System", "/Library")
+# Secrets come from the environment or from these; no digest of them is kept.
+CREDENTIALS = (".netrc", ".aws", ".azure", ".config/gcloud", ".ssh", ".cache/huggingface/token")
+# Caches that drivers and libraries rebuild by themselves from what is known otherwise.
+CACHES = (".nv", ".triton", ".cache/fontconfig", ".cache/matplotlib", ".cache/mesa_shader_cache", ".cache/miopen")
+
+
+class Scope:
+    """Tells the user's files from others by their paths.
+
+    Args:
+        project: the top folder of the user's own code; empty when it is not known yet.
+        own: further folders and files that are no discoveries (the store, the folders of the stage).
+    """
+
+    def __init__(self, project: str, own: Iterable[str] = ()) -> None:
+        ignored = _prefixes((*installed(), *own))
+        self._project = _prefixes((project,)) if project else ()
+        # A project inside a prefix of the machine (/usr/src/app) is the user's, a prefix inside it (.venv) is not.
+        self._below = tuple(one for one in ignored if one.startswith(self._project) and one not in self._project)
+        self._elsewhere = tuple(one for one in ignored if not one.startswith(self._project))
+
+    @classmethod
+    def of(cls, job: Job) -> Scope:
+        """The scope of a job."""
+        own = [*job.ignore, *job.inputs.values(), job.output, job.scratch, job.log]
+        return cls(job.project, [*own, job.lineage] if job.lineage else own)
+
+    def is_code(self, path: str) -> bool:
+        """Whether an absolute path leads to the project's own code."""
+        return f"{path}/".startswith(self._project) and not f"{path}/".startswith(self._below)
+
+    def is_discovery(self, path: str) -> bool:
+        """Whether what is read at an absolute path is the user's."""
+        real = os.path.realpath(path)
+        for form in (path, real):
+            if f"{form}/".startswith(self._project):
+                return not f"{form}/".startswith(self._below)
+        return not f"{path}/".startswith(self._elsewhere) and not f"{real}/".startswith(self._elsewhere)
+
+
+@functools.cache
+def installed() -> tuple[str, ...]:
+    """Folders of the machine, the interpreter, installed packages and orun itself."""
+    prefixes = (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)
+    packages = (*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.__file__))
+    home = os.path.expanduser("~")
+    private = (os.path.join(home, name) for name in (*CREDENTIALS, *CACHES))
+    return (*SYSTEM, *prefixes, *packages, os.path.dirname(orun.__file__), *private)
+
+
+def _prefixes(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(f"{form.rstrip('/')}/" for path in paths for form in (path, os.path.realpath(path))))

@@ -1,0 +1,80 @@
+"""Environment variables that the project's code looks up.
+
+`os.environ` becomes a mapping that notes look-ups, in place, so that every reference to it does. Handing the
+environment on as a whole (`{**os.environ}`, `os.environ.copy()`) is not looking it up; going through its items is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, KeysView
+from types import CodeType
+
+from orun.executors.reads.frames import calling
+
+HELPERS = frozenset({"os", "collections"})  # modules whose code looks up for its caller
+
+
+class Variables:
+    """The variables that were looked up.
+
+    Args:
+        is_code: whether a file is the project's own code.
+
+    Attributes:
+        found: variable -> value when it was first looked up, or None when it was not set.
+    """
+
+    def __init__(self, is_code: Callable[[str], bool]) -> None:
+        self.found: dict[str, str | None] = {}
+        self.own: set[str] = set()
+        self._is_code = is_code
+
+    def install(self) -> None:
+        """Begin."""
+        NotedEnviron.notes = self
+        os.environ.__class__ = NotedEnviron
+
+    def looked_up(self, name: str, value: str | None) -> None:
+        """A variable is looked up now; what the process has set itself is its own."""
+        if name not in self.found and name not in self.own and self._is_code(calling(HELPERS, depth=2)[1]):
+            self.found[name] = value
+
+
+class NotedEnviron(os._Environ[str]):  # noqa: SLF001 - the type of `os.environ` has no public name
+    """The environment, telling `notes` of each look-up."""
+
+    notes: Variables
+    handed_on: set[tuple[CodeType, int]] = set()  # noqa: RUF012 - there is one environment
+
+    def __getitem__(self, key: str) -> str:
+        if _place() in self.handed_on:
+            return super().__getitem__(key)
+        try:
+            value = super().__getitem__(key)
+        except KeyError:
+            self.notes.looked_up(key, None)
+            raise
+        self.notes.looked_up(key, value)
+        return value
+
+    def keys(self) -> KeysView[str]:
+        """Its names."""
+        # `{**os.environ}` and `dict(os.environ)` ask for the keys, and then for each value from one and the same place.
+        self.handed_on.add(_place())
+        return super().keys()
+
+    def __setitem__(self, key: str, value: str) -> None:
+        self.notes.own.add(key)
+        super().__setitem__(key, value)
+
+    def __delitem__(self, key: str) -> None:
+        self.notes.own.add(key)
+        super().__delitem__(key)
+
+
+def _place() -> tuple[CodeType, int]:
+    """The instruction that called the method that calls this."""
+    frame = sys._getframe(2)  # noqa: SLF001 - the documented way to a caller's frame in CPython
+    return frame.f_code, frame.f_lasti

@@ -1,0 +1,63 @@
+"""The metrics that a stage returned: finite numbers under names, or a refusal."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from numbers import Real
+from typing import Any
+
+from orun.errors import OutputRefused
+from orun.metrics import Metric
+
+HINT = "Return a mapping of names to finite numbers or orun.metrics.Metric"
+
+
+def checked_metrics(stage: str, returned: object) -> dict[str, Metric]:
+    """The metrics by name.
+
+    Args:
+        stage: the stage's id, for errors.
+        returned: what its function returned: a mapping of names to numbers or `Metric`, or None.
+
+    Raises:
+        OutputRefused: when it is anything else, or when a number is not finite; an interval may be open.
+    """
+    if returned is None:
+        return {}
+    if not isinstance(returned, Mapping):
+        raise _refused(stage, f"{stage} returned a {type(returned).__name__}, which holds no metrics")
+    return {_name(stage, name): _metric(stage, name, value) for name, value in returned.items()}
+
+
+def _name(stage: str, name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise _refused(stage, f"{stage} returned a metric that is named {name!r}", why="a name is a text, not empty")
+    return name
+
+
+def _metric(stage: str, name: str, value: object) -> Metric:
+    if isinstance(value, Real):
+        value = Metric(float(value))
+    if not isinstance(value, Metric):
+        why = f"it is a {type(value).__name__}"
+        raise _refused(stage, f"{stage} returned a metric {name!r} that is no number", why=why)
+    for field, number in _numbers(value):
+        unbounded = math.isinf(number) and field.endswith((".low", ".high"))  # too few samples to bound an interval
+        if not math.isfinite(number) and not unbounded:
+            raise _refused(stage, f"{stage} returned a metric {name!r} that is not finite", why=f"{field} is {number}")
+    return dataclasses.replace(value, value=float(value.value))
+
+
+def _numbers(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
+    for field in dataclasses.fields(value):
+        item, name = getattr(value, field.name), f"{path}{field.name}"
+        if dataclasses.is_dataclass(item):
+            yield from _numbers(item, f"{name}.")
+        elif isinstance(item, Real):
+            yield name, float(item)
+
+
+def _refused(stage: str, what: str, why: str = "") -> OutputRefused:
+    return OutputRefused(stage, what, why=why, hint=HINT)

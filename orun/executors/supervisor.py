@@ -1,0 +1,110 @@
+"""One stage's process, seen from the server that started it: its limits, its end, and what it leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import sys
+from dataclasses import dataclass, field
+from time import monotonic
+
+from orun.executors import system
+from orun.executors.channel import Channel
+from orun.executors.job import Job
+from orun.executors.messages import Ended, Stop
+from orun.executors.reads.native import NativeReads
+from orun.executors.reads.scope import Scope
+
+GRACE = 2.0  # seconds between the request to end and the order
+MEMORY_POLL = 0.05  # seconds between looks at the memory of a stage that has a limit
+MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
+
+
+@dataclass
+class Supervised:
+    """A stage's process.
+
+    Attributes:
+        job: what it does.
+        process: its id, which is also that of its group.
+        channel: the connection to it.
+        stopped: why it is being stopped.
+        native: the files that it opens below Python, where the system tells.
+    """
+
+    job: Job
+    process: int
+    channel: Channel
+    stopped: Stop = ""
+    native: NativeReads | None = None
+    _began: float = field(default_factory=monotonic)
+    _kills: int = field(default_factory=system.out_of_memory_kills)
+    _order_at: float = float("inf")
+
+    def watch_native_reads(self) -> NativeReads | None:
+        """Begin to watch what it opens, once it has sent the means to."""
+        if self.native or not self.channel.descriptors:
+            return None
+        self.native = NativeReads(self.channel.descriptors.popleft(), Scope.of(self.job))
+        return self.native
+
+    def patience(self) -> float:
+        """Seconds until `enforce` must be called again."""
+        limits = [self._order_at] if self.stopped else [self._deadline]
+        if self.job.memory is not None and not self.stopped:
+            limits.append(monotonic() + MEMORY_POLL)
+        return max(0.0, min(limits) - monotonic())
+
+    def enforce(self) -> None:
+        """Stop it when it is past a limit, and order it to end when it was asked in vain."""
+        if self.stopped:
+            if monotonic() >= self._order_at:
+                self.kill()
+        elif monotonic() >= self._deadline:
+            self.stop("timeout")
+        elif self.job.memory is not None and system.held_memory(self.process) > self.job.memory:
+            self.stop("memory")
+
+    @property
+    def _deadline(self) -> float:
+        return float("inf") if self.job.timeout is None else self._began + self.job.timeout
+
+    def stop(self, why: Stop) -> None:
+        """Ask it and all that it has started to end; what does not within the grace is killed."""
+        if not self.stopped:
+            self.stopped = why
+            self._order_at = monotonic() + GRACE
+            self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Order it and all that it has started to end."""
+        self._order_at = float("inf")
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended
+            os.killpg(self.process, number)
+
+    def ended(self, status: int, usage: resource.struct_rusage) -> Ended:
+        """What there is to say now that it has ended; kills what it has left behind."""
+        self.kill()
+        if self.native:
+            self.native.answer()
+        return Ended(
+            status=status,
+            seconds=monotonic() - self._began,
+            cpu_seconds=usage.ru_utime + usage.ru_stime,
+            peak_memory=usage.ru_maxrss * MAXRSS_UNIT,
+            stopped=self.stopped,
+            out_of_memory=system.out_of_memory_kills() > self._kills,
+            reads=self.native.recorder.reads if self.native else {},
+            written=tuple(sorted(self.native.recorder.written)) if self.native else (),
+        )
+
+    def release(self) -> None:
+        """Let go of the connections to it."""
+        self.channel.close()
+        if self.native:
+            self.native.close()

@@ -1,0 +1,111 @@
+"""What Linux tells and does about processes beyond the `os` module; elsewhere these do nothing or know nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PROC = Path("/proc")
+CGROUP = Path("/sys/fs/cgroup")
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+KEPT_BLOCK, KEPT_FREE = 1 << 30, 2**31 - 1  # bytes: the largest blocks that are kept, and how much free memory may be
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def die_with(parent: int) -> None:
+    """End this process when its parent does, which has that process id."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before it could be asked
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every process below this one that loses its own, so that none escapes."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux" and ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), f"prctl({option}) was refused")
+
+
+def keep_freed_memory() -> None:
+    """Have the C library use large blocks again that were freed, where it is glibc.
+
+    It returns each to the kernel otherwise, which clears every page anew: half of the system time of the stages that
+    read and write a model of 90 MB several times over.
+    """
+    libc = ctypes.CDLL(None)
+    if sys.platform == "linux" and hasattr(libc, "mallopt"):
+        libc.mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK)
+        libc.mallopt(M_TRIM_THRESHOLD, KEPT_FREE)
+
+
+def flush_native_output() -> None:
+    """Write out what native code has printed and the C library still holds."""
+    ctypes.CDLL(None).fflush(None)
+
+
+def children(process: int) -> list[int]:
+    """Ids of the direct children of a process."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # it ended, or this system does not tell
+        for thread in os.listdir(PROC / str(process) / "task"):  # noqa: PTH208 - names alone
+            found += map(int, (PROC / str(process) / "task" / thread / "children").read_text().split())
+    return found
+
+
+def held_memory(process: int) -> int:
+    """Bytes that a process and all below it hold: anonymous and shared memory, not pages of files."""
+    return sum(_held(one) for one in _family(process))
+
+
+def _family(process: int) -> Iterator[int]:
+    waiting = [process]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        waiting += children(one)
+
+
+def _held(process: int) -> int:
+    with contextlib.suppress(OSError):  # it ended meanwhile
+        lines = (PROC / str(process) / "status").read_text().splitlines()
+        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
+    return 0
+
+
+def out_of_memory_kills() -> int:
+    """How many processes the kernel has killed for want of memory: in this control group, or on this machine."""
+    for counter in (*_control_group("memory.events"), *_control_group("memory.oom_control"), PROC / "vmstat"):
+        with contextlib.suppress(OSError):
+            for line in counter.read_text().splitlines():
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+    return 0
+
+
+def memory_here() -> int:
+    """Bytes of memory that this machine, or the control group that the process is in, has."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * PAGE]
+    for limit in (*_control_group("memory.max"), *_control_group("memory.limit_in_bytes")):
+        with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+            limits.append(int(limit.read_text()))
+    return min(limits)
+
+
+def _control_group(name: str) -> list[Path]:
+    """Where a file of this process's control group may be: version 2, version 1, and as seen inside a container."""
+    found = [CGROUP / name, CGROUP / "memory" / name]
+    with contextlib.suppress(OSError):
+        for line in (PROC / "self" / "cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers in ("", "memory"):
+                found.insert(0, CGROUP / controllers / path.strip("/") / name)
+    return found

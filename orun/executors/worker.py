@@ -1,0 +1,137 @@
+"""What happens inside the process of a stage: its function is called, and what it returned and left is checked."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from orun.codec import encode
+from orun.errors import OutputRefused
+from orun.executors import blame, seeds
+from orun.executors.channel import Channel
+from orun.executors.job import Job, JobResult
+from orun.executors.reads import modules
+from orun.executors.reads.packages import foreign_imports, packages_of
+from orun.executors.reads.recorder import Recorder
+from orun.executors.reads.scope import Scope
+from orun.executors.reads.variables import Variables
+from orun.executors.returned import checked_metrics
+from orun.metrics import Metric
+from orun.stages.code import load_function
+from orun.stages.contract import Context
+from orun.stages.ensure import check_output
+from orun.stages.params import build
+
+PROGRESS_INTERVAL = 0.1  # seconds between two reports of progress
+State = tuple[int, int, int]
+
+
+def perform(job: Job, channel: Channel, recorder: Recorder) -> dict[str, Any]:
+    """Do a job in this process and note what it reads.
+
+    Returns:
+        What is to be said of it: `{"result": ..., "written": ...}` or `{"trouble": ...}`.
+    """
+    scope = Scope.of(job)
+    recorder.narrow(scope)
+    modules.install(scope, recorder)
+    variables = Variables(scope.is_code)
+    variables.install()
+    seeds.plant(job.seed)
+    try:
+        metrics = _produce(job, channel)
+        packages = _packages(scope, recorder)
+    except BaseException as error:  # noqa: BLE001 - SystemExit too: whatever ends a stage is reported
+        with contextlib.suppress(OSError, ValueError):  # a full disk, or closed streams: only its log
+            traceback.print_exc()
+        return {"trouble": encode(blame.trouble(job, scope, error))}
+    result = JobResult(metrics, recorder.reads, recorder.listings, packages, variables.found)
+    return {"result": encode(result), "written": sorted(recorder.written)}
+
+
+def _packages(scope: Scope, recorder: Recorder) -> dict[str, str]:
+    """The distributions that the user's code imports; a file of their modules' names would be imported instead."""
+    code = [path for path, seen in recorder.reads.items() if seen and path.endswith(".py") and scope.is_code(path)]
+    foreign = foreign_imports(code, scope.is_code)
+    for name in foreign:
+        for path in modules.candidates(modules.project_path(scope), name):
+            recorder.read(path)
+    return packages_of(foreign)
+
+
+def _produce(job: Job, channel: Channel) -> dict[str, Metric]:
+    """Call the stage's function and check what it returned, left, and must have left alone."""
+    inputs = {port: Path(folder) for port, folder in job.inputs.items()}
+    before = _states(inputs)
+    metrics = checked_metrics(job.stage, _call(job, channel, inputs))
+    if touched := _touched(before, _states(inputs)):
+        raise OutputRefused(
+            job.stage,
+            f"{job.stage} wrote into its inputs",
+            why=f"they are read-only, and it changed {', '.join(touched)}",
+            hint="Write to context.output, or to the working folder for what is temporary",
+        )
+    check_output(job.stage, job.spec, Path(job.output), inputs)
+    return metrics
+
+
+def _call(job: Job, channel: Channel, inputs: Mapping[str, Path]) -> object:
+    context = Context(
+        stage=job.stage,
+        inputs=inputs,
+        output=Path(job.output),
+        root=Path(job.root),
+        target=job.target,
+        seed=job.seed,
+        timeout=job.timeout,
+        lineage=Path(job.lineage) if job.lineage else None,
+        log=_log(job.stage),
+        progress=_progress(job.stage, channel),
+    )
+    if job.origin == "file":
+        return load_function(context.root, job.entry)(context, **job.params)
+    module = importlib.import_module(job.entry)
+    return module.run(context, build(module.Params, job.params))
+
+
+def _log(stage: str) -> logging.Logger:
+    log = logging.getLogger(f"orun.stage.{stage}")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    return log
+
+
+def _progress(stage: str, channel: Channel) -> Callable[[int, int, str], None]:
+    last = float("-inf")
+
+    def progress(done: int, total: int, what: str) -> None:
+        nonlocal last
+        if monotonic() - last >= PROGRESS_INTERVAL or done == total != 0:
+            last = monotonic()
+            channel.send({"stage": stage, "progress": [done, total, what]})
+
+    return progress
+
+
+def _states(inputs: Mapping[str, Path]) -> dict[str, State]:
+    """Inode, size and mtime of every file below the inputs; their ctime changes with each further link to them."""
+    return {
+        f"{port}/{path.relative_to(folder).as_posix()}": (status.st_ino, status.st_size, status.st_mtime_ns)
+        for port, folder in inputs.items()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and (status := path.stat())
+    }
+
+
+def _touched(before: Mapping[str, State], after: Mapping[str, State]) -> list[str]:
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))

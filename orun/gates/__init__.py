@@ -1,0 +1,1 @@
+"""Thresholds, accepted baselines and verdicts; pure Python over stored measurements."""

@@ -1,0 +1,27 @@
+"""`min` and `max`: a metric against a figure of the file."""
+
+from __future__ import annotations
+
+from orun.gates.finding import Finding, against_maximum, against_minimum, figure, interval_text, point
+from orun.metrics import Metric
+from orun.pipeline.model import Gate
+
+AGAIN = "measure again with --fresh, for longer (`time`) or with more `samples`"
+
+
+def judge_absolute(gate: Gate, metric: Metric) -> Finding:
+    """The interval decides for times, the value itself for everything else."""
+    limit = gate.threshold.value
+    interval = metric.interval if metric.noise == "timing" and metric.interval else point(metric.value)
+    outcome = (against_maximum if gate.rule == "max" else against_minimum)(interval, limit)
+    text = f"{gate.metric} is {figure(metric.value, metric.unit, limit)}"
+    if metric.interval:
+        text += f" (95 % interval {interval_text(metric.interval, metric.unit)})"
+    over, under = ("within", "above") if gate.rule == "max" else ("at or above", "below")
+    rule = "maximum" if gate.rule == "max" else "minimum"
+    ending = {
+        "passed": f", {over} the {rule} of {gate.threshold.text}",
+        "failed": f", {under} the {rule} of {gate.threshold.text}",
+        "undecided": f", and the interval holds the {rule} of {gate.threshold.text}: {AGAIN}",
+    }[outcome]
+    return Finding(outcome, text + ending, metric.value, metric.unit, metric.interval)

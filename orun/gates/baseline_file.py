@@ -1,0 +1,131 @@
+"""The baseline file: what is in it, and how it is read and replaced."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orun.codec import decode, encode
+from orun.errors import PipelineError, Position, Problem
+from orun.metrics import Metric
+
+VERSION = 1
+HINT = "take the committed version back, or remove the file and accept again: orun baseline accept"
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What was accepted of one stage.
+
+    Attributes:
+        model: digest of the model that the stage measured; empty for a stage that measures none.
+        metrics: its figures, without comparisons.
+        host: the machine they are of.
+        date: when it was accepted, ISO 8601 in UTC.
+        who: who accepted it.
+        run: id of the run that measured it.
+    """
+
+    model: str
+    metrics: Mapping[str, Metric]
+    host: Mapping[str, str]
+    date: str
+    who: str
+    run: str
+
+    @property
+    def day(self) -> str:
+        """The date alone: `2026-11-21`."""
+        return self.date[:10]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The accepted stages of a pipeline by id."""
+
+    pipeline: str
+    stages: Mapping[str, Accepted] = field(default_factory=dict)
+
+
+def read_file(path: Path) -> Baseline | None:
+    """The baseline in a file, or None when there is no file.
+
+    Raises:
+        PipelineError: when it is not what `write_file` wrote, with the line as far as it is known.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise _broken(path, "", (1, 1), f"the baseline cannot be read: {error}") from error
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _broken(path, text, (error.lineno, error.colno), f"the baseline is not JSON: {error.msg}") from error
+    except RecursionError as error:
+        raise _broken(path, "", (1, 1), "the baseline is not JSON: it is nested too deep") from error
+    return _decoded(path, text, data)
+
+
+def write_file(path: Path, baseline: Baseline) -> None:
+    """Replace the file in one step: a reader sees the old or the new one, whatever happens meanwhile."""
+    data = {"version": VERSION, **encode(baseline)}
+    text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)  # it is made private, and a baseline is to be committed
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _decoded(path: Path, text: str, data: object) -> Baseline:
+    if not isinstance(data, dict):
+        raise _broken(path, text, (1, 1), "the baseline is not a JSON object")
+    version = data.pop("version", None)
+    if version != VERSION:
+        message = f"the baseline has version {version!r}, and this orun reads version {VERSION}"
+        raise _broken(path, text, _find(text, '"version"'), message, "use the orun that wrote it, or accept again")
+    try:
+        baseline = decode(Baseline, data)
+        for name, accepted in baseline.stages.items():
+            _check(name, accepted)
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise _broken(path, text, (1, 1), f"the baseline has another shape than orun writes: {error}") from error
+    return baseline
+
+
+def _check(stage: str, accepted: Accepted) -> None:
+    """What the decoder takes on trust: texts and numbers."""
+    for field_name in ("model", "date", "who", "run"):
+        if not isinstance(getattr(accepted, field_name), str):
+            raise TypeError(f"{field_name} of {stage} is no text")
+    for name, metric in accepted.metrics.items():
+        if not math.isfinite(metric.value):
+            raise ValueError(f"{name} of {stage} is {metric.value}")
+
+
+def _find(text: str, word: str) -> tuple[int, int]:
+    """Line and column of the first place of a word; of the start when it is not there."""
+    before, found, _ = text.partition(word)
+    if not found:
+        return 1, 1
+    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+
+
+def _broken(path: Path, text: str, place: tuple[int, int], message: str, hint: str = HINT) -> PipelineError:
+    line, column = place
+    lines = text.splitlines()
+    source = lines[line - 1] if line <= len(lines) else ""
+    return PipelineError([Problem(Position(str(path), line, column), message, source, hint=hint)])

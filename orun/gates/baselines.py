@@ -1,0 +1,180 @@
+"""The accepted release of a pipeline: `<stem>.baseline.json` beside its file, made to be reviewed and committed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from orun.errors import UsageError
+from orun.gates.baseline_file import Accepted, Baseline, read_file, write_file
+from orun.metrics import Metric, Unit
+from orun.pipeline.model import Pipeline, Stage
+from orun.record import RunResult, StageResult
+from orun.store.records import Action
+
+__all__ = ["Accepted", "Baseline", "Difference", "accept", "diff", "drop", "measured_model", "path_for", "read"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One figure, as accepted and as it is now.
+
+    Attributes:
+        stage: the stage's id.
+        metric: name of the figure.
+        unit: of the values.
+        accepted: its accepted value; None where there is none.
+        current: its value now; None where there is none.
+        model_changed: whether another model is measured now than was accepted.
+    """
+
+    stage: str
+    metric: str
+    unit: Unit
+    accepted: float | None
+    current: float | None
+    model_changed: bool
+
+    @property
+    def ratio(self) -> float | None:
+        """The current value divided by the accepted one; None where that says nothing."""
+        return self.current / self.accepted if self.accepted and self.current is not None else None
+
+
+def path_for(pipeline: Pipeline) -> Path:
+    """Where the baseline of a pipeline lies: `bert.baseline.json` beside `bert.yaml`."""
+    return pipeline.file.with_name(f"{pipeline.file.stem}.baseline.json")
+
+
+def read(pipeline: Pipeline) -> Baseline | None:
+    """The accepted baseline, or None when none was accepted.
+
+    Raises:
+        PipelineError: when the file is not what `accept` wrote, with the line as far as it is known.
+    """
+    return read_file(path_for(pipeline))
+
+
+def accept(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action]) -> Path:
+    """Make a run the accepted baseline; what stages outside of it had accepted before stays.
+
+    Args:
+        pipeline: the pipeline.
+        result: a run of it in which every stage is up to date.
+        actions: what is stored of its stages, by id.
+
+    Returns:
+        The path of the baseline file.
+
+    Raises:
+        UsageError: when a stage of the run is not up to date, or nothing was measured.
+        PipelineError: when the present file cannot be read.
+    """
+    for one in result.stages:
+        _require_good(pipeline, one)
+    measured = [one.stage for one in result.stages if one.metrics]
+    if not measured:
+        why = "no stage of the run has metrics"
+        raise UsageError("there is nothing to accept", why=why, hint=f"orun {pipeline.file}")
+    date, who = datetime.now(UTC).isoformat(timespec="seconds"), _author(pipeline.root)
+    fresh = {
+        name: Accepted(
+            model=measured_model(pipeline.stage(name), actions[name]) if _measures(pipeline, name) else "",
+            metrics={key: _plain(name, key, metric) for key, metric in actions[name].metrics.items()},
+            host=actions[name].host,
+            date=date,
+            who=who,
+            run=result.run,
+        )
+        for name in measured
+    }
+    before = read(pipeline)
+    names = {stage.id for stage in pipeline.stages}
+    kept = {name: one for name, one in before.stages.items() if name in names} if before else {}
+    write_file(path_for(pipeline), Baseline(pipeline.name, kept | fresh))
+    return path_for(pipeline)
+
+
+def drop(pipeline: Pipeline) -> bool:
+    """Remove the baseline file; whether there was one."""
+    path = path_for(pipeline)
+    if not path.exists():
+        return False
+    path.unlink()
+    return True
+
+
+def diff(baseline: Baseline, pipeline: Pipeline, actions: Mapping[str, Action]) -> tuple[Difference, ...]:
+    """Every accepted and every current figure, by stage in the pipeline's order, then by name.
+
+    Args:
+        baseline: what was accepted.
+        pipeline: the pipeline.
+        actions: what is stored of its stages now, by id.
+    """
+    order = [stage.id for stage in pipeline.stages]
+    gone = [name for name in sorted(baseline.stages) if name not in order]
+    return tuple(row for name in [*order, *gone] for row in _differences(baseline, pipeline, actions, name))
+
+
+def measured_model(stage: Stage, action: Action) -> str:
+    """Digest of the model at the primary input of a stage; empty when it has none."""
+    return next((action.parts.get(f"input {port}", "") for port in stage.needs), "")
+
+
+def _measures(pipeline: Pipeline, stage: str) -> bool:
+    """Whether the figures of a stage are those of the model that goes in, not of what it makes."""
+    return pipeline.kinds[pipeline.stage(stage).uses].spec.output == "metrics"
+
+
+def _require_good(pipeline: Pipeline, result: StageResult) -> None:
+    if result.outcome in ("failed", "blocked"):
+        raise UsageError(
+            "only a run in which every stage is up to date can be accepted",
+            why=f"{result.stage} {'failed' if result.outcome == 'failed' else 'did not run'}",
+            hint=f"orun {pipeline.file}",
+        )
+
+
+def _plain(stage: str, name: str, metric: Metric) -> Metric:
+    """The figure without what it was compared with."""
+    if not math.isfinite(metric.value):
+        raise UsageError(f"{name} of {stage} is {metric.value}, which is no figure to accept")
+    return replace(metric, reference=None, baseline=None)
+
+
+def _author(folder: Path) -> str:
+    """Who accepts: the name that git knows there, else the login."""
+    import getpass
+    import subprocess
+
+    command = ["git", "config", "user.name"]
+    try:
+        found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):  # no git here
+        return getpass.getuser()
+    return found.stdout.strip() or getpass.getuser()
+
+
+def _differences(
+    baseline: Baseline, pipeline: Pipeline, actions: Mapping[str, Action], name: str
+) -> Iterator[Difference]:
+    old, action = baseline.stages.get(name), actions.get(name)
+    before: Mapping[str, Metric] = old.metrics if old else {}
+    now: Mapping[str, Metric] = action.metrics if action else {}
+    changed = False
+    if old and old.model and action:
+        changed = old.model != measured_model(pipeline.stage(name), action)
+    for metric in sorted({*before, *now}):
+        was, current = before.get(metric), now.get(metric)
+        yield Difference(
+            stage=name,
+            metric=metric,
+            unit=(now.get(metric) or before[metric]).unit,
+            accepted=was.value if was else None,
+            current=current.value if current else None,
+            model_changed=changed,
+        )

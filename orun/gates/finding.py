@@ -1,0 +1,93 @@
+"""What a rule finds, and how figures read in its sentence."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from orun.metrics import Estimate, Unit
+from orun.units import show
+
+Outcome = Literal["passed", "failed", "undecided"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The outcome of a gate with what was judged; see `orun.record.Verdict` for the fields."""
+
+    outcome: Outcome
+    why: str
+    measured: float | None = None
+    unit: Unit = ""
+    interval: Estimate | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """One model against another in one figure.
+
+    Attributes:
+        noun: what the figure is: `drop`, `increase`, `regression`, `speed-up`.
+        against: the other model, for people.
+        estimate: the figure with its 95 % interval; `low` equals `high` for an exact one.
+        unit: of the figure.
+        method: how it was found, for people.
+        count: independent units of evidence; 0 for an exact figure.
+    """
+
+    noun: str
+    against: str
+    estimate: Estimate
+    unit: Unit
+    method: str
+    count: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether the figure has no interval."""
+        return self.estimate.low == self.estimate.high
+
+    def sentence(self, metric: str, limit: float) -> str:
+        """`the drop of recall_at_1 against the reference is 0.7 % (95 % interval ...)`."""
+        span = "" if self.exact else f"95 % interval {interval_text(self.estimate, self.unit)}; "
+        value = figure(self.estimate.value, self.unit, limit)
+        return f"the {self.noun} of {metric} against {self.against} is {value} ({span}{self.method})"
+
+
+def above(value: float, limit: float) -> bool:
+    """Whether a value exceeds a limit by more than rounding in the last digits."""
+    return value > limit and not math.isclose(value, limit, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def against_maximum(interval: Estimate, limit: float) -> Outcome:
+    """Three outcomes: the interval is within the limit, above it, or holds it."""
+    if not above(interval.high, limit):
+        return "passed"
+    return "failed" if above(interval.low, limit) else "undecided"
+
+
+def against_minimum(interval: Estimate, limit: float) -> Outcome:
+    """Three outcomes: the interval is at or above the limit, below it, or holds it."""
+    if not above(limit, interval.low):
+        return "passed"
+    return "failed" if above(limit, interval.high) else "undecided"
+
+
+def point(value: float) -> Estimate:
+    """An exact value as an interval of no width."""
+    return Estimate(value, value, value)
+
+
+def figure(value: float, unit: Unit, limit: float) -> str:
+    """A value as people read it, with more digits where the usual ones would make it look like the limit."""
+    shown = show(value, unit)
+    alike = shown == show(limit, unit) and (above(value, limit) or above(limit, value))
+    return f"{value:.9g}" if alike else shown
+
+
+def interval_text(interval: Estimate, unit: Unit) -> str:
+    """`7.95 ms to 8.2 ms`; `7.95 ms and up` where nothing bounds it above."""
+    if math.isinf(interval.high):
+        return f"{show(interval.low, unit)} and up"
+    return f"{show(interval.low, unit)} to {show(interval.high, unit)}"

@@ -1,0 +1,125 @@
+"""`max_regression`: a metric against the accepted baseline, measured beside this model where it is to be had."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from orun.gates.baselines import Accepted, measured_model
+from orun.gates.finding import Change, Finding, Outcome, point
+from orun.gates.relative import by_interval, change
+from orun.measure.sequential import EQUAL, SLOWER, Evidence
+from orun.metrics import Comparison, Estimate, Metric
+from orun.pipeline.model import Gate, Stage
+from orun.store.records import Action
+
+BASELINE = "the accepted baseline"
+# Parts of a host's fingerprint that are the machine's; the others are versions of software.
+MACHINE = ("host", "architecture", "cpu", "cpu flags", "cores", "governor", "maximum clock")
+LARGEST_ODDS = 1e6  # beyond this a likelihood ratio is a matter of the model, not of the evidence
+WHOLE = 1 - 1e-9  # a regression of a metric that should be high cannot exceed all of it
+
+
+def judge_regression(
+    gate: Gate, metric: Metric, stage: Stage, action: Action, accepted: Accepted | None, host: Mapping[str, str]
+) -> Finding:
+    """The sequential test decides for times, the paired interval for a sample, the value for what is exact."""
+    if metric.better == "neither":
+        return Finding("failed", f"{gate.metric} has no direction of improvement, so it has no regression")
+    if accepted is None:
+        return Finding("undecided", f"no baseline accepted; `orun baseline accept {gate.position.file}`")
+    if accepted.model and accepted.model == measured_model(stage, action):
+        comparison = Comparison(metric.value, point(1.0), point(0.0), "the accepted baseline is this very model")
+        return by_interval(gate, metric, _regression(gate, metric, comparison))
+    if metric.baseline:
+        return _side_by_side(gate, metric, metric.baseline)
+    return _by_stored(gate, metric, accepted, host)
+
+
+def _regression(gate: Gate, metric: Metric, comparison: Comparison) -> Change:
+    noun = "increase" if metric.better == "lower" else "drop"
+    return replace(change(comparison, metric, noun, BASELINE, relative=gate.threshold.relative), noun="regression")
+
+
+def _side_by_side(gate: Gate, metric: Metric, comparison: Comparison) -> Finding:
+    found = _regression(gate, metric, comparison)
+    if metric.noise != "timing" or found.exact or comparison.count < 2:  # noqa: PLR2004 - one launch has no spread
+        return by_interval(gate, metric, found)
+    return _by_launches(gate, metric, comparison, found)
+
+
+def _by_launches(gate: Gate, metric: Metric, comparison: Comparison, found: Change) -> Finding:
+    """Weigh "no regression" against "a regression of the threshold or more"."""
+    limit = gate.threshold.value if gate.threshold.relative else gate.threshold.value / comparison.value
+    evidence = Evidence.read(comparison.ratio, comparison.count)
+    slowdown = math.log1p(limit)
+    if metric.better == "higher":
+        evidence, slowdown = evidence.inverse(), -math.log1p(-min(limit, WHOLE))
+    sentence = found.sentence(gate.metric, gate.threshold.value)
+    result = Finding("undecided", "", found.estimate.value, found.unit, found.estimate)
+    if slowdown <= 0:
+        return replace(result, why=f"{sentence}: a threshold of 0 tells no two times apart; allow 1 % or more")
+    outcomes: Mapping[str, Outcome] = {"slower": "failed", "not slower": "passed", "undecided": "undecided"}
+    outcome = outcomes[evidence.answer(slowdown)]
+    return replace(result, outcome=outcome, why=f"{sentence}: {_weigh(outcome, evidence, slowdown, gate)}")
+
+
+def _weigh(outcome: Outcome, evidence: Evidence, slowdown: float, gate: Gate) -> str:
+    odds, text = evidence.log_odds(slowdown), gate.threshold.text
+    if outcome == "failed":
+        return f"one of {text} or more fits {_times(odds)} better than none ({_times(SLOWER)} fail)"
+    if outcome == "passed" and odds > EQUAL:
+        return f"it is clearly less than {text}"
+    if outcome == "passed":
+        return f"none fits {_times(-odds)} better than one of {text} or more ({_times(-EQUAL)} pass)"
+    return (
+        f"too few launches to tell one of {text} from none: measure again with --fresh, "
+        f"for longer (`time`) and at a `resolution` of {text}"
+    )
+
+
+def _times(log_odds: float) -> str:
+    odds = math.exp(min(log_odds, math.log(LARGEST_ODDS)))
+    return "over a million times" if odds >= LARGEST_ODDS * WHOLE else f"{odds:.0f} times"
+
+
+def _by_stored(gate: Gate, metric: Metric, accepted: Accepted, host: Mapping[str, str]) -> Finding:
+    """Against the figures of the baseline file, because its model was not measured beside this one."""
+    stored = accepted.metrics.get(gate.metric)
+    if stored is None:
+        why = f"the accepted baseline has no figure for {gate.metric}; `orun baseline accept {gate.position.file}`"
+        return Finding("undecided", why)
+    if metric.noise != "timing":
+        comparison = _stored_comparison(metric.value, stored.value, f"figure stored on {accepted.day}")
+        return by_interval(gate, metric, _regression(gate, metric, comparison))
+    if _machine(host) != _machine(accepted.host):
+        why = "the accepted baseline's model is not in the store, and its figures are of another machine"
+        advice = f"`orun baseline accept {gate.position.file}` on this one"
+        return Finding("undecided", f"{why} ({_name(accepted.host)}); {advice}")
+    method = f"figures stored on {accepted.day} on this machine, not side by side: its model is not in the store"
+    comparison = _stored_comparison(metric.value, stored.value, method, metric.interval, stored.interval)
+    return by_interval(gate, metric, _regression(gate, metric, comparison))
+
+
+def _stored_comparison(
+    value: float, other: float, method: str, mine: Estimate | None = None, theirs: Estimate | None = None
+) -> Comparison:
+    """Two figures of different runs; their intervals add up."""
+    a, b = mine or point(value), theirs or point(other)
+    ratio = Estimate(_ratio(value, other), _ratio(a.low, b.high), _ratio(a.high, b.low))
+    return Comparison(other, ratio, Estimate(value - other, a.low - b.high, a.high - b.low), method)
+
+
+def _ratio(value: float, other: float) -> float:
+    if other == 0:
+        return 1.0 if value == 0 else math.copysign(math.inf, value)
+    return 0.0 if math.isinf(other) else value / other
+
+
+def _machine(host: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in host.items() if name in MACHINE or name.startswith("gpu ")}
+
+
+def _name(host: Mapping[str, str]) -> str:
+    return ", ".join(host[name] for name in ("host", "cpu") if name in host) or "unknown"

@@ -1,0 +1,68 @@
+"""The folder of a run: its event log as it goes, its record at the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import time
+from types import TracebackType
+from typing import Self
+
+from orun.codec import encode
+from orun.events import Event, RunFinished, event_to_json
+from orun.record import RunResult
+from orun.store.durable import replace_file, write_all
+from orun.store.refusals import refusals
+from orun.store.sealed import seal
+
+Listener = Callable[[Event], None]
+
+
+def ignore(_: Event) -> None:
+    """A listener for runs that nobody watches."""
+
+
+@dataclass
+class Journal:
+    """Writes each event and passes it on.
+
+    Attributes:
+        folder: the run's folder; its name is the run's id.
+        listener: called with each event.
+        started_at: when the run began, seconds since the epoch.
+    """
+
+    folder: Path
+    listener: Listener
+    started_at: float
+
+    def __enter__(self) -> Self:
+        with refusals("begin the log of the run", self.folder):
+            self._log = (self.folder / "events.jsonl").open("wb", buffering=0)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._log.close()
+
+    @property
+    def seconds(self) -> float:
+        """Wall time since the run began; not below 0 when the clock was set back meanwhile."""
+        return max(time() - self.started_at, 0.0)
+
+    def emit(self, event: Event) -> None:
+        """Write an event and pass it on; StoreError when it cannot be written."""
+        line = json.dumps(event_to_json(event, time())) + "\n"
+        with refusals("write the log of the run", self.folder):
+            write_all(self._log.fileno(), line.encode())
+        self.listener(event)
+
+    def finish(self, result: RunResult) -> None:
+        """Write the record of the run and say that it is over; StoreError when it cannot be written."""
+        record = self.folder / "record.json"
+        with refusals("write the record of the run", self.folder):
+            replace_file(str(record), seal(encode(result)), f"{record}.new")
+        self.emit(RunFinished(result.exit_code, result.seconds))

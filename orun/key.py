@@ -1,0 +1,180 @@
+"""The key of a stage: what its result depends on, as named parts, and the digest over them.
+
+A part is a name and a text, so that `orun explain` can lay two keys side by side. Content goes in by digest: an input
+by its tree, a code file or path by its bytes, never by the key that made it, by a time or by an absolute path.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+import json
+import os
+import platform
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from blake3 import blake3
+
+from orun.environment import device, tools
+from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
+
+FORMAT = 1  # raise it when the meaning of a part changes, or what the runner does to a stage's process
+
+# Modules of plain data and declarations: they pass values on and cannot change what a stage makes.
+DECLARATIONS = {
+    "orun.codec",
+    "orun.errors",
+    "orun.metrics",
+    "orun.targets",
+    "orun.stages.contract",
+    "orun.stages.params",
+}
+
+Digest = Callable[[Path], str]
+
+
+def compose(
+    pipeline: Pipeline,
+    stage: Stage,
+    inputs: Mapping[str, str],
+    digest: Digest,
+) -> dict[str, str]:
+    """Every part of the key of a stage, by name.
+
+    Args:
+        pipeline: the pipeline that the stage belongs to.
+        stage: the stage.
+        inputs: digest of the tree (or file) at each input port.
+        digest: content digest of a file or folder.
+    """
+    use = pipeline.kinds[stage.uses]
+    parts = {"kind": stage.uses if use.origin != "file" else use.entry.rpartition(":")[2]}
+    if code := stage_code(use, digest):
+        parts["stage code"] = code
+    parts |= _parameters(stage)
+    parts |= {f"input {port}": tree for port, tree in inputs.items()}
+    for reference in stage.references:
+        parts[f"content of {reference.parameter}"] = digest(pipeline.root / reference.path)
+    if any(reference.function for reference in stage.references):
+        parts["python of your code"] = platform.python_version()  # it may read the standard library, or print it
+    parts |= {f"environment {name}": environment_value(name) for name in stage.env}
+    parts |= {f"tool {tool}": _version(tool) for tool in use.spec.tools}
+    if stage.target:
+        parts["target"] = _text({"providers": _plain(stage.target.providers), "session": dict(stage.target.session)})
+    parts |= {f"device {name}": value for name, value in device.fingerprint(use.spec.stage_class, stage.target).items()}
+    parts["seed"] = str(pipeline.seed)
+    return parts
+
+
+def digest_of(parts: Mapping[str, str]) -> str:
+    """The key: BLAKE3 over the sorted parts, each name and text with its length before it. 64 hex digits."""
+    hasher = blake3(f"orun key {FORMAT}".encode())
+    for name, text in sorted(parts.items()):
+        for field in (name.encode(), text.encode()):
+            hasher.update(len(field).to_bytes(8, "little"))
+            hasher.update(field)
+    return hasher.hexdigest()
+
+
+def environment_value(name: str) -> str:
+    """A variable as a part of a key: a digest, because its value may be private; `unset` is told apart from empty."""
+    value = os.environ.get(name)
+    return "unset" if value is None else blake3(value.encode()).hexdigest()[:32]
+
+
+def _parameters(stage: Stage) -> dict[str, str]:
+    """Each parameter as JSON, which keeps `1`, `1.0`, `"1"` and `true` apart; absolute paths by their last name."""
+    absolute = {reference.path: _portable(reference) for reference in stage.references if _is_absolute(reference)}
+    return {f"parameter {name}": _text(_replace(value, absolute)) for name, value in stage.params.items()}
+
+
+def _is_absolute(reference: Reference) -> bool:
+    return Path(reference.path).is_absolute()
+
+
+def _portable(reference: Reference) -> str:
+    return Path(reference.path).name
+
+
+def _replace(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        path, colon, function = value.rpartition(":")
+        return names.get(value) or (f"{names[path]}{colon}{function}" if path in names else value)
+    if isinstance(value, Mapping):
+        return {key: _replace(item, names) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_replace(item, names) for item in value]
+    return value
+
+
+def _plain(providers: Iterable[Any]) -> list[Any]:
+    return [[provider.name, dict(provider.options)] for provider in providers]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def _version(tool: str) -> str:
+    found = tools.find(tool)
+    return " ".join(found) if found else "not installed"
+
+
+def stage_code(use: KindUse, digest: Digest) -> str:
+    """Digest of the code of a built-in or plug-in kind and of what it imports of its own package.
+
+    A function of the user's own is covered by its reference, and what it imports is discovered while it runs.
+    """
+    if use.origin == "file":
+        return ""
+    hasher = blake3()
+    for name, path in code_files(use.entry):
+        hasher.update(f"{name} {digest(Path(path))}\n".encode())
+    version = f" {use.distribution} {tools.installed().get(use.distribution, '')}" if use.distribution else ""
+    return hasher.hexdigest() + version
+
+
+@functools.cache
+def code_files(module: str) -> tuple[tuple[str, str], ...]:
+    """Name and path of a module and of every module of its own top-level package that it imports, however deep.
+
+    Modules are found by their place in the package's folder and read as text: finding them through `importlib` would
+    import their parents.
+    """
+    package = module.partition(".")[0]
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.origin:
+        raise ModuleNotFoundError(f"no package {package!r}")
+    top = Path(spec.origin).parent.parent if spec.submodule_search_locations else Path(spec.origin).parent
+    found: dict[str, str] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        path = _source(top, name)
+        if path and name not in found and name not in DECLARATIONS:
+            found[name] = str(path)
+            waiting += [imported for imported in _imports(path, name) if imported.partition(".")[0] == package]
+    return tuple(sorted(found.items()))
+
+
+def _source(top: Path, module: str) -> Path | None:
+    stem = top.joinpath(*module.split("."))
+    candidates = (stem.with_name(f"{stem.name}.py"), stem / "__init__.py")
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _imports(path: Path, module: str) -> list[str]:
+    """Names that a source file imports, at whatever depth of its code; some name functions, not modules."""
+    names: list[str] = []
+    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            anchor = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*anchor, *([node.module] if node.module else [])])
+            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return names

@@ -1,0 +1,1 @@
+"""The measuring engines and their statistics, used by `orun.stages.measure`."""

@@ -1,0 +1,67 @@
+"""What can be asked about a model's accuracy, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orun.measure.accuracy_names import FIDELITY, SHARES
+from orun.measure.dataset import Dataset, Values
+from orun.metrics import Better, Metric, Unit
+
+Floats: TypeAlias = NDArray[np.float64]
+Function: TypeAlias = Callable[[Mapping[str, Values], Dataset], Any]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to find out.
+
+    Attributes:
+        stage: its id, for errors.
+        metrics: names of built-in metrics.
+        functions: the user's own metrics by name.
+        better: their direction by name; `higher` when left out.
+        outputs: the outputs to look at, all when empty; task metrics judge the first.
+        batch: examples that are fed together at most.
+        seed: of the bootstrap.
+    """
+
+    stage: str
+    metrics: tuple[str, ...]
+    functions: Mapping[str, Function]
+    better: Mapping[str, Better]
+    outputs: tuple[str, ...]
+    batch: int
+    seed: int
+
+    @property
+    def task(self) -> tuple[str, ...]:
+        """The built-in metrics that need labels."""
+        return tuple(name for name in self.metrics if name not in FIDELITY)
+
+    def unit(self, metric: str) -> Unit:
+        """Unit of a metric."""
+        return "ratio" if metric in SHARES else ""
+
+    def direction(self, metric: str) -> Better:
+        """In which direction a metric improves."""
+        return "lower" if metric == "max_abs" else self.better.get(metric, "higher")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found.
+
+    Attributes:
+        metrics: by name.
+        examples: by `metric/role` or `metric[output]/role`, the value of each example, `[n]`, and for what compares
+            outputs then that of each candidate.
+    """
+
+    metrics: Mapping[str, Metric]
+    examples: Mapping[str, Floats]

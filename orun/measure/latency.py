@@ -1,0 +1,110 @@
+"""Latency of a model, alone and against others: launches until the answer is clear or the time is used up."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from orun.measure.pressure import Pressure, PressureGauge
+from orun.measure.quads import MODEL, Launch, Pace, launch
+from orun.measure.sequential import FEWEST, Evidence
+from orun.measure.workers import Subject
+
+BASELINE = "baseline"
+ALONE_SHARE = 0.2  # of the time, for inferences of the model alone
+QUADS_SHARE = 0.5  # of the time, for quads
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much is measured.
+
+    Attributes:
+        time: seconds after which no further launch begins; the fewest launches are made whatever they take.
+        resolution: the slow-down, a proportion, that is to be told from none; a ratio is found to half of it.
+        launches: the fewest and the most launches; never fewer than the test needs.
+        samples: inferences of the model alone, over the fewest launches together.
+        warmup: seconds of inference before the first sample of a session.
+    """
+
+    time: float
+    resolution: float
+    launches: tuple[int, int]
+    samples: int
+    warmup: float
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """Every launch, how long they took together, and how busy the machine was meanwhile."""
+
+    launches: Sequence[Launch]
+    seconds: float
+    pressure: Pressure
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Names of the models that it is compared with."""
+        return tuple(self.launches[0].ratios)
+
+    def log_ratios(self, other: str) -> list[float]:
+        """The log ratio of the model's time to another's in each launch."""
+        return [one.ratios[other] for one in self.launches]
+
+
+def measure(
+    subjects: Mapping[str, Subject],
+    budget: Budget,
+    seed: int,
+    progress: Callable[[int, int, str], None],
+) -> Measurement:
+    """Measure `model` alone and against each other subject.
+
+    Args:
+        subjects: by name: `model`, and what it is compared with (`reference`, `baseline`).
+        budget: how much is measured.
+        seed: of every random order.
+        progress: called as progress(seconds, of seconds, what) before each launch.
+
+    Raises:
+        OrunError: when a model cannot be opened or run.
+    """
+    random, gauge = Random(seed), PressureGauge()  # noqa: S311 - an order, not a secret
+    began = time.monotonic()
+    fewest, most = max(budget.launches[0], FEWEST), max(budget.launches[1], FEWEST)
+    pace = _pace(budget, fewest, len(subjects))
+    launches: list[Launch] = []
+    seconds = 0.0
+    while len(launches) < most:
+        progress(int(seconds), math.ceil(budget.time), f"launch {len(launches) + 1}")
+        launches.append(launch(subjects, pace, random, launches[0].method if launches else None))
+        seconds = time.monotonic() - began
+        if len(launches) < fewest:
+            continue
+        if seconds >= budget.time or all(
+            _clear(name, launches, budget.resolution) for name in subjects if name != MODEL
+        ):
+            break
+    return Measurement(launches, seconds, gauge.read())
+
+
+def _pace(budget: Budget, fewest: int, subjects: int) -> Pace:
+    return Pace(
+        warmup=budget.warmup,
+        samples=math.ceil(budget.samples / fewest),
+        alone=budget.time * ALONE_SHARE / fewest,
+        quads=budget.time * QUADS_SHARE / fewest / max(subjects - 1, 1),
+    )
+
+
+def _clear(name: str, launches: Sequence[Launch], resolution: float) -> bool:
+    """Whether the launches tell a slow-down from none and, against a reference, the ratio to half of it.
+
+    A gate against the baseline asks whether the model is slower; one against a reference asks how much faster it is.
+    """
+    evidence = Evidence.of([one.ratios[name] for one in launches])
+    clear = evidence.answer(math.log1p(resolution)) != "undecided"
+    return clear and (name == BASELINE or evidence.half_width <= resolution / 2)

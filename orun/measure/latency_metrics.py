@@ -1,0 +1,141 @@
+"""From launches to metrics: what people read, and how it compares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from orun.measure.latency import Measurement
+from orun.measure.oncpu import Floats
+from orun.measure.quads import MODEL, Launch, Method
+from orun.measure.quantiles import bounded, quantile
+from orun.measure.sequential import Evidence
+from orun.metrics import Comparison, Estimate, Metric
+
+OfTimes = Callable[[Floats], float]  # a figure of the wall times of inferences
+OfLaunch = Callable[[Launch, str], float]  # a figure of a model in a launch
+
+METHODS: Mapping[Method, str] = {
+    "thread": "paired on-CPU time",
+    "nodes": "paired time of undisturbed nodes",
+    "wall": "paired wall time",
+}
+QUANTILES: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+WALL: Mapping[str, OfTimes] = {"mean": lambda wall: float(wall.mean()), "min": lambda wall: float(wall.min())}
+ONCE: Mapping[str, OfLaunch] = {
+    "cpu": lambda launch, name: launch.busy[name],
+    "load": lambda launch, name: launch.opened[name].load,
+    "first": lambda launch, name: launch.opened[name].first,
+}
+NAMES = ("p50", "p90", "p99", "mean", "min", "cpu", "throughput", "load", "first", "speedup")
+
+
+def metrics_of(measurement: Measurement, batch: int) -> dict[str, Metric]:
+    """The metrics of a measurement by name, in the order of `NAMES`.
+
+    Args:
+        measurement: the launches.
+        batch: examples in an inference.
+
+    Returns:
+        `speedup` is there only when a reference was measured.
+    """
+    metrics = {name: _of_quantile(measurement, share) for name, share in QUANTILES.items()}
+    metrics |= {name: _of_wall(measurement, figure) for name, figure in WALL.items()}
+    metrics |= {name: _of_launches(measurement, figure) for name, figure in ONCE.items()}
+    for name in ("p50", "cpu"):
+        metrics[name] = _compared(metrics[name], measurement, lambda other: _paired(measurement, other))
+    metrics["throughput"] = _throughput(metrics["mean"], batch)
+    if "reference" in measurement.others:
+        metrics["speedup"] = _speedup(measurement)
+    return {name: metrics[name] for name in NAMES if name in metrics}
+
+
+def _of_quantile(measurement: Measurement, share: float) -> Metric:
+    estimate = bounded([one.alone.wall.tolist() for one in measurement.launches], share)
+    return _beside(_timed(estimate), measurement, lambda wall: quantile(sorted(wall.tolist()), share))
+
+
+def _of_wall(measurement: Measurement, figure: OfTimes) -> Metric:
+    """Of all inferences alone together; the interval is that of the launches."""
+    value = figure(np.concatenate([one.alone.wall for one in measurement.launches]))
+    found = Evidence.of([math.log(figure(one.alone.wall)) for one in measurement.launches]).ratio
+    estimate = Estimate(value, min(found.low, value), max(found.high, value))
+    return _beside(_timed(estimate), measurement, figure)
+
+
+def _of_launches(measurement: Measurement, figure: OfLaunch) -> Metric:
+    estimate = Evidence.of([math.log(figure(one, MODEL)) for one in measurement.launches]).ratio
+    return _compared(
+        _timed(estimate), measurement, lambda other: _each(measurement, other, figure, "one of each in a launch")
+    )
+
+
+def _timed(estimate: Estimate) -> Metric:
+    return Metric(estimate.value, "s", "lower", "timing", estimate)
+
+
+def _beside(metric: Metric, measurement: Measurement, figure: OfTimes) -> Metric:
+    """Compared by the wall times in the quads, in which the models took turns."""
+    return _compared(
+        metric,
+        measurement,
+        lambda other: _each(measurement, other, lambda one, name: figure(one.beside[name].wall), "paired wall time"),
+    )
+
+
+Found = tuple[Evidence, str]
+
+
+def _each(measurement: Measurement, other: str, figure: OfLaunch, method: str) -> Found:
+    """The log ratio of a figure of both models in each launch."""
+    ratios = [math.log(figure(one, MODEL) / figure(one, other)) for one in measurement.launches]
+    return Evidence.of(ratios), method
+
+
+def _paired(measurement: Measurement, other: str) -> Found:
+    return Evidence.of(measurement.log_ratios(other)), METHODS[measurement.launches[0].method]
+
+
+def _compared(metric: Metric, measurement: Measurement, compare: Callable[[str], Found]) -> Metric:
+    found = {other: _comparison(metric.value, *compare(other)) for other in measurement.others}
+    return replace(metric, reference=found.get("reference"), baseline=found.get("baseline"))
+
+
+def _comparison(value: float, evidence: Evidence, method: str) -> Comparison:
+    """The other model's value is what the ratio makes of this one's."""
+    ratio = evidence.ratio
+    other = value / ratio.value
+    difference = Estimate(other * (ratio.value - 1), other * (ratio.low - 1), other * (ratio.high - 1))
+    return Comparison(other, ratio, difference, f"{method}, {evidence.count} launches", evidence.count)
+
+
+def _throughput(mean: Metric, batch: int) -> Metric:
+    """Examples a second, one inference after another: the inverse of the mean."""
+    interval = mean.interval and Estimate(batch / mean.value, batch / mean.interval.high, batch / mean.interval.low)
+    value = batch / mean.value
+    return Metric(
+        value,
+        "1/s",
+        "higher",
+        "timing",
+        interval,
+        mean.reference and _inverse(value, mean.reference),
+        mean.baseline and _inverse(value, mean.baseline),
+    )
+
+
+def _inverse(value: float, comparison: Comparison) -> Comparison:
+    evidence = Evidence.read(comparison.ratio, comparison.count).inverse()
+    return _comparison(value, evidence, comparison.method.rpartition(", ")[0])
+
+
+def _speedup(measurement: Measurement) -> Metric:
+    """How many times faster than the reference; against the baseline's speed-up as the times are, inverted."""
+    evidence, method = _paired(measurement, "reference")
+    ratio = evidence.inverse().ratio
+    metric = Metric(ratio.value, "x", "higher", "timing", ratio)
+    return _compared(metric, measurement, lambda other: (_paired(measurement, other)[0].inverse(), method))

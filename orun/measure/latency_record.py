@@ -1,0 +1,89 @@
+"""What a latency measurement leaves on disk: the launches as JSON, and every inference as arrays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from orun.codec import encode
+from orun.measure.latency import Measurement
+from orun.measure.latency_metrics import METHODS
+from orun.measure.oncpu import joined
+from orun.measure.quads import Launch
+from orun.measure.sequential import Evidence
+from orun.measure.workers import Subject
+from orun.units import show
+
+FORMAT = 1
+
+
+def write(folder: Path, measurement: Measurement, subjects: Mapping[str, Subject]) -> None:
+    """Leave `latency.json` and `samples.npz` in a folder.
+
+    `samples.npz` has `alone.wall` and `alone.cpu`, seconds of each inference of the model alone, and `alone.launch`,
+    the launch that it was in, counted from 0; and the same for each model in the quads, as `<name>.wall` and so on.
+    """
+    first = measurement.launches[0]
+    target = next(iter(subjects.values())).target
+    document = {
+        "format": FORMAT,
+        "method": first.method,
+        "target": encode(target),
+        "inputs": {name: _described(subject) for name, subject in subjects.items()},
+        "seconds": measurement.seconds,
+        "pressure": encode(measurement.pressure),
+        "launches": [_launch(one) for one in measurement.launches],
+    }
+    text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    (folder / "latency.json").write_text(text, encoding="utf-8")
+    np.savez_compressed(folder / "samples.npz", **_samples(measurement, subjects))
+
+
+def summary(measurement: Measurement) -> list[str]:
+    """Lines for the log: each comparison, and what it took."""
+    launches = measurement.launches
+    lines = [_compared(measurement, other) for other in measurement.others]
+    text = f"{len(launches)} launches in {show(measurement.seconds, 's')}"
+    waits = [one.waiting for one in launches if one.waiting is not None]
+    if waits:
+        text += f"; threads waited for a core {show(sum(waits) / len(waits), 'ratio')} of the time"
+    if measurement.pressure.cpu is not None:
+        text += f"; pressure on the CPUs {show(measurement.pressure.cpu, 'ratio')}"
+    return [*lines, text]
+
+
+def _compared(measurement: Measurement, other: str) -> str:
+    evidence = Evidence.of(measurement.log_ratios(other))
+    ratio, method = evidence.ratio, METHODS[measurement.launches[0].method]
+    span = f"{show(ratio.low, 'x')} to {show(ratio.high, 'x')}"
+    return f"{method}: {show(ratio.value, 'x')} of the {other}'s (95 % interval {span}, {evidence.count} launches)"
+
+
+def _described(subject: Subject) -> dict[str, Any]:
+    return {name: {"shape": list(array.shape), "type": str(array.dtype)} for name, array in subject.feeds.items()}
+
+
+def _launch(one: Launch) -> dict[str, Any]:
+    return {
+        "core": one.core,
+        "sessions": encode(one.opened),
+        "busy": dict(one.busy),
+        "log_ratios": dict(one.ratios),
+        "quads": {name: list(values) for name, values in one.quads.items()},
+        "waiting": one.waiting,
+    }
+
+
+def _samples(measurement: Measurement, names: Iterable[str]) -> dict[str, Any]:
+    lots = {"alone": [one.alone for one in measurement.launches]}
+    lots |= {name: [one.beside[name] for one in measurement.launches] for name in names}
+    arrays: dict[str, Any] = {}
+    for name, launches in lots.items():
+        times = joined(launches)
+        arrays[f"{name}.wall"], arrays[f"{name}.cpu"] = times.wall, times.cpu
+        arrays[f"{name}.launch"] = np.repeat(np.arange(len(launches)), [len(one.wall) for one in launches])
+    return arrays

@@ -1,0 +1,80 @@
+"""How well a model does its task: one score for each example, by the labels of a dataset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orun.errors import UsageError
+from orun.measure.metrics_fidelity import Floats, top_class
+
+ROWS = 1024  # queries scored at once, so that the table of similarities stays small
+
+
+def accuracy(output: NDArray[Any], labels: NDArray[Any]) -> Floats:
+    """Share of positions of each example whose top class is its label.
+
+    Args:
+        output: scores `[n, ..., classes]`, or classes `[n, ...]` as integers.
+        labels: classes `[n, ...]`.
+
+    Raises:
+        UsageError: when the shapes do not fit.
+    """
+    predicted = top_class(output)
+    if predicted.shape != labels.shape:
+        raise UsageError(
+            "accuracy needs one label for each class that the model predicts",
+            why=f"the output is {list(output.shape)}, and the labels are {list(labels.shape)}",
+        )
+    right = (predicted == labels).reshape(len(labels), -1)
+    return np.asarray(right.mean(axis=1), dtype=np.float64)
+
+
+def ranks(queries: NDArray[Any], candidates: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:
+    """Rank of each query's right candidate by cosine similarity, counted from 1.
+
+    Candidates that score the same as the right one count as better, so that a model which answers everything alike
+    ranks last, not first.
+
+    Args:
+        queries: one vector for each example, `[n, d]`.
+        candidates: one vector for each candidate, `[m, d]`.
+        labels: index of the right candidate, `[n]`.
+
+    Raises:
+        UsageError: when outputs are not vectors.
+    """
+    if queries.ndim != 2 or candidates.ndim != 2:  # noqa: PLR2004 - [n, d]
+        raise UsageError(
+            "retrieval metrics need one vector for each example",
+            why=f"the model's output is {list(queries.shape)}",
+            hint="export the model with its pooling, or name the output that holds the vector in `outputs`",
+        )
+    queries, candidates = _unit(queries), _unit(candidates)
+    found = np.empty(len(queries), dtype=np.intp)
+    for start in range(0, len(queries), ROWS):
+        rows = slice(start, start + ROWS)
+        scores = queries[rows] @ candidates.T
+        right = np.take_along_axis(scores, labels[rows, None], axis=1)
+        found[rows] = (scores >= right).sum(axis=1)
+    return found
+
+
+def _unit(vectors: NDArray[Any]) -> Floats:
+    wide = vectors.astype(np.float64)
+    length = np.linalg.norm(wide, axis=1, keepdims=True)
+    length[length == 0] = 1.0  # a zero vector stays one, and is like nothing
+    return np.asarray(wide / length, dtype=np.float64)
+
+
+def recall(rank: NDArray[np.intp], k: int) -> Floats:
+    """1 where the right candidate is among the first k, else 0."""
+    return (rank <= k).astype(np.float64)
+
+
+def reciprocal_rank(rank: NDArray[np.intp]) -> Floats:
+    """One over the rank; its mean is the mean reciprocal rank."""
+    return 1.0 / rank

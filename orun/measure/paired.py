@@ -1,0 +1,152 @@
+"""Two models on the same examples: the difference of a task metric with its 95 % interval.
+
+Right or wrong: McNemar's setting. The interval inverts the score test, which at no difference is McNemar's own, and
+keeps its coverage where few or no examples changed sides: Tango (1998), "Equivalence test and confidence interval for
+the difference in proportions for the paired-sample design", Statistics in Medicine 17:891-908; recommended by
+Fagerland, Lydersen and Laake (2014), Statistics in Medicine 33:2850-2875. For one proportion: Wilson (1927).
+
+Any other score: the percentile bootstrap over examples, both models resampled together: Efron and Tibshirani (1993),
+"An Introduction to the Bootstrap", chapter 13.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orun.metrics import Comparison, Estimate
+
+Floats = NDArray[np.float64]
+
+Z = NormalDist().inv_cdf(0.975)
+RESAMPLES = 5000
+CHUNK = 1 << 22  # resampled scores held at a time
+
+
+def interval(scores: Floats, seed: int) -> Estimate:
+    """The mean of one model's scores `[n]`, one for each example."""
+    value = float(scores.mean())
+    if _right_or_wrong(scores):
+        return Estimate(value, *_wilson(value, len(scores)))
+    return _quantiles(value, _resample(seed, scores)[0])
+
+
+def compare(scores: Floats, others: Floats, seed: int) -> Comparison:
+    """The mean of one model's scores against another's on the same examples, both `[n]`."""
+    if _right_or_wrong(scores) and _right_or_wrong(others):
+        return _compare_right_or_wrong(scores, others)
+    value, other = float(scores.mean()), float(others.mean())
+    means, other_means = _resample(seed, scores, others)
+    ratios = np.array([ratio(ours, theirs) for ours, theirs in zip(means, other_means, strict=True)])
+    return Comparison(
+        value=other,
+        ratio=_quantiles(ratio(value, other), ratios),
+        difference=_quantiles(value - other, means - other_means),
+        method=f"paired bootstrap over {len(scores)} examples",
+        count=len(scores),
+    )
+
+
+def exact(value: float, other: float) -> Comparison:
+    """Two figures that are exact: no interval."""
+    factor, difference = ratio(value, other), value - other
+    return Comparison(
+        value=other,
+        ratio=Estimate(factor, factor, factor),
+        difference=Estimate(difference, difference, difference),
+        method="exact",
+    )
+
+
+def ratio(value: float, other: float) -> float:
+    """Value divided by other; 1 when both are zero, and the largest number when only the other is."""
+    if other == 0:
+        return 1.0 if value == 0 else math.copysign(sys.float_info.max, value)
+    return value / other
+
+
+def _right_or_wrong(scores: Floats) -> bool:
+    return bool(np.isin(scores, (0.0, 1.0)).all())
+
+
+def _compare_right_or_wrong(scores: Floats, others: Floats) -> Comparison:
+    examples = len(scores)
+    better, worse = int((scores > others).sum()), int((scores < others).sum())
+    value, other = float(scores.mean()), float(others.mean())
+    low, high = tango(better, worse, examples)
+    return Comparison(
+        value=other,
+        # The other's own value is taken as known: what its sampling adds to a small change is of second order.
+        ratio=Estimate(*(ratio(other + change, other) for change in (value - other, low, high))),
+        difference=Estimate(value - other, low, high),
+        method=f"McNemar's score interval over {examples} examples, {better} better and {worse} worse",
+        count=examples,
+    )
+
+
+def tango(better: int, worse: int, examples: int, z: float = Z) -> tuple[float, float]:
+    """Score interval of (better - worse) / examples for paired right-or-wrong outcomes.
+
+    Args:
+        better: examples that only this model gets right.
+        worse: examples that only the other gets right.
+        examples: all examples.
+        z: normal quantile of the confidence level; 95 % when left out.
+    """
+    estimate = (better - worse) / examples
+    low = _bisect(lambda change: _score(better, worse, examples, change) > z, -1.0, estimate)
+    high = _bisect(lambda change: _score(better, worse, examples, change) > -z, estimate, 1.0)
+    return low, high
+
+
+def _score(better: int, worse: int, examples: int, change: float) -> float:
+    """Tango's statistic for a true difference of `change`: falls as `change` grows."""
+    linear = -(better + worse) + (2 * examples - better + worse) * change
+    constant = -worse * change * (1 - change)
+    root = math.sqrt(max(linear * linear - 8 * examples * constant, 0.0))
+    only_other = (root - linear) / (4 * examples)  # most likely share that only the other gets right, given the change
+    variance = examples * (2 * only_other + change * (1 - change))
+    distance = better - worse - examples * change
+    if variance <= 0:
+        return math.copysign(math.inf, distance) if distance else 0.0
+    return distance / math.sqrt(variance)
+
+
+def _bisect(above: Callable[[float], bool], low: float, high: float) -> float:
+    """Where `above` turns from true to false between low and high."""
+    while True:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            return middle
+        low, high = (middle, high) if above(middle) else (low, middle)
+
+
+def _wilson(share: float, examples: int) -> tuple[float, float]:
+    centre = (share + Z * Z / (2 * examples)) / (1 + Z * Z / examples)
+    spread = Z / (1 + Z * Z / examples) * math.sqrt(share * (1 - share) / examples + (Z / (2 * examples)) ** 2)
+    return max(centre - spread, 0.0), min(centre + spread, 1.0)
+
+
+def _resample(seed: int, *scores: Floats) -> tuple[Floats, ...]:
+    """Means of each `[n]` of scores over the same resamples of the examples, each `[RESAMPLES]`."""
+    generator = np.random.default_rng(seed)
+    examples = len(scores[0])
+    rows = max(1, CHUNK // examples)
+    means = np.empty((len(scores), RESAMPLES))
+    for start in range(0, RESAMPLES, rows):
+        stop = min(start + rows, RESAMPLES)
+        chosen = generator.integers(0, examples, (stop - start, examples))
+        for row, values in zip(means, scores, strict=True):
+            row[start:stop] = values[chosen].mean(axis=1)
+    return tuple(means)
+
+
+def _quantiles(value: float, resampled: Floats) -> Estimate:
+    # A resampled value, never one between two of them: ratios to zero are no numbers to calculate with.
+    low, high = np.quantile(resampled, (0.025, 0.975), method="inverted_cdf")
+    return Estimate(value, float(low), float(high))

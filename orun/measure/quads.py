@@ -1,0 +1,210 @@
+"""A launch: models in fresh processes, timed in turn so that what disturbs one disturbs the other.
+
+Restarts average out what a process is stuck with (memory layout, placement of threads), so that the launch is the unit
+of evidence. Within it blocks of about 15 ms alternate A B B A or B A A B at random: one such quad yields one log ratio,
+in which a drift of the machine cancels, and the launch's value is the median of its quads.
+
+What is compared is the time on the CPU, by one of three methods:
+
+thread  The calling thread does all: its CPU time, on the quietest core, to which the processes are pinned.
+nodes   Several threads work on the CPU provider. Their CPU time together is work, not latency, and it counts spinning
+        while waiting; the wall time is that of an undisturbed inference only when no thread lost its core, which on a
+        busy machine hardly ever happens for a whole inference. It does for single nodes, so the latency is
+        pieced together: see `orun.measure.nodes.undisturbed`.
+wall    Anything else (an accelerator, a provider with threads of its own): wall time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+import numpy as np
+
+from orun.measure.machine import quietest_core
+from orun.measure.nodes import undisturbed
+from orun.measure.oncpu import Times, joined
+from orun.measure.workers import Opened, Subject, Worker
+
+Method = Literal["thread", "nodes", "wall"]
+
+MODEL = "model"
+BLOCK_SECONDS = 0.015
+PROFILED_BLOCK_SECONDS = 0.03  # nodes need a few inferences of each model, whatever they take
+PROFILED_MOST = 8  # inferences in a profiled block: each writes an event for every node
+MOST_QUADS = 10
+FEWEST_QUADS = 2
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long the parts of a launch are.
+
+    Attributes:
+        warmup: seconds of inference before the first sample of a session.
+        samples: inferences of the model alone.
+        alone: seconds they may take.
+        quads: seconds that the quads of one pair may take.
+    """
+
+    warmup: float
+    samples: int
+    alone: float
+    quads: float
+
+
+@dataclass(frozen=True, eq=False)
+class Launch:
+    """What one launch measured, by the name of the model.
+
+    Attributes:
+        method: how time on the CPU was found.
+        core: the core that all were pinned to, or None.
+        opened: what opening the session took.
+        alone: inferences of the model one after another, while the other models rest.
+        beside: all inferences of each model in the quads.
+        busy: seconds on the CPU of an inference.
+        quads: log ratio of the model's time to another's in each quad, by the other's name; empty for `nodes`.
+        ratios: log ratio of the launch, by the other's name.
+        waiting: seconds that threads waited for a core for each second of inference in the quads, or None.
+    """
+
+    method: Method
+    core: int | None
+    opened: Mapping[str, Opened]
+    alone: Times
+    beside: Mapping[str, Times]
+    busy: Mapping[str, float]
+    quads: Mapping[str, Sequence[float]]
+    ratios: Mapping[str, float]
+    waiting: float | None
+
+
+def launch(subjects: Mapping[str, Subject], pace: Pace, random: Random, method: Method | None = None) -> Launch:
+    """Start a process for each model, time them alone and against one another, and end them.
+
+    Args:
+        subjects: by name; `model` is compared with each of the others.
+        pace: how long the parts are.
+        random: decides every order.
+        method: how time on the CPU is found; by what works in an inference when None.
+
+    Raises:
+        OrunError: when a model cannot be opened or run.
+    """
+    with ExitStack() as stack:
+        core = quietest_core()
+        workers: dict[str, Worker] = {}
+        opened: dict[str, Opened] = {}
+        for name in _shuffled(subjects, random):
+            workers[name] = stack.enter_context(Worker(subjects[name]))
+            opened[name] = workers[name].open(pace.warmup)
+        alone = workers[MODEL].time(pace.samples, pace.alone)
+        method = method or _method(opened)
+        _prepare(workers, method, core, pace.warmup)
+        rounds = _rounds(workers, _counts(opened, method), pace, opened, random)
+        every = [block for _, blocks in rounds for block in blocks]
+        beside = {name: _of(name, every) for name in subjects}
+        busy = _busy(workers, beside, method)
+        others = [name for name in subjects if name != MODEL]
+        quads = {} if method == "nodes" else {name: _quads(rounds, name, method) for name in others}
+        ratios = {
+            name: float(np.median(quads[name])) if quads else math.log(busy[MODEL] / busy[name]) for name in others
+        }
+        return Launch(
+            method=method,
+            core=core if method == "thread" else None,
+            opened=opened,
+            alone=alone,
+            beside=beside,
+            busy=busy,
+            quads=quads,
+            ratios=ratios,
+            waiting=_waiting(joined(list(beside.values()))),
+        )
+
+
+Block = tuple[str, Times]
+Round = tuple[str, Sequence[Block]]
+
+
+def _shuffled(names: Mapping[str, object], random: Random) -> list[str]:
+    return random.sample(list(names), len(names))
+
+
+def _method(opened: Mapping[str, Opened]) -> Method:
+    if all(one.single for one in opened.values()):
+        return "thread"
+    return "nodes" if all(one.host for one in opened.values()) else "wall"
+
+
+def _prepare(workers: Mapping[str, Worker], method: Method, core: int | None, warmup: float) -> None:
+    for worker in workers.values():
+        if method == "nodes":
+            worker.profile(warmup)
+        elif method == "thread" and core is not None:
+            worker.pin(core)
+            worker.time(1)
+
+
+def _counts(opened: Mapping[str, Opened], method: Method) -> dict[str, int]:
+    """Inferences in a block of each model."""
+    if method == "nodes":
+        return {
+            name: min(max(round(PROFILED_BLOCK_SECONDS / one.each), 1), PROFILED_MOST) for name, one in opened.items()
+        }
+    return {name: max(round(BLOCK_SECONDS / one.each), 1) for name, one in opened.items()}
+
+
+def _rounds(
+    workers: Mapping[str, Worker],
+    counts: Mapping[str, int],
+    pace: Pace,
+    opened: Mapping[str, Opened],
+    random: Random,
+) -> list[Round]:
+    """Quads of the model against each other one, in random order; of the model alone where there is no other."""
+    others = [name for name in workers if name != MODEL] or [MODEL]
+    block = {name: counts[name] * opened[name].each for name in workers}
+    pairs = [
+        name
+        for name in others
+        for _ in range(min(max(int(pace.quads / (2 * (block[MODEL] + block[name]))), FEWEST_QUADS), MOST_QUADS))
+    ]
+    rounds: list[Round] = []
+    for other in random.sample(pairs, len(pairs)):
+        first, second = random.sample([MODEL, other], 2)
+        names = (first, second, second, first)
+        rounds.append((other, [(name, workers[name].time(counts[name])) for name in names]))
+    return rounds
+
+
+def _busy(workers: Mapping[str, Worker], beside: Mapping[str, Times], method: Method) -> dict[str, float]:
+    if method == "nodes":
+        return {name: undisturbed(worker.nodes()) for name, worker in workers.items()}
+    return {name: _median(times, method) for name, times in beside.items()}
+
+
+def _quads(rounds: Sequence[Round], name: str, method: Method) -> list[float]:
+    """Log ratio of the model's time to another's in each of their quads."""
+    return [
+        math.log(_median(_of(MODEL, blocks), method) / _median(_of(name, blocks), method))
+        for other, blocks in rounds
+        if other == name
+    ]
+
+
+def _of(name: str, blocks: Sequence[Block]) -> Times:
+    return joined([times for one, times in blocks if one == name])
+
+
+def _median(times: Times, method: Method) -> float:
+    return float(np.median(times.cpu if method == "thread" else times.wall))
+
+
+def _waiting(times: Times) -> float | None:
+    return None if times.waited is None else times.waited / float(times.wall.sum())

@@ -1,0 +1,70 @@
+"""Quantiles of measured times with intervals.
+
+Within a launch nothing is assumed of the distribution of times: the interval of a quantile lies between two order
+statistics, whose ranks come from the binomial distribution (David and Nagaraja, "Order Statistics", 3rd edition,
+section 7.1). Times of one launch resemble one another, though, so the interval is never narrower than what the
+quantiles of the launches, as so many single measurements, allow.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+from orun.measure.sequential import CONFIDENCE, Evidence
+from orun.metrics import Estimate
+
+TAIL = (1 - CONFIDENCE) / 2
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """The smallest of the ordered values with at least `share` of all values at or below it."""
+    return ordered[max(math.ceil(len(ordered) * share - 1e-9), 1) - 1]
+
+
+def bounded(launches: Sequence[Sequence[float]], share: float) -> Estimate:
+    """A quantile of times with its 95 % interval.
+
+    Args:
+        launches: the times of each launch, above 0, in seconds; at least two launches, none of them empty.
+        share: which quantile, between 0 and 1.
+
+    Returns:
+        The quantile of all times together. `low` is 0 and `high` infinite where there are too few to bound it.
+    """
+    ordered = sorted(time for launch in launches for time in launch)
+    value, count = quantile(ordered, share), len(ordered)
+    low, high = ranks(count, share)
+    between = Evidence.of([math.log(quantile(sorted(launch), share)) for launch in launches]).half_width
+    return Estimate(
+        value,
+        low=min(ordered[low - 1], value * math.exp(-between)) if low else 0.0,
+        high=max(ordered[high - 1], value * math.exp(between)) if high <= count else math.inf,
+    )
+
+
+@functools.cache
+def ranks(count: int, share: float) -> tuple[int, int]:
+    """Ranks of the order statistics that hold a quantile with 95 %.
+
+    Args:
+        count: number of independent samples.
+        share: which quantile, between 0 and 1.
+
+    Returns:
+        The lower and the upper rank, counted from 1; 0 and `count + 1` where there is no bound.
+    """
+    at_most, low = 0.0, 0  # at_most: P(at most `hits` samples lie below the quantile)
+    for hits in range(count + 1):
+        at_most += _binomial(count, hits, share)
+        if at_most <= TAIL:
+            low = hits + 1
+        if at_most >= 1 - TAIL:
+            return low, hits + 1
+    return low, count + 1
+
+
+def _binomial(count: int, hits: int, share: float) -> float:
+    ways = math.lgamma(count + 1) - math.lgamma(hits + 1) - math.lgamma(count - hits + 1)
+    return math.exp(ways + hits * math.log(share) + (count - hits) * math.log1p(-share))

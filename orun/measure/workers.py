@@ -1,0 +1,241 @@
+"""Worker processes that hold one session of one model each and time it on request.
+
+On Linux a worker is forked from a process that has imported the runtime and not used it, so that it costs the session
+alone; elsewhere it is spawned.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from numpy.typing import NDArray
+
+from orun.errors import OrunError, UsageError
+from orun.measure import machine, nodes
+from orun.measure.oncpu import Floats, Times, timed, works_alone
+from orun.measure.session import open_session
+from orun.targets import Target
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+CLOSE_SECONDS = 10.0
+LEAST_WARM = 2  # inferences after the first, whatever time they take
+WATCHED_SECONDS = 0.03  # how long busy threads are looked for; in less, a stray interrupt looks like one
+CPU_PROVIDER = "CPUExecutionProvider"
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A model to be measured.
+
+    Attributes:
+        model: path of its proto.
+        target: where it runs.
+        feeds: its inputs by name.
+    """
+
+    model: Path
+    target: Target
+    feeds: Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A session that is ready.
+
+    Attributes:
+        load: seconds to make it.
+        first: seconds of the first inference.
+        each: seconds of the fastest inference when warm, for planning.
+        single: whether the calling thread does all of an inference.
+        host: whether every node runs on the CPU provider.
+    """
+
+    load: float
+    first: float
+    each: float
+    single: bool
+    host: bool
+
+
+class Worker:
+    """The parent's side of a worker process; a context manager."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        # fork would be there on macOS too, but its system libraries do not survive it
+        context = get_context("fork") if sys.platform == "linux" else get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process: BaseProcess = context.Process(
+            target=_serve, args=(self._connection, theirs, subject), daemon=True
+        )
+        with warnings.catch_warnings():
+            # Python 3.12 warns of a fork beside threads: those of BLAS, idle, which the child never uses.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._process.start()
+        theirs.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(OSError):  # it may have died already
+            self._connection.send(None)
+        self._connection.close()
+        self._process.join(CLOSE_SECONDS)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+    @property
+    def pid(self) -> int:
+        """Id of the process."""
+        return self._process.pid or 0
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.is_alive()
+
+    def open(self, warmup: float) -> Opened:
+        """Make the session, run it for `warmup` seconds, and look at it."""
+        opened: Opened = self._ask("open", warmup)
+        return opened
+
+    def time(self, count: int, seconds: float = float("inf")) -> Times:
+        """Time inferences one after another; see `orun.measure.oncpu.timed`."""
+        times: Times = self._ask("time", count, seconds)
+        return times
+
+    def pin(self, core: int) -> None:
+        """Keep the thread that calls the session on a core."""
+        self._ask("pin", core)
+
+    def profile(self, warmup: float) -> None:
+        """Make the session anew with the profiler on, and warm it up."""
+        self._ask("profile", warmup)
+
+    def nodes(self) -> Floats:
+        """End profiling; seconds of each node in each inference that was timed since, `[inferences, nodes]`."""
+        profiled: Floats = self._ask("nodes")
+        return profiled
+
+    def _ask(self, request: str, *arguments: Any) -> Any:
+        try:
+            self._connection.send((request, arguments))
+            good, answer = self._connection.recv()
+        except (EOFError, ConnectionError, BrokenPipeError) as error:
+            self._process.join(CLOSE_SECONDS)
+            code = self._process.exitcode
+            name = self._subject.model.name
+            raise OrunError(
+                f"the process that runs {name} died", why=f"exit status {code} in request {request!r}"
+            ) from error
+        if not good:
+            raise answer
+        return answer
+
+
+def _serve(parents: Connection, connection: Connection, subject: Subject) -> None:
+    """The worker's side: one answer to each request, until the parent says that it is enough, or is gone."""
+    parents.close()  # its copy here would keep the pipe open after the parent's death
+    gc.disable()
+    server = _Server(subject)
+    while (message := _receive(connection)) is not None:
+        request, arguments = message
+        try:
+            answer = True, getattr(server, request)(*arguments)
+        except OrunError as error:
+            answer = False, error
+        except Exception as error:  # noqa: BLE001 - the parent raises it; the runtime's errors share no other base
+            traceback.print_exc()
+            answer = False, _cannot_run(subject, error)
+        connection.send(answer)
+
+
+def _receive(connection: Connection) -> tuple[str, tuple[Any, ...]] | None:
+    try:
+        message: tuple[str, tuple[Any, ...]] | None = connection.recv()
+    except EOFError:  # the parent died
+        return None
+    return message
+
+
+def _cannot_run(subject: Subject, error: Exception) -> UsageError:
+    shapes = ", ".join(f"{name} {list(array.shape)} {array.dtype}" for name, array in subject.feeds.items())
+    return UsageError(
+        f"ONNX Runtime cannot run {subject.model.name} on {shapes}",
+        why=str(error).strip().partition("\n")[0],
+        hint="set `shape`, or give `inputs` that fit",
+    )
+
+
+class _Server:
+    """Holds the session; one method to a request."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._session: InferenceSession
+        self._feeds = dict(subject.feeds)
+        self._counted = 0  # inferences since the profiler was turned on
+        self._skipped = 0  # of them, for warming up
+
+    def open(self, warmup: float) -> Opened:
+        start = time.perf_counter()
+        self._session = open_session(self._subject.model, self._subject.target)
+        load = time.perf_counter() - start
+        first = float(timed(self._run, 1).wall[0])
+        each = self._warm(warmup)
+        return Opened(
+            load=load,
+            first=first,
+            each=each,
+            single=works_alone(self._run, WATCHED_SECONDS),
+            host=self._session.get_providers() == [CPU_PROVIDER],
+        )
+
+    def time(self, count: int, seconds: float) -> Times:
+        times = timed(self._run, count, seconds)
+        self._counted += len(times.wall)
+        return times
+
+    def pin(self, core: int) -> None:
+        machine.pin(core)
+
+    def profile(self, warmup: float) -> None:
+        del self._session
+        self._session = open_session(self._subject.model, self._subject.target, profile=nodes.PREFIX)
+        self._skipped = self._counted = 0
+        self._warm(warmup)
+        self._skipped = self._counted
+
+    def nodes(self) -> Floats:
+        return nodes.read(Path(self._session.end_profiling()), self._skipped)
+
+    def _run(self) -> object:
+        return self._session.run(None, self._feeds)
+
+    def _warm(self, seconds: float) -> float:
+        """Run until the time is up; the fastest time of the inferences."""
+        end = time.perf_counter() + seconds
+        walls: list[float] = []
+        while len(walls) < LEAST_WARM or time.perf_counter() < end:
+            walls.append(float(timed(self._run, 1).wall[0]))
+        self._counted += len(walls)
+        return min(walls)

@@ -1,0 +1,63 @@
+"""Measured values as plain data: what stages return, gates judge, and reports show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Better = Literal["higher", "lower", "neither"]
+Unit = Literal["s", "B", "ratio", "x", "1/s", ""]
+Noise = Literal["none", "sample", "timing"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The same metric of another model, measured beside this one.
+
+    Attributes:
+        value: the other model's value, in the metric's unit.
+        ratio: this model's value divided by the other's.
+        difference: this model's value minus the other's, in the metric's unit.
+        method: how they were compared, for people ("paired bootstrap over 312 examples").
+        count: independent units of evidence behind it (launches, examples); 0 for an exact metric.
+    """
+
+    value: float
+    ratio: Estimate
+    difference: Estimate
+    method: str
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One measured value.
+
+    Attributes:
+        value: in `unit`; seconds and bytes, never their multiples.
+        unit: s, B, ratio (a proportion between 0 and 1), x (a factor), 1/s, or none.
+        better: the direction of improvement.
+        noise: `none` for exact values, `sample` for a task metric on a sample of examples, `timing`
+            for what the machine disturbs. An absolute threshold is judged by the interval for
+            `timing` alone: on a fixed data set the value itself is exact.
+        interval: the value with its 95 % interval; None for exact values.
+        reference: against the stage's reference input.
+        baseline: against the accepted baseline, measured beside this model.
+    """
+
+    value: float
+    unit: Unit = ""
+    better: Better = "neither"
+    noise: Noise = "none"
+    interval: Estimate | None = None
+    reference: Comparison | None = None
+    baseline: Comparison | None = None

@@ -1,0 +1,45 @@
+"""What a stage can see of its surroundings, as digests and names: light enough for every process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from blake3 import blake3
+
+ABSENT = ""  # the digest of a file that was looked for and not there, and of a variable that was not set
+
+
+def project_of(folder: Path) -> Path:
+    """The top of the project around a folder: the nearest that holds `.git` or `pyproject.toml`, else the folder."""
+    for candidate in (folder, *folder.parents):
+        if (candidate / ".git").exists() or (candidate / "pyproject.toml").exists():
+            return candidate
+    return folder
+
+
+def listing_digest(folder: str | Path) -> str:
+    """Digest of the sorted names in a folder, but for Python's cache; `ABSENT` when it cannot be listed."""
+    try:
+        names = sorted(set(os.listdir(folder)) - {"__pycache__"})  # noqa: PTH208 - names alone are wanted
+    except OSError:
+        return ABSENT
+    return blake3("\n".join(names).encode(errors="surrogateescape")).hexdigest()
+
+
+def digest_file(path: str | Path) -> str:
+    """Digest of the content of a small file, read now; `ABSENT` when it cannot be read."""
+    try:
+        return blake3(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return ABSENT
+
+
+def value_digest(value: str | None) -> str:
+    """Digest of the value of an environment variable, which may be private; `ABSENT` when it is not set."""
+    return ABSENT if value is None else blake3(value.encode(errors="surrogateescape")).hexdigest()
+
+
+def portable_name(path: Path, root: Path, project: Path) -> str:
+    """The name of a file below the project relative to the pipeline's folder, else its absolute path."""
+    return Path(os.path.relpath(path, root)).as_posix() if path.is_relative_to(project) else path.as_posix()

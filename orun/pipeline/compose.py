@@ -1,0 +1,185 @@
+"""YAML text to nodes with positions.
+
+The parser's events are put together here, in a loop, and not by PyYAML's composer, which calls itself for each level:
+a file nested 10,000 deep would overflow the stack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import yaml
+
+from orun.pipeline import syntax
+from orun.pipeline.nodes import MAX_DEPTH, MAX_SIZE, Entry, List, Map, Node, Scalar, Span
+from orun.pipeline.problems import Problems
+from orun.pipeline.scalars import resolve
+from orun.pipeline.text import Text
+from orun.spelling import closest
+
+PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+MERGE = "<<"
+
+
+def compose(text: Text, problems: Problems) -> Node | None:
+    """The one document of a YAML text.
+
+    Returns:
+        Its root, or None when it cannot be parsed, which is among the problems then, or when it is empty, which is
+        not.
+    """
+    composer = _Composer(text, problems)
+    try:
+        for event in yaml.parse(text.text, Loader=PARSER):
+            composer.take(event)
+    except yaml.MarkedYAMLError as error:
+        syntax.report(error, text, problems)
+        return None
+    except _Unusable:
+        return None
+    return composer.root
+
+
+class _Unusable(Exception):
+    """The document cannot be used; the problem is noted."""
+
+
+@dataclass
+class _Open:
+    """A list or mapping whose end was not met yet."""
+
+    span: Span
+    anchor: str | None
+    is_map: bool
+    items: list[Node] = field(default_factory=list)
+    entries: dict[str, Entry] = field(default_factory=dict)
+    merged: dict[str, Entry] = field(default_factory=dict)
+    key: Scalar | None = None
+
+    def close(self) -> Node:
+        return Map({**self.merged, **self.entries}, self.span) if self.is_map else List(tuple(self.items), self.span)
+
+
+class _Composer:
+    def __init__(self, text: Text, problems: Problems) -> None:
+        self.text = text
+        self.problems = problems
+        self.root: Node | None = None
+        self.open: list[_Open] = []
+        self.anchors: dict[str, Node] = {}
+        self.documents = 0
+        self.size = 0
+
+    def take(self, event: yaml.Event) -> None:
+        """Handle one event of the parser."""
+        if isinstance(event, yaml.ScalarEvent):
+            self._add(self._scalar(event), event.anchor)
+        elif isinstance(event, yaml.AliasEvent):
+            self._add(self._alias(event), None)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self._begin(event)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            done = self.open.pop()
+            self._add(self._bounded(done.close()), done.anchor)
+        elif isinstance(event, yaml.DocumentStartEvent):
+            self.documents += 1
+            if self.documents > 1:
+                self._fail(self._span(event), "a second YAML document", expected="one pipeline to a file")
+
+    def _begin(self, event: yaml.CollectionStartEvent) -> None:
+        span = self._span(event)
+        self._no_tag(event, span)
+        if len(self.open) >= MAX_DEPTH:
+            self._fail(span, f"lists and mappings are nested more than {MAX_DEPTH} deep")
+        self.open.append(_Open(span, event.anchor, isinstance(event, yaml.MappingStartEvent)))
+
+    def _scalar(self, event: yaml.ScalarEvent) -> Scalar:
+        span = self._span(event)
+        self._no_tag(event, span)
+        if "\0" in event.value:  # from an escape within double quotes; no path and no name can hold it
+            self.problems.add(span, "the text holds a NUL character", expected="text without \\0")
+            return Scalar("", "", span, self.text.file, broken=True)
+        if not event.implicit[0]:  # quoted, or a block of text
+            return Scalar(event.value, event.value, span, self.text.file)
+        try:
+            return Scalar(resolve(event.value), event.value, span, self.text.file)
+        except ValueError as error:
+            self.problems.add(span, str(error), expected="a number that a computer can hold")
+            return Scalar(0, event.value, span, self.text.file, broken=True)
+
+    def _alias(self, event: yaml.AliasEvent) -> Node:
+        span = self._span(event)
+        name = str(event.anchor)
+        if any(waiting.anchor == name for waiting in self.open):
+            self._fail(span, f"the anchor '&{name}' refers to itself")
+        if name not in self.anchors:
+            self._fail(
+                span,
+                f"there is no anchor '&{name}' before this",
+                suggestion=closest(name, self.anchors),
+                hint="quote text that begins with *",
+            )
+        return self.anchors[name]
+
+    def _add(self, node: Node, anchor: str | None) -> None:
+        """Put a finished node where it belongs."""
+        self.size += 1
+        if self.size > MAX_SIZE:
+            self._fail(node.span, f"the file holds more than {MAX_SIZE} values")
+        if anchor:
+            self.anchors[anchor] = node
+        if not self.open:
+            self.root = node
+            return
+        top = self.open[-1]
+        if not top.is_map:
+            top.items.append(node)
+        elif top.key is None:
+            top.key = self._key(node)
+        else:
+            self._set(top, top.key, node)
+            top.key = None
+
+    def _key(self, node: Node) -> Scalar:
+        if not isinstance(node, Scalar):
+            self._fail(node.span, "a list or mapping cannot be a key", expected="`key: value`")
+        return node
+
+    def _set(self, top: _Open, key: Scalar, value: Node) -> None:
+        if key.text == MERGE and key.value == MERGE:
+            self._merge(top, value)
+        elif key.text in top.entries:
+            first = top.entries[key.text].key.line
+            self.problems.add(key.span, f"{key.text!r} is set twice", expected=f"one {key.text!r}; line {first} has it")
+        else:
+            top.entries[key.text] = Entry(key.span, value)
+
+    def _merge(self, top: _Open, value: Node) -> None:
+        """What `<<: *anchor` brings in; keys of the mapping itself and earlier ones go before it."""
+        for node in value.items if isinstance(value, List) else (value,):
+            if isinstance(node, Map):
+                top.merged = {**node.entries, **top.merged}
+            else:
+                self.problems.add(node.span, "'<<' merges mappings", expected="an alias of a mapping, as in <<: *base")
+
+    def _bounded(self, node: Node) -> Node:
+        if node.size > MAX_SIZE:
+            self._fail(node.span, f"with its aliases written out, this holds more than {MAX_SIZE} values")
+        if node.depth > MAX_DEPTH:
+            self._fail(node.span, f"with its aliases written out, this is nested more than {MAX_DEPTH} deep")
+        return node
+
+    def _no_tag(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent, span: Span) -> None:
+        if event.tag:
+            tag = event.tag.replace("tag:yaml.org,2002:", "!!")
+            self.problems.add(span, f"the tag {tag} has no meaning here", hint="quote text that begins with !")
+
+    def _span(self, event: Any) -> Span:  # its marks are typed as optional, and are not
+        start, end = event.start_mark, event.end_mark
+        width = end.column - start.column if end.line == start.line else len(self.text.text)
+        return self.text.span(start.line + 1, start.column + 1, width)
+
+    def _fail(self, span: Span, message: str, *, expected: str = "", suggestion: str = "", hint: str = "") -> NoReturn:
+        self.problems.add(span, message, expected=expected, suggestion=suggestion, hint=hint)
+        raise _Unusable

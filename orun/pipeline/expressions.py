@@ -1,0 +1,191 @@
+"""`${vars.x}` and `${matrix.axis}` in the values of a pipeline file.
+
+A value that is nothing but an expression becomes what it names, with its type. Within text the named value is written
+as the file wrote it. `$${` is a literal `${`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from typing import NoReturn
+
+from orun.pipeline.nodes import MAX_DEPTH, MAX_SIZE, Entry, List, Map, Node, Scalar, Span, words
+from orun.pipeline.problems import Problems
+from orun.spelling import closest, one_of
+
+EXPRESSION = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
+FORMS = "${vars.name}, or ${matrix.axis} in a stage that has a matrix"
+ENVIRONMENT = "pass it with --set, or list it under `env` and read it in the stage's own code"
+MATRIX = "matrix."
+Axes = Mapping[str, Scalar]
+
+
+class _Failed(Exception):
+    """An expression means nothing; the problem is noted."""
+
+
+class Expressions:
+    """Replaces expressions by what they name.
+
+    Args:
+        variables: the `vars` of the file.
+        problems: takes what is wrong.
+    """
+
+    def __init__(self, variables: Map, problems: Problems) -> None:
+        self.problems = problems
+        self.raw = variables
+        self._resolved: dict[str, Node] = {}
+        self._resolving: list[str] = []
+
+    def variables(self) -> Map:
+        """The `vars` with the expressions in them replaced."""
+        entries = {name: Entry(entry.key, self._variable_value(name)) for name, entry in self.raw.entries.items()}
+        return self.raw.with_entries(entries)
+
+    def substitute(self, node: Node, axes: Axes | None = None) -> Node:
+        """The node with every expression in it replaced; a scalar that fails is left as it is, and `broken`.
+
+        Args:
+            node: any node.
+            axes: what `${matrix.axis}` stands for; None where there is no matrix.
+        """
+        return self.bounded(self._walk(node, axes))
+
+    def _walk(self, node: Node, axes: Axes | None) -> Node:
+        if isinstance(node, Map):
+            entries = {key: Entry(entry.key, self._walk(entry.value, axes)) for key, entry in node.entries.items()}
+            return node.with_entries(entries)
+        if isinstance(node, List):
+            return List(tuple(self._walk(item, axes) for item in node.items), node.span)
+        if not isinstance(node.value, str) or "${" not in node.value or node.broken:
+            return node
+        try:
+            return self._scalar(node, node.value, axes)
+        except _Failed:
+            return dataclasses.replace(node, broken=True)
+
+    def _scalar(self, node: Scalar, text: str, axes: Axes | None) -> Node:
+        whole = EXPRESSION.fullmatch(text)
+        if whole and whole[1] is not None:
+            found = self._value(whole, node, axes)
+            if not isinstance(found, Scalar):
+                return found
+            return dataclasses.replace(found, span=node.span, via=whole[0])
+        parts: list[str] = []
+        end = 0
+        for matched in EXPRESSION.finditer(text):
+            parts += (text[end : matched.start()], self._text(matched, node, axes))
+            end = matched.end()
+        joined = "".join((*parts, text[end:]))
+        return dataclasses.replace(node, value=joined, text=joined, via=text if joined != text else "")
+
+    def _text(self, matched: re.Match[str], node: Scalar, axes: Axes | None) -> str:
+        if matched[1] is None:
+            return "${"
+        found = self._value(matched, node, axes)
+        if not isinstance(found, Scalar):
+            self._fail(matched, node, f"{matched[0]} is {words(found)}, which cannot stand within text")
+        return found.text
+
+    def _value(self, matched: re.Match[str], node: Scalar, axes: Axes | None) -> Node:
+        space, _, name = matched[1].strip().partition(".")
+        if not matched[2]:
+            self._fail(matched, node, f"the expression {matched[0]} is not closed", expected="'}'")
+        if space == "vars" and name:
+            return self._variable(name, matched, node)
+        if space == "matrix" and name:
+            return self._axis(name, matched, node, axes)
+        return self._fail(
+            matched,
+            node,
+            f"{matched[0]} means nothing here",
+            expected=FORMS,
+            hint=ENVIRONMENT if space == "env" else "",
+        )
+
+    def _variable(self, name: str, matched: re.Match[str], node: Scalar) -> Node:
+        first, *rest = name.split(".")
+        if first not in self.raw.entries:
+            self._unknown(f"there is no variable {first!r}", first, self.raw.entries, matched, node)
+        found = self._resolve(first, matched, node)
+        for key in rest:
+            entries = found.entries if isinstance(found, Map) else {}
+            if key not in entries:
+                self._unknown(f"the variable {first!r} has no key {key!r}", key, entries, matched, node)
+            found = entries[key].value
+        if isinstance(found, Scalar) and found.broken:
+            raise _Failed
+        return found
+
+    def _resolve(self, name: str, matched: re.Match[str], node: Scalar) -> Node:
+        if name in self._resolving:
+            loop = " -> ".join([*self._resolving[self._resolving.index(name) :], name])
+            self._fail(matched, node, f"these variables refer to one another in a loop: {loop}")
+        if len(self._resolving) >= MAX_DEPTH:
+            self._fail(matched, node, f"variables refer to one another more than {MAX_DEPTH} deep")
+        return self._variable_value(name)
+
+    def _variable_value(self, name: str) -> Node:
+        if name not in self._resolved:
+            self._resolving.append(name)
+            self._resolved[name] = self.substitute(self.raw.entries[name].value)
+            self._resolving.pop()
+        return self._resolved[name]
+
+    def _axis(self, name: str, matched: re.Match[str], node: Scalar, axes: Axes | None) -> Scalar:
+        if axes is None:
+            self._fail(
+                matched, node, f"{matched[0]} stands where there is no matrix", expected="${matrix.axis} in a stage"
+            )
+        if name not in axes:
+            self._unknown(f"the stage's matrix has no axis {name!r}", name, axes, matched, node)
+        if axes[name].broken:
+            raise _Failed
+        return axes[name]
+
+    def _unknown(
+        self, message: str, name: str, known: Mapping[str, object], matched: re.Match[str], node: Scalar
+    ) -> NoReturn:
+        self._fail(matched, node, message, expected=one_of(known), suggestion=closest(name, known))
+
+    def _fail(
+        self,
+        matched: re.Match[str],
+        node: Scalar,
+        message: str,
+        *,
+        expected: str = "",
+        suggestion: str = "",
+        hint: str = "",
+    ) -> NoReturn:
+        self.problems.add(_within(node, matched), message, expected=expected, suggestion=suggestion, hint=hint)
+        raise _Failed
+
+    def bounded(self, node: Node) -> Node:
+        """The node, when it is of a size that can be worked on.
+
+        Raises:
+            PipelineError: with all that was found so far, when variables or matrices make too much of it.
+        """
+        what = f"holds more than {MAX_SIZE} values" if node.size > MAX_SIZE else f"is nested more than {MAX_DEPTH} deep"
+        if node.size > MAX_SIZE or node.depth > MAX_DEPTH:
+            self.problems.add(node.span, f"with its variables and matrices written out, this {what}")
+            self.problems.check()
+        return node
+
+
+def _within(node: Scalar, matched: re.Match[str]) -> Span:
+    """Where the expression stands, if the text stands on one line as it is."""
+    at = node.span.source.find(matched[0], node.span.column - 1)
+    start = at + 1 - node.span.column
+    return node.span.part(start, len(matched[0])) if at >= 0 else node.span
+
+
+def used_axes(nodes: Iterable[Scalar]) -> set[str]:
+    """The axes that the expressions in some scalars name."""
+    texts = (node.value for node in nodes if isinstance(node.value, str))
+    inner = (found[1].strip() for text in texts for found in EXPRESSION.finditer(text) if found[1])
+    return {name.removeprefix(MATRIX) for name in inner if name.startswith(MATRIX)}

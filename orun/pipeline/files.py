@@ -1,0 +1,143 @@
+"""The pipeline file and what it extends, as one tree."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import cast
+
+from orun.errors import PipelineError, UsageError
+from orun.pipeline import text
+from orun.pipeline.compose import compose
+from orun.pipeline.nodes import Entry, List, Map, Node, Scalar, words
+from orun.pipeline.problems import Problems
+from orun.spelling import closest
+
+EXTENDS = "extends"
+MAX_FILES = 32  # in one chain of `extends`
+EXPECTED = "a mapping with name, vars, targets and stages"
+
+
+class Files:
+    """Reads pipeline files and lays each over those that it extends.
+
+    Args:
+        problems: takes what is wrong.
+
+    Attributes:
+        digests: BLAKE3 digest of every file that was read, by absolute path.
+    """
+
+    def __init__(self, problems: Problems) -> None:
+        self.problems = problems
+        self.digests: dict[str, str] = {}
+        self._parsed: dict[Path, Map | None] = {}
+
+    def read(self, file: Path) -> Map | None:
+        """The whole tree of a pipeline file, without `extends`; None when a file of it cannot be used.
+
+        Raises:
+            UsageError: when there is no such file.
+        """
+        try:
+            return self._tree(file, ())
+        except OSError as error:
+            raise _unreadable(file, error) from error
+
+    def _tree(self, file: Path, above: tuple[Path, ...]) -> Map | None:
+        if file not in self._parsed:
+            self._parsed[file] = self._own(file)
+        own = self._parsed[file]
+        if own is None:
+            return None
+        extends = own.entries.get(EXTENDS)
+        layers = [self._base(item, file, (*above, file)) for item in self._named(extends)] if extends else []
+        if None in layers:
+            return None
+        tree = own.with_entries({key: entry for key, entry in own.entries.items() if key != EXTENDS})
+        for layer in reversed(layers):
+            tree = cast("Map", merge(layer, tree)) if layer else tree
+        return tree
+
+    def _own(self, file: Path) -> Map | None:
+        try:
+            source = text.read(file)
+        except PipelineError as error:
+            self.problems.extend(error.problems)
+            return None
+        self.digests[source.file] = source.digest
+        before = len(self.problems)
+        root = compose(source, self.problems)
+        if isinstance(root, Map):
+            return root
+        at = root.span if root else source.span(1, 1)
+        if root is None or (isinstance(root, Scalar) and not root.text):
+            if len(self.problems) == before:
+                self.problems.add(at, "the file is empty", expected=EXPECTED, hint="orun stages")
+        else:
+            self.problems.add(at, f"the file holds {words(root)}", expected=EXPECTED)
+        return None
+
+    def _named(self, entry: Entry) -> tuple[Scalar, ...]:
+        """The paths below `extends`."""
+        items = entry.value.items if isinstance(entry.value, List) else (entry.value,)
+        named = tuple(item for item in items if isinstance(item, Scalar) and isinstance(item.value, str) and item.text)
+        if len(named) < len(items):
+            wrong = next(item for item in items if item not in named)
+            span = wrong.span if isinstance(wrong, Scalar) and wrong.text else entry.key
+            self.problems.add(
+                span, f"'{EXTENDS}' cannot be {words(wrong)}", expected="the path of a pipeline file, or a list of them"
+            )
+        return named
+
+    def _base(self, item: Scalar, file: Path, above: tuple[Path, ...]) -> Map | None:
+        base = Path(os.path.normpath(file.parent / item.text))
+        if base in above:
+            loop = " -> ".join(path.name for path in (*above[above.index(base) :], base))
+            self.problems.add(item.span, f"these files extend one another in a loop: {loop}")
+            return None
+        if len(above) >= MAX_FILES:
+            self.problems.add(item.span, f"more than {MAX_FILES} files extend one another")
+            return None
+        try:
+            return self._tree(base, above)
+        except OSError as error:
+            self._missing(item, base, error)
+            return None
+
+    def _missing(self, item: Scalar, base: Path, error: OSError) -> None:
+        self.problems.add(
+            item.span,
+            f"cannot read {item.text!r}: {error.strerror}",
+            expected="the path of a pipeline file, relative to this one",
+            suggestion=neighbour(base, item.text),
+        )
+
+
+def merge(base: Node, top: Node) -> Node:
+    """A tree laid over another: mappings key by key, anything else as a whole."""
+    if not (isinstance(base, Map) and isinstance(top, Map)):
+        return top
+    merged = dict(base.entries)
+    for key, entry in top.entries.items():
+        below = base.get(key)
+        merged[key] = Entry(entry.key, merge(below, entry.value)) if below else entry
+    return Map(merged, top.span)
+
+
+def neighbour(path: Path, written: str) -> str:
+    """What was probably meant by the path of a file that is not there: as written, with the nearest name beside it."""
+    try:
+        found = closest(path.name, [other.name for other in path.parent.iterdir()])
+    except OSError:  # nor is its folder
+        return ""
+    return f"{written[: len(written) - len(path.name)]}{found}" if found else ""
+
+
+def _unreadable(file: Path, error: OSError) -> UsageError:
+    near = neighbour(file, os.path.relpath(file))
+    return UsageError(
+        f"cannot read the pipeline file {os.path.relpath(file)}: {error.strerror}",
+        why=f"did you mean {near}?" if near else "",
+        hint=f"orun validate {near or 'FILE'}",
+    )

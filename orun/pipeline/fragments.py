@@ -1,0 +1,169 @@
+"""JSON Schema (draft 7) of the values that a pipeline file may write.
+
+Besides the standard keywords a fragment may carry
+    patternErrorMessage   what is expected, in words; editors show it, and so do our messages
+    x-noun                what a key of the object is ("parameter of quantize/dynamic"), or what the value is
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orun.spelling import one_of
+from orun.stages.params import Param, ParamType, TypeName
+from orun.units import DURATION_FORMS, DURATIONS, NUMBER, RATIO_FORMS, SIZE_FORMS, SIZES
+
+Fragment = dict[str, Any]
+
+# `${vars.x}` may stand for any value, so an editor must accept it everywhere; `$${` is a literal `${`.
+EXPRESSION = r"(^|[^$])\$\{"
+CODE = r"^.+\.py:[A-Za-z_][A-Za-z0-9_]*$"
+
+
+def _with_units(units: Sequence[str]) -> str:
+    return rf"^{NUMBER} *({'|'.join(units)})?$"
+
+
+DURATION = _with_units(tuple(DURATIONS))
+SIZE = _with_units(tuple(SIZES))
+RATIO = _with_units(["%"])
+
+# JSON types beside text; the pattern of the text form ("" when only an expression is one, None for any text); words.
+SIMPLE: Mapping[TypeName, tuple[tuple[str, ...], str | None, str]] = {
+    "bool": (("boolean",), "", "true or false"),
+    "int": (("integer",), "", "a whole number"),
+    "float": (("number",), "", "a number"),
+    "str": (("number",), None, "text"),  # a number is taken as it is written: `1.10` is the text "1.10"
+    "path": (("number",), ".+", "the path of a file or folder"),
+    "target": ((), ".+", "the name of a target"),
+    "code": ((), CODE, "file.py:function, with the file's path relative to this one"),
+    "duration": (("number",), DURATION, DURATION_FORMS),
+    "size": (("number",), SIZE, SIZE_FORMS),
+    "ratio": (("number",), RATIO, RATIO_FORMS),
+}
+
+
+def fragment(kind: ParamType) -> Fragment:
+    """The schema of one value of that type."""
+    if kind.name == "any":
+        return {}
+    if kind.name == "literal":
+        return choice([*kind.choices, *((None,) if kind.optional else ())])
+    if kind.name == "union":
+        branches = [fragment(item) for item in kind.items]
+        return {"anyOf": [*branches, *([{"type": "null"}] if kind.optional else [])]}
+    if kind.name in SIMPLE:
+        types, pattern, _ = SIMPLE[kind.name]
+        made = value(types, pattern, words(kind))
+        made |= _bounds(kind)
+    elif kind.name == "list":
+        made = value(["array"], "", words(kind)) | {"items": fragment(kind.items[0])}
+    elif kind.name == "map":
+        made = value(["object"], "", words(kind)) | {"additionalProperties": fragment(kind.items[0])}
+    else:
+        made = fields(kind.fields)
+    if kind.optional:
+        made["type"] = [*made["type"], "null"]
+    return made
+
+
+def value(types: Sequence[str], pattern: str | None, expected: str) -> Fragment:
+    """A value of one of some JSON types, or a text of that pattern (any text when it is None), or an expression."""
+    made: Fragment = {"type": [*types, "string"]}
+    if pattern is not None:
+        made["pattern"] = "|".join(part for part in (pattern, EXPRESSION) if part)
+    return made | {"patternErrorMessage": f"expected {expected}"}
+
+
+def choice(values: Sequence[Any], noun: str = "") -> Fragment:
+    """One of some values, or an expression."""
+    made: Fragment = {"anyOf": [{"enum": list(values)}, {"type": "string", "pattern": EXPRESSION}]}
+    return made | ({"x-noun": noun} if noun else {})
+
+
+def fields(params: Sequence[Param], noun: str = "") -> Fragment:
+    """An object with those parameters as its keys."""
+    made = value(["object"], "", _mapping_words(params))
+    made["properties"] = {param.name: described(param) for param in params}
+    made["additionalProperties"] = False
+    if noun:
+        made["x-noun"] = noun
+    if required := [param.name for param in params if param.required]:
+        made["required"] = required
+    return made
+
+
+def described(param: Param) -> Fragment:
+    """The schema of a parameter with what it does and its default."""
+    made = fragment(param.type)
+    if param.doc:
+        made["description"] = param.doc
+    if not param.required:
+        made["default"] = plain_default(param.default)
+    return made
+
+
+def plain_default(default: Any) -> Any:
+    """A default as plain data, without the marker types of `params.py`."""
+    if dataclasses.is_dataclass(default) and not isinstance(default, type):
+        return {field.name: plain_default(getattr(default, field.name)) for field in dataclasses.fields(default)}
+    if isinstance(default, Mapping):
+        return {str(key): plain_default(item) for key, item in default.items()}
+    if isinstance(default, (list, tuple)):
+        return [plain_default(item) for item in default]
+    if isinstance(default, bool) or default is None:
+        return default
+    return next((base(default) for base in (int, float, str) if isinstance(default, base)), default)
+
+
+def words(kind: ParamType) -> str:
+    """What a value of that type is, for a message."""
+    if kind.name == "literal":
+        text = one_of(json_text(choice) for choice in kind.choices)
+    elif kind.name == "list":
+        text = f"a list, each item {words(kind.items[0])}"
+    elif kind.name == "map":
+        text = f"a mapping, each value {words(kind.items[0])}"
+    elif kind.name == "object":
+        text = _mapping_words(kind.fields)
+    elif kind.name == "union":
+        text = " or ".join(words(item) for item in kind.items)
+    elif kind.name == "any":
+        text = "anything"
+    else:
+        text = _bounded(SIMPLE[kind.name][2], kind)
+    return text
+
+
+def _mapping_words(params: Sequence[Param]) -> str:
+    return f"a mapping of {', '.join(param.name for param in params)}" if params else "nothing: there are no parameters"
+
+
+def json_text(constant: Any) -> str:
+    """A constant as a YAML file writes it."""
+    if constant is None:
+        return "null"
+    return str(constant).lower() if isinstance(constant, bool) else str(constant)
+
+
+def _bounds(kind: ParamType) -> Fragment:
+    low, high = kind.range.low, kind.range.high
+    return {
+        **({"minimum": low} if low is not None else {}),
+        **({"maximum": high} if high is not None else {}),
+    }
+
+
+def _bounded(text: str, kind: ParamType) -> str:
+    """The words with the bounds after what they bound: `a duration of at least 0 such as 12ms`."""
+    low, high = kind.range.low, kind.range.high
+    if low is not None and high is not None:
+        bounds = f" from {low:g} to {high:g}"
+    elif low is not None:
+        bounds = f" of at least {low:g}"
+    else:
+        bounds = f" of at most {high:g}" if high is not None else ""
+    noun, such, examples = text.partition(" such as ")
+    return f"{noun}{bounds}{such}{examples}"

@@ -1,0 +1,80 @@
+"""What a pipeline file may say outside of a stage's parameters, declared like parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from orun.pipeline.model import Rule
+from orun.stages.params import Doc, Duration, Range, Size
+
+
+@dataclass(frozen=True)
+class Session:
+    """Session options of ONNX Runtime, by the names of `onnxruntime.SessionOptions`."""
+
+    intra_op_num_threads: Annotated[
+        int, Doc("Threads that share the work of one operator; 0 for one per core."), Range(0)
+    ] = 0
+    inter_op_num_threads: Annotated[
+        int, Doc("Operators that run side by side with `execution_mode: parallel`."), Range(0)
+    ] = 0
+    graph_optimization_level: Annotated[
+        Literal["disable", "basic", "extended", "layout", "all"],
+        Doc("How far ONNX Runtime rewrites the graph when it loads the model."),
+    ] = "all"
+    execution_mode: Annotated[
+        Literal["sequential", "parallel"], Doc("Whether independent operators may run at the same time.")
+    ] = "sequential"
+    enable_mem_pattern: Annotated[bool, Doc("Plan memory beforehand from the shapes of the first run.")] = True
+    enable_mem_reuse: Annotated[bool, Doc("Let tensors use the memory of others that are done with.")] = True
+    enable_cpu_mem_arena: Annotated[bool, Doc("Keep freed memory of the CPU for later runs.")] = True
+    use_deterministic_compute: Annotated[bool, Doc("Choose kernels that give the same bits on every run.")] = False
+    free_dimension_overrides: Annotated[
+        dict[str, int] | None, Doc("Sizes of dynamic dimensions by name, which lets more be optimized.")
+    ] = None
+    log_severity_level: Annotated[
+        int, Doc("What ONNX Runtime logs: 0 everything, 1 information, 2 warnings, 3 errors, 4 fatal."), Range(0, 4)
+    ] = 2
+    log_verbosity_level: Annotated[int, Doc("How much it logs at severity 0."), Range(0)] = 0
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a stage takes of the machine."""
+
+    cpus: Annotated[int | None, Doc("Cores that it keeps busy; what its kind says when left out."), Range(1)] = None
+    memory: Annotated[Size | None, Doc("Bytes above which it is stopped (`4GB`)."), Range(0)] = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a stage."""
+
+    timeout: Annotated[Duration | None, Doc("How long it may run (`30min`)."), Range(0)] = None
+    resources: Annotated[Resources, Doc("What it takes of the machine.")] = Resources()
+
+
+@dataclass(frozen=True)
+class TargetKeys:
+    """The keys of a target beside its providers and session options."""
+
+    fallback: Annotated[
+        Literal["forbid-cpu", "warn", "allow"],
+        Doc("What to do when a node lands on the CPU although another provider comes first."),
+    ] = "warn"
+    missing: Annotated[
+        Literal["error", "skip"],
+        Doc("What to do with the stages that use it when a provider is not on this machine."),
+    ] = "error"
+
+
+RULES: Mapping[Rule, str] = {
+    "min": "The metric must be at least this.",
+    "max": "The metric must be at most this.",
+    "max_drop": "How far it may be below that of the stage's `reference` input: `1%` of it, or a difference.",
+    "max_increase": "How far it may be above that of the stage's `reference` input: `5%` of it, or a difference.",
+    "max_regression": "How much worse it may be than that of the accepted baseline: `5%` of it, or a difference.",
+    "min_speedup": "How many times as fast as the `reference` input it must be: `1.5` or `1.5x`.",
+}

@@ -1,0 +1,213 @@
+"""The graph of stages: its order, its loops, parts of it, and how it is drawn."""
+
+from __future__ import annotations
+
+import graphlib
+import heapq
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from orun.errors import UsageError
+from orun.pipeline.model import Pipeline, Stage
+from orun.spelling import closest, one_of
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+Edge = tuple[str, str]  # the stage before, the stage after
+
+
+def to_networkx(pipeline: Pipeline) -> nx.DiGraph[str]:
+    """The pipeline as a graph whose nodes are stage ids.
+
+    Each node has the attribute `stage`; each edge goes from a stage to one that needs it and has the attribute `ports`,
+    the inputs that it feeds (none when only the order matters).
+    """
+    import networkx as nx
+
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for stage in pipeline.stages:
+        graph.add_node(stage.id, stage=stage)
+    for stage in pipeline.stages:
+        for before, ports in _inputs(stage).items():
+            graph.add_edge(before, stage.id, ports=ports)
+    return graph
+
+
+def ordered(names: Sequence[str], edges: Collection[Edge]) -> tuple[list[str], list[list[str]]]:
+    """A topological order that keeps the given one where it can, and the loops that had to be cut for it.
+
+    Returns:
+        The names in order; and for each group of names that need one another one loop of them, in which each needs the
+        next and the last needs the first, beginning with the one that is named first.
+    """
+    try:
+        return _sorted(names, edges), []
+    except graphlib.CycleError:
+        loops, remaining = _loops(names, edges)
+        return _sorted(names, remaining), loops
+
+
+def _sorted(names: Sequence[str], edges: Collection[Edge]) -> list[str]:
+    """Of the names that may come next always the one that stands first; raises CycleError when there is a loop."""
+    sorter: graphlib.TopologicalSorter[int] = graphlib.TopologicalSorter()
+    place = {name: number for number, name in enumerate(names)}
+    for number in place.values():
+        sorter.add(number)
+    for before, after in edges:
+        sorter.add(place[after], place[before])
+    sorter.prepare()
+    order: list[str] = []
+    ready: list[int] = []
+    while sorter.is_active():
+        for number in sorter.get_ready():
+            heapq.heappush(ready, number)
+        order.append(names[first := heapq.heappop(ready)])
+        sorter.done(first)
+    return order
+
+
+def _loops(names: Sequence[str], edges: Collection[Edge]) -> tuple[list[list[str]], list[Edge]]:
+    """A loop for each group of names that need one another, and the edges that are left without those within groups."""
+    import networkx as nx
+
+    place = {name: number for number, name in enumerate(names)}
+    graph: nx.DiGraph[str] = nx.DiGraph(edges)
+    loops: list[list[str]] = []
+    for group in list(nx.strongly_connected_components(graph)):
+        if len(group) > 1 or graph.has_edge(*list(group) * 2):
+            inside = graph.subgraph(group).copy()
+            loops.append(_loop(inside.reverse(), min(group, key=place.__getitem__)))
+            graph.remove_edges_from(inside.edges)
+    return sorted(loops, key=lambda loop: place[loop[0]]), list(graph.edges)
+
+
+def _loop(graph: nx.DiGraph[str], start: str) -> list[str]:
+    """The shortest loop through a node of a strongly connected graph."""
+    import networkx as nx
+
+    if graph.has_edge(start, start):
+        return [start]
+    ways = [nx.shortest_path(graph, after, start) for after in graph.successors(start)]
+    return [start, *min(ways, key=len)[:-1]]
+
+
+def select(
+    pipeline: Pipeline,
+    only: Collection[str] = (),
+    from_: Collection[str] = (),
+    to: Collection[str] = (),
+) -> tuple[Stage, ...]:
+    """Some stages of a pipeline, in its order; all of them when nothing is asked for.
+
+    A stage with a matrix is named by its id (`int8[per_channel=true]`), or by its bare name for all of it.
+
+    Args:
+        pipeline: the pipeline.
+        only: these stages, besides what the other two choose together.
+        from_: these stages and all after them.
+        to: these stages and all before them.
+
+    Raises:
+        UsageError: when there is no such stage.
+    """
+    ids = {stage.id for stage in pipeline.stages}
+    chosen: set[str] = set() if only else set(ids)
+    chosen |= _named(pipeline, only)
+    if from_ or to:
+        after = _reached(_named(pipeline, from_), _downstream(pipeline)) if from_ else ids
+        before = _reached(_named(pipeline, to), {stage.id: stage.upstream for stage in pipeline.stages}) if to else ids
+        both = after & before
+        chosen = chosen | both if only else both
+    return tuple(stage for stage in pipeline.stages if stage.id in chosen)
+
+
+def _named(pipeline: Pipeline, names: Collection[str]) -> set[str]:
+    found: set[str] = set()
+    for name in names:
+        meant = {stage.id for stage in pipeline.stages if name in (stage.id, stage.id.partition("[")[0])}
+        if not meant:
+            ids = [stage.id for stage in pipeline.stages]
+            near = closest(name, ids)
+            raise UsageError(
+                f"there is no stage {name!r} in {pipeline.file.name}",
+                why=f"did you mean {near}?" if near else f"expected {one_of(ids)}",
+                hint=f"orun graph {pipeline.file}",
+            )
+        found |= meant
+    return found
+
+
+def _downstream(pipeline: Pipeline) -> dict[str, list[str]]:
+    after: dict[str, list[str]] = {stage.id: [] for stage in pipeline.stages}
+    for stage in pipeline.stages:
+        for before in stage.upstream:
+            after[before].append(stage.id)
+    return after
+
+
+def _reached(starts: set[str], neighbours: Mapping[str, Collection[str]]) -> set[str]:
+    found = set(starts)
+    waiting = list(starts)
+    while waiting:
+        new = set(neighbours[waiting.pop()]) - found
+        found |= new
+        waiting += new
+    return found
+
+
+def _inputs(stage: Stage) -> dict[str, tuple[str, ...]]:
+    """Each stage before this one with the inputs that it feeds."""
+    return {name: tuple(port for port, source in stage.needs.items() if source == name) for name in stage.upstream}
+
+
+def text(pipeline: Pipeline) -> str:
+    """One line for each stage: its id, its kind, and what it needs."""
+    ids = max((len(stage.id) for stage in pipeline.stages), default=0)
+    kinds = max((len(stage.uses) for stage in pipeline.stages), default=0)
+    return "\n".join(
+        f"{stage.id:{ids}}  {stage.uses:{kinds}}  {_needs_text(stage)}".rstrip() for stage in pipeline.stages
+    )
+
+
+def _needs_text(stage: Stage) -> str:
+    parts = [f"{port}: {source}" for port, source in stage.needs.items()]
+    order = [name for name in stage.after if name not in stage.needs.values()]
+    parts += [f"after {', '.join(order)}"] if order else []
+    return f"<- {', '.join(parts)}" if parts else ""
+
+
+def mermaid(pipeline: Pipeline) -> str:
+    """A Mermaid flowchart; edges that only order are dotted, inputs beside the primary one are named."""
+    names = {stage.id: f"s{number}" for number, stage in enumerate(pipeline.stages)}
+    lines = ["flowchart LR"]
+    lines += [f'  {names[stage.id]}["{stage.id}<br/>{stage.uses}"]' for stage in pipeline.stages]
+    for stage in pipeline.stages:
+        for before, label in _edges(stage):
+            arrow = "-.->" if label is None else f"-- {label} -->" if label else "-->"
+            lines.append(f"  {names[before]} {arrow} {names[stage.id]}")
+    return "\n".join(lines)
+
+
+def dot(pipeline: Pipeline) -> str:
+    """A Graphviz digraph; edges that only order are dashed, inputs beside the primary one are named."""
+    lines = ["digraph {", "  rankdir=LR;", "  node [shape=box];"]
+    lines += [f'  "{stage.id}" [label="{stage.id}\\n{stage.uses}"];' for stage in pipeline.stages]
+    for stage in pipeline.stages:
+        for before, label in _edges(stage):
+            style = " [style=dashed]" if label is None else f' [label="{label}"]' if label else ""
+            lines.append(f'  "{before}" -> "{stage.id}"{style};')
+    return "\n".join([*lines, "}"])
+
+
+def _edges(stage: Stage) -> list[tuple[str, str | None]]:
+    """Each stage before this one with a label: None when only the order matters, empty for the primary input."""
+    primary = next(iter(stage.needs), "")
+    edges: list[tuple[str, str | None]] = []
+    for before, ports in _inputs(stage).items():
+        named = ", ".join(port for port in ports if port != primary)
+        edges.append((before, named if ports else None))
+    return edges
+
+
+RENDERERS: Mapping[str, Callable[[Pipeline], str]] = {"text": text, "mermaid": mermaid, "dot": dot}

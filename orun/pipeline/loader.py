@@ -1,0 +1,135 @@
+"""From a pipeline file to a `Pipeline`: read, expanded, held against the schema, then against what it speaks of."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from orun.errors import PipelineError
+from orun.pipeline import overrides as overriding
+from orun.pipeline import schema
+from orun.pipeline.expressions import Expressions
+from orun.pipeline.files import Files
+from orun.pipeline.graph import ordered
+from orun.pipeline.instances import Instance
+from orun.pipeline.matrix import Expansion
+from orun.pipeline.model import KindUse, Pipeline, Stage
+from orun.pipeline.nodes import Entry, Map, Scalar
+from orun.pipeline.problems import Problems
+from orun.pipeline.stages import make
+from orun.pipeline.targets import targets
+from orun.pipeline.validate import validate
+from orun.pipeline.values import Surroundings, localise
+from orun.spelling import Unknown
+from orun.stages import registry
+from orun.stages.codefile import CodeFiles
+from orun.stages.kind import Kind
+
+
+class Loader:
+    """Loads one pipeline file; see `orun.pipeline.load`."""
+
+    def __init__(self, path: Path, overrides: Mapping[str, str]) -> None:
+        self.file = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links away from the file's folder
+        self.overrides = overrides
+        self.problems = Problems()
+        self.files = Files(self.problems)
+        self.code = CodeFiles()
+        self.kinds: dict[str, Kind] = {}
+
+    @property
+    def root(self) -> Path:
+        """The folder that paths are relative to."""
+        return self.file.parent
+
+    def load(self) -> Pipeline:
+        """The pipeline, or a PipelineError with every problem."""
+        # A large file makes millions of objects without a cycle, which the collector would walk over and over.
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return self._load()
+        finally:
+            if collecting:
+                gc.enable()
+
+    def _load(self) -> Pipeline:
+        tree = self.files.read(self.file)
+        if tree is None:
+            self.problems.check()
+        tree = overriding.apply(cast("Map", tree), self.overrides, self.problems)
+        instances, tree = self._expand(tree)
+        known = {kind.name: kind for kind in (*registry.all_kinds(), *self.kinds.values())}
+        unsound = validate(tree, schema.build(known.values()), self.problems)
+        named = targets(tree.map("targets"), unsound, self.problems)
+        around = Surroundings(self.root, tuple(named), self.code, unsound, self.problems)
+        by_id = {instance.id: instance for instance in instances}
+        stages = {
+            instance.id: make(instance, instance.kind, by_id, named, around) for instance in instances if instance.kind
+        }
+        self.problems.check()
+        return self._pipeline(tree, stages)
+
+    def _expand(self, tree: Map) -> tuple[list[Instance], Map]:
+        """The stages of the graph, and the tree with them in the place of those of the file."""
+        expressions = Expressions(tree.map("vars"), self.problems)
+        entries = dict(tree.entries)
+        for key, entry in tree.entries.items():
+            if key == "vars" and isinstance(entry.value, Map):
+                entries[key] = Entry(entry.key, expressions.variables())
+            elif key != "stages":
+                entries[key] = Entry(entry.key, expressions.substitute(entry.value))
+        declared = tree.get("stages")
+        if not isinstance(declared, Map):
+            return [], tree.with_entries(entries)
+        self._check_names(declared)
+        instances = Expansion(declared, expressions, self._kind, self.problems).instances()
+        expanded: dict[str, Entry] = {instance.id: Entry(instance.key, instance.node) for instance in instances}
+        bases = {instance.base for instance in instances}
+        expanded |= {name: entry for name, entry in declared.entries.items() if name not in bases}
+        entries["stages"] = Entry(entries["stages"].key, declared.with_entries(expanded))
+        return instances, cast("Map", expressions.bounded(tree.with_entries(entries)))
+
+    def _check_names(self, declared: Map) -> None:
+        for name, entry in declared.entries.items():
+            if "[" in name:
+                self.problems.add(
+                    entry.key,
+                    f"{name!r} cannot be a name here",
+                    expected=f"{schema.NAME_WORDS}; axes come from `matrix`",
+                )
+
+    def _kind(self, uses: Scalar) -> Kind | None:
+        """The kind that a stage uses; None when there is none, which is noted then."""
+        if uses.broken or not isinstance(uses.value, str):
+            return None  # said already, or for the schema to say
+        name = localise(uses, self.root) if registry.FILE_KIND.fullmatch(uses.text) else uses.text
+        if name not in self.kinds:
+            try:
+                self.kinds[name] = registry.find(name, self.root, self.code)
+            except Unknown as error:
+                self.problems.add(
+                    uses.span, error.what, expected=error.expected, suggestion=error.suggestion, hint=error.hint
+                )
+            except PipelineError as error:
+                self.problems.extend(error.problems)
+        return self.kinds.get(name)
+
+    def _pipeline(self, tree: Map, stages: Mapping[str, Stage]) -> Pipeline:
+        edges = [(before, stage.id) for stage in stages.values() for before in stage.upstream]
+        order, _ = ordered(tuple(stages), edges)
+        name, seed = tree.get("name"), tree.get("seed")
+        return Pipeline(
+            name=name.text if isinstance(name, Scalar) else self.file.stem,
+            file=self.file,
+            stages=tuple(stages[name] for name in order),
+            seed=int(cast("float", seed.value)) if isinstance(seed, Scalar) else 0,
+            sources={**self.files.digests, **self.code.digests},
+            kinds={
+                name: KindUse(kind.origin, kind.entry, kind.spec, kind.distribution)
+                for name, kind in self.kinds.items()
+            },
+        )

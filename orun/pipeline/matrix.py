@@ -1,0 +1,260 @@
+"""Stages in the file to stages of the graph: one for each combination of a matrix, with what each needs.
+
+A stage that needs a stage with a matrix by its bare name is made once for each of those, along the same axes. Where two
+of its inputs share an axis, they are joined on it. `needs: int8[per_channel=true]` names a single one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from orun.pipeline.expressions import Expressions, used_axes
+from orun.pipeline.graph import ordered
+from orun.pipeline.instances import Axes, Instance, Link, links
+from orun.pipeline.nodes import Entry, List, Map, Scalar, Span, scalars
+from orun.pipeline.problems import Problems, place
+from orun.spelling import closest, one_of
+from orun.stages.kind import Kind
+
+AXIS_VALUE = re.compile(r"[A-Za-z0-9_.+%-]+")  # it is part of the stage's name, and so of a folder's
+MAX_STAGES = 1000  # of one matrix
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """A stage as the file has it, with each combination of its own axes and what that needs."""
+
+    name: str
+    key: Span
+    node: Map
+    combinations: Sequence[tuple[Axes, Sequence[Link]]]
+
+    def edges(self) -> list[Link]:
+        return [link for _, needed in self.combinations for link in needed]
+
+
+class Expansion:
+    """Makes the stages of the graph.
+
+    Args:
+        stages: the `stages` of the file.
+        expressions: replaces `${...}`.
+        kind_of: the kind that a `uses` names; None when it is wrong, which it has said then.
+        problems: takes what is wrong.
+    """
+
+    def __init__(
+        self,
+        stages: Map,
+        expressions: Expressions,
+        kind_of: Callable[[Scalar], Kind | None],
+        problems: Problems,
+    ) -> None:
+        self.names = stages.entries
+        self.expressions = expressions
+        self.kind_of = kind_of
+        self.problems = problems
+        self._by_id: dict[str, Instance] = {}
+        self._by_base: dict[str, list[Instance]] = {}
+
+    def instances(self) -> list[Instance]:
+        """Every stage of the graph, in file order."""
+        declared = {
+            name: self._declare(name, entry.key, entry.value)
+            for name, entry in self.names.items()
+            if isinstance(entry.value, Map)
+        }
+        for name in self._order(declared):
+            self._expand(declared[name])
+        return [instance for name in self.names for instance in self._by_base.get(name, ())]
+
+    def _declare(self, name: str, key: Span, node: Map) -> _Declared:
+        axes = self._axes(node)
+        combinations = []
+        for values in itertools.product(*axes.values()):
+            combination = dict(zip(axes, values, strict=True))
+            needs = node.get("needs")
+            given = self.expressions.substitute(needs, combination if axes else None) if needs else None
+            combinations.append((combination, [self._known(link) for link in links(given)]))
+        return _Declared(name, key, node, combinations)
+
+    def _axes(self, node: Map) -> dict[str, tuple[Scalar, ...]]:
+        """The axes of a stage's matrix. One of the wrong form, which the schema tells, has a single broken value."""
+        matrix = node.get("matrix")
+        matrix = self.expressions.substitute(matrix) if matrix else None
+        if not isinstance(matrix, Map):
+            return {}
+        axes = {axis: self._values(entry) for axis, entry in matrix.entries.items()}
+        if math.prod(len(values) for values in axes.values()) > MAX_STAGES:
+            self.problems.add(node.entries["matrix"].key, f"this matrix makes more than {MAX_STAGES} stages")
+            return {}
+        return axes
+
+    def _values(self, entry: Entry) -> tuple[Scalar, ...]:
+        items = entry.value.items if isinstance(entry.value, List) else ()
+        if not items or not all(isinstance(item, Scalar) for item in items):
+            return (Scalar(None, "", entry.key, "", broken=True),)
+        return tuple(self._fitting(item) for item in items if isinstance(item, Scalar))
+
+    def _fitting(self, value: Scalar) -> Scalar:
+        if value.broken or AXIS_VALUE.fullmatch(value.text):
+            return value
+        self.problems.add(
+            value.span,
+            f"the value {value.text!r} of a matrix cannot be part of a stage's name",
+            expected="letters, digits and _ . + - %",
+        )
+        return dataclasses.replace(value, broken=True)
+
+    def _known(self, link: Link) -> Link:
+        """The link, without its stage when there is none of that name."""
+        base = link.stage.partition("[")[0]
+        if link.stage and link.stage not in self.names and base not in self.names:
+            self.problems.add(
+                link.span,
+                f"there is no stage {link.stage!r}",
+                expected=one_of(self.names),
+                suggestion=closest(link.stage, self.names),
+            )
+            return Link(link.port, "", link.span)
+        return link
+
+    def _order(self, declared: Mapping[str, _Declared]) -> list[str]:
+        """The names of the stages, each after those that it needs; loops are told and then cut."""
+        edges: dict[tuple[str, str], Span] = {}
+        for stage in declared.values():
+            for link in stage.edges():
+                base = link.stage if link.stage in self.names else link.stage.partition("[")[0]
+                if base in declared:
+                    edges.setdefault((base, stage.name), link.span)
+        order, loops = ordered(tuple(declared), tuple(edges))
+        for loop in loops:
+            self._tell(loop, edges)
+        return order
+
+    def _tell(self, loop: Sequence[str], edges: Mapping[tuple[str, str], Span]) -> None:
+        steps = [(stage, needed, edges[needed, stage]) for stage, needed in itertools.pairwise([*loop, loop[0]])]
+        if len(loop) == 1:
+            self.problems.add(steps[0][2], f"the stage {loop[0]!r} needs itself")
+            return
+        self.problems.add(
+            steps[0][2],
+            f"these stages need one another in a loop: {' -> '.join([*loop, loop[0]])}",
+            hint="\n".join(f"{stage} needs {needed} at {place(span.position)}" for stage, needed, span in steps),
+        )
+
+    def _expand(self, stage: _Declared) -> None:
+        made: dict[tuple[str, ...], list[tuple[Axes, Axes, tuple[Link, ...]]]] = {}
+        for own, needed in stage.combinations:
+            rows: list[tuple[Axes, tuple[Link, ...]]] = [({}, ())]
+            for link in needed:
+                rows = [row for inherited, found in rows for row in self._joined(own, inherited, found, link)]
+            for inherited, found in rows:  # those that are fed by the same stages stand together
+                group = tuple(value.text for value in inherited.values())
+                made.setdefault(group, []).append((own, {**inherited, **own}, found))
+        for own, axes, found in itertools.chain.from_iterable(made.values()):
+            self._add(stage, own, axes, found)
+
+    def _joined(
+        self, own: Axes, inherited: Axes, found: tuple[Link, ...], link: Link
+    ) -> list[tuple[Axes, tuple[Link, ...]]]:
+        """The combinations that remain of one when another input is connected."""
+        if link.stage in self._by_base:
+            candidates = self._by_base[link.stage]
+        elif link.stage in self._by_id:
+            return [(inherited, (*found, link))]
+        else:  # unknown, malformed or in a loop
+            self._check_id(link)
+            return [(inherited, (*found, Link(link.port, "", link.span)))]
+        fixed = {**inherited, **own}
+        fitting = [one for one in candidates if _agree(fixed, one.axes)]
+        if not fitting:
+            wanted = ", ".join(f"{axis}={value.text}" for axis, value in fixed.items() if axis in candidates[0].axes)
+            self.problems.add(
+                link.span,
+                f"there is no {link.stage!r} with {wanted}",
+                expected=one_of(one.id for one in candidates),
+            )
+        return [
+            (
+                {**inherited, **{axis: value for axis, value in one.axes.items() if axis not in own}},
+                (*found, Link(link.port, one.id, link.span)),
+            )
+            for one in fitting
+        ]
+
+    def _check_id(self, link: Link) -> None:
+        """Say when a single stage of a matrix is named that is not there."""
+        base, bracket, _ = link.stage.partition("[")
+        if bracket and base in self._by_base:
+            ids = [one.id for one in self._by_base[base]]
+            self.problems.add(
+                link.span,
+                f"there is no stage {link.stage!r}",
+                expected=one_of(ids),
+                suggestion=closest(link.stage, ids),
+            )
+
+    def _add(self, stage: _Declared, own: Axes, axes: Axes, found: tuple[Link, ...]) -> None:
+        whole = not any(value.broken for value in axes.values())
+        suffix = ",".join(f"{axis}={value.text}" for axis, value in axes.items())
+        name = f"{stage.name}[{suffix}]" if suffix and whole else stage.name
+        if name in self._by_id:
+            if whole:
+                self.problems.add(
+                    stage.node.entries["matrix"].key,
+                    f"two stages would be called {name!r}",
+                    expected="values that differ",
+                )
+            return
+        node = stage.node
+        if whole and axes:
+            node = node.with_entries({key: entry for key, entry in node.entries.items() if key != "matrix"})
+        node = cast("Map", self.expressions.substitute(node, axes or None))
+        uses = node.get("uses")
+        kind = self.kind_of(uses) if isinstance(uses, Scalar) else None
+        if kind and isinstance(uses, Scalar):  # a file's kind is named relative to the pipeline file from here on
+            named = dataclasses.replace(uses, value=kind.name, text=kind.name)
+            node = node.with_entries({**node.entries, "uses": Entry(node.entries["uses"].key, named)})
+        if kind and own and whole:
+            node = self._with_axes(stage, node, kind, own)
+        instance = Instance(name, stage.name, stage.key, node, kind, axes, found)
+        self._by_id[name] = instance
+        self._by_base.setdefault(stage.name, []).append(instance)
+
+    def _with_axes(self, stage: _Declared, node: Map, kind: Kind, own: Axes) -> Map:
+        """The stage with each axis that names a parameter in the place of that parameter."""
+        used = used_axes(scalars(stage.node))
+        parameters = [param.name for param in kind.params]
+        keys = stage.node.map("matrix").entries
+        given = node.map("with")
+        entries = dict(given.entries)
+        for axis, value in own.items():
+            if axis in used:
+                continue
+            if axis not in parameters:
+                self.problems.add(
+                    keys[axis].key,
+                    f"the axis {axis!r} changes nothing: it is not a parameter of {kind.name},"
+                    f" and the stage has no ${{matrix.{axis}}}",
+                    suggestion=closest(axis, parameters),
+                )
+            elif axis in given.entries:
+                self.problems.add(
+                    given.entries[axis].key, f"{axis!r} is set here and by the matrix", expected="one of the two"
+                )
+            else:
+                entries[axis] = Entry(keys[axis].key, value)
+        key = node.entries["with"].key if "with" in node.entries else stage.key
+        return node.with_entries({**node.entries, "with": Entry(key, given.with_entries(entries))})
+
+
+def _agree(axes: Axes, others: Axes) -> bool:
+    """Whether they have the same values on the axes that they share."""
+    return all(axes[axis].text == value.text for axis, value in others.items() if axis in axes)

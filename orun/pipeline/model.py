@@ -1,0 +1,161 @@
+"""A validated, expanded pipeline as plain, frozen data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from orun.errors import Position
+from orun.metrics import Unit
+from orun.stages.contract import Spec
+from orun.targets import Target
+
+Rule = Literal["min", "max", "max_drop", "max_increase", "max_regression", "min_speedup"]
+RULES: tuple[Rule, ...] = ("min", "max", "max_drop", "max_increase", "max_regression", "min_speedup")
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A limit as judged and as written.
+
+    Attributes:
+        value: in the metric's unit, or a proportion when `relative`.
+        relative: written with `%`: a proportion of the other model's value.
+        text: as the file writes it, for people.
+        unit: what it was written in (`12ms` is in s, `300MB` in B, `5%` a ratio, `1.5x` an x); empty for a plain
+            number, which is in the metric's own unit.
+    """
+
+    value: float
+    relative: bool
+    text: str
+    unit: Unit = ""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One condition on one metric of a stage.
+
+    Attributes:
+        metric: name of the metric.
+        rule: `min`/`max` are absolute; `max_drop`, `max_increase` and `min_speedup` are against the stage's
+            `reference` input; `max_regression` is against the accepted baseline, in the metric's direction.
+        threshold: the limit.
+        undecided: whether a gate that cannot be decided passes (with a warning) or fails (exit 4).
+        position: where the file says so.
+    """
+
+    metric: str
+    rule: Rule
+    threshold: Threshold
+    undecided: Literal["pass", "fail"]
+    position: Position
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A file that a stage's parameters name; its content is in the key.
+
+    Attributes:
+        parameter: dotted name of the parameter (`inputs.ids.file`); `uses` for a stage of the user's own.
+        path: as written, relative to the pipeline's folder.
+        function: the function in a code file; empty for a plain path.
+    """
+
+    parameter: str
+    path: str
+    function: str = ""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage, ready to be planned.
+
+    Attributes:
+        id: its name in the file, with the axes of its matrix (`int8[per_channel=true]`).
+        uses: its kind, as written.
+        needs: the stage that feeds each connected input port.
+        after: stages that must be good before it starts, without feeding it.
+        params: every parameter, defaults included, as plain values (durations in seconds, sizes in bytes, ratios as
+            proportions).
+        references: the code and paths among the parameters.
+        target: the resolved target that a parameter names, or None.
+        gates: its gates in file order.
+        env: environment variables that are in its key.
+        timeout: seconds it may run, or None.
+        cpus: cores that it keeps busy while it runs.
+        memory: bytes above which it is stopped, or None.
+        position: where the file defines it.
+    """
+
+    id: str
+    uses: str
+    position: Position
+    needs: Mapping[str, str] = field(default_factory=dict)
+    after: tuple[str, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    references: tuple[Reference, ...] = ()
+    target: Target | None = None
+    gates: tuple[Gate, ...] = ()
+    env: tuple[str, ...] = ()
+    timeout: float | None = None
+    cpus: int = 1
+    memory: int | None = None
+
+    @property
+    def upstream(self) -> tuple[str, ...]:
+        """Every stage that must be good before this one, once each."""
+        return tuple(dict.fromkeys((*self.needs.values(), *self.after)))
+
+
+@dataclass(frozen=True)
+class KindUse:
+    """What the planner must know of a kind, without importing it.
+
+    Attributes:
+        origin: `built-in`, `plug-in` or `file`.
+        entry: a module, or `path.py:function` relative to the pipeline's folder.
+        spec: what it depends on and yields.
+        distribution: the package of a plug-in; else empty.
+    """
+
+    origin: Literal["built-in", "plug-in", "file"]
+    entry: str
+    spec: Spec
+    distribution: str = ""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline file, expanded and known good.
+
+    Attributes:
+        name: its `name`, or the file's stem.
+        file: absolute path of the file.
+        stages: in a topological order that keeps the file's where it can.
+        seed: seed of every random choice.
+        sources: absolute path and BLAKE3 digest of every file that was read to build it (the file, what it extends,
+            code files looked into).
+        kinds: each kind used, by `uses`.
+    """
+
+    name: str
+    file: Path
+    stages: tuple[Stage, ...]
+    seed: int
+    sources: Mapping[str, str]
+    kinds: Mapping[str, KindUse] = field(default_factory=dict)
+
+    @property
+    def root(self) -> Path:
+        """The folder that code and paths are relative to."""
+        return self.file.parent
+
+    def stage(self, name: str) -> Stage:
+        """The stage of that id; KeyError when there is none."""
+        for stage in self.stages:
+            if stage.id == name:
+                return stage
+        raise KeyError(name)

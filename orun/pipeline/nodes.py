@@ -1,0 +1,170 @@
+"""A YAML file as plain data in which every key and value knows where it stands."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from orun.errors import Position
+
+MAX_DEPTH = 50  # of lists and mappings in one another
+MAX_SIZE = 300_000  # nodes, with every alias and variable written out
+
+Path = tuple[str | int, ...]
+
+
+class Span(NamedTuple):
+    """A stretch of one line of a file.
+
+    Attributes:
+        file, line, column: where it begins; line and column count from 1.
+        width: how many columns it takes on that line.
+        source: the text of the line.
+    """
+
+    file: str
+    line: int
+    column: int
+    width: int = 1
+    source: str = ""
+
+    @property
+    def position(self) -> Position:
+        """Where it begins."""
+        return Position(self.file, self.line, self.column)
+
+    def part(self, start: int, width: int) -> Span:
+        """A stretch within this one, `start` columns to the right."""
+        return self._replace(column=self.column + start, width=width)
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A text, number, boolean or null.
+
+    Attributes:
+        value: what YAML 1.2 makes of it.
+        text: as written, which keeps `1.10` apart from `1.1`.
+        span: where it stands, or where the variable it came from is used.
+        file: the file that wrote it, to which a path in it is relative.
+        via: the expression that it came from (`${vars.size}`); else empty.
+        broken: a problem was reported for it already.
+    """
+
+    value: str | float | bool | None
+    text: str
+    span: Span
+    file: str
+    via: str = ""
+    broken: bool = False
+    size: ClassVar[int] = 1
+    depth: ClassVar[int] = 0
+
+
+@dataclass(frozen=True)
+class List:
+    """A YAML sequence."""
+
+    items: tuple[Node, ...]
+    span: Span
+
+    @functools.cached_property
+    def size(self) -> int:
+        """Nodes in it, itself included."""
+        return 1 + sum(item.size for item in self.items)
+
+    @functools.cached_property
+    def depth(self) -> int:
+        """Levels of lists and mappings, itself included."""
+        return 1 + max((item.depth for item in self.items), default=0)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A key of a mapping: where it stands, and its value."""
+
+    key: Span
+    value: Node
+
+
+@dataclass(frozen=True)
+class Map:
+    """A YAML mapping in file order."""
+
+    entries: Mapping[str, Entry]
+    span: Span
+
+    def get(self, key: str) -> Node | None:
+        """The value of a key, or None when it is not there."""
+        entry = self.entries.get(key)
+        return entry.value if entry else None
+
+    def map(self, key: str) -> Map:
+        """The mapping below a key; an empty one when there is none."""
+        value = self.get(key)
+        return value if isinstance(value, Map) else Map({}, self.span)
+
+    def with_entries(self, entries: Mapping[str, Entry]) -> Map:
+        """This mapping with those entries in place of its own."""
+        return Map(entries, self.span)
+
+    @functools.cached_property
+    def size(self) -> int:
+        """Nodes in it, itself included."""
+        return 1 + sum(entry.value.size for entry in self.entries.values())
+
+    @functools.cached_property
+    def depth(self) -> int:
+        """Levels of lists and mappings, itself included."""
+        return 1 + max((entry.value.depth for entry in self.entries.values()), default=0)
+
+
+Node = Scalar | List | Map
+
+
+def plain(node: Node) -> Any:
+    """The node as Python data, as a file without variables would have it: a literal `${` is `$${` again."""
+    if isinstance(node, Map):
+        return {key: plain(entry.value) for key, entry in node.entries.items()}
+    if isinstance(node, List):
+        return [plain(item) for item in node.items]
+    if isinstance(node.value, str) and not node.broken:
+        return node.value.replace("${", "$${")
+    return node.value
+
+
+def scalars(node: Node) -> Iterator[Scalar]:
+    """Every scalar in a node."""
+    if isinstance(node, Scalar):
+        yield node
+        return
+    children = node.items if isinstance(node, List) else tuple(entry.value for entry in node.entries.values())
+    for child in children:
+        yield from scalars(child)
+
+
+def find(root: Node, path: Path) -> tuple[Node, Span]:
+    """The node at a path, and where a message about it points: at a mapping's or list's key, or at the scalar."""
+    node, span = root, root.span
+    for step in path:
+        if isinstance(node, Map) and isinstance(step, str):
+            entry = node.entries[step]
+            node, span = entry.value, entry.key
+        elif isinstance(node, List) and isinstance(step, int):
+            node = node.items[step]
+            span = node.span
+    return node, node.span if isinstance(node, Scalar) and node.text else span
+
+
+def words(node: Node) -> str:
+    """What a node is, for a message: `'yes'`, `12`, `a list`, `empty`."""
+    if isinstance(node, Map):
+        return "a mapping" if node.entries else "an empty mapping"
+    if isinstance(node, List):
+        return "a list" if node.items else "an empty list"
+    shown = repr(node.value) if isinstance(node.value, str) else node.text
+    if node.value is None:
+        shown = "empty" if not node.text else node.text
+    return f"{shown} (from {node.via})" if node.via else shown

@@ -1,0 +1,116 @@
+"""`--set path=value`: values from the command line in the place of those of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from orun.pipeline.compose import compose
+from orun.pipeline.nodes import Entry, Map, Node, Scalar, Span, words
+from orun.pipeline.problems import OVERRIDE, Problems
+from orun.pipeline.text import Text
+from orun.spelling import closest, one_of
+
+TOP = ("name", "vars", "seed", "targets", "stages")
+# Below these a name must be in the file already: a new stage or variable would be a misspelt one.
+CLOSED: Mapping[str, str] = {"vars": "variable", "targets": "target", "stages": "stage"}
+DOTTED_BELOW = 3  # `stages.NAME.gate` and `targets.NAME.session`
+
+
+def apply(root: Map, overrides: Mapping[str, str], problems: Problems) -> Map:
+    """The tree with values replaced.
+
+    Args:
+        root: the tree.
+        overrides: YAML values by dotted path.
+        problems: takes what is wrong.
+    """
+    for number, (path, written) in enumerate(overrides.items(), start=1):
+        root = _Override(number, path, written, problems).apply(root)
+    return root
+
+
+class _Override:
+    def __init__(self, number: int, path: str, written: str, problems: Problems) -> None:
+        self.number = number
+        self.path = path
+        self.source = f"{path}={written}"
+        self.written = written
+        self.problems = problems
+
+    def apply(self, root: Map) -> Map:
+        value = self._value()
+        keys = _split(self.path, root)
+        if value is None or not self._known(keys, root):
+            return root
+        return self._set(root, keys, 0, value)
+
+    def _value(self) -> Node | None:
+        """The value; its columns count in `path=value`, and its line says which override it is."""
+        above = self.number - 1
+        padded = "\n" * above + " " * (len(self.path) + 1) + self.written
+        source = Text(OVERRIDE, "", padded, (*[""] * above, self.source))
+        before = len(self.problems)
+        value = compose(source, self.problems)
+        if value is None and len(self.problems) == before:  # nothing after the `=`
+            return Scalar(None, "", self._span(0, [self.path]), OVERRIDE)
+        return value
+
+    def _known(self, keys: Sequence[str], root: Map) -> bool:
+        if keys[0] not in TOP:
+            self._unknown(0, keys, f"{keys[0]!r} is not a key of a pipeline file", TOP)
+            return False
+        names = root.map(keys[0]).entries
+        closed = CLOSED.get(keys[0])
+        if closed is None or len(keys) == 1 or keys[1] in names:
+            return True
+        self._unknown(1, keys, f"there is no {closed} {keys[1]!r} in the file", names)
+        return False
+
+    def _set(self, node: Map, keys: Sequence[str], index: int, value: Node) -> Map:
+        key = keys[index]
+        span = self._span(index, keys)
+        if index == len(keys) - 1:
+            return node.with_entries({**node.entries, key: Entry(span, value)})
+        below = node.get(key) or Map({}, span)
+        if not isinstance(below, Map):
+            given = ".".join(keys[: index + 1])
+            self.problems.add(
+                self._span(index + 1, keys),
+                f"{given} is {words(below)}, which has no key {keys[index + 1]!r}",
+                expected=f"the whole value: --set {given}=...",
+            )
+            return node
+        entry = node.entries.get(key)
+        changed = Entry(entry.key if entry else span, self._set(below, keys, index + 1, value))
+        return node.with_entries({**node.entries, key: changed})
+
+    def _unknown(
+        self, index: int, keys: Sequence[str], message: str, known: Sequence[str] | Mapping[str, Entry]
+    ) -> None:
+        self.problems.add(
+            self._span(index, keys), message, expected=one_of(known), suggestion=closest(keys[index], known)
+        )
+
+    def _span(self, index: int, keys: Sequence[str]) -> Span:
+        column = 1 + sum(len(key) + 1 for key in keys[:index])
+        return Span(OVERRIDE, self.number, column, max(1, len(keys[index])), self.source)
+
+
+def _split(path: str, root: Map) -> list[str]:
+    """The keys of a dotted path.
+
+    A key that has dots itself is taken whole where the file has it, and where only such keys can be: a metric below
+    `gate` (`cosine.min`) and a configuration entry below `session`.
+    """
+    parts = path.split(".")
+    keys: list[str] = []
+    node: Node | None = root
+    while parts:
+        known = node.entries if isinstance(node, Map) else {}
+        length = next((n for n in range(len(parts), 1, -1) if ".".join(parts[:n]) in known), 1)
+        if length == 1 and len(keys) == DOTTED_BELOW:
+            length = {"gate": len(parts) - 1, "session": len(parts)}.get(keys[-1], 1) or 1
+        keys.append(".".join(parts[:length]))
+        node = node.get(keys[-1]) if isinstance(node, Map) else None
+        parts = parts[length:]
+    return keys

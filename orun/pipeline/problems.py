@@ -1,0 +1,127 @@
+"""Mistakes in a pipeline file: collected, given a "did you mean", and rendered as people read them."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from orun.errors import PipelineError, Position, Problem
+from orun.pipeline.nodes import Span
+
+OVERRIDE = "--set"  # stands for the file in the position of a value from the command line
+LIMIT = 100  # problems after which a file is given up
+WIDTH = 100  # columns of a wrapped line
+LONGEST = 160  # columns of source text that are shown around a caret
+LONGEST_MESSAGE = 400
+
+COLOURS = {"error": "1;31", "place": "1", "caret": "31", "label": "36"}
+
+
+class Problems:
+    """The mistakes found so far, each once."""
+
+    def __init__(self) -> None:
+        self._found: dict[Problem, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def places(self) -> set[Position]:
+        """Where something was found."""
+        return {problem.position for problem in self._found}
+
+    def add(self, span: Span, message: str, *, expected: str = "", suggestion: str = "", hint: str = "") -> None:
+        """Note a mistake.
+
+        Raises:
+            PipelineError: when there are too many to go on.
+        """
+        if len(message) > LONGEST_MESSAGE:  # it quotes a value that nobody wants to read
+            message = f"{message[:LONGEST]} ... {message[-LONGEST:]}"
+        self.extend([Problem(span.position, message, span.source, span.width, expected, suggestion, hint)])
+
+    def extend(self, problems: Iterable[Problem]) -> None:
+        """Note mistakes that were found elsewhere; see `add`."""
+        for problem in problems:
+            self._found[problem] = None
+            if len(self._found) >= LIMIT:
+                raise PipelineError(tuple(self._found))
+
+    def check(self) -> None:
+        """Raise a PipelineError when there are any."""
+        if self._found:
+            raise PipelineError(tuple(self._found))
+
+
+def render(problems: Sequence[Problem], colour: bool = False) -> str:
+    """The problems as people see them, a blank line between two.
+
+        pipelines/bert.yaml:12:7: error: 'per_chanel' is not a parameter of quantize/dynamic
+           12 |       per_chanel: true
+              |       ^^^^^^^^^^
+          expected: one of per_channel, reduce_range, weight_type
+          did you mean: per_channel
+          hint: orun stages quantize/dynamic
+
+    Files below the working folder are named relative to it.
+
+    Args:
+        problems: in the order to show them.
+        colour: whether to mark the parts with ANSI colours.
+    """
+    return "\n\n".join("\n".join(_lines(problem, colour)) for problem in problems)
+
+
+def _lines(problem: Problem, colour: bool) -> list[str]:
+    at = _paint(f"{place(problem.position)}:", "place", colour)
+    lines = [f"{at} {_paint('error:', 'error', colour)} {problem.message}"]
+    if problem.source.strip():
+        lines += _excerpt(problem, colour)
+    for label, text in (
+        ("expected", problem.expected),
+        ("did you mean", problem.suggestion),
+        ("hint", problem.hint),
+    ):
+        lines += _labelled(label, text, colour)
+    return lines
+
+
+def place(position: Position) -> str:
+    """A position for people; a file below the working folder relative to it."""
+    if position.file == OVERRIDE:
+        return OVERRIDE
+    below = os.path.relpath(position.file)
+    return f"{position.file if below.startswith('..') else below}:{position.line}:{position.column}"
+
+
+def _excerpt(problem: Problem, colour: bool) -> list[str]:
+    number = "" if problem.position.file == OVERRIDE else str(problem.position.line)
+    start = max(0, problem.position.column - 1 - LONGEST // 2) if len(problem.source) > LONGEST else 0
+    before = problem.source[start : problem.position.column - 1]
+    shown = problem.source[start : start + LONGEST]
+    pad = "".join("\t" if letter == "\t" else " " * _columns(letter) for letter in before)
+    width = max(1, min(problem.width, len(shown) - len(before)))
+    return [
+        f"{number:>5} | {shown}".rstrip(),
+        f"{'':>5} | {pad}{_paint('^' * width, 'caret', colour)}",
+    ]
+
+
+def _columns(letter: str) -> int:
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+
+
+def _labelled(label: str, text: str, colour: bool) -> list[str]:
+    first = f"  {_paint(label + ':', 'label', colour)} "
+    wrapped = [
+        part
+        for line in text.splitlines()
+        for part in textwrap.wrap(line, WIDTH, break_long_words=False, break_on_hyphens=False, drop_whitespace=True)
+    ]
+    return [f"{first if index == 0 else '    '}{line}" for index, line in enumerate(wrapped)]
+
+
+def _paint(text: str, part: str, colour: bool) -> str:
+    return f"\x1b[{COLOURS[part]}m{text}\x1b[0m" if colour else text

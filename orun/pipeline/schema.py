@@ -1,0 +1,268 @@
+"""The JSON Schema (draft 7) of pipeline files, made from the declarations of the stage kinds.
+
+A stage's parameters are chosen by `if`/`then` on `uses`: with `oneOf` a misspelt parameter is blamed on `uses`.
+Each `${...}` is accepted for any value, because an editor sees the file before it is expanded.
+
+`python -m orun.pipeline.schema` prints it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from orun.pipeline.fragments import EXPRESSION, Fragment, choice, described, fields, fragment, value
+from orun.pipeline.grammar import RULES, Limits, Session, TargetKeys
+from orun.pipeline.providers import PROVIDERS, Options, OptionType
+from orun.spelling import one_of
+from orun.stages.kind import Kind
+from orun.stages.params import ParamType, Range, params_of
+from orun.stages.registry import BUILTIN, all_kinds
+from orun.units import DURATIONS, NUMBER, SIZES
+
+NAME = r"^[A-Za-z_][A-Za-z0-9_-]*$"
+ID = r"^[A-Za-z_][A-Za-z0-9_-]*(\[[^\]]*\])?$"  # with the axes of a matrix
+NAME_WORDS = "letters, digits, _ and -, beginning with a letter"
+VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
+FILE_KIND = r"\.py:[A-Za-z_][A-Za-z0-9_]*$"
+THRESHOLD = rf"^{NUMBER} *({'|'.join((*DURATIONS, *SIZES, '%', 'x'))})?$"
+SPEEDUP = rf"^{NUMBER}x?$"
+THRESHOLD_WORDS = "a number, or one with a unit such as 12ms, 300MB, 5% or 1.5x"
+
+
+def build(kinds: Iterable[Kind] | None = None) -> dict[str, Any]:
+    """The schema of a pipeline file that uses those kinds; all built-in ones when left out."""
+    known = all_kinds() if kinds is None else tuple(kinds)
+    stage, target = _stage(known), _target()
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "orun pipeline",
+        "description": "Stages that build, measure and release a model, and the order they need.",
+        "type": "object",
+        "x-noun": "key of a pipeline file",
+        "patternErrorMessage": "expected a mapping with name, vars, targets and stages",
+        "additionalProperties": False,
+        "properties": _top_level(),
+        "if": {"not": {"required": ["extends"]}},
+        "then": {
+            "required": ["stages"],
+            "x-noun": "key of a pipeline file",
+            "properties": {
+                **{key: {} for key in _top_level()},
+                "stages": _whole(stage, "uses")
+                | {"minProperties": 1, "patternErrorMessage": "expected a mapping of stage names to stages"},
+                "targets": _whole(target, "providers"),
+            },
+        },
+        "definitions": {"stage": stage, "target": target, "gate": _gate()},
+    }
+
+
+def _whole(part: Fragment, required: str) -> Fragment:
+    """A mapping whose values have a key that they may lack in a file that is laid over another."""
+    properties: dict[str, Fragment] = {key: {} for key in part["properties"]}
+    properties[required] = {"patternErrorMessage": part["properties"][required]["patternErrorMessage"]}
+    return {"additionalProperties": {"required": [required], "x-noun": part["x-noun"], "properties": properties}}
+
+
+def _top_level() -> dict[str, Fragment]:
+    name = value([], r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", "letters, digits, _ . and -")
+    seed = fragment(ParamType("int", range=Range(0)))
+    vars_ = {"type": "object", "patternErrorMessage": "expected a mapping of names to values"}
+    extends = value(["array"], ".+", "the path of a pipeline file, or a list of them") | {"items": {"type": "string"}}
+    return {
+        "name": name | {"description": "Names the pipeline's results; the name of the file when left out."},
+        "extends": extends | {"description": "Files that this one is laid over, the last on top; relative to it."},
+        "vars": vars_ | {"description": "Values that ${vars.name} stands for anywhere below."},
+        "seed": seed | {"description": "The seed of every random choice.", "default": 0},
+        "targets": _named("target") | {"description": "Where models must run; `cpu` is there without being named."},
+        "stages": _named("stage", ID) | {"description": "What is built and measured; each may feed others."},
+    }
+
+
+def _named(kind: str, pattern: str = NAME) -> Fragment:
+    return {
+        "type": "object",
+        "patternErrorMessage": f"expected a mapping of {kind} names to {kind}s",
+        "propertyNames": {"pattern": pattern, "patternErrorMessage": f"expected {NAME_WORDS}", "x-noun": "name"},
+        "additionalProperties": {"$ref": f"#/definitions/{kind}"},
+    }
+
+
+def _stage(kinds: tuple[Kind, ...]) -> Fragment:
+    limits = {param.name: described(param) for param in params_of(Limits)}
+    limits["resources"]["x-noun"] = "key of resources"
+    name = value([], NAME[:-1] + r"(\[[^\]]*\])?$", "the name of a stage")
+    variable = value([], VARIABLE, "the name of an environment variable")
+    axis = value(["array"], "", "a list of at least one value") | {
+        "items": {"type": ["string", "number", "boolean"]},
+        "minItems": 1,
+    }
+    return {
+        "type": "object",
+        "x-noun": "key of a stage",
+        "patternErrorMessage": "expected a mapping with `uses`, and as needed `needs`, `with` and `gate`",
+        "additionalProperties": False,
+        "properties": {
+            "uses": _uses(kinds),
+            "needs": {
+                "description": "The stage that feeds it; a mapping of inputs to stages; or a list, of which the first"
+                " feeds it and the others only come before it.",
+                "type": ["string", "array", "object"],
+                "patternErrorMessage": "expected a stage, a list of stages, or a mapping of inputs to stages",
+                "pattern": name["pattern"],
+                "items": name,
+                "additionalProperties": name,
+            },
+            "with": {
+                "description": "The parameters of the kind.",
+                "type": "object",
+                "patternErrorMessage": "expected a mapping of parameters",
+            },
+            "gate": {
+                "description": "Conditions on metrics, judged on every run.",
+                "type": "object",
+                "patternErrorMessage": "expected a mapping of metrics to conditions, as in `p50: {max: 12ms}`",
+                "additionalProperties": {"$ref": "#/definitions/gate"},
+            },
+            "matrix": {
+                "description": "Makes one stage for each combination of values: `per_channel: [true, false]`.",
+                "type": "object",
+                "patternErrorMessage": "expected a mapping of axes to lists of values",
+                "propertyNames": {"pattern": VARIABLE, "patternErrorMessage": "expected letters, digits and _"},
+                "additionalProperties": axis,
+            },
+            "env": {
+                "description": "Environment variables that its result depends on.",
+                "type": ["array"],
+                "patternErrorMessage": "expected a list of names of environment variables",
+                "items": variable,
+            },
+            **limits,
+        },
+        "allOf": [_choose(kind) for kind in kinds],
+    }
+
+
+def _uses(kinds: tuple[Kind, ...]) -> Fragment:
+    """Any built-in kind by name; a plug-in's by a prefix that is no folder of ours, so that misspelt ones are seen."""
+    folders = "|".join(sorted({name.partition("/")[0] for name in BUILTIN}))
+    plug_in = rf"^(?!({folders})/)[A-Za-z0-9_.-]+/[A-Za-z0-9_./-]+$"
+    return {
+        "description": "The kind of stage: of the library, `./file.py:function`, or of a plug-in package.",
+        "x-noun": "kind of stage",
+        "patternErrorMessage": f"expected one of {', '.join(kind.name for kind in kinds)}, or ./file.py:function",
+        "anyOf": [
+            {"enum": [kind.name for kind in kinds]},
+            {"type": "string", "pattern": rf"{FILE_KIND}|{plug_in}|{EXPRESSION}"},
+        ],
+    }
+
+
+def _choose(kind: Kind) -> Fragment:
+    """What a stage of that kind may say."""
+    ports = {
+        name: {"description": f"{port.doc} Takes {' or '.join(port.accepts)}.".strip()}
+        for name, port in kind.spec.inputs.items()
+    }
+    parameters = fields(kind.params, f"parameter of {kind.name}")
+    parameters["description"] = kind.doc.strip()
+    if kind.origin != "file":  # a file's would have to be named relative to the working folder
+        parameters["x-hint"] = f"orun stages {kind.name}"
+    then: Fragment = {
+        "properties": {
+            "with": parameters,
+            "needs": {"properties": ports, "additionalProperties": False, "x-noun": f"input of {kind.name}"},
+        }
+    }
+    if "required" in parameters:
+        then["required"] = ["with"]
+    if kind.spec.metrics:
+        then["properties"]["gate"] = {"properties": {name: {} for name in kind.spec.metrics}}
+    return {"if": {"properties": {"uses": {"const": kind.name}}, "required": ["uses"]}, "then": then}
+
+
+def _target() -> Fragment:
+    session = fields(params_of(Session), "session option")
+    session["patternProperties"] = {
+        r"^[a-z_]+\.[A-Za-z0-9_.]+$": {
+            "type": ["string", "number", "boolean"],
+            "description": "A configuration entry of ONNX Runtime, such as session.intra_op.allow_spinning.",
+        }
+    }
+    keys = {param.name: described(param) for param in params_of(TargetKeys)}
+    return {
+        "type": "object",
+        "x-noun": "key of a target",
+        "patternErrorMessage": "expected a mapping with `providers`, and as needed `session` and `fallback`",
+        "additionalProperties": False,
+        "properties": {
+            "providers": {
+                "description": "Execution providers, best first, each by name or as `Name: {option: value}`.",
+                "type": "array",
+                "minItems": 1,
+                "patternErrorMessage": "expected a list of execution providers",
+                "items": _provider(),
+            },
+            "session": session | {"description": "Session options of ONNX Runtime."},
+            **keys,
+        },
+    }
+
+
+def _provider() -> Fragment:
+    noun = "execution provider of ONNX Runtime"
+    with_options = {
+        "type": "object",
+        "x-noun": noun,
+        "additionalProperties": False,
+        "minProperties": 1,
+        "maxProperties": 1,
+        "patternErrorMessage": "expected one provider to an item of the list",
+        "properties": {name: _options(name, options) for name, options in PROVIDERS.items()},
+    }
+    named = choice(list(PROVIDERS), noun)
+    expected = f"expected {one_of(PROVIDERS)}"
+    return {"x-noun": noun, "patternErrorMessage": expected, "anyOf": [*named["anyOf"], with_options]}
+
+
+def _options(provider: str, options: Options | None) -> Fragment:
+    made: Fragment = {
+        "type": "object",
+        "x-noun": f"option of {provider}",
+        "patternErrorMessage": "expected a mapping of options",
+    }
+    if options is None:
+        return made | {"additionalProperties": {"type": ["string", "number", "boolean"]}}
+    properties = {name: _option(kind) for name, kind in options.items()}
+    return made | {"additionalProperties": False, "properties": properties}
+
+
+def _option(kind: OptionType) -> Fragment:
+    if isinstance(kind, tuple):
+        return choice(kind)
+    return fragment(ParamType("bool" if kind == "flag" else kind))
+
+
+def _gate() -> Fragment:
+    threshold = value(["number"], THRESHOLD, THRESHOLD_WORDS)
+    speedup = value(["number"], SPEEDUP, "a factor such as 1.5 or 1.5x")
+    rules: Mapping[str, Fragment] = {
+        rule: (speedup if rule == "min_speedup" else threshold) | {"description": doc} for rule, doc in RULES.items()
+    }
+    undecided = choice(["pass", "fail"]) | {
+        "description": "Whether a gate that the measurements cannot decide passes, with a warning, or fails (exit 4).",
+        "default": "pass",
+    }
+    return {
+        "type": "object",
+        "x-noun": "rule of a gate",
+        "patternErrorMessage": "expected a condition such as {max: 12ms} or {max_drop: 1%}",
+        "additionalProperties": False,
+        "properties": {**rules, "undecided": undecided},
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(build(), indent=2, ensure_ascii=False))  # noqa: T201 - its output is the schema

@@ -1,0 +1,93 @@
+"""One stage of the graph as the model has it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from orun.pipeline.gates import gates
+from orun.pipeline.grammar import Limits
+from orun.pipeline.instances import Instance
+from orun.pipeline.model import Reference, Stage
+from orun.pipeline.nodes import List, Node, Scalar
+from orun.pipeline.nodes import Path as NodePath
+from orun.pipeline.values import Surroundings, Values
+from orun.pipeline.wiring import wire
+from orun.stages.kind import Kind
+from orun.stages.params import params_of
+from orun.targets import Target
+
+LIMITS = params_of(Limits)
+
+
+def make(
+    instance: Instance,
+    kind: Kind,
+    instances: Mapping[str, Instance],
+    targets: Mapping[str, Target],
+    around: Surroundings,
+) -> Stage:
+    """A stage; good only when no problem was noted on the way.
+
+    Args:
+        instance: the stage as it was expanded.
+        kind: what it uses.
+        instances: every stage by its id.
+        targets: every target by its name.
+        around: what its values are checked against.
+    """
+    path: NodePath = ("stages", instance.id)
+    values = Values(around)
+    if kind.origin == "file":
+        file, _, function = kind.entry.rpartition(":")
+        values.references.append(Reference("uses", file, function))
+    params = values.fields(kind.params, instance.node.map("with"), (*path, "with"))
+    metrics = _metrics(kind, params, instance, around) if values.whole else kind.spec.metrics or None
+    limits = Values(around).fields(LIMITS, instance.node, path)
+    wiring = wire(instance, kind, instances, around.unsound, around.problems)
+    return Stage(
+        id=instance.id,
+        uses=kind.name,
+        position=instance.key.position,
+        needs=wiring.needs,
+        after=wiring.after,
+        params=params,
+        references=tuple(values.references),
+        target=_target(kind, params, targets),
+        gates=gates(instance, kind, metrics, around.unsound, around.problems),
+        env=_texts(instance.node.get("env")),
+        timeout=limits["timeout"],
+        cpus=_resource(limits, "cpus") or kind.spec.cpus,
+        memory=_resource(limits, "memory"),
+    )
+
+
+def _metrics(kind: Kind, params: Mapping[str, Any], instance: Instance, around: Surroundings) -> Collection[str] | None:
+    """The names of its metrics; None when any may come, or when a plug-in fails to say."""
+    if kind.origin != "plug-in":
+        return kind.metrics(params)
+    try:
+        return kind.metrics(params)
+    except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
+        around.problems.add(
+            instance.key,
+            f"the kind {kind.name!r} of the package {kind.distribution} cannot say what it measures:"
+            f" {type(error).__name__}: {error}",
+            hint=f"pip install --upgrade {kind.distribution}",
+        )
+        return None
+
+
+def _target(kind: Kind, params: Mapping[str, Any], targets: Mapping[str, Target]) -> Target | None:
+    names = [str(params.get(param.name)) for param in kind.params if param.type.name == "target"]
+    return next((targets[name] for name in names if name in targets), None)
+
+
+def _resource(limits: Mapping[str, Any], name: str) -> int | None:
+    resources = limits["resources"] or {}
+    found: int | None = resources.get(name)
+    return found
+
+
+def _texts(node: Node | None) -> tuple[str, ...]:
+    return tuple(item.text for item in node.items if isinstance(item, Scalar)) if isinstance(node, List) else ()

@@ -1,0 +1,119 @@
+"""What a YAML parser complains of, in plain words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import yaml
+
+from orun.pipeline.nodes import Span
+from orun.pipeline.problems import OVERRIDE, Problems
+from orun.pipeline.text import Text
+
+TAB = "a tab cannot indent"
+SPACES = "spaces: YAML allows no tab there"
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """What a parser says, what that means, what would have been right and how to mend it.
+
+    `{on_line}` and `{column}` stand for where the construct began that the parser was in, `{letter}` for what it met.
+    """
+
+    said: str
+    message: str
+    expected: str = ""
+    hint: str = ""
+
+
+# libyaml and PyYAML's own parser word some of these in different ways.
+COMPLAINTS = (
+    Complaint("tab character that violates", TAB, SPACES),
+    Complaint(
+        "cannot start any token",
+        "text cannot begin with {letter}",
+        "quotes round text that begins with one of @ ` %",
+    ),
+    Complaint(
+        "mapping values are not allowed",
+        "a ':' that fits nothing here",
+        "one `key: value` to a line, and the keys of a mapping in one column",
+        "quote text that holds ': '",
+    ),
+    Complaint(
+        "did not find expected '-'|<block end>, but found '\\?'",
+        "this does not fit the list that begins{on_line}",
+        "'- ' in column {column}, like the items before",
+    ),
+    Complaint(
+        "did not find expected key|expected <block end>",
+        "this does not fit the mapping that begins{on_line}",
+        "a key in column {column}, like the keys before",
+    ),
+    Complaint(
+        "',' or '}'",
+        "the '{{'{on_line} is not closed before this",
+        "',' or '}}'",
+        "quote text that holds one of , [ ] {{ }} when it stands within brackets",
+    ),
+    Complaint(
+        "',' or '\\]'",
+        "the '['{on_line} is not closed before this",
+        "',' or ']'",
+        "quote text that holds one of , [ ] {{ }} when it stands within brackets",
+    ),
+    Complaint("the node content|expected node content", "a value is missing here", "a value, or a closing bracket"),
+    Complaint("could not find expected ':'", "a key without a ':'", "`key: value`"),
+    Complaint("sequence entries are not allowed", "a list cannot begin on the line of its key", "'- ' on a line below"),
+    Complaint("unexpected end of stream", "the quote{on_line} is never closed", "a closing quote"),
+    Complaint(
+        "unknown escape character",
+        "an unknown escape after '\\' within double quotes",
+        "\\\\ for a backslash, or single quotes, in which it stands for itself",
+    ),
+    Complaint(
+        "expected alphabetic or numeric",
+        "{letter} cannot be in the name of an anchor or alias",
+        "quotes round text that begins with * or &",
+    ),
+    Complaint("", "this is not YAML: {said}"),
+)
+
+
+def report(error: yaml.MarkedYAMLError, text: Text, problems: Problems) -> None:
+    """Note a parser's complaint where it belongs."""
+    mark = error.problem_mark or error.context_mark
+    line, column = (mark.line, mark.column) if mark else (0, 0)
+    source = text.lines[line] if line < len(text.lines) else ""
+    indent = source[: len(source) - len(source.lstrip())]
+    if "\t" in indent and column <= len(indent):
+        problems.add(text.span(line + 1, indent.index("\t") + 1), TAB, expected=SPACES)
+        return
+    began = error.context_mark or mark
+    said = error.problem or "it cannot be parsed"
+    told = next(complaint for complaint in COMPLAINTS if re.search(complaint.said, said))
+    facts = {
+        "said": said,
+        "letter": repr(source[column]) if column < len(source) else "the end of the line",
+        "on_line": "" if text.file == OVERRIDE or not began else f" on line {began.line + 1}",
+        "column": began.column + 1 if began else 1,
+    }
+    problems.add(
+        _span(text, error, told, line, column),
+        told.message.format(**facts),
+        expected=told.expected.format(**facts),
+        hint=told.hint.format(**facts),
+    )
+
+
+def _span(text: Text, error: yaml.MarkedYAMLError, told: Complaint, line: int, column: int) -> Span:
+    """Where the caret belongs: where a construct began that was left open, at the last text when the file ended."""
+    opened = error.context_mark
+    if opened and ("never closed" in told.message or "without a ':'" in told.message):
+        line, column = opened.line, opened.column
+    elif not "".join(text.lines[line:]).strip():
+        line = max(number for number, source in enumerate(text.lines[:line] or ("",)) if source.strip() or number == 0)
+        column = max(0, len(text.lines[line].rstrip()) - 1)
+    return text.span(line + 1, column + 1)

@@ -1,0 +1,73 @@
+"""The `targets` of a pipeline file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, cast
+
+from orun.pipeline.grammar import TargetKeys
+from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
+from orun.pipeline.problems import Problems
+from orun.pipeline.providers import PROVIDERS, OptionType
+from orun.stages.params import params_of
+from orun.targets import Provider, Target
+
+DEFAULT = "cpu"  # there without being named
+
+
+def targets(declared: Map, unsound: Collection[Path], problems: Problems) -> dict[str, Target]:
+    """Every target by name.
+
+    Args:
+        declared: the `targets` of the file; the schema has been checked.
+        unsound: paths of nodes that are wrong, which was said.
+        problems: takes what is wrong.
+    """
+    found = {DEFAULT: Target(DEFAULT)}
+    for name, entry in declared.entries.items():
+        path = ("targets", name)
+        sound = not any(wrong[:2] == path for wrong in unsound)
+        found[name] = _target(name, entry.value, problems) if sound and isinstance(entry.value, Map) else Target(name)
+    return found
+
+
+def _target(name: str, node: Map, problems: Problems) -> Target:
+    listed = node.get("providers")
+    providers = [_provider(item) for item in listed.items] if isinstance(listed, List) else []
+    for number, (provider, span) in enumerate(providers):
+        if provider.name in [other.name for other, _ in providers[:number]]:
+            problems.add(span, f"{provider.name} is named twice", expected="each provider once")
+    given = {
+        param.name: cast("Scalar", node.get(param.name)).text for param in params_of(TargetKeys) if node.get(param.name)
+    }
+    session = {key: _option(key, entry.value) for key, entry in node.map("session").entries.items()}
+    return Target(name, tuple(provider for provider, _ in providers), session, **cast("Any", given))
+
+
+def _provider(node: Node) -> tuple[Provider, Span]:
+    if not isinstance(node, Map):
+        named = cast("Scalar", node)
+        return Provider(named.text), named.span
+    name, entry = next(iter(node.entries.items()))
+    options = entry.value.entries if isinstance(entry.value, Map) else {}
+    known = PROVIDERS.get(name) or {}  # an unknown one was told by the schema
+    return Provider(
+        name, {key: _text(cast("Scalar", one.value), known.get(key)) for key, one in options.items()}
+    ), entry.key
+
+
+def _text(node: Scalar, kind: OptionType | None) -> str:
+    """An option as the provider reads it."""
+    if isinstance(node.value, bool):
+        return str(int(node.value)) if kind == "flag" else str(node.value).lower()
+    return node.text
+
+
+def _option(name: str, node: Node) -> Any:
+    """A session option: whole numbers as such, a configuration entry (its name has a dot) as it is written."""
+    if isinstance(node, Map):
+        return {key: _option(key, entry.value) for key, entry in node.entries.items()}
+    scalar = cast("Scalar", node)
+    if "." in name and not isinstance(scalar.value, bool):
+        return scalar.text
+    return int(scalar.value) if isinstance(scalar.value, float) else scalar.value

@@ -1,0 +1,72 @@
+"""The bytes of a pipeline file as lines of text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from blake3 import blake3
+
+from orun.errors import PipelineError, Position, Problem
+from orun.pipeline.nodes import Span
+
+MAX_BYTES = 4 * 2**20
+LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # what YAML 1.1 parsers count as one
+UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class Text:
+    """A file as read: its absolute path, the BLAKE3 digest of its bytes, its text and lines."""
+
+    file: str
+    digest: str
+    text: str
+    lines: tuple[str, ...]
+
+    def span(self, line: int, column: int, width: int = 1) -> Span:
+        """A stretch of a line; line and column count from 1."""
+        source = self.lines[line - 1] if line <= len(self.lines) else ""
+        return Span(self.file, line, column, max(1, min(width, len(source) - column + 1)), source)
+
+
+def read(path: Path) -> Text:
+    """A file's text.
+
+    Raises:
+        OSError: when it cannot be read.
+        PipelineError: when it is too large or not UTF-8 text.
+    """
+    file = str(path)
+    with path.open("rb") as stream:
+        data = stream.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise _unreadable(
+            Position(file, 1, 1), "the file is too large", f"a pipeline file of at most {MAX_BYTES // 2**20} MiB"
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _not_utf8(file, data, error.start) from error
+    if found := UNPRINTABLE.search(text):
+        line, column = _place(text, found.start())
+        raise _unreadable(Position(file, line, column), f"the file holds the control character {found[0]!r}", "text")
+    return Text(file, blake3(data).hexdigest(), text, tuple(LINE_END.split(text)))
+
+
+def _not_utf8(file: str, data: bytes, offset: int) -> PipelineError:
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return _unreadable(Position(file, 1, 1), "the file is UTF-16", "UTF-8", hint="save it as UTF-8")
+    line, column = _place(data[:offset].decode(), offset)
+    message = f"the file is not UTF-8: byte 0x{data[offset]:02x}"
+    return _unreadable(Position(file, line, column), message, "UTF-8", hint="save it as UTF-8")
+
+
+def _place(text: str, offset: int) -> tuple[int, int]:
+    lines = LINE_END.split(text[:offset])
+    return len(lines), len(lines[-1]) + 1
+
+
+def _unreadable(position: Position, message: str, expected: str, *, hint: str = "") -> PipelineError:
+    return PipelineError([Problem(position, message, expected=expected, hint=hint)])

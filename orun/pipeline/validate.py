@@ -1,0 +1,194 @@
+"""The JSON Schema held against a tree, and each of its complaints as a problem in plain words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jsonschema import Draft7Validator
+
+from orun.pipeline.fragments import EXPRESSION, json_text
+from orun.pipeline.nodes import Map, Node, Path, Scalar, Span, find, plain, words
+from orun.pipeline.problems import Problems
+from orun.spelling import closest, one_of
+from orun.units import NUMBER
+
+TYPE_WORDS: Mapping[str, str] = {
+    "string": "text",
+    "number": "a number",
+    "integer": "a whole number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "null",
+}
+# What YAML 1.1 took for booleans, and people still write.
+BOOLEANS: Mapping[str, str] = {
+    **dict.fromkeys(("yes", "on", "y", "true"), "true"),
+    **dict.fromkeys(("no", "off", "n", "false"), "false"),
+}
+A_NUMBER = re.compile(NUMBER)
+
+
+def validate(root: Map, schema: Mapping[str, Any], problems: Problems) -> set[Path]:
+    """Note everything in a tree that its schema refuses.
+
+    Returns:
+        The paths of the values that are wrong.
+    """
+    report = _Report(root, problems)
+    errors = list(Draft7Validator(schema).iter_errors(plain(root)))
+    # Sorted, because jsonschema goes through unknown keys as a set and the first hundred are all that is told.
+    for error in sorted(errors, key=lambda error: find(root, tuple(error.absolute_path))[1]):
+        report.take(error)
+    return report.unsound
+
+
+class _Report:
+    def __init__(self, root: Map, problems: Problems) -> None:
+        self.root = root
+        self.problems = problems
+        self.unsound: set[Path] = set()
+        self.said = problems.places()  # by those who know better: an unknown kind, a variable that is not there
+
+    def take(self, error: Any) -> None:  # a ValidationError, whose fields are typed as perhaps unset
+        """Note one complaint, or those of the alternative that was meant."""
+        path: Path = tuple(error.absolute_path)
+        node, span = find(self.root, path)
+        if error.validator == "additionalProperties":
+            self._unknown(error, node, path)
+        elif error.validator == "required":
+            self._missing(error, span, path)
+        elif "propertyNames" in error.absolute_schema_path:
+            self._bad_name(error, node)
+        elif error.validator == "anyOf" and (meant := _alternative(error)):
+            for part in meant:
+                self.take(part)
+        else:
+            self._bad_value(error, node, span, path)
+
+    def _unknown(self, error: Any, node: Node, path: Path) -> None:
+        """Keys that mean nothing."""
+        known = error.schema.get("properties", {})
+        noun = _noun(error.schema, path)
+        for key, entry in node.entries.items() if isinstance(node, Map) else ():
+            if not _is_known(key, error.schema):
+                self.problems.add(
+                    entry.key,
+                    f"{key!r} is not {_article(noun)} {noun}{'' if known else ', which has none'}",
+                    expected=one_of(known),
+                    suggestion=closest(key, known),
+                    hint=error.schema.get("x-hint", ""),
+                )
+
+    def _missing(self, error: Any, span: Span, path: Path) -> None:
+        """Keys that must be there; of one that holds required keys itself, those."""
+        properties = error.schema.get("properties", {})
+        misspelt = {closest(key, properties) for key in error.instance if not _is_known(key, error.schema)}
+        for key in error.validator_value:
+            if key in error.instance or key in misspelt:
+                continue
+            inner = properties.get(key, {})
+            for name in inner.get("required", ()):
+                self._missing_key(name, inner, span, path)
+            if "required" not in inner:
+                self._missing_key(key, error.schema, span, path)
+
+    def _missing_key(self, key: str, schema: Mapping[str, Any], span: Span, path: Path) -> None:
+        wanted = expectation(schema.get("properties", {}).get(key, {}))
+        self.problems.add(
+            span,
+            f"missing {key!r}, a required {_noun(schema, path)}",
+            expected=f"`{key}:` {wanted}",
+            hint=schema.get("x-hint", ""),
+        )
+
+    def _bad_name(self, error: Any, node: Node) -> None:
+        entry = node.entries[error.instance] if isinstance(node, Map) else None
+        if entry:
+            self.problems.add(
+                entry.key, f"{error.instance!r} cannot be a name here", expected=expectation(error.schema)
+            )
+
+    def _bad_value(self, error: Any, node: Node, span: Span, path: Path) -> None:
+        self.unsound.add(path)
+        if span.position in self.said or (isinstance(node, Scalar) and node.broken):
+            return
+        self.said.add(span.position)
+        noun = error.schema.get("x-noun", "")
+        message = f"{_name(path)} cannot be {words(node)}"
+        if noun and isinstance(node, Scalar) and isinstance(node.value, str) and any(_constants(error.schema)):
+            message = f"{node.value!r} is not {_article(noun)} {noun}"
+        self.problems.add(span, message, expected=expectation(error.schema), suggestion=_suggestion(node, error.schema))
+
+
+def expectation(schema: Mapping[str, Any]) -> str:
+    """What a fragment of the schema asks for, in words."""
+    if text := schema.get("patternErrorMessage"):
+        return str(text).removeprefix("expected ")
+    if "enum" in schema:
+        return one_of(json_text(constant) for constant in schema["enum"])
+    if "anyOf" in schema:
+        parts = list(dict.fromkeys(part for branch in schema["anyOf"] if (part := expectation(branch))))
+        return (", or " if "," in parts[0] else " or ").join(parts)
+    if "pattern" in schema:
+        return ""  # an expression, which may stand for anything
+    types = schema.get("type", ())
+    return " or ".join(TYPE_WORDS[name] for name in ([types] if isinstance(types, str) else types))
+
+
+def _alternative(error: Any) -> list[Any]:
+    """The complaints of the branch of an `anyOf` that was meant: the one that the value fits but for what is in it."""
+    branches: dict[Any, list[Any]] = {}
+    for part in error.context:
+        branches.setdefault(part.schema_path[0], []).append(part)
+    for parts in branches.values():
+        if all(part.relative_path or part.validator in ("additionalProperties", "required") for part in parts):
+            return parts
+    return []
+
+
+def _suggestion(node: Node, schema: Mapping[str, Any]) -> str:
+    """What was probably meant, as the file would write it."""
+    if not isinstance(node, Scalar) or node.value is None or node.via:
+        return ""
+    choices = list(_constants(schema))
+    if not isinstance(node.value, str):
+        return f'"{node.text}"' if node.text in choices else ""  # quotes make it text
+    types = schema.get("type", ())
+    if "array" in types and schema.get("pattern", EXPRESSION) == EXPRESSION:
+        return f"[{node.text}]"
+    if "boolean" in types:
+        return BOOLEANS.get(node.text.lower(), "")
+    if not {"integer", "number"}.isdisjoint(types) and A_NUMBER.fullmatch(node.text):
+        return node.text  # without the quotes
+    return closest(node.text, [choice for choice in choices if isinstance(choice, str)])
+
+
+def _constants(schema: Mapping[str, Any]) -> Iterator[Any]:
+    yield from schema.get("enum", ())
+    for branch in schema.get("anyOf", ()):
+        yield from _constants(branch)
+
+
+def _name(path: Path) -> str:
+    """What a path leads to: `'needs'`, `item 2 of 'metrics'`."""
+    if not path:
+        return "the file"
+    last = path[-1]
+    return f"item {last + 1} of {_name(path[:-1])}" if isinstance(last, int) else repr(last)
+
+
+def _noun(schema: Mapping[str, Any], path: Path) -> str:
+    """What a key of an object is."""
+    return str(schema.get("x-noun") or f"key of {_name(path)}")
+
+
+def _is_known(key: str, schema: Mapping[str, Any]) -> bool:
+    patterns = schema.get("patternProperties", ())
+    return key in schema.get("properties", ()) or any(re.search(pattern, key) for pattern in patterns)
+
+
+def _article(noun: str) -> str:
+    return "an" if noun[:1] in "aeio" else "a"

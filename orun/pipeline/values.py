@@ -1,0 +1,225 @@
+"""The parameters of a stage as plain values, with the files that they name."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from orun.errors import PipelineError
+from orun.pipeline.files import neighbour
+from orun.pipeline.fragments import SIMPLE, plain_default, words
+from orun.pipeline.model import Reference
+from orun.pipeline.nodes import List, Map, Node, Scalar
+from orun.pipeline.nodes import Path as NodePath
+from orun.pipeline.problems import Problems
+from orun.spelling import Unknown, closest, one_of
+from orun.stages.codefile import CodeFiles
+from orun.stages.params import Param, ParamType
+from orun.units import parse_duration, parse_ratio, parse_size
+
+UNITS: Mapping[str, Callable[[str], float]] = {
+    "duration": parse_duration,
+    "size": parse_size,
+    "ratio": parse_ratio,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Surroundings:
+    """What values are checked against.
+
+    Attributes:
+        root: the folder of the pipeline file.
+        targets: names of the targets.
+        code: the code files that were looked into.
+        unsound: paths of nodes that are wrong, which was said.
+        problems: takes what is wrong.
+    """
+
+    root: Path
+    targets: Collection[str]
+    code: CodeFiles
+    unsound: Collection[NodePath]
+    problems: Problems
+
+
+class Values:
+    """Turns the nodes of one stage into values.
+
+    Attributes:
+        references: the files that the values name.
+        whole: whether every value is good.
+    """
+
+    def __init__(self, around: Surroundings) -> None:
+        self.around = around
+        self.references: list[Reference] = []
+        self.whole = True
+
+    def fields(self, params: Sequence[Param], node: Map, path: NodePath, name: str = "") -> dict[str, Any]:
+        """Every parameter with its value or its default.
+
+        Args:
+            params: the parameters.
+            node: what the file says of them; the schema has been checked.
+            path: where that is in the tree.
+            name: dotted name of what they are fields of, ending in a dot.
+        """
+        values: dict[str, Any] = {}
+        for param in params:
+            given = node.get(param.name)
+            if given is not None:
+                values[param.name] = self.convert(param.type, given, (*path, param.name), f"{name}{param.name}")
+            elif param.required:
+                self.whole = False
+            else:
+                values[param.name] = self._default(param, name)
+        return values
+
+    def _default(self, param: Param, name: str) -> Any:
+        """A default; one that names a file is a reference like any other."""
+        default = plain_default(param.default)
+        if default and param.type.name in ("code", "path"):
+            file, _, function = default.rpartition(":") if param.type.name == "code" else (default, "", "")
+            self.references.append(Reference(f"{name}{param.name}", file, function))
+        return default
+
+    def convert(self, kind: ParamType, node: Node, path: NodePath, name: str) -> Any:
+        """One value; None when it is wrong."""
+        if path in self.around.unsound or (isinstance(node, Scalar) and node.broken):
+            self.whole = False
+            return None
+        if isinstance(node, List):
+            item = _element(_member(kind, node))
+            return [
+                self.convert(item, part, (*path, number), f"{name}[{number}]") for number, part in enumerate(node.items)
+            ]
+        if isinstance(node, Map):
+            return self._mapping(_member(kind, node), node, path, name)
+        return None if node.value is None else self._scalar(_member(kind, node), node, name)
+
+    def _mapping(self, kind: ParamType, node: Map, path: NodePath, name: str) -> dict[str, Any]:
+        if kind.name == "object":
+            return self.fields(kind.fields, node, path, f"{name}.")
+        item = _element(kind)
+        return {
+            key: self.convert(item, entry.value, (*path, key), f"{name}.{key}") for key, entry in node.entries.items()
+        }
+
+    def _scalar(self, kind: ParamType, node: Scalar, name: str) -> Any:
+        if kind.name in UNITS:
+            return self._quantity(kind, node, name)
+        if kind.name == "code":
+            return self._code(node, name)
+        if kind.name == "path":
+            return self._path(node, name)
+        if kind.name == "target" and node.text not in self.around.targets:
+            targets = self.around.targets
+            self._wrong(node, f"there is no target {node.text!r}", one_of(targets), closest(node.text, targets))
+        if kind.name in ("str", "target"):
+            return node.text
+        if kind.name == "literal":
+            return next(choice for choice in kind.choices if _same(choice, node.value))
+        if kind.name in ("int", "float") and isinstance(node.value, (int, float)):
+            return int(node.value) if kind.name == "int" else float(node.value)
+        return node.value
+
+    def _quantity(self, kind: ParamType, node: Scalar, name: str) -> float | None:
+        number = UNITS[kind.name](node.text)
+        low, high = kind.range.low, kind.range.high
+        if (low is not None and number < low) or (high is not None and number > high):
+            self._wrong(node, f"{name.rpartition('.')[2]!r} cannot be {node.text!r}", words(kind))
+            return None
+        return number
+
+    def _path(self, node: Scalar, name: str) -> str:
+        written = localise(node, self.around.root)
+        path = self.around.root / written
+        if not _exists(path):
+            self._wrong(
+                node,
+                f"there is no file or folder {node.text!r}",
+                "a path relative to the pipeline file",
+                neighbour(path, node.text),
+            )
+        self.references.append(Reference(name, written))
+        return written
+
+    def _code(self, node: Scalar, name: str) -> str:
+        written = localise(node, self.around.root)
+        file, _, function = written.rpartition(":")
+        path = self.around.root / file
+        try:
+            self.around.code.get(path).require(function)
+        except OSError:
+            near = neighbour(path, node.text.rpartition(":")[0])
+            self._wrong(
+                node,
+                f"there is no code file {node.text.rpartition(':')[0]!r}",
+                "the path of a Python file, relative to the pipeline file",
+                f"{near}:{function}" if near.endswith(".py") else "",
+            )
+        except Unknown as error:
+            self._wrong(node, error.what, error.expected, error.suggestion)
+        except PipelineError as error:
+            self.around.problems.extend(error.problems)
+            self.whole = False
+        self.references.append(Reference(name, file, function))
+        return written
+
+    def _wrong(self, node: Scalar, message: str, expected: str, suggestion: str = "") -> None:
+        self.whole = False
+        self.around.problems.add(node.span, message, expected=expected, suggestion=suggestion)
+
+
+def localise(node: Scalar, root: Path) -> str:
+    """A path (or `path:function`) relative to `root`, when the file that wrote it lies in another folder."""
+    folder = Path(node.file).parent if Path(node.file).is_absolute() else root
+    if folder == root or Path(node.text).is_absolute():
+        return node.text
+    return Path(os.path.relpath(folder / node.text, root)).as_posix()
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # its name is too long, or a folder of it may not be entered
+        return False
+
+
+def _member(kind: ParamType, node: Node) -> ParamType:
+    """The member of a union that a value is of; the type itself when it is no union."""
+    if kind.name != "union":
+        return kind
+    return next(member for member in kind.items if _is_of(member, node))
+
+
+def _element(kind: ParamType) -> ParamType:
+    """The type of what is in a list or mapping; anything when it is of any type itself."""
+    return kind.items[0] if kind.items else kind
+
+
+def _is_of(kind: ParamType, node: Node) -> bool:
+    if kind.name == "any":
+        return True
+    if isinstance(node, Map):
+        return kind.name in ("map", "object")
+    if isinstance(node, List):
+        return kind.name == "list"
+    if kind.name == "literal":
+        return any(_same(choice, node.value) for choice in kind.choices)
+    types, pattern, _ = SIMPLE.get(kind.name, ((), "", ""))
+    if isinstance(node.value, str):
+        return pattern is None or bool(pattern and re.search(pattern, node.text))
+    if isinstance(node.value, bool):
+        return "boolean" in types
+    return "number" in types or ("integer" in types and node.value is not None and node.value == int(node.value))
+
+
+def _same(choice: object, value: object) -> bool:
+    """Whether they are equal as YAML sees it, in which `true` is not 1."""
+    return choice == value and isinstance(choice, bool) == isinstance(value, bool)

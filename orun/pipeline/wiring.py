@@ -1,0 +1,78 @@
+"""What feeds each input of a stage: the names and types of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from orun.pipeline.instances import PRIMARY, Instance, Link
+from orun.pipeline.nodes import Path
+from orun.pipeline.problems import Problems
+from orun.spelling import closest, one_of
+from orun.stages.kind import Kind
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """The stage at each input, in the kind's order, and the stages that only come before."""
+
+    needs: Mapping[str, str]
+    after: tuple[str, ...]
+
+
+def wire(
+    instance: Instance, kind: Kind, stages: Mapping[str, Instance], unsound: Collection[Path], problems: Problems
+) -> Wiring:
+    """Connect a stage.
+
+    Args:
+        instance: the stage.
+        kind: what it uses.
+        stages: every stage by its id.
+        unsound: paths of nodes that are wrong, which was said.
+        problems: takes what is wrong.
+    """
+    ports = kind.spec.inputs
+    fed: dict[str, str] = {}
+    after: list[str] = []
+    for link in instance.links:
+        port = next(iter(ports), None) if link.port == PRIMARY else link.port
+        if port is None and link.port == PRIMARY:
+            problems.add(link.span, f"{kind.name} has no input", expected="no `needs`")
+        elif port is None:
+            after.append(link.stage)
+        elif port in ports:
+            fed[port] = link.stage
+            _check_type(link, port, kind, stages, problems)
+    meant = {closest(link.port, ports) for link in instance.links if link.port and link.port not in ports}
+    missing = [port for port, spec in ports.items() if not (spec.optional or port in fed or port in meant)]
+    malformed = any(path[:3] == ("stages", instance.id, "needs") for path in unsound)
+    if missing and not malformed:
+        _tell_missing(instance, missing, kind, problems)
+    return Wiring({port: fed[port] for port in ports if port in fed}, tuple(after))
+
+
+def _check_type(link: Link, port: str, kind: Kind, stages: Mapping[str, Instance], problems: Problems) -> None:
+    source = stages[link.stage].kind if link.stage in stages else None
+    accepts = kind.spec.inputs[port].accepts
+    if source is None or source.spec.output in accepts:
+        return
+    problems.add(
+        link.span,
+        f"the input {port!r} of {kind.name} cannot take what {link.stage!r} ({source.name}) gives:"
+        f" {source.spec.output}",
+        expected=f"a stage that gives {one_of(accepts)}",
+    )
+
+
+def _tell_missing(instance: Instance, missing: list[str], kind: Kind, problems: Problems) -> None:
+    needs = instance.node.entries.get("needs")
+    names = " and ".join(repr(port) for port in missing)
+    example = ", ".join(f"{port}: STAGE" for port, spec in kind.spec.inputs.items() if not spec.optional)
+    single = len(kind.spec.inputs) == 1
+    problems.add(
+        needs.key if needs else instance.key,
+        f"the input {names} of {kind.name} is not connected",
+        expected="`needs: STAGE`" if single else f"`needs: {{{example}}}`",
+        hint=f"orun stages {kind.name}" if kind.origin != "file" else "",
+    )

@@ -1,0 +1,258 @@
+"""What must run and why: pure decisions over a pipeline and a store, one stage at a time.
+
+`Planner.decide` is the only place where a stage is found to be up to date or not, and its reasons are written there. A
+plan asks it about stages whose inputs are known; the runner asks it again once those before a stage are done.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from blake3 import blake3
+
+from orun import key
+from orun.codec import encode
+from orun.discovery import changes
+from orun.environment import device, providers, tools
+from orun.gates.baselines import Accepted, Baseline
+from orun.gates.judge import judge
+from orun.pipeline.model import Pipeline, Stage
+from orun.record import Verdict
+from orun.store import Action, Store
+
+Decision = Literal["run", "cached", "maybe", "skipped"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a plan says of one stage.
+
+    Attributes:
+        stage: the stage.
+        action: `run`, `cached`, `maybe` (a stage before it runs, and may yield the same bytes as before) or `skipped`.
+        reasons: one sentence each, the most telling first.
+        seconds: how long it took last time, or None.
+        key: its key; empty while an input is unknown.
+        parts: the parts of the key, by name; without the inputs that are unknown.
+        previous: the parts of the key that it had when it ran last; empty when it never did.
+        inputs: digest of what is at each input port.
+        hit: the stored result of a `cached` stage.
+    """
+
+    stage: Stage
+    action: Decision
+    reasons: tuple[str, ...]
+    seconds: float | None = None
+    key: str = ""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    previous: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    hit: Action | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of a pipeline in the order in which they may run."""
+
+    pipeline: Pipeline
+    steps: tuple[Step, ...]
+
+    def __getitem__(self, stage: str) -> Step:
+        """The step of a stage by its id; KeyError when there is none."""
+        for step in self.steps:
+            if step.stage.id == stage:
+                return step
+        raise KeyError(stage)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A stage that is up to date: its stored result and the verdicts of its gates."""
+
+    step: Step
+    action: Action
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def good(self) -> bool:
+        """Whether stages after it may use it: no gate of it fails."""
+        return not any(verdict.fails for verdict in self.verdicts)
+
+
+class Planner:
+    """Decides for the stages of one pipeline against one store.
+
+    Args:
+        pipeline: the pipeline.
+        store: where results are.
+        baseline: what was accepted, or None.
+        force: ids of stages to run whatever is stored.
+        fresh: whether to measure again what is bound to this host.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        store: Store,
+        baseline: Baseline | None = None,
+        *,
+        force: Collection[str] = (),
+        fresh: bool = False,
+    ) -> None:
+        self.pipeline = pipeline
+        self.store = store
+        self.baseline = baseline
+        self.force = frozenset(force)
+        self.fresh = fresh
+
+    def plan(self) -> Plan:
+        """A decision for every stage; runs nothing."""
+        done: dict[str, Done] = {}
+        steps: list[Step] = []
+        for stage in self.pipeline.stages:
+            step = self.decide(stage, done)
+            steps.append(step)
+            if step.hit:
+                done[stage.id] = Done(step, step.hit, self.judge(stage, step.hit))
+        return Plan(self.pipeline, tuple(steps))
+
+    def decide(self, stage: Stage, done: Mapping[str, Done]) -> Step:
+        """Whether a stage is up to date, given the stages before it that are."""
+        latest = self.store.latest(self.pipeline.name, stage.id)
+        seconds, previous = (latest.seconds, latest.parts) if latest else (None, {})
+        inputs = self._inputs(stage, done)
+        parts = key.compose(self.pipeline, stage, inputs, self.store.files.digest_path)
+        step = Step(stage, "run", (), seconds, "", parts, previous, inputs)
+        unknown = [name for name in stage.upstream if name not in done]
+        step = self._unknown(step, unknown) if unknown else self._look_up(replace(step, key=key.digest_of(parts)))
+        if step.action == "cached" or not (stage.target and stage.target.missing == "skip"):
+            return step
+        missing = providers.missing(stage.target)
+        return replace(step, action="skipped", reasons=(f"target {stage.target.name}: {missing}",)) if missing else step
+
+    def _inputs(self, stage: Stage, done: Mapping[str, Done]) -> dict[str, str]:
+        inputs = {port: done[name].action.tree for port, name in stage.needs.items() if name in done}
+        primary = next(iter(inputs.values()), "")
+        accepted = self.accepted(stage)
+        if accepted and self._compares(stage) and accepted.model != primary and not self.store.check(accepted.model):
+            inputs["baseline"] = accepted.model
+        if self.pipeline.kinds[stage.uses].spec.lineage:
+            inputs["lineage"] = blake3(self.lineage(stage, done)).hexdigest()
+        return inputs
+
+    def _compares(self, stage: Stage) -> bool:
+        spec = self.pipeline.kinds[stage.uses].spec
+        return spec.baseline and any(gate.rule == "max_regression" for gate in stage.gates)
+
+    def _unknown(self, step: Step, unknown: list[str]) -> Step:
+        """The step of a stage that waits for others: its own changes are known, its inputs are not."""
+        mine = [reason for reason in self._changes(step) if not reason.startswith("input ")]
+        waits = f"after {', '.join(unknown)}"
+        if not step.previous:
+            return replace(step, action="run", reasons=("never run before", waits))
+        return replace(step, action="run" if mine else "maybe", reasons=(*mine, waits))
+
+    def _look_up(self, step: Step) -> Step:
+        spec = self.pipeline.kinds[step.stage.uses].spec
+        if step.stage.id in self.force:
+            return replace(step, reasons=("forced",))
+        if self.fresh and spec.stage_class == "measurement":
+            return replace(step, reasons=("--fresh: measured again",))
+        reasons: list[str] = []
+        for action in self.store.actions(step.key):
+            stale = changes(action.discovered, self.pipeline.root, self.store.files) or self._damage(action)
+            if not stale:
+                return replace(step, action="cached", reasons=(self._origin(step, action),), hit=action)
+            reasons = reasons or stale
+        return replace(step, reasons=tuple(reasons or self._changes(step) or ["its result is no longer in the store"]))
+
+    def _damage(self, action: Action) -> list[str]:
+        return [f"its stored result is damaged: {what}" for what in self.store.check(action.tree)]
+
+    def _origin(self, step: Step, action: Action) -> str:
+        if (action.pipeline, action.stage) == (self.pipeline.name, step.stage.id):
+            return "up to date"
+        where = "" if action.pipeline == self.pipeline.name else f" of {action.pipeline}"
+        return f"up to date (the same as {action.stage}{where})"
+
+    def _changes(self, step: Step) -> list[str]:
+        """What differs between the key of the last time and this one, as sentences."""
+        if not step.previous:
+            return ["never run before"]
+        names = dict.fromkeys([*step.parts, *step.previous])
+        pairs = [(name, step.previous.get(name), step.parts.get(name)) for name in names]
+        return [self._sentence(step.stage, *pair) for pair in pairs if pair[1] != pair[2]]
+
+    def _sentence(self, stage: Stage, name: str, old: str | None, new: str | None) -> str:
+        sort, _, rest = name.partition(" ")
+        if sort == "input":
+            source = f" (from {stage.needs[rest]})" if rest in stage.needs else ""
+            return f"input {rest} changed{source}"
+        if sort == "content":
+            reference = next(
+                (one for one in stage.references if one.parameter == name.removeprefix("content of ")), None
+            )
+            return f"{Path(reference.path).as_posix() if reference else rest} changed"
+        if name == "stage code":
+            return f"the code of {stage.uses} changed"
+        if sort == "environment":
+            return f"environment variable {rest} changed"
+        return f"{name}: {_shown(old)} -> {_shown(new)}"
+
+    def accepted(self, stage: Stage) -> Accepted | None:
+        """What was accepted for a stage, if anything was."""
+        return self.baseline.stages.get(stage.id) if self.baseline else None
+
+    def judge(self, stage: Stage, action: Action) -> tuple[Verdict, ...]:
+        """The verdicts of a stage's gates from its stored measurements."""
+        if not stage.gates:
+            return ()
+        spec = self.pipeline.kinds[stage.uses].spec
+        host = device.fingerprint(spec.stage_class, stage.target)
+        return judge(stage, action, self.accepted(stage), host)
+
+    def lineage(self, stage: Stage, done: Mapping[str, Done]) -> bytes:
+        """Every stage before this one as JSON: what it was told, what it used, what it made, what it measured."""
+        names: set[str] = set()
+        waiting = list(stage.upstream)
+        while waiting:
+            name = waiting.pop()
+            if name not in names and name in done:
+                names.add(name)
+                waiting += done[name].step.stage.upstream
+        order = [one.id for one in self.pipeline.stages if one.id in names]
+        entries = [self._entry(done[name]) for name in order]
+        return json.dumps({"pipeline": self.pipeline.name, "stages": entries}, sort_keys=True).encode()
+
+    def _entry(self, done: Done) -> dict[str, object]:
+        stage, action = done.step.stage, done.action
+        spec = self.pipeline.kinds[stage.uses].spec
+        versions = [found for tool in spec.tools if (found := tools.find(tool))]
+        return {
+            "stage": stage.id,
+            "uses": stage.uses,
+            "needs": dict(stage.needs),
+            "params": encode(stage.params),
+            "tools": dict(versions) | dict(action.discovered.packages),
+            "key": action.key,
+            "tree": action.tree,
+            "metrics": encode(action.metrics),
+            "verdicts": [_without_place(verdict) for verdict in done.verdicts],
+            "host": dict(action.host),
+        }
+
+
+def _without_place(verdict: Verdict) -> dict[str, object]:
+    """A verdict without the line that asks for it: a comment above it changes nothing that was released."""
+    fields: dict[str, object] = encode(verdict)
+    return {name: value for name, value in fields.items() if name != "position"}
+
+
+def _shown(text: str | None) -> str:
+    if text is None:
+        return "not set"
+    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - what fits on a line beside its twin

@@ -1,0 +1,123 @@
+"""What a run did, as plain data: the run record, and all that reports are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from orun.errors import Position
+from orun.metrics import Estimate, Metric, Unit
+
+Outcome = Literal["built", "cached", "failed", "blocked", "skipped"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A judged gate.
+
+    Attributes:
+        stage, metric, rule, threshold: the gate as the file has it; `threshold` is its text.
+        outcome: `passed`, `failed` or `undecided`.
+        fails: whether it makes the run fail (an undecided gate may).
+        measured: the judged value: the metric itself for absolute rules; the drop, increase or slow-down (a proportion
+            for a relative threshold) or the speed-up for the others; None when there is nothing to judge.
+        unit: of `measured`.
+        interval: of `measured`, when it is not exact.
+        why: one sentence with the figures.
+        position: the gate's place in the file.
+    """
+
+    stage: str
+    metric: str
+    rule: str
+    threshold: str
+    outcome: Literal["passed", "failed", "undecided"]
+    fails: bool
+    measured: float | None
+    unit: Unit
+    interval: Estimate | None
+    why: str
+    position: Position
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a stage failed, as text for people and machines (see `orun.errors.StageError`)."""
+
+    error: str
+    what: str
+    why: str = ""
+    hint: str = ""
+    log: str = ""
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """What became of one stage.
+
+    Attributes:
+        stage: its id.
+        uses: its kind.
+        outcome: `built`, `cached`, `failed`, `blocked` (a stage before it failed, or a gate did) or `skipped`.
+        reasons: why it ran, or why it did not: one sentence each, first the most telling.
+        key: its key; empty when it was never known.
+        tree: digest of its artifact; empty when there is none.
+        out: the folder that people open; empty when there is none.
+        size: bytes of its artifact.
+        seconds: wall time it took when it was built (also for a cached one: then, not now).
+        built_at: when it was built, seconds since the epoch; 0 when it was not.
+        metrics: by name.
+        failure: set when it failed.
+    """
+
+    stage: str
+    uses: str
+    outcome: Outcome
+    reasons: tuple[str, ...] = ()
+    key: str = ""
+    tree: str = ""
+    out: str = ""
+    size: int = 0
+    seconds: float = 0.0
+    built_at: float = 0.0
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run.
+
+    Attributes:
+        run: its id, which names its folder in the store.
+        pipeline: the pipeline's name.
+        file: the pipeline file.
+        exit_code: 0 all gates passed, 1 a gate failed, 3 a stage failed, 4 a gate could not be decided and must be, 130
+            interrupted.
+        seconds: wall time.
+        started_at: seconds since the epoch.
+        host: name of the machine and what its measurements are bound to.
+        stages: in the order of the plan.
+        verdicts: in file order.
+        folder: the run's folder: `record.json`, `events.jsonl`, logs.
+    """
+
+    run: str
+    pipeline: str
+    file: str
+    exit_code: int
+    seconds: float
+    started_at: float
+    host: Mapping[str, str]
+    stages: tuple[StageResult, ...]
+    verdicts: tuple[Verdict, ...]
+    folder: Path
+
+    def __getitem__(self, stage: str) -> StageResult:
+        """The result of a stage by its id; KeyError when the run had none of that name."""
+        for result in self.stages:
+            if result.stage == stage:
+                return result
+        raise KeyError(stage)

@@ -1,0 +1,146 @@
+"""What a run in which every stage is up to date rests on, noted for `memory.recall`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import time
+from typing import Any
+
+from orun.codec import encode
+from orun.errors import StoreError
+from orun.gates import baselines
+from orun.memory import FORMAT, Request, around, signature
+from orun.observe import ABSENT, digest_file, listing_digest, value_digest
+from orun.planner import Done, Planner
+from orun.record import RunResult
+from orun.store.durable import replace_file
+from orun.store.reading import CLOCK
+from orun.store.sealed import seal
+from orun.targets import Target
+
+PACKAGE = Path(__file__).parent
+SECOND = 1_000_000_000  # nanoseconds
+
+
+def remember(request: Request, planner: Planner, done: Mapping[str, Done], result: RunResult) -> None:
+    """Note what a run rests on in which every stage is up to date.
+
+    Nothing is noted when something of it has moved or the note cannot be written: the next run looks at everything.
+
+    Args:
+        request: the run.
+        planner: what decided.
+        done: every stage of the pipeline.
+        result: what the run came to.
+    """
+    with suppress(OSError, StoreError):
+        if note := _note(planner, done, result):
+            replace_file(str(request.note), seal(note), str(planner.store.scratch("note") / "new"))
+
+
+def _note(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict[str, Any] | None:
+    looked = _look(planner, done)
+    code = {str(path): signature(str(path)) for path in PACKAGE.rglob("*.py")}
+    stored = planner.store.evidence(planner.pipeline.name, {name: one.action for name, one in done.items()})
+    if looked is None or stored is None or not all(_is_older(seen, result.started_at) for seen in code.values()):
+        return None
+    # A file that changed just now may change again within the same tick of a coarse clock: it is noted by its content.
+    moment = time() - CLOCK / SECOND
+    fresh = {path for path, seen in looked.files.items() if seen and not _is_older(seen, moment)}
+    targets = [encode(target) for target in {json.dumps(encode(t)): t for t in _targets(done)}.values()]
+    return {
+        "format": FORMAT,
+        "targets": targets,
+        "around": around(targets),
+        "files": {path: seen for path, seen in looked.files.items() if path not in fresh} | code | dict(stored.files),
+        "contents": {path: digest_file(path) for path in sorted(fresh)},
+        "folders": looked.folders | dict(stored.folders) | _listed(planner, done),
+        "variables": _variables(done),
+        "result": encode(_again(result)),
+    }
+
+
+@dataclass(frozen=True)
+class Look:
+    """The user's files (path -> signature) and folders (path -> digest of names), found to be what was decided upon."""
+
+    files: dict[str, list[int] | None]
+    folders: dict[str, str]
+
+
+def _look(planner: Planner, done: Mapping[str, Done]) -> Look | None:
+    """Signatures first, then contents, then signatures again: None when anything moved since it was decided upon."""
+    read = _read(planner, done)
+    seen = {path: signature(path) for path in _expanded(read)}
+    folders = {path: listing_digest(path) for path in seen if Path(path).is_dir()}
+    if any(_content(planner, path) != digest for path, digest in read.items()):
+        return None
+    if baselines.read(planner.pipeline) != planner.baseline or any(signature(path) != seen[path] for path in seen):
+        return None
+    return Look({path: one for path, one in seen.items() if path not in folders}, folders)
+
+
+def _targets(done: Mapping[str, Done]) -> Iterator[Target | None]:
+    return (one.step.stage.target for one in done.values())
+
+
+def _listed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
+    """The folders that stages listed, as they found them."""
+    found = (item for one in done.values() for item in one.action.discovered.folders.items())
+    return {str(planner.pipeline.root / name): digest for name, digest in found}
+
+
+def _variables(done: Mapping[str, Done]) -> dict[str, str]:
+    """Environment variables: those that stages looked up as they found them, those declared as they are."""
+    found: dict[str, str] = {}
+    for one in done.values():
+        found |= one.action.discovered.environment
+        found |= {name: value_digest(os.environ.get(name)) for name in one.step.stage.env}
+    return found
+
+
+def _read(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
+    """Every file and folder that the result rests on -> its digest when it was decided upon."""
+    root = planner.pipeline.root
+    found = dict(planner.pipeline.sources)
+    baseline = str(baselines.path_for(planner.pipeline))
+    found[baseline] = _content(planner, baseline)  # compared as it was read, by the caller
+    for one in done.values():
+        for reference in one.step.stage.references:
+            found[str(root / reference.path)] = one.step.parts[f"content of {reference.parameter}"]
+        found |= {str(root / name): digest for name, digest in one.action.discovered.files.items()}
+    return found
+
+
+def _expanded(read: Iterable[str]) -> Iterator[str]:
+    """The files and folders, and everything below the folders."""
+    for path in read:
+        yield path
+        if Path(path).is_dir():
+            yield from map(str, Path(path).rglob("*"))
+
+
+def _content(planner: Planner, path: str) -> str:
+    try:
+        return planner.store.files.digest_path(path)
+    except StoreError:
+        return ABSENT
+
+
+def _is_older(seen: list[int] | None, moment: float) -> bool:
+    """Whether a file was last changed before a moment, by mtime and ctime."""
+    return seen is not None and max(seen[3:]) < moment * SECOND
+
+
+def _again(result: RunResult) -> RunResult:
+    """The same result as the next run will have it: all of it from the store."""
+    stages = tuple(
+        stage if stage.outcome == "cached" else replace(stage, outcome="cached", reasons=("up to date",))
+        for stage in result.stages
+    )
+    return replace(result, stages=stages)

@@ -1,0 +1,80 @@
+"""The report of a run for people: lines while it runs, tables and a sentence at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TextIO
+
+from orun.events import Event, RunStarted, StageStarted, StageWaiting
+from orun.record import RunResult
+from orun.report.failures import failure_notes
+from orun.report.gates import gate_notes, gate_table
+from orun.report.lines import Lines
+from orun.report.stages import stage_table
+from orun.report.summary import summary_line
+from orun.report.terminal import Terminal
+
+if TYPE_CHECKING:
+    from orun.report.live import Live
+
+Detail = Literal["quiet", "normal", "verbose"]
+
+
+class Console:
+    """Receives the events of a run (`on_event`), then its result.
+
+    Quiet shows failures and the last line alone. Rich is imported when a stage starts on a terminal, not before.
+    """
+
+    def __init__(self, stream: TextIO, terminal: Terminal, detail: Detail = "normal") -> None:
+        self._stream = stream
+        self._terminal = terminal
+        self._detail = detail
+        self._lines = Lines((), terminal)
+        self._live: Live | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Show an event."""
+        if self._detail == "quiet":
+            return
+        if isinstance(event, RunStarted):
+            self._lines = Lines(event.stages, self._terminal, verbose=self._detail == "verbose")
+        if self._live is None and self._terminal.live and isinstance(event, (StageStarted, StageWaiting)):
+            from orun.report.live import Live
+
+            self._live = Live(self._stream, self._terminal)
+        line = self._lines.line(event)
+        if self._live:
+            self._live.show(event)
+        if line:
+            self._print(line)
+
+    def finish(self, result: RunResult) -> None:
+        """Show the tables and the last line."""
+        self.close()
+        for line in result_lines(result, self._terminal, self._detail):
+            self._print(line)
+
+    def close(self) -> None:
+        """Leave the terminal as it was; safe to call twice."""
+        if self._live:
+            self._live.close()
+            self._live = None
+
+    def _print(self, line: str) -> None:
+        if self._live:
+            self._live.print(line)
+        else:
+            print(line, file=self._stream, flush=True)
+
+
+def result_lines(result: RunResult, terminal: Terminal, detail: Detail = "normal") -> list[str]:
+    """Everything that is shown of a finished run: stages, failures, gates, and the last line."""
+    quiet = detail == "quiet"
+    blocks = [
+        [] if quiet else stage_table(result, terminal, verbose=detail == "verbose"),
+        failure_notes(result, terminal),
+        [] if quiet else gate_table(result, terminal),
+        gate_notes(result, terminal, failing_only=quiet),
+        [summary_line(result, terminal)],
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block).split("\n")

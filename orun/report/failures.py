@@ -1,0 +1,57 @@
+"""Stages that failed: what, why, what to do, and the end of the log of their process."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from orun.record import RunResult, StageResult
+from orun.report.figures import count
+from orun.report.terminal import Terminal
+from orun.spelling import near
+
+TAIL_LINES = 15
+TAIL_BYTES = 32 * 1024  # enough for fifteen lines of any sane length; a log may be gigabytes
+ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]")
+
+
+def failure_notes(result: RunResult, terminal: Terminal) -> list[str]:
+    """The lines about each failed stage, in the order of the plan."""
+    return [line for stage in result.stages if stage.failure for line in failure_note(stage, terminal)]
+
+
+def failure_note(stage: StageResult, terminal: Terminal) -> list[str]:
+    """The lines about one failed stage."""
+    failure = stage.failure
+    if failure is None:
+        return []
+    lines = [f"{terminal.paint(f'stage {stage.stage} failed', 'bad')}: {failure.what}"]
+    lines += [f"  {line}" for line in failure.why.splitlines()]
+    lines += [f"  hint: {line}" for line in failure.hint.splitlines()]
+    if failure.log:
+        tail = log_tail(Path(failure.log))
+        named = near(failure.log) in failure.hint
+        lines += [] if named else [f"  log: {near(failure.log)}"]
+        lines += [f"  last {count(len(tail), 'line')} of its log:"] if tail else []
+        lines += [terminal.paint(f"  | {line}", "dim") for line in tail]
+    return lines
+
+
+def log_tail(log: Path, lines: int = TAIL_LINES) -> list[str]:
+    """The last lines of a log without control characters; none when it is empty or gone."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - TAIL_BYTES))
+            text = file.read().decode("utf-8", errors="replace")
+    except OSError:  # the report about a failed stage must not fail over its log; its path is shown
+        return []
+    kept = [plain(line).rstrip() for line in text.split("\n")]
+    while kept and not kept[-1]:
+        kept.pop()
+    return kept[-lines:]
+
+
+def plain(line: str) -> str:
+    """The text as it reads after its last carriage return, without colours and other control sequences."""
+    return ESCAPES.sub("", line.rstrip("\r").rpartition("\r")[2])

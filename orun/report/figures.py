@@ -1,0 +1,53 @@
+"""Figures as people read them: ages, metrics, gates, names and paths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from orun.metrics import Estimate, Metric, Unit
+from orun.units import show
+
+_AGES = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"))
+
+
+def ago(seconds: float) -> str:
+    """An age: `3 hours ago`; below a minute `just now`."""
+    for length, name in _AGES:
+        if seconds >= length:
+            count = int(seconds // length)
+            return f"{count} {name}{'s' if count > 1 else ''} ago"
+    return "just now"
+
+
+def amount(value: float, unit: Unit, written: str = "%") -> str:
+    """A value in its unit; a proportion is shown in percent where `written`, the threshold beside it, is."""
+    return show(value, "" if unit == "ratio" and "%" not in written else unit)
+
+
+def span(interval: Estimate | None, unit: Unit, written: str = "%") -> str:
+    """The two ends of an interval; empty for an exact value."""
+    if interval is None:
+        return ""
+    return f"{amount(interval.low, unit, written)} to {amount(interval.high, unit, written)}"
+
+
+def headline(metrics: Mapping[str, Metric], gated: Sequence[str], limit: int = 3) -> str:
+    """The metrics that say most: those with a gate in the order of the gates, then the others by name.
+
+    The size has a column of its own and is told again only where a gate is on it.
+    """
+    names = [name for name in dict.fromkeys(gated) if name in metrics]
+    names += sorted(name for name in metrics if name not in gated and name != "size")
+    return ", ".join(f"{name} {show(metrics[name].value, metrics[name].unit)}" for name in names[:limit])
+
+
+def count(number: int, noun: str) -> str:
+    """`1 stage`, `2 stages`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def quoted(word: str) -> str:
+    """The word as one types it in a shell: quoted where that is needed, as for `int8[per_channel=true]`."""
+    import shlex
+
+    return shlex.quote(word)

@@ -1,0 +1,87 @@
+"""The table of gates, and what to do about those that did not pass."""
+
+from __future__ import annotations
+
+from orun.record import RunResult, Verdict
+from orun.report.figures import amount, quoted, span
+from orun.report.table import Cell, Column, render
+from orun.report.terminal import Style, Terminal
+from orun.spelling import near
+
+COLUMNS = (
+    Column("gate", flexible=True),
+    Column("measured", "right"),
+    Column("95 % interval"),
+    Column("threshold"),
+    Column("verdict"),
+)
+
+
+def gate_table(result: RunResult, terminal: Terminal) -> list[str]:
+    """The lines of the table; none when nothing was judged."""
+    rows = [
+        [Cell(name, "strong"), *map(Cell, figures), Cell(verdict.outcome, style_of(verdict))]
+        for verdict in result.verdicts
+        for name, *figures in [gate_row(verdict)]
+    ]
+    return render(COLUMNS, rows, terminal)
+
+
+def gate_row(verdict: Verdict) -> tuple[str, str, str, str]:
+    """The cells of a gate before its verdict: name, measured value, its interval, threshold."""
+    return (
+        f"{verdict.stage} {verdict.metric}",
+        measured(verdict),
+        span(verdict.interval, verdict.unit, verdict.threshold),
+        f"{verdict.rule} {verdict.threshold}",
+    )
+
+
+def gate_notes(result: RunResult, terminal: Terminal, *, failing_only: bool = False) -> list[str]:
+    """Where, why and what next, for each gate that did not pass."""
+    lines: list[str] = []
+    for verdict in result.verdicts:
+        if verdict.outcome == "passed" or (failing_only and not verdict.fails):
+            continue
+        lines.append(f"{terminal.paint(headline_of(verdict), style_of(verdict))}: {why(verdict)}")
+        if verdict.fails:
+            lines.append(f"  hint: {next_step(verdict, result)}")
+    return lines
+
+
+def headline_of(verdict: Verdict) -> str:
+    """Where a gate stands and what became of it: `bert.yaml:44:7: gate failed: latency p50 max 12ms`."""
+    gate = f"{verdict.stage} {verdict.metric} {verdict.rule} {verdict.threshold}"
+    place = verdict.position
+    return f"{near(place.file)}:{place.line}:{place.column}: gate {verdict.outcome}: {gate}"
+
+
+def why(verdict: Verdict) -> str:
+    """Its sentence, with the pipeline file named as one types it here."""
+    return verdict.why.replace(verdict.position.file, near(verdict.position.file))
+
+
+def measured(verdict: Verdict) -> str:
+    """What was judged, in its unit; a dash when there was nothing."""
+    return "-" if verdict.measured is None else amount(verdict.measured, verdict.unit, verdict.threshold)
+
+
+def style_of(verdict: Verdict) -> Style:
+    """How its outcome is painted."""
+    if verdict.outcome == "passed":
+        return "good"
+    return "bad" if verdict.fails else "doubt"
+
+
+def next_step(verdict: Verdict, result: RunResult) -> str:
+    """What to type about a gate that makes the run fail."""
+    file, stage = quoted(near(result.file)), quoted(verdict.stage)
+    accept = f"orun baseline accept {file}"
+    if verdict.rule == "max_regression" and verdict.outcome == "failed":
+        return f"if the change is meant, accept it as the new baseline: {accept}"
+    if verdict.rule == "max_regression" and verdict.measured is None:
+        return f"to compare the next runs with this one: {accept}"
+    metric = result[verdict.stage].metrics.get(verdict.metric)
+    if metric is not None and metric.noise == "timing":
+        return f"to measure again: orun run {file} --only {stage} --fresh"
+    return f"to see what changed: orun explain {file} {stage}"

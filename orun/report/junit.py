@@ -1,0 +1,90 @@
+"""JUnit XML: one test case for each stage and each gate, by the schema of Jenkins' xunit plug-in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from xml.etree import ElementTree as ET
+
+from orun.record import RunResult, StageResult, Verdict
+from orun.report import gates
+from orun.report.failures import failure_note
+from orun.report.stages import why
+from orun.report.terminal import Terminal
+from orun.spelling import near
+
+# What XML 1.0 cannot hold: the log of a stage may.
+UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit(result: RunResult) -> str:
+    """The XML document of a run."""
+    stages = [_stage_case(result, stage) for stage in result.stages]
+    judged = [_gate_case(result, verdict) for verdict in result.verdicts]
+    root = ET.Element(
+        "testsuites", {"name": result.pipeline, **_totals([*stages, *judged]), "time": _time(result.seconds)}
+    )
+    for name, cases, seconds in (("stages", stages, result.seconds), ("gates", judged, 0.0)):
+        suite = ET.SubElement(root, "testsuite", _suite(result, name, cases, seconds))
+        suite.extend(cases)
+    ET.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+
+
+def _suite(result: RunResult, name: str, cases: Sequence[ET.Element], seconds: float) -> dict[str, str]:
+    skipped = sum(case.find("skipped") is not None for case in cases)
+    return {
+        "name": f"{result.pipeline}.{name}",
+        **_totals(cases),
+        "skipped": str(skipped),
+        "time": _time(seconds),
+        "timestamp": datetime.fromtimestamp(result.started_at, UTC).strftime("%Y-%m-%dT%H:%M:%S"),
+        "file": near(result.file),
+    }
+
+
+def _totals(cases: Sequence[ET.Element]) -> dict[str, str]:
+    totals = {"tests": len(cases)}
+    totals["failures"] = sum(case.find("failure") is not None for case in cases)
+    totals["errors"] = sum(case.find("error") is not None for case in cases)
+    return {name: str(total) for name, total in totals.items()}
+
+
+def _stage_case(result: RunResult, stage: StageResult) -> ET.Element:
+    seconds = stage.seconds if stage.outcome in ("built", "failed") else 0.0
+    case = _case(f"{result.pipeline}.stages", stage.stage, seconds)
+    if stage.failure:
+        _say(case, "error", stage.failure.what, stage.failure.error, "\n".join(failure_note(stage, Terminal())))
+    elif stage.outcome in ("blocked", "skipped"):
+        _say(case, "skipped", f"{stage.outcome}: {why(stage.reasons, every=True)}", stage.outcome)
+    return case
+
+
+def _gate_case(result: RunResult, verdict: Verdict) -> ET.Element:
+    sentence = gates.why(verdict)
+    name = f"{verdict.stage} {verdict.metric} {verdict.rule} {verdict.threshold}"
+    case = _case(f"{result.pipeline}.gates", name, 0.0)
+    if verdict.fails:
+        _say(case, "failure", sentence, verdict.outcome, f"{gates.headline_of(verdict)}: {sentence}")
+    elif verdict.outcome == "undecided":
+        _say(case, "skipped", f"undecided: {sentence}", verdict.outcome)
+    else:
+        ET.SubElement(case, "system-out").text = _writable(f"measured {gates.measured(verdict)}: {sentence}")
+    return case
+
+
+def _case(suite: str, name: str, seconds: float) -> ET.Element:
+    return ET.Element("testcase", {"classname": _writable(suite), "name": _writable(name), "time": _time(seconds)})
+
+
+def _say(case: ET.Element, tag: str, message: str, sort: str, text: str = "") -> None:
+    ET.SubElement(case, tag, {"message": _writable(message), "type": sort}).text = _writable(text) or None
+
+
+def _writable(text: str) -> str:
+    return UNWRITABLE.sub("\ufffd", text)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.3f}"

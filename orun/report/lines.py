@@ -1,0 +1,53 @@
+"""An event as a line of text, for terminals and logs alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orun.events import Event, Notice, StageFinished, StageStarted, StageWaiting
+from orun.record import StageResult
+from orun.report.stages import STYLES, why
+from orun.report.terminal import Terminal
+from orun.units import show
+
+
+class Lines:
+    """Turns events into lines, aligned by the longest stage name."""
+
+    def __init__(self, stages: Sequence[str], terminal: Terminal, *, verbose: bool = False) -> None:
+        self._width = max((len(stage) for stage in stages), default=0)
+        self._terminal = terminal
+        self._verbose = verbose
+        self._told: set[str] = set()
+
+    def line(self, event: Event) -> str:
+        """The line of an event; empty for one that the tables at the end tell well enough."""
+        if isinstance(event, StageStarted):
+            self._told.add(event.stage)
+            return self._stage(event.stage, f"running: {self._why(event)}")
+        if isinstance(event, StageWaiting):
+            self._told.add(event.stage)
+            return self._stage(event.stage, f"waiting for {event.what}")
+        if isinstance(event, StageFinished):
+            return self._finished(event.result)
+        if isinstance(event, Notice):
+            return f"{self._terminal.paint(event.level, 'doubt' if event.level == 'warning' else 'dim')}: {event.text}"
+        return ""
+
+    def _why(self, event: StageStarted) -> str:
+        expected = f" (took {show(event.seconds, 's')} last time)" if event.seconds is not None else ""
+        return f"{why(event.reasons, every=self._verbose)}{expected}"
+
+    def _finished(self, result: StageResult) -> str:
+        if result.failure:
+            told = f"failed: {result.failure.what}"
+        elif result.stage not in self._told:
+            return ""
+        elif result.outcome == "built":
+            told = f"built in {show(result.seconds, 's')}" + (f", {show(result.size, 'B')}" if result.size else "")
+        else:
+            told = result.outcome  # another process did the work meanwhile
+        return self._stage(result.stage, self._terminal.paint(told, STYLES[result.outcome]))
+
+    def _stage(self, stage: str, text: str) -> str:
+        return f"{self._terminal.paint(stage.ljust(self._width), 'strong')}  {text}"

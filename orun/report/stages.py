@@ -1,0 +1,69 @@
+"""The table of stages: what happened to each and why, what it took, what it made."""
+
+from __future__ import annotations
+
+from orun.record import Outcome, RunResult, StageResult
+from orun.report.figures import ago, headline
+from orun.report.table import Cell, Column, render
+from orun.report.terminal import Style, Terminal
+from orun.units import show
+
+STYLES: dict[Outcome, Style] = {
+    "built": "good",
+    "cached": "dim",
+    "failed": "bad",
+    "blocked": "doubt",
+    "skipped": "doubt",
+}
+COLUMNS = (
+    Column("stage"),
+    Column("result", flexible=True),
+    Column("time", "right"),
+    Column("size", "right"),
+    Column("metrics", flexible=True),
+)
+KEY_COLUMNS = (Column("key"), Column("artifact"))
+SHORT = 12  # characters of a digest that tell two apart for people
+
+
+def stage_table(result: RunResult, terminal: Terminal, *, verbose: bool = False) -> list[str]:
+    """The lines of the table; verbose adds every reason, the key and the artifact's digest."""
+    rows: list[list[Cell]] = []
+    for stage in result.stages:
+        name, told, *rest = stage_row(result, stage, every=verbose)
+        digests = [Cell(digest[:SHORT], "dim") for digest in (stage.key, stage.tree)] if verbose else []
+        rows.append([Cell(name, "strong"), Cell(told, STYLES[stage.outcome]), *map(Cell, rest), *digests])
+    return render(COLUMNS + KEY_COLUMNS if verbose else COLUMNS, rows, terminal)
+
+
+def stage_row(result: RunResult, stage: StageResult, *, every: bool = False) -> tuple[str, str, str, str, str]:
+    """The cells of a stage: name, what happened and why, time in this run, size, main metrics."""
+    gated = [verdict.metric for verdict in result.verdicts if verdict.stage == stage.stage]
+    return (
+        stage.stage,
+        what_happened(stage, now=result.started_at + result.seconds, every=every),
+        show(stage.seconds, "s") if stage.outcome in ("built", "failed") and stage.seconds else "",
+        show(stage.size, "B") if stage.size else "",
+        headline(stage.metrics, gated),
+    )
+
+
+def what_happened(stage: StageResult, *, now: float, every: bool = False) -> str:
+    """`built: opset changed from 17 to 20`, `cached, measured 3 hours ago`, ..."""
+    if stage.failure:
+        return f"failed: {stage.failure.what}"
+    if stage.outcome == "cached" and not every:
+        return f"cached, measured {ago(now - stage.built_at)}" if _is_timing(stage) else "cached"
+    return f"{stage.outcome}: {why(stage.reasons, every=every)}" if stage.reasons else stage.outcome
+
+
+def why(reasons: tuple[str, ...], *, every: bool = False) -> str:
+    """The most telling reason and how many more there are, or every one."""
+    if every or len(reasons) <= 1:
+        return "; ".join(reasons)
+    return f"{reasons[0]} (and {len(reasons) - 1} more)"
+
+
+def _is_timing(stage: StageResult) -> bool:
+    """Whether what it measured depends on the machine's state at that time."""
+    return bool(stage.built_at) and any(metric.noise == "timing" for metric in stage.metrics.values())

@@ -1,0 +1,111 @@
+"""Tables of plain text that keep to a width: light enough for a run that has nothing to do."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from orun.report.terminal import Style, Terminal
+
+GAP = "  "
+NARROWEST = 16  # columns below which a flexible column is not squeezed
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column; a flexible one is wrapped when the table is too wide."""
+
+    title: str
+    align: Literal["left", "right"] = "left"
+    flexible: bool = False
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The text of a cell and how it is painted."""
+
+    text: str
+    style: Style = ""
+
+
+def render(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], terminal: Terminal) -> list[str]:
+    """The lines of a table under its titles, none without rows; columns that are empty throughout are left out."""
+    body = [list(row) for row in rows]
+    if not body:
+        return []
+    kept = [index for index in range(len(columns)) if any(row[index].text for row in body)]
+    shown = [columns[index] for index in kept]
+    body = [[row[index] for index in kept] for row in body]
+    header = [Cell(column.title, "dim") for column in shown]
+    widths = _widths(shown, [header, *body], terminal.width)
+    return [line for row in (header, *body) for line in _row(shown, row, widths, terminal)]
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], limit: int) -> list[int]:
+    widths = [max(display_width(row[index].text) for row in rows) for index in range(len(columns))]
+    excess = sum(widths) + len(GAP) * (len(widths) - 1) - limit
+    # The widest flexible column gives way first, down to the next one, until all are as narrow as may be.
+    flexible = [index for index, column in enumerate(columns) if column.flexible and widths[index] > NARROWEST]
+    while excess > 0 and flexible:
+        widest = max(flexible, key=lambda index: widths[index])
+        others = [widths[index] for index in flexible if index != widest]
+        step = min(excess, max(1, widths[widest] - max(others, default=NARROWEST)), widths[widest] - NARROWEST)
+        widths[widest] -= step
+        excess -= step
+        flexible = [index for index in flexible if widths[index] > NARROWEST]
+    return widths
+
+
+def _row(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int], terminal: Terminal) -> list[str]:
+    cells = [wrap(cell.text, width) for cell, width in zip(row, widths, strict=True)]
+    lines: list[str] = []
+    for number in range(max(len(cell) for cell in cells)):
+        pieces: list[str] = []
+        for column, cell, lines_of_cell, width in zip(columns, row, cells, widths, strict=True):
+            text = lines_of_cell[number] if number < len(lines_of_cell) else ""
+            padding = " " * (width - display_width(text))
+            painted = terminal.paint(text, cell.style)
+            pieces.append(padding + painted if column.align == "right" else painted + padding)
+        lines.append(GAP.join(pieces).rstrip())
+    return lines
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """The text broken at spaces into lines of at most that many columns; a word that is longer is cut."""
+    lines: list[str] = []
+    current = ""
+    for word in text.replace("\n", " ").split(" "):
+        joined = f"{current} {word}" if current else word
+        if display_width(joined) <= width:
+            current = joined
+            continue
+        if current:
+            lines.append(current)
+        current = word
+        while display_width(current) > width:
+            cut = _prefix(current, width)
+            lines.append(current[:cut])
+            current = current[cut:]
+    return [*lines, current]
+
+
+def _prefix(text: str, width: int) -> int:
+    """How many characters of the text fill at most that many columns; at least one, to get on."""
+    used = 0
+    for index, character in enumerate(text):
+        used += display_width(character)
+        if used > width:
+            return max(index, 1)
+    return len(text)
+
+
+def display_width(text: str) -> int:
+    """Columns that a text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(character) else 1 + (unicodedata.east_asian_width(character) in "WF")
+        for character in text
+    )

@@ -1,0 +1,52 @@
+"""What an output stream can show: colours, a live region, and how many columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TextIO
+
+Style = Literal["", "good", "bad", "doubt", "dim", "strong"]
+
+CODES: Mapping[Style, str] = {"good": "32", "bad": "1;31", "doubt": "33", "dim": "2", "strong": "1"}
+LOG_WIDTH = 120  # columns where nothing says how many there are: a CI log
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """The abilities of a stream; `live` means that lines may be redrawn."""
+
+    colour: bool = False
+    live: bool = False
+    width: int = LOG_WIDTH
+
+    def paint(self, text: str, style: Style) -> str:
+        """The text in that style, or as it is where colours do not show."""
+        if not (self.colour and style and text):
+            return text
+        return f"\x1b[{CODES[style]}m{text}\x1b[0m"
+
+
+def detect(stream: TextIO, environ: Mapping[str, str]) -> Terminal:
+    """The abilities of a stream.
+
+    NO_COLOR (https://no-color.org) goes before FORCE_COLOR, as in Python itself; both count when they are not empty.
+    A continuous-integration system (CI) gets plain lines even where it offers a terminal, because it keeps them.
+    """
+    is_terminal = stream.isatty()
+    capable = is_terminal and environ.get("TERM", "") not in ("dumb", "unknown")
+    colour = not environ.get("NO_COLOR") and (bool(environ.get("FORCE_COLOR")) or capable)
+    return Terminal(colour, live=capable and not environ.get("CI"), width=_width(stream, environ, is_terminal))
+
+
+def _width(stream: TextIO, environ: Mapping[str, str], is_terminal: bool) -> int:
+    import os
+
+    if (columns := environ.get("COLUMNS", "")).isdecimal() and int(columns) > 0:
+        return int(columns)
+    if not is_terminal:
+        return LOG_WIDTH
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or LOG_WIDTH
+    except OSError:  # a terminal that does not know its size
+        return LOG_WIDTH

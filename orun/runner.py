@@ -1,0 +1,252 @@
+"""Carries a plan out: starts what must run, stores what it made, judges the gates, and says all of it in events.
+
+One thread, one loop. A stage is decided again when its turn comes, because by then its inputs are known, and once more
+under the lock of its key, because another process may have done the work meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import sleep
+
+from orun.attempt import Attempt
+from orun.errors import Interrupted, StageError
+from orun.events import Event, GateJudged, Notice, StageFinished, StageProgress, StageStarted, StageWaiting
+from orun.executors import Executor
+from orun.executors.job import Finished, Progress
+from orun.pipeline.model import Stage
+from orun.planner import Done, Plan, Planner, Step
+from orun.record import Failure, Outcome, StageResult, Verdict
+from orun.schedule import Schedule
+from orun.store import Action, Lock, MachineLock, Store, machine_lock
+from orun.store.refusals import refusals
+
+POLL_SECONDS = 0.05  # how often a lock that another process holds is tried again
+VERBS: Mapping[Outcome, str] = {"failed": "failed", "blocked": "did not run", "skipped": "was skipped"}
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The locks that a stage holds while it runs: that of its key, then the machine's."""
+
+    key: str
+    lock: Lock
+    machine: MachineLock
+    exclusive: bool
+
+    def waits_for(self) -> str:
+        """Take what is free; who holds the rest, or nothing when all is held."""
+        if not self.lock.try_acquire():
+            return "another orun process, which runs the same stage"
+        if not self.machine.try_acquire():
+            return "the machine, to measure alone" if self.exclusive else "another orun process, which measures"
+        return ""
+
+    def release(self) -> None:
+        """Let others have them."""
+        self.machine.release()
+        self.lock.release()
+
+
+@dataclass
+class Runner:
+    """Brings the stages of a plan up to date.
+
+    Attributes:
+        planner: decides.
+        store: where results go.
+        executor: where processes run.
+        emit: takes each event.
+        logs: folder of the logs of this run.
+        jobs: cores that the run may keep busy.
+        keep_going: whether a failed stage stops only what is after it.
+        allowed: ids of stages that may run; the others must be up to date.
+        results: what became of each stage so far.
+        verdicts: of the gates judged so far.
+        done: the stages that are up to date so far.
+    """
+
+    planner: Planner
+    store: Store
+    executor: Executor
+    emit: Callable[[Event], None]
+    logs: Path
+    jobs: int
+    keep_going: bool = False
+    allowed: Collection[str] = ()
+    results: dict[str, StageResult] = field(default_factory=dict)
+    verdicts: tuple[Verdict, ...] = ()
+    done: dict[str, Done] = field(default_factory=dict)
+
+    def run(self, plan: Plan) -> tuple[StageResult, ...]:
+        """Run until every stage is settled; results are in the order of the plan.
+
+        Raises:
+            StoreError: when the store fails; stages that run are stopped.
+            Interrupted: when the user stops it; likewise.
+        """
+        self._attempts: dict[str, Attempt] = {}
+        self._turns: dict[str, Turn] = {}
+        self._steps: dict[str, Step] = {}
+        self._said: set[tuple[str, str]] = set()
+        self._stopped = False
+        seconds = {step.stage.id: step.seconds for step in plan.steps if step.seconds is not None}
+        self._schedule = Schedule(tuple(step.stage for step in plan.steps), seconds, self.jobs)
+        try:
+            while not self._schedule.finished:
+                self._advance()
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted") from None
+        finally:
+            if self._attempts:
+                self.executor.close()  # nothing may write into a scratch folder any more
+            for name in list(self._turns):
+                self._release(name)
+        return tuple(self.results[step.stage.id] for step in plan.steps)
+
+    def _advance(self) -> None:
+        waiting = False
+        for stage in self._schedule.ready():
+            waiting = self._try(stage) or waiting
+        for notice in self.store.drain_notices():
+            self.emit(Notice("warning", notice))
+        if self._attempts:
+            for message in self.executor.wait(POLL_SECONDS if waiting else None):
+                self._hear(message)
+        elif waiting:
+            sleep(POLL_SECONDS)
+
+    def _try(self, stage: Stage) -> bool:
+        """Settle or start a stage whose turn may have come; whether it waits for another process."""
+        if blocker := self._blocker(stage):
+            self._settle(stage, "blocked", (blocker,))
+            return False
+        step = self._steps.get(stage.id) or self.planner.decide(stage, self.done)
+        self._steps[stage.id] = step
+        if step.action == "skipped":
+            self._settle(stage, "skipped", step.reasons)
+        elif step.hit:
+            self._finish(step, step.hit, "cached")
+        elif stage.id not in self.allowed:
+            self._settle(stage, "blocked", ("not up to date, and not asked for", *step.reasons))
+        elif self._schedule.fits(stage) and not self._quieter_first(stage):
+            return self._lock_and_start(step)
+        return False
+
+    def _blocker(self, stage: Stage) -> str:
+        """Why a stage will not run although its turn has come; empty when it may."""
+        for name in stage.upstream:
+            outcome = self.results[name].outcome
+            if name not in self.done:
+                return f"{name} {VERBS[outcome]}"
+            if not self.done[name].good:
+                return f"a gate of {name} failed"
+        return "another stage failed, and --keep-going is not set" if self._stopped else ""
+
+    def _quieter_first(self, stage: Stage) -> bool:
+        """Whether a stage that wants the machine for itself lets others of this run go first."""
+        kinds = self.planner.pipeline.kinds
+        if not kinds[stage.uses].spec.exclusive:
+            return False
+        others = (one for one in self._schedule.ready() if one.id in self.allowed)
+        return bool(self._schedule.running) or any(not kinds[one.uses].spec.exclusive for one in others)
+
+    def _lock_and_start(self, step: Step) -> bool:
+        """Take the locks, look again, and start; whether it must wait for another process."""
+        stage = step.stage
+        turn = self._turns.setdefault(stage.id, self._turn(step))
+        if holder := turn.waits_for():
+            return self._waits(step, holder)
+        step = self.planner.decide(stage, self.done)  # another process may have done it, or a file have changed
+        self._steps[stage.id] = step
+        if step.hit or step.key != turn.key:
+            self._turns.pop(stage.id).release()
+            return self._try(stage)
+        self._start(step)
+        return False
+
+    def _turn(self, step: Step) -> Turn:
+        exclusive = self.planner.pipeline.kinds[step.stage.uses].spec.exclusive
+        return Turn(step.key, self.store.key_lock(step.key), machine_lock(exclusive=exclusive), exclusive)
+
+    def _waits(self, step: Step, what: str) -> bool:
+        if (step.stage.id, what) not in self._said:
+            self._said.add((step.stage.id, what))
+            self.emit(StageWaiting(step.stage.id, what))
+        return True
+
+    def _start(self, step: Step) -> None:
+        name = step.stage.id
+        asks = self.planner.pipeline.kinds[step.stage.uses].spec.lineage  # what all stages before it did: not for each
+        with refusals(f"start {name}", self.store.root):
+            attempt = Attempt.begin(self.planner.pipeline, self.store, step, self.logs)
+            self._attempts[name] = attempt
+            job = attempt.job(self.planner.lineage(step.stage, self.done) if asks else b"")
+        self._schedule.start(step.stage)
+        self.emit(StageStarted(name, step.reasons, str(attempt.log), step.seconds))
+        with refusals(f"start {name}", self.store.root):
+            self.executor.start(job)
+
+    def _hear(self, message: Progress | Finished) -> None:
+        if isinstance(message, Progress):
+            self.emit(StageProgress(message.stage, message.done, message.total, message.what))
+            return
+        step = self._attempts[message.stage].step
+        try:
+            if isinstance(message.result, StageError):
+                raise message.result
+            action = self._attempts[message.stage].conclude(message.result)
+        except StageError as error:
+            self._fail(step, error)
+        else:
+            self._finish(step, action, "built")
+        finally:
+            self._release(message.stage)
+
+    def _release(self, name: str) -> None:
+        if attempt := self._attempts.pop(name, None):
+            attempt.discard()
+        if turn := self._turns.pop(name, None):
+            turn.release()
+
+    def _finish(self, step: Step, action: Action, outcome: Outcome) -> None:
+        """A stage is up to date: put its artifact where people look, judge its gates, and let those after it go on."""
+        stage, pipeline = step.stage, self.planner.pipeline
+        out, restored = self.store.checkout(action.tree, pipeline.name, stage.id)
+        if restored and outcome == "cached":
+            self.emit(Notice("info", f"{stage.id}: restored {out}"))
+        self.store.set_latest(pipeline.name, stage.id, action)
+        verdicts = self.planner.judge(stage, action)
+        self.done[stage.id] = Done(step, action, verdicts)
+        self.verdicts += verdicts
+        result = StageResult(
+            stage.id,
+            stage.uses,
+            outcome,
+            step.reasons,
+            key=action.key,
+            tree=action.tree,
+            out=str(out),
+            size=action.size,
+            seconds=action.seconds,
+            built_at=action.started_at,
+            metrics=action.metrics,
+        )
+        self._report(result)
+        for verdict in verdicts:
+            self.emit(GateJudged(verdict))
+
+    def _fail(self, step: Step, error: StageError) -> None:
+        failure = Failure(type(error).__name__, error.what, error.why, error.hint, error.log)
+        self._stopped = not self.keep_going
+        self._report(StageResult(step.stage.id, step.stage.uses, "failed", step.reasons, step.key, failure=failure))
+
+    def _settle(self, stage: Stage, outcome: Outcome, reasons: tuple[str, ...]) -> None:
+        self._report(StageResult(stage.id, stage.uses, outcome, reasons))
+
+    def _report(self, result: StageResult) -> None:
+        self.results[result.stage] = result
+        self._schedule.settle(result.stage)
+        self.emit(StageFinished(result))

@@ -1,0 +1,87 @@
+"""Which stage may start next: the order of the graph, the longest way to the end first, and the cores at hand."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from orun.pipeline.model import Stage
+
+UNKNOWN_SECONDS = 1.0  # how long a stage that never ran is taken to last
+
+
+@dataclass
+class Schedule:
+    """The stages that are still to come.
+
+    Attributes:
+        stages: all stages of the run in topological order.
+        seconds: how long each took last time, where known.
+        cores: how many cores the run may keep busy.
+        settled: ids of stages that are up to date or will not run.
+        running: stages whose processes run, by id.
+    """
+
+    stages: tuple[Stage, ...]
+    seconds: Mapping[str, float]
+    cores: int
+    settled: set[str] = field(default_factory=set)
+    running: dict[str, Stage] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._by_id = {stage.id: stage for stage in self.stages}
+        self._waiting = {stage.id: self._by_id.keys() & set(stage.upstream) for stage in self.stages}
+        self._after: dict[str, list[str]] = {stage.id: [] for stage in self.stages}
+        for name, before in self._waiting.items():
+            for upstream in before:
+                self._after[upstream].append(name)
+        self._way = self._longest_ways()
+        self._ready: list[Stage] = []
+        for name, before in self._waiting.items():
+            if not before:
+                self._offer(name)
+
+    def _offer(self, name: str) -> None:
+        insort(self._ready, self._by_id[name], key=lambda stage: -self._way[stage.id])
+
+    def _longest_ways(self) -> dict[str, float]:
+        """Seconds from the start of each stage to the end of the run along its longest way."""
+        ways: dict[str, float] = {}
+        for stage in reversed(self.stages):
+            rest = max((ways[name] for name in self._after[stage.id]), default=0.0)
+            ways[stage.id] = rest + self.seconds.get(stage.id, UNKNOWN_SECONDS)
+        return ways
+
+    @property
+    def finished(self) -> bool:
+        """Whether every stage is settled."""
+        return len(self.settled) == len(self.stages)
+
+    def ready(self) -> tuple[Stage, ...]:
+        """Stages whose upstream is settled and that are not running, those with the longest way to the end first."""
+        return tuple(self._ready)
+
+    def fits(self, stage: Stage) -> bool:
+        """Whether enough cores are free; a stage that wants more than there are runs alone."""
+        used = sum(one.cpus for one in self.running.values())
+        return not self.running or used + stage.cpus <= self.cores
+
+    def start(self, stage: Stage) -> None:
+        """Take note that a stage runs."""
+        self._ready.remove(stage)
+        self.running[stage.id] = stage
+
+    def settle(self, name: str) -> None:
+        """Take note that a stage is up to date, failed, or will not run."""
+        if self.running.pop(name, None) is None and self._by_id[name] in self._ready:
+            self._ready.remove(self._by_id[name])
+        self.settled.add(name)
+        for after in self._after[name]:
+            self._waiting[after].discard(name)
+            if not self._waiting[after] and after not in self.settled:
+                self._offer(after)
+
+    def unsettled(self) -> Collection[Stage]:
+        """Stages that neither ran nor run."""
+        return [stage for stage in self.stages if stage.id not in self.settled and stage.id not in self.running]

@@ -1,0 +1,109 @@
+"""One run from its first event to its record."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from orun.environment import device
+from orun.errors import Interrupted, OrunError, StoreError
+from orun.events import RunStarted
+from orun.executors import LocalExecutor
+from orun.journal import Journal
+from orun.planner import Plan, Planner
+from orun.record import RunResult, StageResult, Verdict
+from orun.runner import Runner
+
+
+@dataclass(frozen=True)
+class Session:
+    """A run that has work to do, or may have.
+
+    Attributes:
+        planner: decides.
+        plan: what is to be done.
+        chosen: ids of the stages that may run.
+        jobs: cores that it may keep busy.
+        journal: takes every event.
+    """
+
+    planner: Planner
+    plan: Plan
+    chosen: Collection[str]
+    jobs: int
+    journal: Journal
+
+    def run(self, *, keep_going: bool) -> tuple[RunResult, Runner]:
+        """Run to the end; the runner knows what became of each stage.
+
+        Raises:
+            OrunError: when the run itself could not go on (the store failed).
+        """
+        pipeline, needed = self.planner.pipeline, self._needed()
+        plan = Plan(pipeline, tuple(step for step in self.plan.steps if step.stage.id in needed))
+        names = tuple(step.stage.id for step in plan.steps)
+        self.journal.emit(RunStarted(self.journal.folder.name, pipeline.name, str(pipeline.file), names, self.jobs))
+        with LocalExecutor() as executor:
+            runner = Runner(
+                planner=self.planner,
+                store=self.planner.store,
+                executor=executor,
+                emit=self.journal.emit,
+                logs=self.journal.folder / "logs",
+                jobs=self.jobs,
+                keep_going=keep_going,
+                allowed=frozenset(self.chosen),
+            )
+            try:
+                runner.run(plan)
+                code = exit_code(tuple(runner.results.values()), runner.verdicts)
+            except Interrupted as interrupted:
+                code = interrupted.exit_code
+            except OrunError as error:
+                with suppress(StoreError):  # what stopped the run keeps its record from being written too
+                    self._end(runner, names, error.exit_code)
+                raise
+        return self._end(runner, names, code), runner
+
+    def _needed(self) -> set[str]:
+        """The chosen stages and all before them."""
+        needed: set[str] = set()
+        for step in reversed(self.plan.steps):
+            if step.stage.id in needed or step.stage.id in self.chosen:
+                needed |= {step.stage.id, *step.stage.upstream}
+        return needed
+
+    def _end(self, runner: Runner, names: Sequence[str], code: int) -> RunResult:
+        pipeline = self.planner.pipeline
+        result = RunResult(
+            run=self.journal.folder.name,
+            pipeline=pipeline.name,
+            file=str(pipeline.file),
+            exit_code=code,
+            seconds=self.journal.seconds,
+            started_at=self.journal.started_at,
+            host=device.fingerprint("measurement", None),
+            stages=tuple(runner.results[name] for name in names if name in runner.results),
+            verdicts=tuple(sorted(runner.verdicts, key=lambda verdict: verdict.position)),
+            folder=self.journal.folder,
+        )
+        self.journal.finish(result)
+        return result
+
+
+def exit_code(stages: Sequence[StageResult], verdicts: Sequence[Verdict]) -> int:
+    """The exit code that sums up a run: the gravest of what happened.
+
+    Returns:
+        3 when a stage failed or could not run for want of another, 1 when a gate failed, 4 when one could not be
+        decided and must be, else 0.
+    """
+    failing = {verdict.outcome for verdict in verdicts if verdict.fails}
+    if any(result.outcome == "failed" for result in stages):
+        return 3
+    if "failed" in failing:
+        return 1
+    if "undecided" in failing:
+        return 4
+    return 3 if any(result.outcome == "blocked" for result in stages) else 0

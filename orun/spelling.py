@@ -1,0 +1,56 @@
+"""Names as people write them: the ones that were probably meant, and paths as one would type them."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable
+
+from orun.errors import UsageError
+
+MOST = 60  # names in a list for people
+SHORTEST = 3  # letters from which the beginning of a name is taken for the name
+
+
+def closest(word: str, options: Iterable[str]) -> str:
+    """The option that was probably meant by a misspelt word, or an empty text."""
+    known = {option.lower(): option for option in options}
+    lowered = word.lower()
+    if close := difflib.get_close_matches(lowered, known, n=1):
+        return known[close[0]]
+    begun = [option for name, option in known.items() if len(lowered) >= SHORTEST and name.startswith(lowered)]
+    return begun[0] if len(begun) == 1 else ""
+
+
+def one_of(options: Iterable[str]) -> str:
+    """`a`, `a or b`, `one of a, b, c`, and of very many the first."""
+    names = list(options)
+    few = 2
+    if len(names) > MOST:
+        return f"one of {', '.join(names[:MOST])} and {len(names) - MOST} more"
+    return f"one of {', '.join(names)}" if len(names) > few else " or ".join(names)
+
+
+class Unknown(UsageError):
+    """A kind, file or function that is not there.
+
+    Args:
+        what: one sentence.
+        expected: what would have been right.
+        suggestion: the name that was probably meant, or an empty text.
+        hint: the next command to type.
+    """
+
+    def __init__(self, what: str, *, expected: str = "", suggestion: str = "", hint: str = "") -> None:
+        why = f"did you mean {suggestion}?" if suggestion else expected and f"expected {expected}"
+        super().__init__(what, why=why, hint=hint)
+        self.expected = expected
+        self.suggestion = suggestion
+
+
+def near(path: str) -> str:
+    """The path as one would type it here: relative when it lies below the working folder."""
+    if not path.startswith(os.sep):
+        return path
+    relative = os.path.relpath(path)
+    return path if relative.startswith(os.pardir) else relative

@@ -1,0 +1,1 @@
+"""Kinds that examine a model and pass it on unchanged."""

@@ -1,0 +1,155 @@
+"""Check that a model is valid, and that what must load it can.
+
+The checker of ONNX looks at every operator, type and shape, with strict shape inference; ONNX Runtime opens the model
+for the target, which shows that it has a kernel for each operator. What the consumer of the model can take at most is
+stated here: its operator set, IR version and operator domains. Every problem is told, not only the first.
+
+The artifact holds `model.json`: operator sets, operators outside the standard, and values of unknown shape.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from orun.errors import OrunError, StageFailed
+from orun.metrics import Metric
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.domains import STANDARD
+from orun.stages.params import Doc, Range, TargetName
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
+
+MADE_UP = "unk__"  # how shape inference names an axis of which it knows nothing
+
+
+@dataclass(frozen=True)
+class Params:
+    """What the model must keep to."""
+
+    target: Annotated[TargetName | None, Doc("Where it must load; the CPU when left out.")] = None
+    max_opset: Annotated[int | None, Doc("Newest version of the standard operator set."), Range(1)] = None
+    min_opset: Annotated[int | None, Doc("Oldest version of the standard operator set."), Range(1)] = None
+    max_ir: Annotated[int | None, Doc("Newest version of the file format (IR)."), Range(3)] = None
+    domains: Annotated[
+        list[str] | None,
+        Doc("Domains of operators beside the standard's that may be used (`com.microsoft`); any when left out."),
+    ] = None
+
+
+SPEC = Spec(
+    inputs={"model": Port(("onnx",), "The model to check.")},
+    output="metrics",
+    tools=("onnx", "onnxruntime|onnxruntime-gpu"),
+    extra="cpu",
+    stage_class="device",
+    preload=("onnx", "onnxruntime"),
+    metrics=("opset", "ir_version", "custom_nodes", "unknown_shapes"),
+)
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Check the model, and leave what was found."""
+    from orun.stages.onnx_io import load_graph
+
+    model = load_graph(context.model())
+    problems = [*_limits(model, params), *_invalid(context), *_unloadable(context)]
+    if problems:
+        raise StageFailed(
+            context.stage,
+            f"the model has {len(problems)} problem{'s' if len(problems) > 1 else ''}",
+            why="\n".join(problems),
+            hint="mend it where it is made; `convert/opset` changes the operator set",
+        )
+    custom = _custom(model)
+    unknown = _unknown_shapes(context)
+    found = {
+        "ir_version": model.ir_version,
+        "opsets": {item.domain or "ai.onnx": item.version for item in model.opset_import},
+        "custom_operators": custom,
+        "unknown_shapes": unknown,
+    }
+    (context.output / "model.json").write_text(json.dumps(found, indent=2, sort_keys=True) + "\n", "utf-8")
+    return {
+        "opset": Metric(_opset(model)),
+        "ir_version": Metric(model.ir_version),
+        "custom_nodes": Metric(sum(custom.values()), better="lower"),
+        "unknown_shapes": Metric(len(unknown), better="lower"),
+    }
+
+
+def _opset(model: ModelProto) -> int:
+    return max((item.version for item in model.opset_import if item.domain in STANDARD), default=0)
+
+
+def _custom(model: ModelProto) -> dict[str, int]:
+    """How often each operator outside the standard occurs; the model's own functions are none."""
+    from orun.stages.onnx_io import nodes
+
+    own = {(function.domain, function.name) for function in model.functions}
+    return dict(
+        Counter(
+            f"{node.domain}.{node.op_type}"
+            for node in nodes(model)
+            if node.domain not in STANDARD and (node.domain, node.op_type) not in own
+        )
+    )
+
+
+def _limits(model: ModelProto, params: Params) -> Iterator[str]:
+    opset = _opset(model)
+    if params.max_opset is not None and opset > params.max_opset:
+        yield f"operator set {opset} is newer than max_opset {params.max_opset}"
+    if params.min_opset is not None and opset < params.min_opset:
+        yield f"operator set {opset} is older than min_opset {params.min_opset}"
+    if params.max_ir is not None and model.ir_version > params.max_ir:
+        yield f"IR version {model.ir_version} is newer than max_ir {params.max_ir}"
+    if params.domains is not None:
+        for name, number in sorted(_custom(model).items()):
+            if name.rpartition(".")[0] not in params.domains:
+                allowed = f"none of {', '.join(params.domains)}" if params.domains else "not the standard's"
+                yield f"{number} x {name}: its domain is {allowed}"
+
+
+def _invalid(context: Context) -> Iterator[str]:
+    from onnx import checker, shape_inference
+
+    try:
+        checker.check_model(str(context.model()), full_check=True)
+    except (checker.ValidationError, shape_inference.InferenceError) as error:
+        yield str(error).strip()
+
+
+def _unloadable(context: Context) -> Iterator[str]:
+    from orun.measure.session import open_session
+    from orun.targets import Target
+
+    try:
+        open_session(context.model(), context.target or Target("cpu"))
+    except OrunError as error:
+        yield f"{error.what}: {error.why}"
+
+
+def _unknown_shapes(context: Context) -> list[str]:
+    """Values whose shape cannot be told beforehand: they have no rank, or an axis with neither size nor name."""
+    import onnx
+
+    inferred = "inferred.onnx"  # in the working folder, which is scratch; by path, for models of any size
+    onnx.shape_inference.infer_shapes_path(str(context.model()), inferred, strict_mode=True, data_prop=True)
+    graph = onnx.load(inferred, load_external_data=False).graph
+    known = {value.name for value in (*graph.value_info, *graph.output) if _is_known(value)}
+    return sorted({name for node in graph.node for name in node.output if name and name not in known})
+
+
+def _is_known(value: ValueInfoProto) -> bool:
+    kind = value.type
+    if not kind.HasField("tensor_type"):
+        return True
+    axes = kind.tensor_type.shape.dim
+    return kind.tensor_type.HasField("shape") and all(
+        axis.HasField("dim_value") or (axis.dim_param and not axis.dim_param.startswith(MADE_UP)) for axis in axes
+    )

@@ -1,0 +1,82 @@
+"""The user's own functions, loaded from their files inside the process of a stage."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import module_from_spec
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from orun.errors import UsageError
+
+
+class SourceLoader(SourceFileLoader):
+    """Compiles a module from its source each time: cached byte code is neither trusted nor written.
+
+    Byte code goes by the time and size of its source, which two edits within a second can leave alike.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of the module."""
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
+def load_function(root: Path, reference: str) -> Callable[..., Any]:
+    """The function that `file.py:function` names.
+
+    Its file can import what lies beside it and what lies in `root`; it is loaded once to a process.
+
+    Args:
+        root: the pipeline's folder, which the reference is relative to.
+        reference: `file.py:function`.
+
+    Raises:
+        UsageError: when there is no such file or function.
+    """
+    name, _, function = reference.rpartition(":")
+    path = Path(root, name).absolute()
+    if not path.is_file():
+        raise UsageError(f"no file {name}", why=f"{reference} is looked for in {root}")
+    module = _module(root.absolute(), path)
+    found = getattr(module, function, None)
+    if not callable(found):
+        raise UsageError(f"no function {function!r} in {name}", why=f"it defines: {', '.join(_functions(module))}")
+    return found  # type: ignore[no-any-return]  # any callable will do
+
+
+def _module(root: Path, path: Path) -> ModuleType:
+    for known in list(sys.modules.values()):
+        if isinstance(known, ModuleType) and vars(known).get("__file__") == str(path):
+            return known
+    for folder in (str(root), str(path.parent)):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    name = _free_name(path.stem)
+    loader = SourceLoader(name, str(path))
+    spec = ModuleSpec(name, loader, origin=str(path))
+    spec.has_location = True
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _free_name(stem: str) -> str:
+    """The module's name: that of its file, unless another module has it."""
+    name = stem
+    while name in sys.modules or name in sys.stdlib_module_names:
+        name = f"_{name}"
+    return name
+
+
+def _functions(module: ModuleType) -> list[str]:
+    return sorted(name for name, value in vars(module).items() if callable(value) and not name.startswith("_"))

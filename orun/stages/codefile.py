@@ -1,0 +1,143 @@
+"""Python files that a pipeline names, read as text: nothing in them is run."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from blake3 import blake3
+
+from orun.errors import PipelineError, Position, Problem
+from orun.spelling import Unknown, closest, one_of
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+EVERYTHING = "*"  # among the names of a file: it imports all of another module
+
+
+@dataclass(frozen=True)
+class CodeFile:
+    """A parsed Python file: its absolute path, the BLAKE3 digest of its bytes, its syntax tree and its lines."""
+
+    path: Path
+    digest: str
+    tree: ast.Module
+    lines: tuple[str, ...]
+
+    def problem(self, node: ast.AST, message: str, *, expected: str = "", hint: str = "") -> Problem:
+        """A mistake at a node of the tree."""
+        line, start = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+        source = self.lines[line - 1] if line <= len(self.lines) else ""
+        column = len(source.encode()[:start].decode(errors="replace"))  # the tree counts bytes
+        one_line = getattr(node, "end_lineno", line) == line
+        width = getattr(node, "end_col_offset", start + 1) - start if one_line else len(source) - column
+        position = Position(str(self.path), line, column + 1)
+        return Problem(position, message, source, max(1, width), expected=expected, hint=hint)
+
+    def function(self, name: str) -> Function | None:
+        """The function of that name that is defined at the top of the file, the last one if there are several."""
+        found = [node for node in _top_level(self.tree.body) if isinstance(node, Function) and node.name == name]
+        return found[-1] if found else None
+
+    def names(self) -> tuple[str, ...]:
+        """Everything that the file defines or imports at its top, functions first."""
+        nodes = list(_top_level(self.tree.body))
+        functions = [node.name for node in nodes if isinstance(node, Function)]
+        return tuple(dict.fromkeys((*functions, *(name for node in nodes for name in _bound(node)))))
+
+    def require(self, name: str) -> None:
+        """See that the file has something of that name to call.
+
+        Raises:
+            Unknown: when it has not.
+        """
+        names = self.names()
+        if name in names or EVERYTHING in names:
+            return
+        functions = [node.name for node in _top_level(self.tree.body) if isinstance(node, Function)]
+        raise Unknown(
+            f"{self.path.name} has no function {name!r}",
+            expected=one_of(functions) or "a function; it has none",
+            suggestion=closest(name, names),
+        )
+
+
+class CodeFiles:
+    """The Python files that were looked into, each read once."""
+
+    def __init__(self) -> None:
+        self._files: dict[Path, CodeFile | OSError | PipelineError] = {}
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The digest of each file that could be read, by absolute path."""
+        return {str(path): file.digest for path, file in self._files.items() if isinstance(file, CodeFile)}
+
+    def get(self, path: Path) -> CodeFile:
+        """The parsed file.
+
+        Raises:
+            OSError: when it cannot be read.
+            PipelineError: when it is not Python; the place is in that file.
+        """
+        if path not in self._files:
+            try:
+                self._files[path] = parse(path)
+            except (OSError, PipelineError) as error:
+                self._files[path] = error
+        file = self._files[path]
+        if isinstance(file, Exception):
+            raise file
+        return file
+
+
+def parse(path: Path) -> CodeFile:
+    """Read and parse a Python file; see `CodeFiles.get` for what it raises."""
+    data = path.read_bytes()
+    try:
+        tree = ast.parse(data, filename=str(path))
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        lines = data.decode(encoding).splitlines()
+    except SyntaxError as error:
+        raise PipelineError([_syntax_problem(path, error)]) from error
+    except (ValueError, RecursionError, MemoryError) as error:  # null bytes, not its encoding, nested without end
+        position = Position(str(path), 1, 1)
+        raise PipelineError([Problem(position, f"Python cannot parse this file: {error}")]) from error
+    return CodeFile(path, blake3(data).hexdigest(), tree, tuple(lines))
+
+
+def _syntax_problem(path: Path, error: SyntaxError) -> Problem:
+    line, column = error.lineno or 1, error.offset or 1
+    end = error.end_offset if error.end_lineno == error.lineno else None
+    width = max(1, (end or column + 1) - column)
+    source = (error.text or "").rstrip("\r\n")
+    return Problem(Position(str(path), line, max(1, column)), f"Python cannot parse this: {error.msg}", source, width)
+
+
+def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements that run when the file is imported, in order, those in `if`, `try` and `with` included."""
+    waiting = list(reversed(body))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, Function | ast.ClassDef):
+            continue
+        blocks = [getattr(node, block, []) for block in ("body", "orelse", "finalbody")]
+        blocks[1:1] = [handler.body for handler in getattr(node, "handlers", [])]
+        waiting.extend(reversed([statement for block in blocks for statement in block]))
+
+
+def _bound(node: ast.stmt) -> list[str]:
+    """The names that a statement binds."""
+    if isinstance(node, Function | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
+    if isinstance(node, ast.Assign):
+        return [name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return [node.target.id]
+    return []

@@ -1,0 +1,178 @@
+"""What a stage kind must have, and what it is given when it runs.
+
+A built-in kind is a module `orun/stages/<folder>/<file>.py` with
+
+    Params   a frozen dataclass (see `params.py`)
+    SPEC     a `Spec`
+    run      run(context: Context, params: Params) -> Mapping[str, Metric]
+
+and, when its metrics are known beforehand, metrics(params: Params) -> Collection[str].
+The docstring of the module is the user's documentation. The module imports nothing heavy: `run` does.
+A plug-in package offers such a module under the entry point group `orun.stages`.
+A function of the user's own (`uses: ./file.py:function`) is declared by the decorator `stage` and is read without
+being run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
+
+from orun.metrics import Metric
+from orun.stages.params import Code
+from orun.targets import Target
+
+Artifact = Literal["onnx", "metrics", "engine", "dataset", "bundle", "files"]
+StageClass = Literal["portable", "device", "measurement"]
+
+MODEL = "model.onnx"  # the name of the proto in an `onnx` artifact; external data lies beside it
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input of a kind.
+
+    Attributes:
+        accepts: the artifact types that may be connected.
+        doc: what it is for, one sentence.
+        optional: whether it may be left out.
+    """
+
+    accepts: tuple[Artifact, ...]
+    doc: str
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a kind depends on and yields.
+
+    Attributes:
+        inputs: input ports by name; the first is the primary one (`needs: stage`).
+        output: the type of its artifact.
+        tools: distributions whose versions are in the key, by their names on the package index; alternatives that
+            exclude one another are joined by `|` (`onnxruntime|onnxruntime-gpu`).
+        extra: the extra of orun that installs them.
+        stage_class: what its result is bound to (see the key).
+        interface: `same` when an `onnx` output must have the inputs and outputs of the primary input.
+        exclusive: it needs the machine to itself (it measures time).
+        cpus: cores that it keeps busy.
+        preload: modules that its process imports before the stage starts, shared with other stages.
+        baseline: it measures the accepted baseline model too: an extra input `baseline` is connected by the planner
+            when a gate asks for `max_regression`.
+        lineage: it is given `lineage.json`: every stage before it with parameters, tools, digests, metrics, verdicts.
+        metrics: names of the metrics it yields whatever its parameters are; a module's own `metrics(params)` goes
+            before it; None when any name may come (a user's stage that declares none).
+    """
+
+    inputs: Mapping[str, Port] = field(default_factory=dict)
+    output: Artifact = "onnx"
+    tools: tuple[str, ...] = ()
+    extra: str = ""
+    stage_class: StageClass = "portable"
+    interface: Literal["same", "changed"] = "same"
+    exclusive: bool = False
+    cpus: int = 1
+    preload: tuple[str, ...] = ()
+    baseline: bool = False
+    lineage: bool = False
+    metrics: tuple[str, ...] | None = ()
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a running stage may touch.
+
+    Attributes:
+        stage: the stage's id.
+        inputs: read-only folder of each connected input port (and `baseline`, see `Spec`).
+        output: the empty folder to fill; nothing else may be written but the scratch folder, which is the process's
+            working folder.
+        root: the folder of the pipeline file; code and paths are relative to it.
+        target: the target that the parameters name, or None.
+        seed: seed for every random choice.
+        timeout: seconds that the stage may run, or None.
+        lineage: path of `lineage.json` for kinds that ask for it.
+        log: messages for the stage's log.
+        progress: progress(done, total, what) shows on the terminal.
+    """
+
+    stage: str
+    inputs: Mapping[str, Path]
+    output: Path
+    root: Path
+    target: Target | None
+    seed: int
+    timeout: float | None
+    lineage: Path | None
+    log: logging.Logger
+    progress: Callable[[int, int, str], None]
+
+    def model(self, port: str = "model") -> Path:
+        """Path of the ONNX proto of an `onnx` input."""
+        return self.inputs[port] / MODEL
+
+    @property
+    def result(self) -> Path:
+        """Path where an `onnx` stage leaves its proto."""
+        return self.output / MODEL
+
+    def load(self, reference: Code) -> Callable[..., Any]:
+        """The function that `file.py:function` names, imported from the pipeline's folder."""
+        from orun.stages.code import load_function
+
+        return load_function(self.root, reference)
+
+
+class KindModule(Protocol):
+    """The shape of a built-in or plug-in kind."""
+
+    Params: type
+    SPEC: Spec
+
+    def run(self, context: Context, params: Any) -> Mapping[str, Metric]:
+        """Fill `context.output` and return the metrics."""
+
+
+class MeteredModule(KindModule, Protocol):
+    """A kind whose metrics depend on its parameters."""
+
+    def metrics(self, params: Any) -> Collection[str]:
+        """Names of the metrics that `run` will return for these parameters."""
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def stage(
+    *,
+    inputs: Mapping[str, str] | None = None,
+    output: Artifact = "onnx",
+    tools: Collection[str] = (),
+    interface: Literal["same", "changed"] = "same",
+    stage_class: StageClass = "portable",
+    metrics: Collection[str] | None = None,
+) -> Callable[[F], F]:
+    """Declare a function of your own as a stage: `uses: ./file.py:function`.
+
+    The function is called as `function(context, **parameters)`; its keyword-only arguments are its parameters, typed
+    like the fields of a parameter class. It may return a mapping of metric names to numbers or `Metric`.
+    The declaration is read from the source without running it, so every argument here is a literal.
+
+    Args:
+        inputs: type of each input port, the first is the primary one; `{"model": "onnx"}` when left out.
+        output: type of what it leaves in `context.output`.
+        tools: distributions whose versions are in the key.
+        interface: `same` when an `onnx` output keeps the inputs and outputs of its input.
+        stage_class: `portable`, `device` or `measurement`.
+        metrics: names it returns; any name when left out.
+    """
+    del inputs, output, tools, interface, stage_class, metrics  # read from the source by `orun.stages.custom`
+
+    def mark(function: F) -> F:
+        return function
+
+    return mark

@@ -1,0 +1,1 @@
+"""Kinds that turn a model of some framework into an `onnx` artifact."""

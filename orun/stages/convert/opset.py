@@ -1,0 +1,66 @@
+"""Convert a model to another version of the standard operator set, with ONNX's own converter.
+
+The result is compared with the model before it on random and boundary inputs at several sizes of each dynamic axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from orun.errors import StageFailed
+from orun.metrics import Metric
+from orun.stages.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.params import Doc, Range
+
+
+@dataclass(frozen=True)
+class Params:
+    """Which version, and how it is checked."""
+
+    version: Annotated[int, Doc("Version of the operator set that the result uses."), Range(7)]
+    dims: Dims = field(default_factory=dict)
+    inputs: Inputs = None
+    atol: Atol = 1e-5
+    rtol: Rtol = 1e-3
+
+
+SPEC = Spec(
+    inputs={"model": Port(("onnx",), "The model to convert.")},
+    tools=("onnx", "onnxruntime|onnxruntime-gpu"),
+    extra="cpu",
+    preload=("onnx", "onnxruntime"),
+    metrics=("size", "nodes", "nodes_before", "max_abs_error"),
+)
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Write the converted model to `context.result`."""
+    import onnx
+
+    from orun.stages.agreement import Tolerance, Trial, check_against_input
+    from orun.stages.onnx_io import external_files, load_graph, save, weigh
+
+    before = load_graph(context.model())  # without external data, so that any size goes through the converter
+    try:
+        model = onnx.version_converter.convert_version(before, params.version)
+    except RuntimeError as refusal:
+        raise StageFailed(
+            context.stage,
+            f"ONNX cannot convert the model to operator set {params.version}",
+            why=str(refusal).strip(),
+            hint="export the model at that version: `opset` of `convert/torch`",
+        ) from refusal
+    onnx.load_external_data_for_model(model, str(context.model().parent))
+    save(model, context.result, external=bool(external_files(before)))
+    error = check_against_input(
+        context,
+        "the converted model",
+        Trial(params.dims, params.inputs),
+        Tolerance(params.atol, params.rtol),
+        hint="export the model at that version: `opset` of `convert/torch`",
+    )
+    nodes_before = weigh(context.model())["nodes"]
+    return {**weigh(context.result), "nodes_before": nodes_before, "max_abs_error": error}

@@ -1,0 +1,175 @@
+"""Export a PyTorch module to ONNX and check it against PyTorch.
+
+`model` names a function of yours that takes nothing and returns the module. `inputs` says what its `forward` takes: by
+name when each of them is a parameter of `forward`, otherwise in the order given. An axis that has a name instead of a
+size is dynamic; axes of one name have the same size.
+
+The exported model and PyTorch are compared on random and boundary inputs at several sizes of each dynamic axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from orun.errors import StageFailed
+from orun.metrics import Metric
+from orun.stages.agreement import Atol, Dims, Rtol
+from orun.stages.contract import Context, Spec
+from orun.stages.params import Code, Doc, Range
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from orun.stages.feeds import Case, Input
+    from orun.stages.torch_export import Bound
+
+    Array = NDArray[Any]
+
+
+UNFIT = (
+    "say which values the model takes, `low`, `high` and `fill` in `inputs`, and which sizes, `dims: {axis: [16, 32]}`"
+)
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One input of the model."""
+
+    shape: Annotated[list[int | str], Doc("Its axes: a size, or the name of a dynamic axis.")]
+    dtype: Annotated[
+        Literal["float32", "float16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"],
+        Doc("Type of its values."),
+    ] = "float32"
+    low: Annotated[float | None, Doc("Smallest value that the model takes; 0 for integers when left out.")] = None
+    high: Annotated[float | None, Doc("Largest value that the model takes; 1 for integers when left out.")] = None
+    fill: Annotated[
+        Literal["random", "mask"],
+        Doc("`mask` for an attention mask: 0 and 1, and at least one 1 along the last axis."),
+    ] = "random"
+
+
+@dataclass(frozen=True)
+class Params:
+    """What is exported, and how it is checked."""
+
+    model: Annotated[Code, Doc("Function that returns the module.")]
+    inputs: Annotated[dict[str, InputSpec], Doc("What the model takes, by name.")]
+    outputs: Annotated[list[str], Doc("Names for what the model returns, in order.")]
+    exporter: Annotated[
+        Literal["dynamo", "torchscript"],
+        Doc(
+            "`dynamo` is PyTorch's new exporter; `torchscript`, the older, traces one run and is faster, and attention "
+            "that it exports is recognised by `optimize/transformer`."
+        ),
+    ] = "dynamo"
+    opset: Annotated[int, Doc("Version of the ONNX operator set."), Range(13, 25)] = 20
+    external_data: Annotated[
+        Literal["auto", "always"], Doc("Weights in a file beside the model: `auto` when one file cannot hold them.")
+    ] = "auto"
+    dims: Dims = field(default_factory=dict)
+    atol: Atol = 1e-4
+    rtol: Rtol = 1e-3
+
+
+SPEC = Spec(
+    output="onnx",
+    tools=("torch", "onnx", "onnxscript", "numpy", "onnxruntime|onnxruntime-gpu"),
+    extra="torch",
+    interface="changed",
+    preload=("torch", "onnx", "onnxruntime"),
+    metrics=("size", "nodes", "max_abs_error"),
+)
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Write the exported model to `context.result`."""
+    from orun.stages.agreement import Agreement, Tolerance, answers, check, session
+    from orun.stages.feeds import Input, cases
+    from orun.stages.onnx_io import load, save, weigh
+    from orun.stages.onnx_names import clean, name_axes, name_values
+
+    inputs = [
+        Input(name, spec.dtype, tuple(spec.shape), spec.low, spec.high, mask=spec.fill == "mask")
+        for name, spec in params.inputs.items()
+    ]
+    bound = _bind(context, params, inputs)
+    tries = tuple(cases(inputs, params.dims, context.seed))
+    expected = answers(context, "the PyTorch model", bound, tries, UNFIT)
+    _check_answers(context, params.outputs, tries, expected)
+    model = load(_export(context, params, bound, tries))
+    clean(model)
+    name_values(model, [item.name for item in bound.inputs], params.outputs)
+    name_axes(model, tries, expected)
+    save(model, context.result, external=params.external_data == "always")
+    agreement = Agreement(
+        "the exported model",
+        "the PyTorch model",
+        params.outputs,
+        Tolerance(params.atol, params.rtol),
+        hint="try the other `exporter`, or another `opset`",
+    )
+    error = check(context, agreement, tries, expected, session(context.result, params.outputs))
+    return {**weigh(context.result), "max_abs_error": error}
+
+
+def _bind(context: Context, params: Params, inputs: Sequence[Input]) -> Bound:
+    import torch
+
+    from orun.stages.torch_export import bind
+
+    clash = sorted(set(params.outputs) & set(params.inputs))
+    if clash or len(set(params.outputs)) < len(params.outputs):
+        names = ", ".join(clash) or ", ".join(params.outputs)
+        raise StageFailed(context.stage, "inputs and outputs need names that differ", why=names)
+    torch.manual_seed(context.seed)  # the function may make weights up
+    module = context.load(params.model)()
+    if not isinstance(module, torch.nn.Module):
+        raise StageFailed(
+            context.stage, f"{params.model} must return a torch.nn.Module", why=f"it returned a {type(module).__name__}"
+        )
+    return bind(module, inputs)
+
+
+def _check_answers(
+    context: Context, outputs: Sequence[str], tries: Sequence[Case], expected: Sequence[Sequence[Array]]
+) -> None:
+    """Refuse what PyTorch itself answers when `outputs` does not name it, or it is not finite."""
+    import numpy as np
+
+    if len(expected[0]) != len(outputs):
+        raise StageFailed(
+            context.stage,
+            f"the PyTorch model returns {len(expected[0])} tensors, and `outputs` names {len(outputs)}",
+            why=f"of shapes {', '.join(str(list(value.shape)) for value in expected[0])}",
+            hint="name each tensor that the model returns, in order",
+        )
+    for case, values in zip(tries, expected, strict=True):
+        for name, value in zip(outputs, values, strict=True):
+            if not np.isfinite(value).all():
+                raise StageFailed(
+                    context.stage,
+                    f"the PyTorch model yields values that are not finite in output {name!r}",
+                    why=f"for {case.title}",
+                    hint="say in `inputs` which values the model takes: `low`, `high`, `fill`",
+                )
+
+
+def _export(context: Context, params: Params, bound: Bound, tries: Sequence[Case]) -> Path:
+    """Export with the example whose dynamic axes are plainest: all above 1 and each of another size."""
+    from orun.stages.torch_export import export
+
+    example = max(tries, key=lambda case: (min(case.sizes.values(), default=2) > 1, len(set(case.sizes.values()))))
+    try:
+        return export(bound, example.feed, params.opset, params.exporter, context.log)
+    except Exception as error:  # the exporters raise whatever a model's own code raises
+        context.log.exception("PyTorch cannot export the model")
+        other = "torchscript" if params.exporter == "dynamo" else "dynamo"
+        raise StageFailed(
+            context.stage,
+            f"PyTorch's {params.exporter} exporter cannot export the model",
+            why=f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}",
+            hint=f"try `exporter: {other}`, or another `opset`; the log has the whole message",
+        ) from error

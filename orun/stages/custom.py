@@ -1,0 +1,213 @@
+"""Stages that are functions of the user's own, `./file.py:function`: declared by their source, which is not run."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from orun.errors import PipelineError, Problem
+from orun.spelling import Unknown, closest, one_of
+from orun.stages.annotations import ALLOWED, Unreadable, doc_of, type_of
+from orun.stages.codefile import CodeFile, CodeFiles, Function
+from orun.stages.contract import Artifact, Port, Spec, StageClass
+from orun.stages.kind import Kind
+from orun.stages.params import REQUIRED, Param, ParamType
+from orun.units import parse_duration, parse_ratio, parse_size
+
+DECORATOR = "stage"
+ARTIFACTS: tuple[str, ...] = typing.get_args(Artifact)
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "output": ARTIFACTS,
+    "interface": ("same", "changed"),
+    "stage_class": typing.get_args(StageClass),
+}
+NAMES = ("tools", "metrics")  # arguments that are lists of names
+ARGUMENTS = ("inputs", *CHOICES, *NAMES)
+UNITS: Mapping[str, Callable[[str | float], float]] = {
+    "duration": parse_duration,
+    "size": parse_size,
+    "ratio": parse_ratio,
+}
+PLAIN: Mapping[str, tuple[type, ...]] = {"bool": (bool,), "int": (int,), "float": (int, float), "str": (str,)}
+
+
+def read(uses: str, root: Path, files: CodeFiles) -> Kind:
+    """The kind that a function declares.
+
+    Args:
+        uses: `file.py:function`.
+        root: the folder that the file is relative to.
+        files: where parsed files are kept.
+
+    Raises:
+        Unknown: when there is no such file or function.
+        PipelineError: when the file or the declaration is wrong; the places are in that file.
+    """
+    name, _, function = uses.rpartition(":")
+    try:
+        file = files.get(root / name)
+    except OSError as error:
+        raise Unknown(
+            f"there is no code file {name!r}",
+            expected="the path of a Python file, relative to the pipeline file",
+            suggestion=_neighbour(root / name, uses),
+        ) from error
+    file.require(function)
+    node = file.function(function)
+    if node is None:
+        raise Unknown(
+            f"{function!r} in {name} is not defined by `def`",
+            expected="a function that is defined in that file, so that its parameters can be read without running it",
+        )
+    return _Declaration(file, node).kind(uses)
+
+
+def _neighbour(path: Path, uses: str) -> str:
+    try:
+        names = [other.name for other in path.parent.iterdir() if other.suffix == ".py"]
+    except OSError:  # the folder is not there either
+        return ""
+    found = closest(path.name, names)
+    return uses.replace(path.name, found) if found else ""
+
+
+class _Declaration:
+    """Reads one function; collects what is wrong with it."""
+
+    def __init__(self, file: CodeFile, node: Function) -> None:
+        self.file = file
+        self.node = node
+        self.problems: list[Problem] = []
+
+    def kind(self, uses: str) -> Kind:
+        doc = inspect.cleandoc(
+            ast.get_docstring(self.node) or f"The function {self.node.name} of {self.file.path.name}."
+        )
+        spec = self._spec()
+        params = self._params(_documented(doc))
+        if self.problems:
+            raise PipelineError(self.problems)
+        return Kind(uses, "file", uses, doc, params, spec, lambda _params: spec.metrics)
+
+    def _wrong(self, node: ast.AST, message: str, expected: str = "") -> None:
+        self.problems.append(self.file.problem(node, message, expected=expected))
+
+    def _params(self, docs: Mapping[str, str]) -> tuple[Param, ...]:
+        arguments = self.node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        if not positional:
+            self._wrong(self.node, f"{self.node.name} takes no context", "def f(context, *, parameter: type = default)")
+        for argument in (*positional[1:], arguments.vararg, arguments.kwarg):
+            if argument:
+                self._wrong(
+                    argument,
+                    f"{argument.arg!r} of {self.node.name} is not a keyword-only argument, so it is no parameter",
+                    "parameters after a `*`: def f(context, *, parameter: type = default)",
+                )
+        pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        return tuple(param for arg, default in pairs if (param := self._param(arg, default, docs)))
+
+    def _param(self, argument: ast.arg, default: ast.expr | None, docs: Mapping[str, str]) -> Param | None:
+        if argument.annotation is None:
+            self._wrong(argument, f"the parameter {argument.arg!r} of {self.node.name} has no type", ALLOWED)
+            return None
+        try:
+            kind = type_of(argument.annotation)
+            doc = doc_of(argument.annotation) or docs.get(argument.arg, "")
+        except Unreadable as error:
+            self._wrong(error.node, f"the parameter {argument.arg!r}: {error.message}", ALLOWED)
+            return None
+        return Param(argument.arg, kind, REQUIRED if default is None else self._default(default, kind), doc)
+
+    def _default(self, node: ast.expr, kind: ParamType) -> Any:
+        given = self._literal(node)
+        if given is None:
+            if not kind.optional and isinstance(node, ast.Constant):
+                self._wrong(node, "None is the default of a parameter that cannot be None", "`| None` in its type")
+            return None
+        if parse := UNITS.get(kind.name):
+            try:
+                return parse(given)
+            except ValueError as error:
+                self._wrong(node, str(error))
+                return None
+        if kind.name in PLAIN and type(given) not in PLAIN[kind.name]:
+            self._wrong(node, f"{ast.unparse(node)} is not of the type {kind.name}")
+        if kind.name == "literal" and given not in kind.choices:
+            self._wrong(
+                node, f"{ast.unparse(node)} is not among the values of its type", one_of(map(repr, kind.choices))
+            )
+        return given
+
+    def _literal(self, node: ast.expr) -> Any:
+        try:
+            return ast.literal_eval(node)
+        except ValueError:
+            self._wrong(node, f"{ast.unparse(node)} is not a literal", "a literal: the file is read without being run")
+            return None
+
+    def _spec(self) -> Spec:
+        given = ((keyword.arg, self._argument(keyword)) for keyword in self._keywords())
+        found = {name: value for name, value in given if value is not None}
+        ports = found.get("inputs", {"model": "onnx"})
+        return Spec(
+            inputs={name: Port((kind,), "") for name, kind in ports.items()},
+            output=found.get("output", "onnx"),
+            tools=tuple(found.get("tools", ())),
+            interface=found.get("interface", "same"),
+            stage_class=found.get("stage_class", "portable"),
+            metrics=tuple(found["metrics"]) if "metrics" in found else None,
+        )
+
+    def _keywords(self) -> list[ast.keyword]:
+        for decorator in self.node.decorator_list:
+            call = decorator if isinstance(decorator, ast.Call) else None
+            name = ast.unparse(call.func if call else decorator).rpartition(".")[2]
+            if name == DECORATOR:
+                if call and call.args:
+                    self._wrong(call.args[0], f"@{DECORATOR} takes arguments by name", one_of(ARGUMENTS))
+                return call.keywords if call else []
+        return []
+
+    def _argument(self, keyword: ast.keyword) -> Any:
+        """The value of an argument of the decorator; None when it is wrong."""
+        if keyword.arg not in ARGUMENTS:
+            self._wrong(keyword, f"@{DECORATOR} has no argument {keyword.arg!r}", one_of(ARGUMENTS))
+            return None
+        given = self._literal(keyword.value)
+        if given is None:
+            return None
+        if choices := CHOICES.get(keyword.arg):
+            return self._checked(keyword, given, given in choices, one_of(choices))
+        if keyword.arg in NAMES:
+            good = isinstance(given, list | tuple | set) and all(isinstance(name, str) for name in given)
+            return self._checked(keyword, given, good, "a list of names")
+        good = isinstance(given, dict) and all(kind in ARTIFACTS for kind in given.values())
+        return self._checked(keyword, given, good, f"a mapping of inputs to {one_of(ARTIFACTS)}")
+
+    def _checked(self, keyword: ast.keyword, given: Any, good: bool, expected: str) -> Any:
+        if good:
+            return given
+        self._wrong(keyword.value, f"{keyword.arg} of @{DECORATOR} cannot be {given!r}", expected)
+        return None
+
+
+def _documented(doc: str) -> dict[str, str]:
+    """What the `Args:` section of a docstring says of each argument."""
+    _, _, section = doc.partition("\nArgs:\n")
+    docs: dict[str, str] = {}
+    name = ""
+    for line in section.splitlines():
+        if line.strip() and not line.startswith(" "):
+            break  # the next section
+        if begun := re.match(r" {2,4}(\w+)(?: \([^)]*\))?: *(.*)", line):
+            name = begun[1]
+            docs[name] = begun[2]
+        elif name and line.strip():
+            docs[name] += f" {line.strip()}"
+    return docs

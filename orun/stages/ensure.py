@@ -1,0 +1,166 @@
+"""What comes out of a stage is what its kind promises, or it is refused; checked in the stage's own process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orun.errors import OutputRefused, UsageError
+from orun.stages import onnx_io
+from orun.stages.contract import MODEL, Spec
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
+
+Shape = tuple[int | None, ...]  # None for a dimension that is left open
+Value = tuple[str, str, Shape]  # name, type, shape
+
+
+def check_output(stage: str, spec: Spec, output: Path, inputs: Mapping[str, Path]) -> None:
+    """Check what a stage left.
+
+    Every kind leaves regular files and folders only, and something unless its artifact is `metrics`. An `onnx` artifact
+    is a model that loads and passes the checker, with the external data that it names and nothing else; and with the
+    inputs and outputs of the primary input unless its kind says that it changes them.
+
+    Args:
+        stage: the stage's id.
+        spec: what its kind promises.
+        output: the folder that it filled.
+        inputs: folder of each connected input port.
+
+    Raises:
+        OutputRefused: when something of that does not hold.
+    """
+    names = _names(stage, output)
+    if not names and spec.output != "metrics":
+        why = f"its kind yields {spec.output}, so that it must fill its output folder"
+        raise OutputRefused(stage, f"{stage} left nothing", why=why)
+    if spec.output == "onnx":
+        model = _check_model(stage, output, names)
+        primary = inputs.get(next(iter(spec.inputs), ""))
+        if spec.interface == "same" and primary and (primary / MODEL).is_file():
+            _check_interface(stage, onnx_io.load_graph(primary / MODEL), model)
+
+
+def _names(stage: str, output: Path) -> list[str]:
+    """Names of all files, refused when one is neither a file nor a folder."""
+    names = []
+    for path in sorted(output.rglob("*")):
+        name = path.relative_to(output).as_posix()
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            kind = "a link" if path.is_symlink() else "a socket, a pipe or a device"
+            raise OutputRefused(stage, f"{stage} left {kind}", why=f"{name}: an artifact is of files and folders")
+        if path.is_file():
+            names.append(name)
+    return names
+
+
+def _check_model(stage: str, output: Path, names: list[str]) -> ModelProto:
+    if MODEL not in names:
+        raise OutputRefused(
+            stage,
+            f"{stage} left no {MODEL}",
+            why=f"its folder holds {', '.join(names)}",
+            hint="Save the model to context.result",
+        )
+    try:
+        model = onnx_io.load_graph(output / MODEL)
+    except UsageError as error:
+        raise OutputRefused(stage, f"{stage} left a bad model: {error.what}", why=error.why) from error
+    _check_external(stage, output, model, names)
+    _check_validity(stage, output / MODEL)
+    return model
+
+
+def _check_external(stage: str, output: Path, model: ModelProto, names: list[str]) -> None:
+    """Every byte of external data that the model names is there, and no file that it does not name."""
+    from onnx.external_data_helper import ExternalDataInfo, uses_external_data
+
+    named = {MODEL}
+    for tensor in onnx_io.tensors(model):
+        if uses_external_data(tensor):
+            data = ExternalDataInfo(tensor)
+            size = (output / data.location).stat().st_size
+            end = (data.offset or 0) + (data.length or 0)
+            named.add((output / data.location).resolve().relative_to(output.resolve()).as_posix())
+            if end > size:
+                why = f"tensor {tensor.name!r} ends at byte {end} of {data.location}, which has {size}"
+                raise OutputRefused(stage, f"{stage} left a model whose external data is cut short", why=why)
+    if surplus := [name for name in names if name not in named]:
+        raise OutputRefused(
+            stage,
+            f"{stage} left files that its model does not name",
+            why=f"{', '.join(surplus)}: an onnx artifact is {MODEL} and the external data that its tensors name",
+            hint="Write what is temporary to the working folder, and other artifacts in a stage of their own",
+        )
+
+
+def _check_validity(stage: str, path: Path) -> None:
+    """The model passes the checker, which reads it by path: a proto in memory ends at 2 GB."""
+    from onnx import checker
+
+    try:
+        checker.check_model(str(path))
+    except checker.ValidationError as error:
+        what = f"{stage} left a model that the ONNX checker refuses"
+        raise OutputRefused(stage, what, why=str(error).strip()) from error
+
+
+def _check_interface(stage: str, before: ModelProto, after: ModelProto) -> None:
+    """Names, order and types are the same; fixed dimensions stay so, and what an input leaves open stays open.
+
+    An output may become known better than it was: shape inference fixes dimensions that an exporter left open.
+    """
+    differences = []
+    for kind, old, new in (("input", _inputs(before), _inputs(after)), ("output", _outputs(before), _outputs(after))):
+        if [value[0] for value in old] != [value[0] for value in new]:
+            differences.append(f"{kind}s: {_listed(old)} -> {_listed(new)}")
+            continue
+        for (name, old_type, old_shape), (_, new_type, new_shape) in zip(old, new, strict=True):
+            if old_type != new_type:
+                differences.append(f"{kind} {name!r}: {old_type} -> {new_type}")
+            elif not _agree(old_shape, new_shape, narrowing=kind == "output"):
+                differences.append(f"{kind} {name!r}: shape {_shown(old_shape)} -> {_shown(new_shape)}")
+    if differences:
+        raise OutputRefused(
+            stage,
+            f"{stage} changed the inputs or outputs of the model",
+            why="\n".join(differences),
+            hint="A kind that means to says so in its declaration: interface='changed'",
+        )
+
+
+def _inputs(model: ModelProto) -> list[Value]:
+    stored = {tensor.name for tensor in model.graph.initializer}
+    return [_value(value) for value in model.graph.input if value.name not in stored]
+
+
+def _outputs(model: ModelProto) -> list[Value]:
+    return [_value(value) for value in model.graph.output]
+
+
+def _value(value: ValueInfoProto) -> Value:
+    from onnx import TensorProto
+
+    kind = value.type.WhichOneof("value") or "unknown"
+    if kind != "tensor_type":
+        return value.name, kind.removesuffix("_type"), ()
+    tensor = value.type.tensor_type
+    shape = tuple(axis.dim_value if axis.HasField("dim_value") else None for axis in tensor.shape.dim)
+    return value.name, TensorProto.DataType.Name(tensor.elem_type).lower(), shape
+
+
+def _agree(old: Shape, new: Shape, *, narrowing: bool) -> bool:
+    if len(old) != len(new):
+        return False
+    return all(a == b or (narrowing and a is None) for a, b in zip(old, new, strict=True))
+
+
+def _listed(values: list[Value]) -> str:
+    return ", ".join(name for name, _, _ in values) or "none"
+
+
+def _shown(shape: Shape) -> str:
+    return f"[{', '.join('?' if axis is None else str(axis) for axis in shape)}]"

@@ -1,0 +1,155 @@
+"""Inputs to try a model with: seeded, of several sizes of each dynamic axis, random and at the bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from orun.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+Mode = Literal["random", "lowest", "highest"]
+Masks = Literal["any", "right-padded"]
+
+SIZES = (1, 2, 7)  # of each dynamic axis, unless the pipeline says which
+
+
+@dataclass(frozen=True)
+class Input:
+    """What one input of a model takes.
+
+    Attributes:
+        name: of the input.
+        dtype: numpy's name of its type.
+        shape: each axis: its size, or the symbol of a dynamic one.
+        low, high: bounds of its values, both included; None where there is no bound.
+        mask: it holds 0 and 1, and at least one 1 along its last axis, because an attention that sees nothing has no
+            right answer.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+    low: float | None = None
+    high: float | None = None
+    mask: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """Inputs for one run of a model.
+
+    Attributes:
+        title: what they are, for messages.
+        sizes: of the dynamic axes.
+        feed: the value of each input.
+    """
+
+    title: str
+    sizes: Mapping[str, int]
+    feed: Mapping[str, Array]
+
+
+def symbols(inputs: Sequence[Input]) -> tuple[str, ...]:
+    """The dynamic axes by name, each once."""
+    return tuple(dict.fromkeys(axis for item in inputs for axis in item.shape if isinstance(axis, str)))
+
+
+def assignments(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
+    """Sizes for all dynamic axes together, so that each axis takes each of its sizes and axes differ from one another.
+
+    Args:
+        inputs: of the model.
+        sizes: of the axes that do not take `SIZES`.
+
+    Raises:
+        UsageError: when `sizes` names an axis that the model does not have.
+    """
+    axes = symbols(inputs)
+    for unknown in sorted(set(sizes) - set(axes)):
+        raise UsageError(
+            f"the model has no dynamic axis {unknown!r}",
+            why=f"its dynamic axes are {', '.join(axes)}" if axes else "none of its axes is dynamic",
+        )
+    choices = [tuple(sizes.get(axis, SIZES)) for axis in axes]
+    rounds = max(map(len, choices), default=1)
+    return [
+        {
+            axis: choice[(turn + place) % len(choice)]
+            for place, (axis, choice) in enumerate(zip(axes, choices, strict=True))
+        }
+        for turn in range(rounds)
+    ]
+
+
+def cases(
+    inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]], seed: int, masks: Masks = "any"
+) -> Iterator[Case]:
+    """Random values at every assignment of sizes, then the bounds at the first that has no axis of 1.
+
+    Args:
+        inputs: of the model.
+        sizes: as for `assignments`.
+        seed: of the random values.
+        masks: whether a mask hides any position, or only ends early.
+    """
+    import numpy as np
+
+    turns = assignments(inputs, sizes)
+    wide = next((turn for turn in turns if min(turn.values(), default=2) > 1), turns[0])
+    plan: list[tuple[dict[str, int], Mode]] = [(turn, "random") for turn in turns]
+    plan += [(wide, "lowest"), (wide, "highest")]
+    for number, (turn, mode) in enumerate(plan):
+        random = np.random.default_rng([seed, number])
+        where = ", ".join(f"{axis}={size}" for axis, size in turn.items())
+        title = f"{mode} values" + (f" at {where}" if where else "")
+        yield Case(title, turn, {item.name: _values(item, turn, mode, masks, random) for item in inputs})
+
+
+def _values(item: Input, turn: Mapping[str, int], mode: Mode, masks: Masks, random: np.random.Generator) -> Array:
+    import numpy as np
+
+    shape = tuple(turn[axis] if isinstance(axis, str) else axis for axis in item.shape)
+    if item.mask:
+        return _mask(shape, mode, masks, random).astype(item.dtype)
+    if item.dtype == "object":
+        return np.full(shape, mode, dtype=object)
+    if mode != "random":
+        return np.full(shape, _bound(item, mode), item.dtype)
+    if np.dtype(item.dtype).kind in "iub":
+        return random.integers(int(_bound(item, "lowest")), int(_bound(item, "highest")) + 1, shape).astype(item.dtype)
+    return _floats(item, shape, random).astype(item.dtype)
+
+
+def _bound(item: Input, mode: Mode) -> float:
+    if mode == "lowest":
+        return 0 if item.low is None else item.low
+    return 1 if item.high is None else item.high
+
+
+def _floats(item: Input, shape: tuple[int, ...], random: np.random.Generator) -> Array:
+    if item.low is None and item.high is None:
+        return random.standard_normal(shape)
+    low = (item.high or 0.0) - 1.0 if item.low is None else item.low
+    return random.uniform(low, low + 1.0 if item.high is None else item.high, shape)
+
+
+def _mask(shape: tuple[int, ...], mode: Mode, masks: Masks, random: np.random.Generator) -> Array:
+    import numpy as np
+
+    if mode == "highest" or not shape or not all(shape):
+        return np.ones(shape)
+    length = shape[-1]
+    if mode == "lowest":
+        return np.broadcast_to(np.arange(length) < 1, shape)
+    if masks == "right-padded":
+        return np.arange(length) < random.integers(1, length + 1, (*shape[:-1], 1))
+    chosen = random.integers(0, 2, shape)
+    np.put_along_axis(chosen, random.integers(0, length, (*shape[:-1], 1)), 1, axis=-1)
+    return chosen

@@ -1,0 +1,40 @@
+"""A stage kind as plain data, whichever way it was declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from orun.stages.contract import Spec
+from orun.stages.params import Param
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind that `uses` may name.
+
+    Attributes:
+        name: as written in `uses`.
+        origin: `built-in`, `plug-in` (a package's entry point) or `file` (a function of the user's own).
+        entry: `module` of a built-in or plug-in kind; `path.py:function`, relative to the pipeline file, of a file's.
+        doc: the user's documentation; its first line is the summary.
+        params: its parameters in order.
+        spec: what it depends on and yields.
+        metrics: names of the metrics for resolved parameters, or None when any name may come.
+        distribution: the package of a plug-in, whose version is in the key; else empty.
+    """
+
+    name: str
+    origin: Literal["built-in", "plug-in", "file"]
+    entry: str
+    doc: str
+    params: tuple[Param, ...]
+    spec: Spec
+    metrics: Callable[[Mapping[str, Any]], Collection[str] | None]
+    distribution: str = ""
+
+    @property
+    def summary(self) -> str:
+        """One sentence on what it does."""
+        return self.doc.partition("\n")[0]

@@ -1,0 +1,1 @@
+"""Kinds that measure a model; gates judge what they find."""

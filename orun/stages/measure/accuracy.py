@@ -1,0 +1,153 @@
+"""Measure a model's accuracy on a dataset, against a reference model and the accepted baseline.
+
+The dataset is a function of yours that returns an `orun.Dataset`.
+
+Metrics against the reference's outputs, on examples and candidates, are exact: `cosine` (with `cosine.mean`, which is
+the same, and `cosine.min`), `max_abs`, `sqnr` in dB, and `agreement` of the top class. Of several outputs the worst
+counts; those named in `outputs` are also shown one by one, as `cosine.min[logits]`.
+
+Metrics against the dataset's labels are `accuracy` and, with candidates, `recall_at_1`, `recall_at_5`, `recall_at_10`
+and `mrr` by cosine similarity; they judge the first output. With a reference or a baseline they are compared example
+by example, with a 95 % interval of the difference.
+
+A metric of your own is `file.py:function` and goes by the function's name. It is called with (outputs, dataset):
+`outputs` maps the name of each output to an array `[n, ...]`, or to n arrays where shapes differ; those of candidates
+are there as `candidates.<name>`. It returns one number for each example, or one for all, which has no interval then.
+
+An output that is not finite fails the stage, and so does one whose shape or type is not the reference's.
+Texts of different lengths are batched with those of their own length and never padded, so that what a model answers
+for an example does not hang on its neighbours, unless the model itself mixes the examples of a batch, as dynamic
+quantization does: `batch: 1` is without that too.
+
+The figures depend on the kernels that the processor has (VNNI, AVX-512, bf16) and not on its clock: the result is
+bound to the device. The artifact holds `metrics.json` and `examples.npz`, the value of each example for every model.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from orun.codec import encode
+from orun.errors import StageFailed
+from orun.measure.accuracy_names import FIDELITY, TASK, named
+from orun.metrics import Metric
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.datasets import load_dataset
+from orun.stages.params import Code, Doc, Range, TargetName
+from orun.targets import Target
+
+if TYPE_CHECKING:
+    from orun.measure.accuracy import Report, Request
+
+Known = Literal[
+    "cosine", "max_abs", "sqnr", "agreement", "accuracy", "recall_at_1", "recall_at_5", "recall_at_10", "mrr"
+]
+SPEC = Spec(
+    inputs={
+        "model": Port(("onnx",), "The model to judge."),
+        "reference": Port(("onnx",), "The model that it is compared with.", optional=True),
+    },
+    output="metrics",
+    tools=("onnxruntime|onnxruntime-gpu", "numpy"),
+    extra="cpu",
+    stage_class="device",
+    cpus=2,
+    preload=("numpy", "onnxruntime"),
+    baseline=True,
+)
+
+
+@dataclass(frozen=True)
+class Params:
+    """Parameters of `measure/accuracy`."""
+
+    dataset: Annotated[Code, Doc("Function that returns the examples, an `orun.Dataset`.")]
+    metrics: Annotated[list[Known | Code], Doc("What to measure: names, and functions of your own.")]
+    target: Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")] = None
+    samples: Annotated[int | None, Doc("Use only the first so many examples."), Range(low=1)] = None
+    batch: Annotated[int, Doc("Examples of equal shape that are fed together at most."), Range(low=1)] = 1
+    outputs: Annotated[list[str], Doc("Outputs of the model to look at; all when left out.")] = field(
+        default_factory=list
+    )
+    better: Annotated[
+        dict[str, Literal["higher", "lower"]], Doc("Which way metrics of your own improve; `higher` when left out.")
+    ] = field(default_factory=dict)
+
+
+def metrics(params: Params) -> Collection[str]:
+    """Names of the metrics that these parameters yield."""
+    names: list[str] = []
+    for asked in params.metrics:
+        yielded = FIDELITY.get(asked, (_name(asked),))
+        names += yielded
+        if asked in FIDELITY and len(params.outputs) > 1:
+            names += [named(name, output) for name in yielded for output in params.outputs]
+    return names
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Run the models over the dataset, and leave the metrics and the value of each example."""
+    from orun.measure.accuracy import evaluate
+    from orun.measure.session import open_session
+
+    request = _request(context, params)
+    dataset = load_dataset(context, params.dataset)
+    if params.samples is not None:
+        dataset = dataset.take(params.samples)
+    sessions = {role: open_session(context.model(role), _target(context)) for role in context.inputs}
+    report = evaluate(sessions, dataset, request, context.progress)
+    _write(context, report)
+    return report.metrics
+
+
+def _target(context: Context) -> Target:
+    """The target, but with threads that sleep while another model runs, unless it says how they wait."""
+    target = context.target or Target("cpu")
+    return replace(target, session={"session.intra_op.allow_spinning": False, **target.session})
+
+
+def _name(asked: str) -> str:
+    return asked.rpartition(":")[2]
+
+
+def _request(context: Context, params: Params) -> Request:
+    from orun.measure.accuracy import Request
+
+    names = [_name(asked) for asked in params.metrics]
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise StageFailed(
+            context.stage, f"metrics: {', '.join(twice)} is there twice", hint="rename the function, or drop one"
+        )
+    built_in = tuple(name for name in params.metrics if name in FIDELITY or name in TASK)
+    functions = {_name(code): context.load(Code(code)) for code in params.metrics if code not in built_in}
+    unknown = [name for name in params.better if name not in functions]
+    if unknown:
+        raise StageFailed(context.stage, f"better: {', '.join(unknown)} is no metric of your own")
+    return Request(
+        stage=context.stage,
+        metrics=built_in,
+        functions=functions,
+        better=params.better,
+        outputs=tuple(params.outputs),
+        batch=params.batch,
+        seed=context.seed,
+    )
+
+
+def _write(context: Context, report: Report) -> None:
+    import json
+    from zipfile import ZipFile, ZipInfo
+
+    import numpy as np
+
+    (context.output / "metrics.json").write_text(json.dumps(encode(report.metrics), indent=2) + "\n", "utf-8")
+    with ZipFile(context.output / "examples.npz", "w") as archive:  # numpy's format; equal values give equal bytes
+        for name, values in sorted(report.examples.items()):
+            with archive.open(ZipInfo(f"{name}.npy"), "w") as member:
+                np.lib.format.write_array(member, values)
+    for name, metric in report.metrics.items():
+        context.log.info("%s: %.6g", name, metric.value)

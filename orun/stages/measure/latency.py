@@ -1,0 +1,106 @@
+"""Measure a model's latency alone, and against a reference and the accepted baseline side by side.
+
+Wall times are those of inferences one after another, as a user feels them: `p50`, `p90`, `p99`, `mean`, `min`,
+`throughput` in examples a second, `load` of the session and its `first` inference. `cpu` is the time of an inference
+without waiting for a core, and `speedup` is how many times faster the model is than the reference.
+
+Whether one model is slower than another is measured on time on the CPU, in blocks of a few inferences that alternate
+at random between the two, in processes that are started anew for each launch. Launches go on until they tell a
+slow-down of `resolution` from none, or `time` is used up. Gates are judged from the stored launches: changing a
+threshold measures nothing again, and a threshold below `resolution` may stay undecided.
+
+The machine is this stage's own while it runs. The result is bound to the host. The artifact holds `latency.json`, the
+launches, and `samples.npz`, the time of each inference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+from orun.metrics import Metric
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.datasets import load_dataset
+from orun.stages.params import Code, Doc, Duration, Range, Ratio, TargetName
+
+if TYPE_CHECKING:
+    from orun.measure.workers import Subject
+
+SPEC = Spec(
+    inputs={
+        "model": Port(("onnx",), "The model to time."),
+        "reference": Port(("onnx",), "The model that it is compared with.", optional=True),
+    },
+    output="metrics",
+    tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
+    extra="cpu",
+    stage_class="measurement",
+    exclusive=True,
+    preload=("numpy", "onnx", "onnxruntime"),
+    baseline=True,
+    metrics=("p50", "p90", "p99", "mean", "min", "cpu", "throughput", "load", "first", "speedup"),
+)
+
+
+@dataclass(frozen=True)
+class Params:
+    """Parameters of `measure/latency`."""
+
+    target: Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")] = None
+    inputs: Annotated[
+        Code | None,
+        Doc("Function that returns the inputs, an `orun.Dataset`; made up from the model's signature when left out."),
+    ] = None
+    batch: Annotated[int, Doc("Examples in an inference."), Range(low=1)] = 1
+    shape: Annotated[
+        dict[str, int],
+        Doc("Sizes of dynamic axes other than the batch, by name, for inputs that are made up; 128 when left out."),
+    ] = field(default_factory=dict)
+    warmup: Annotated[Duration, Doc("Inference time before the first sample of each session."), Range(low=0)] = (
+        Duration(0.05)
+    )
+    time: Annotated[Duration, Doc("After this time no further launch begins."), Range(low=0)] = Duration(20)
+    resolution: Annotated[
+        Ratio, Doc("The slow-down that is to be told from none; smaller takes longer."), Range(0.005, 1)
+    ] = Ratio(0.05)
+    samples: Annotated[
+        int,
+        Doc("Wall times of the model alone: 36 can bound p90, some 400 p99, given the `time` for them."),
+        Range(low=6),
+    ] = 36
+    min_launches: Annotated[int, Doc("Launches at least."), Range(low=3)] = 3
+    max_launches: Annotated[int, Doc("Launches at most."), Range(low=3)] = 30
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Measure, and leave the launches and the time of each inference."""
+    from orun.measure.latency import Budget, measure
+    from orun.measure.latency_metrics import metrics_of
+    from orun.measure.latency_record import summary, write
+
+    budget = Budget(
+        time=params.time,
+        resolution=params.resolution,
+        launches=(params.min_launches, params.max_launches),
+        samples=params.samples,
+        warmup=params.warmup,
+    )
+    subjects = _subjects(context, params)
+    measurement = measure(subjects, budget, context.seed, context.progress)
+    write(context.output, measurement, subjects)
+    for line in summary(measurement):
+        context.log.info("%s", line)
+    return metrics_of(measurement, params.batch)
+
+
+def _subjects(context: Context, params: Params) -> dict[str, Subject]:
+    from orun.measure.workers import Subject
+    from orun.stages.timing import Sizes, feeds
+    from orun.targets import Target
+
+    target = context.target or Target("cpu")
+    models = {name: context.model(name) for name in ("model", "reference", "baseline") if name in context.inputs}
+    dataset = load_dataset(context, params.inputs) if params.inputs else None
+    fed = feeds(models, Sizes(params.batch, params.shape), context.seed, dataset)
+    return {name: Subject(path, target, fed[name]) for name, path in models.items()}

@@ -1,0 +1,79 @@
+"""Measure what a model weighs, alone and against a reference and the baseline.
+
+`size` is that of all files of the model, `parameters` the number of elements in its weights and constants, `nodes` the
+number of its nodes, those in functions and nested graphs included. All are exact. The artifact holds `operators.json`:
+how often each operator occurs in each of the models.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orun.metrics import Metric
+from orun.stages.contract import Context, Port, Spec
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+SPEC = Spec(
+    inputs={
+        "model": Port(("onnx",), "The model to weigh."),
+        "reference": Port(("onnx",), "The model that it is compared with.", optional=True),
+    },
+    output="metrics",
+    tools=("onnx", "numpy"),
+    extra="cpu",
+    preload=("numpy", "onnx"),
+    baseline=True,
+    metrics=("size", "parameters", "nodes"),
+)
+
+
+@dataclass(frozen=True)
+class Params:
+    """Parameters of `measure/size`: it has none."""
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Weigh the models, and leave their operators."""
+    del params
+    from orun.measure.paired import exact
+    from orun.stages.onnx_io import load_graph
+
+    models = {role: load_graph(context.model(role)) for role in context.inputs}
+    operators = {role: _operators(model) for role, model in models.items()}
+    text = json.dumps(operators, indent=2, sort_keys=True)
+    (context.output / "operators.json").write_text(text + "\n", "utf-8")
+    weights = {role: _weigh(context.inputs[role], model) for role, model in models.items()}
+    return {
+        name: Metric(
+            value,
+            "B" if name == "size" else "",
+            "lower",
+            reference=exact(value, weights["reference"][name]) if "reference" in weights else None,
+            baseline=exact(value, weights["baseline"][name]) if "baseline" in weights else None,
+        )
+        for name, value in weights["model"].items()
+    }
+
+
+def _weigh(folder: Path, model: ModelProto) -> dict[str, float]:
+    from orun.stages.onnx_io import nodes, tensors
+
+    return {
+        "size": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
+        "parameters": sum(math.prod(tensor.dims) for tensor in tensors(model)),
+        "nodes": sum(1 for _ in nodes(model)),
+    }
+
+
+def _operators(model: ModelProto) -> dict[str, int]:
+    from orun.stages.onnx_io import nodes
+
+    return dict(Counter(f"{node.domain}.{node.op_type}" if node.domain else node.op_type for node in nodes(model)))

@@ -1,0 +1,46 @@
+"""Measure how long a model takes to get ready in a new process, alone and against a reference and the baseline.
+
+`load` is the time to make the session, `first` that of the first inference, `ready` both together; wall time, medians
+over launches of new processes, with the model's files in memory. Importing the runtime is in none of them.
+
+The machine is this stage's own while it runs. The result is bound to the host. The artifact holds `launches.json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orun.metrics import Metric
+from orun.stages.contract import Context, Spec
+from orun.stages.fresh import INPUTS, Launches, readings, write
+
+SPEC = Spec(
+    inputs=INPUTS,
+    output="metrics",
+    tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
+    extra="cpu",
+    stage_class="measurement",
+    exclusive=True,
+    preload=("numpy", "onnx"),
+    baseline=True,
+    metrics=("load", "first", "ready"),
+)
+
+
+@dataclass(frozen=True)
+class Params(Launches):
+    """Parameters of `measure/startup`."""
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Launch the models, and leave what each launch took."""
+    from orun.measure.fresh import metric
+
+    found = readings(context, params, runs=1)
+    write(context, found)
+    return {
+        "load": metric(found, lambda reading: reading.load, "s"),
+        "first": metric(found, lambda reading: reading.first, "s"),
+        "ready": metric(found, lambda reading: reading.load + reading.first, "s"),
+    }

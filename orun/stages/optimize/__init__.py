@@ -1,0 +1,1 @@
+"""Kinds that rewrite a model so that it computes the same with less."""

@@ -1,0 +1,64 @@
+"""Apply ONNX Runtime's graph optimizations beforehand and keep the result, so that a session need not.
+
+`basic` is right on every machine. `extended` fuses to operators of ONNX Runtime's own for the providers of the target,
+and `layout` and `all` may choose what suits this processor: their result belongs on devices of the same kind.
+The result is compared with the model before it, on the target, at several sizes of each dynamic axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from orun.metrics import Metric
+from orun.stages.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.params import Doc, TargetName
+
+
+@dataclass(frozen=True)
+class Params:
+    """How far to optimize, for what, and how to check it."""
+
+    level: Annotated[
+        Literal["disable", "basic", "extended", "layout", "all"], Doc("ONNX Runtime's optimization level.")
+    ] = "extended"
+    target: Annotated[TargetName | None, Doc("Whose providers and session options count; the CPU when left out.")] = (
+        None
+    )
+    skip: Annotated[list[str], Doc("Optimizers to leave out, by ONNX Runtime's names (`MatMulAddFusion`).")] = field(
+        default_factory=list
+    )
+    dims: Dims = field(default_factory=dict)
+    inputs: Inputs = None
+    atol: Atol = 1e-4
+    rtol: Rtol = 1e-3
+
+
+SPEC = Spec(
+    inputs={"model": Port(("onnx",), "The model to optimize.")},
+    tools=("onnxruntime|onnxruntime-gpu", "onnx"),
+    extra="cpu",
+    stage_class="device",
+    preload=("onnx", "onnxruntime"),
+    metrics=("size", "nodes", "nodes_before", "max_abs_error"),
+)
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Write the optimized model to `context.result`."""
+    from orun.stages.agreement import Tolerance, Trial, check_against_input
+    from orun.stages.onnx_io import save, weigh
+    from orun.stages.ort_graph import optimized
+
+    save(optimized(context.model(), params.level, params.skip, context.target), context.result)
+    error = check_against_input(
+        context,
+        "the optimized model",
+        Trial(params.dims, params.inputs),
+        Tolerance(params.atol, params.rtol),
+        hint="try a lower `level`, or leave out the optimizer that does it: `skip: [...]`",
+    )
+    before = weigh(context.model())["nodes"]
+    return {**weigh(context.result), "nodes_before": before, "max_abs_error": error}

@@ -1,0 +1,90 @@
+"""Change a model with a function of your own, and check what comes of it.
+
+The function gets the model, whole in memory, and returns it changed: as `onnx.ModelProto`, or as `onnx_ir.Model` with
+`form: ir`, which is what the passes and rewrite rules of onnx-ir and onnxscript take. The result is compared with the
+model before it on random and boundary inputs at several sizes of each dynamic axis, unless `check` is off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+from orun.errors import StageFailed
+from orun.metrics import Metric
+from orun.stages.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.params import Code, Doc
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+@dataclass(frozen=True)
+class Params:
+    """Which function, and how its result is checked."""
+
+    function: Annotated[Code, Doc("Function that takes a model and returns it changed.")]
+    form: Annotated[Literal["proto", "ir"], Doc("What it takes and returns: `onnx.ModelProto` or `onnx_ir.Model`.")] = (
+        "proto"
+    )
+    check: Annotated[bool, Doc("The result must compute the same; otherwise it must only run and be finite.")] = True
+    dims: Dims = field(default_factory=dict)
+    inputs: Inputs = None
+    atol: Atol = 1e-5
+    rtol: Rtol = 1e-3
+
+
+SPEC = Spec(
+    inputs={"model": Port(("onnx",), "The model to change.")},
+    tools=("onnx", "onnxruntime|onnxruntime-gpu"),
+    extra="cpu",
+    preload=("onnx", "onnxruntime"),
+    metrics=("size", "nodes", "nodes_before", "max_abs_error"),
+)
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Write the changed model to `context.result`."""
+    from orun.stages.agreement import Tolerance, Trial, check_against_input
+    from orun.stages.onnx_io import save, weigh
+
+    save(_change(context, params), context.result)
+    error = check_against_input(
+        context,
+        "the changed model",
+        Trial(params.dims, params.inputs),
+        Tolerance(params.atol, params.rtol) if params.check else None,
+        hint=f"look at what {params.function} changes; `check: false` where that is meant",
+    )
+    before = weigh(context.model())["nodes"]
+    return {**weigh(context.result), "nodes_before": before, "max_abs_error": error}
+
+
+def _change(context: Context, params: Params) -> ModelProto:
+    from onnx import ModelProto
+
+    from orun.stages.onnx_io import load
+
+    function = context.load(params.function)
+    model = load(context.model())
+    if params.form == "proto":
+        changed = function(model)
+        _require_type(context, params, changed, ModelProto)
+        return cast("ModelProto", changed)
+    import onnx_ir
+
+    changed = function(onnx_ir.from_proto(model))
+    _require_type(context, params, changed, onnx_ir.Model)
+    return cast("ModelProto", onnx_ir.to_proto(changed))
+
+
+def _require_type(context: Context, params: Params, changed: Any, wanted: type) -> None:
+    if not isinstance(changed, wanted):
+        raise StageFailed(
+            context.stage,
+            f"{params.function} must return a {wanted.__name__}",
+            why=f"it returned a {type(changed).__name__}",
+            hint="`form` says whether it gets and returns an onnx.ModelProto or an onnx_ir.Model",
+        )

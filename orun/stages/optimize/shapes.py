@@ -1,0 +1,115 @@
+"""Fix dynamic axes to one size and work out the shape of every value.
+
+Accelerators need shapes that are known beforehand, and simplifying can fold more once they are. ONNX Runtime's symbolic
+inference finds the shapes, through its own operators too. The result is compared with the model before it at the fixed
+sizes. `fixed_shapes` counts the values inside whose shape is all numbers, `dynamic_values` the inputs
+and outputs whose shape is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+from orun.errors import StageFailed
+from orun.metrics import Metric
+from orun.stages.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.known import require_known
+from orun.stages.params import Doc
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
+    from onnx.onnx_pb import TensorShapeProto
+
+
+@dataclass(frozen=True)
+class Params:
+    """Which axes are fixed, and how the result is checked."""
+
+    fix: Annotated[dict[str, int], Doc("Size of each axis that is no longer dynamic, by its name: `{batch: 1}`.")] = (
+        field(default_factory=dict)
+    )
+    dims: Dims = field(default_factory=dict)
+    inputs: Inputs = None
+    atol: Atol = 1e-5
+    rtol: Rtol = 1e-3
+
+
+SPEC = Spec(
+    inputs={"model": Port(("onnx",), "The model whose shapes are worked out.")},
+    tools=("onnxruntime|onnxruntime-gpu", "onnx", "sympy"),
+    extra="cpu",
+    interface="changed",
+    preload=("onnx", "onnxruntime"),
+    metrics=("size", "nodes", "fixed_shapes", "dynamic_values", "max_abs_error"),
+)
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Write the model with its shapes to `context.result`."""
+    import onnx
+
+    from orun.stages.agreement import Tolerance, Trial, check_against_input
+    from orun.stages.onnx_io import external_files, load_graph, save, weigh
+
+    model = load_graph(context.model())
+    external = bool(external_files(model))
+    _fix(context, model, params.fix)
+    result = _infer(context, model)
+    onnx.load_external_data_for_model(result, str(context.model().parent))
+    save(result, context.result, external=external)
+    error = check_against_input(
+        context,
+        "the model with fixed shapes",
+        Trial({**params.dims, **{axis: [size] for axis, size in params.fix.items()}}, params.inputs),
+        Tolerance(params.atol, params.rtol),
+        hint="the model itself may compute with the axis: check what it does at that size",
+    )
+    known = sum(_is_known(value) for value in result.graph.value_info)
+    dynamic = sum(not _is_known(value) for value in (*result.graph.input, *result.graph.output))
+    return {
+        **weigh(context.result),
+        "fixed_shapes": Metric(known, better="higher"),
+        "dynamic_values": Metric(dynamic, better="lower"),
+        "max_abs_error": error,
+    }
+
+
+def _fix(context: Context, model: ModelProto, sizes: Mapping[str, int]) -> None:
+    inputs = {axis.dim_param for axis in _axes(model.graph.input)}
+    require_known(context, "fix", sizes, sorted(inputs - {""}))
+    for axis in _axes((*model.graph.input, *model.graph.output)):
+        if axis.dim_param in sizes:
+            axis.dim_value = sizes[axis.dim_param]
+        elif axis.dim_param not in inputs:
+            axis.ClearField(
+                "dim_param"
+            )  # the axis of an output with a name of its own follows from those that are fixed
+    del model.graph.value_info[:]  # they are for the axes as they were
+
+
+def _infer(context: Context, model: ModelProto) -> ModelProto:
+    from orun.stages.symbolic import infer
+
+    try:
+        return infer(model)
+    except Exception as error:  # it raises whatever it stumbles on
+        context.log.exception("shape inference failed")
+        raise StageFailed(
+            context.stage,
+            "the shapes of the model cannot be worked out",
+            why=f"{type(error).__name__}: {error}",
+            hint="simplify the model first; the log has the whole traceback",
+        ) from error
+
+
+def _is_known(value: ValueInfoProto) -> bool:
+    kind = value.type.tensor_type
+    return kind.HasField("shape") and all(axis.HasField("dim_value") for axis in kind.shape.dim)
+
+
+def _axes(values: Iterable[ValueInfoProto]) -> Iterator[TensorShapeProto.Dimension]:
+    for value in values:
+        yield from value.type.tensor_type.shape.dim

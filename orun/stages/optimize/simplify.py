@@ -1,0 +1,102 @@
+"""Fold constants and remove what computes nothing, with onnxsim.
+
+The result is compared with the model before it on random and boundary inputs at several sizes of each dynamic axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from orun.errors import StageFailed
+from orun.metrics import Metric
+from orun.stages.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.params import Doc
+
+Pass = Literal[
+    "eliminate_common_subexpression", "eliminate_consecutive_idempotent_ops", "eliminate_deadend",
+    "eliminate_duplicate_initializer", "eliminate_identity", "eliminate_if_with_const_cond", "eliminate_nop_cast",
+    "eliminate_nop_concat", "eliminate_nop_dropout", "eliminate_nop_expand", "eliminate_nop_flatten",
+    "eliminate_nop_monotone_argmax", "eliminate_nop_pad", "eliminate_nop_reshape", "eliminate_nop_split",
+    "eliminate_nop_transpose", "eliminate_nop_with_unit", "eliminate_shape_gather", "eliminate_shape_op",
+    "eliminate_slice_after_shape", "eliminate_unused_initializer", "extract_constant_to_initializer",
+    "fuse_add_bias_into_conv", "fuse_bn_into_conv", "fuse_concat_into_reshape", "fuse_consecutive_concats",
+    "fuse_consecutive_log_softmax", "fuse_consecutive_reduce_unsqueeze", "fuse_consecutive_slices",
+    "fuse_consecutive_squeeze_unsqueeze", "fuse_consecutive_squeezes", "fuse_consecutive_transposes",
+    "fuse_consecutive_unsqueezes", "fuse_matmul_add_bias_into_gemm", "fuse_matmul_add_bias_into_gemm_batched",
+    "fuse_pad_into_conv", "fuse_pad_into_pool", "fuse_qkv", "fuse_transpose_into_gemm", "rewrite_where",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Params:
+    """How to simplify and how to check it."""
+
+    skip: Annotated[
+        list[Pass],
+        Doc(
+            "Passes to leave out. The default's one turns MatMul and Add into what `optimize/transformer` cannot read."
+        ),
+    ] = field(default_factory=lambda: ["fuse_matmul_add_bias_into_gemm_batched"])
+    subgraphs: Annotated[bool, Doc("Simplify the bodies of If, Loop and Scan too.")] = False
+    dims: Dims = field(default_factory=dict)
+    inputs: Inputs = None
+    atol: Atol = 1e-5
+    rtol: Rtol = 1e-3
+
+
+SPEC = Spec(
+    inputs={"model": Port(("onnx",), "The model to simplify.")},
+    tools=("onnxsim", "onnx", "onnxruntime|onnxruntime-gpu"),
+    extra="cpu",
+    preload=("onnx", "onnxruntime", "torch", "onnxsim"),  # onnxsim imports torch where it is there: most of its import
+    metrics=("size", "nodes", "nodes_before", "max_abs_error"),
+)
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Write the simplified model to `context.result`."""
+    from orun.stages.agreement import Tolerance, Trial, check_against_input
+    from orun.stages.onnx_io import load, save, weigh
+
+    model = load(_simplify(context, params))
+    kept = [entry for entry in model.metadata_props if not entry.key.startswith("onnxsim.")]  # its report on itself
+    del model.metadata_props[:]
+    model.metadata_props.extend(kept)
+    save(model, context.result)
+    error = check_against_input(
+        context,
+        "the simplified model",
+        Trial(params.dims, params.inputs),
+        Tolerance(params.atol, params.rtol),
+        hint="leave out the pass that does it: `skip: [...]`",
+    )
+    before = weigh(context.model())["nodes"]
+    return {**weigh(context.result), "nodes_before": before, "max_abs_error": error}
+
+
+def _simplify(context: Context, params: Params) -> Path:
+    """Simplify by path, so that onnxsim need not hold a large model several times."""
+    import onnxsim
+
+    simplified = Path("simplified.onnx")
+    try:
+        onnxsim.simplify(
+            str(context.model()),
+            output_path=str(simplified),
+            skipped_optimizers=params.skip,
+            include_subgraph=params.subgraphs,
+            certify=False,
+        )
+    except Exception as error:  # it raises RuntimeError and the checker's ValidationError, and what lies below them
+        context.log.exception("onnxsim failed")
+        raise StageFailed(
+            context.stage,
+            "onnxsim cannot simplify the model",
+            why=str(error).strip(),
+            hint="leave passes out, `skip: [...]`, or use `optimize/graph` with `level: basic` instead",
+        ) from error
+    return simplified

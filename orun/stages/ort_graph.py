@@ -1,0 +1,88 @@
+"""ONNX Runtime's own graph optimizations, written back to a model."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orun.errors import UsageError
+from orun.stages.agreement import any_size
+from orun.stages.domains import tidy_domains
+from orun.targets import Target
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+# Optimizers of ONNX Runtime that hide the operators that fusion and quantization look for, or stop shape inference.
+IN_THE_WAY = (
+    "ConstantSharing", "MatMulScaleFusion", "MatMulAddFusion", "MatmulTransposeFusion", "GemmActivationFusion",
+    "BiasSoftmaxFusion",
+)  # fmt: skip
+
+
+def optimized(model: Path, level: str, disabled: Collection[str] = (), target: Target | None = None) -> ModelProto:
+    """What ONNX Runtime makes of a model at an optimization level, whole in memory.
+
+    Args:
+        model: path of the model; its external data lies beside it.
+        level: as in a target's `graph_optimization_level`.
+        disabled: optimizers of ONNX Runtime that stay out.
+        target: whose providers and session options decide; the CPU when None. Sizes of dynamic axes that it fixes are
+            left to the session, so that the model keeps its inputs.
+
+    Raises:
+        UsageError: when the model cannot run at all, or not where the target says.
+    """
+    import onnxruntime
+
+    from orun.measure.session import open_session, session_options
+    from orun.stages.onnx_io import load
+
+    result = Path("optimized.onnx")  # in the working folder, which is scratch
+    chosen = any_size(target, graph_optimization_level=level)
+    options = session_options(chosen)
+    options.optimized_model_filepath = str(result)
+    options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimized.data")
+    options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
+    providers = [(provider.name, dict(provider.options)) for provider in chosen.providers]
+    if target is not None:
+        open_session(model, target)  # refuses a provider that would not load, and others would take its place
+    try:
+        onnxruntime.InferenceSession(
+            model, options, providers=providers, disabled_optimizers=list(disabled), enable_fallback=0
+        )
+    except Exception as error:  # its errors share no base class but this
+        raise UsageError("ONNX Runtime cannot optimize the model", why=str(error).strip()) from error
+    made = load(result)
+    tidy_domains(made)
+    return made
+
+
+def add_types(model: ModelProto) -> None:
+    """Declare the type of every value of the main graph, as ONNX Runtime infers it.
+
+    ONNX itself cannot infer what comes out of ONNX Runtime's own operators, and converters take such values for
+    whatever they like.
+    """
+    import onnx
+    from onnx import TensorProto, ValueInfoProto, helper
+
+    from orun.measure.session import open_session
+    from orun.stages.onnx_io import save
+
+    outputs = list(model.graph.output)
+    known = {value.name for value in (*model.graph.value_info, *outputs)}
+    inner = [name for node in model.graph.node for name in node.output if name and name not in known]
+    model.graph.output.extend(ValueInfoProto(name=name) for name in inner)
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        path = Path(folder, "types.onnx")
+        save(model, path, external=True)
+        session = open_session(path, Target("cpu", session={"graph_optimization_level": "disable"}))
+        onnx.load_external_data_for_model(model, folder)
+    del model.graph.output[len(outputs) :]
+    for value in session.get_outputs()[len(outputs) :]:
+        if value.type.startswith("tensor("):
+            kind = TensorProto.DataType.Value(value.type.removeprefix("tensor(").removesuffix(")").upper())
+            model.graph.value_info.append(helper.make_tensor_value_info(value.name, kind, None))

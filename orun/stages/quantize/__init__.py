@@ -1,0 +1,1 @@
+"""Kinds that trade numerical precision for speed and size."""

@@ -1,0 +1,101 @@
+"""Store weights in 8 bits and quantize activations while the model runs, with ONNX Runtime.
+
+No calibration data is needed. That the result still works is checked on made-up inputs (it runs, and every output is
+finite); how good it is takes real ones: put `measure/accuracy` after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from orun.metrics import Metric
+from orun.stages.agreement import Dims, Inputs
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.integers import require_integers
+from orun.stages.known import require_known
+from orun.stages.params import Doc
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+@dataclass(frozen=True)
+class Params:
+    """What is quantized, and how."""
+
+    weight_type: Annotated[Literal["int8", "uint8"], Doc("How weights are stored.")] = "int8"
+    per_channel: Annotated[
+        bool, Doc("One scale for each output channel: more exact wherever channels differ, and about as fast.")
+    ] = False
+    reduce_range: Annotated[
+        bool,
+        Doc(
+            "Use 7 of the 8 bits for weights. x86-64 processors without VNNI instructions need it: their int8 sums "
+            "overflow silently with all 8."
+        ),
+    ] = False
+    op_types: Annotated[
+        list[Literal["Attention", "Conv", "EmbedLayerNormalization", "Gather", "LSTM", "MatMul", "Transpose"]] | None,
+        Doc("Types of operators to quantize; all of these when left out."),
+    ] = None
+    exclude: Annotated[list[str], Doc("Names of nodes to leave as they are.")] = field(default_factory=list)
+    preprocess: Annotated[
+        bool, Doc("Let ONNX Runtime fold constants and batch normalisations first (its level `basic`).")
+    ] = True
+    dims: Dims = field(default_factory=dict)
+    inputs: Inputs = None
+
+
+SPEC = Spec(
+    inputs={"model": Port(("onnx",), "The model to quantize.")},
+    tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
+    extra="cpu",
+    preload=("onnx", "onnxruntime", "onnxruntime.quantization"),
+    metrics=("size", "nodes", "quantized", "max_abs_error"),
+)
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Write the quantized model to `context.result`."""
+    from orun.stages.agreement import Trial, check_against_input
+    from orun.stages.domains import tidy_domains
+    from orun.stages.onnx_io import load, save, weigh
+    from orun.stages.ort_graph import IN_THE_WAY, add_types, optimized
+
+    model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
+    require_known(context, "exclude", params.exclude, [node.name for node in model.graph.node])
+    add_types(model)
+    result = _quantize(model, params)
+    why = "dynamic quantization changes MatMul, Attention, Conv, LSTM and Gather whose weights are constants"
+    quantized = require_integers(context, result, why)
+    tidy_domains(result)
+    save(result, context.result)
+    error = check_against_input(context, "the quantized model", Trial(params.dims, params.inputs), None)
+    return {**weigh(context.result), "quantized": Metric(quantized, better="higher"), "max_abs_error": error}
+
+
+def _quantize(model: ModelProto, params: Params) -> ModelProto:
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    from orun.stages.onnx_io import load, save
+
+    for value in model.graph.value_info:  # it infers shapes itself, and fails where the model's own contradict it
+        value.type.tensor_type.ClearField("shape")
+    with TemporaryDirectory(dir=".") as folder:  # it writes beside its input
+        source, result = Path(folder, "float.onnx"), Path(folder, "quantized.onnx")
+        save(model, source, external=True)
+        quantize_dynamic(
+            source,
+            result,
+            op_types_to_quantize=params.op_types,
+            per_channel=params.per_channel,
+            reduce_range=params.reduce_range,
+            weight_type=QuantType.QInt8 if params.weight_type == "int8" else QuantType.QUInt8,
+            nodes_to_exclude=params.exclude,
+            use_external_data_format=True,
+        )
+        return load(result)

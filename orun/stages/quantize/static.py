@@ -1,0 +1,185 @@
+"""Store weights and activations in 8 or 16 bits, with ranges of activations measured beforehand, with ONNX Runtime.
+
+`dataset` names a function of yours that returns an `orun.Dataset` of typical inputs: the ranges are those of the values
+that it brings about. That the result still works is checked on made-up inputs (it runs, and every output is finite);
+how good it is takes other data than it was calibrated on: put `measure/accuracy` after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from orun.errors import StageFailed
+from orun.metrics import Metric
+from orun.stages.agreement import Dims, Inputs
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.integers import require_integers
+from orun.stages.known import require_known
+from orun.stages.params import Code, Doc, Range
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from orun.stages.agreement import Feed
+
+Width = Literal["int8", "uint8", "int16", "uint16"]
+TYPES: Mapping[str, str] = {"int8": "QInt8", "uint8": "QUInt8", "int16": "QInt16", "uint16": "QUInt16"}
+METHODS: Mapping[str, str] = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
+
+
+@dataclass(frozen=True)
+class Params:
+    """What is quantized, how, and by which data."""
+
+    dataset: Annotated[Code, Doc("Function that returns typical inputs, an `orun.Dataset`.")]
+    samples: Annotated[int, Doc("Use only the first so many examples."), Range(1)] = 128
+    method: Annotated[
+        Literal["minmax", "entropy", "percentile"],
+        Doc("How a range is told from the values: `minmax` keeps all of them, the others cut outliers off."),
+    ] = "minmax"
+    percentile: Annotated[float, Doc("With `percentile`: how much of the values stays in range."), Range(50, 100)] = (
+        99.999
+    )
+    moving_average: Annotated[bool, Doc("With `minmax`: average the bounds of the examples.")] = False
+    format: Annotated[
+        Literal["qdq", "qoperator"],
+        Doc("Pairs of QuantizeLinear and DequantizeLinear, which every provider reads, or operators on integers."),
+    ] = "qdq"
+    activation_type: Annotated[Width, Doc("How activations are stored.")] = "uint8"
+    weight_type: Annotated[Width, Doc("How weights are stored.")] = "int8"
+    per_channel: Annotated[bool, Doc("One scale for each output channel of a weight.")] = False
+    reduce_range: Annotated[
+        bool, Doc("Use 7 of the 8 bits for weights, as x86-64 processors without VNNI instructions need it.")
+    ] = False
+    symmetric: Annotated[bool, Doc("Ranges of activations with zero in the middle; GPUs need them.")] = False
+    op_types: Annotated[
+        list[str] | None, Doc("Types of operators to quantize; all that ONNX Runtime can when left out.")
+    ] = None
+    include: Annotated[list[str], Doc("Names of the only nodes to quantize; all when empty.")] = field(
+        default_factory=list
+    )
+    exclude: Annotated[list[str], Doc("Names of nodes to leave as they are.")] = field(default_factory=list)
+    preprocess: Annotated[
+        bool, Doc("Let ONNX Runtime fold constants and batch normalisations first (its level `basic`).")
+    ] = True
+    dims: Dims = field(default_factory=dict)
+    inputs: Inputs = None
+
+
+SPEC = Spec(
+    inputs={"model": Port(("onnx",), "The model to quantize.")},
+    tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
+    extra="cpu",
+    preload=("numpy", "onnx", "onnxruntime", "onnxruntime.quantization"),
+    metrics=("size", "nodes", "quantized", "max_abs_error"),
+)
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Write the quantized model to `context.result`."""
+    from orun.stages.agreement import Trial, check_against_input
+    from orun.stages.domains import tidy_domains
+    from orun.stages.onnx_io import load, save, weigh
+    from orun.stages.ort_graph import IN_THE_WAY, add_types, optimized
+
+    model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
+    names = [node.name for node in model.graph.node]
+    require_known(context, "include", params.include, names)
+    require_known(context, "exclude", params.exclude, names)
+    require_known(context, "op_types", params.op_types or [], [node.op_type for node in model.graph.node])
+    add_types(model)
+    result = _quantize(context, model, params)
+    why = "static quantization changes operators whose weights are constants, such as Conv, Gemm and MatMul"
+    quantized = require_integers(context, result, why)
+    tidy_domains(result)
+    save(result, context.result)
+    error = check_against_input(context, "the quantized model", Trial(params.dims, params.inputs), None)
+    return {**weigh(context.result), "quantized": Metric(quantized, better="higher"), "max_abs_error": error}
+
+
+def _quantize(context: Context, model: ModelProto, params: Params) -> ModelProto:
+    import numpy as np
+    from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
+
+    from orun.stages.onnx_io import load, save
+
+    with TemporaryDirectory(dir=".") as folder:  # it writes beside its input
+        source, result = Path(folder, "float.onnx"), Path(folder, "quantized.onnx")
+        reader = _reader(context, params, [value.name for value in model.graph.input])
+        save(model, source, external=True)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):  # a mask may span all of float32: see below
+                quantize_static(
+                    source,
+                    result,
+                    reader,
+                    quant_format=QuantFormat.QDQ if params.format == "qdq" else QuantFormat.QOperator,
+                    op_types_to_quantize=params.op_types,
+                    per_channel=params.per_channel,
+                    reduce_range=params.reduce_range,
+                    activation_type=QuantType[TYPES[params.activation_type]],
+                    weight_type=QuantType[TYPES[params.weight_type]],
+                    nodes_to_quantize=params.include,
+                    nodes_to_exclude=params.exclude,
+                    use_external_data_format=True,
+                    calibrate_method=CalibrationMethod[METHODS[params.method]],
+                    extra_options={
+                        "ActivationSymmetric": params.symmetric,
+                        "CalibMovingAverage": params.moving_average,
+                        "CalibPercentile": params.percentile,
+                        # Histograms of examples that differ in shape cannot be taken together, only one after another.
+                        "CalibStridedMinMax": 1 if reader.shapes_differ and params.method != "minmax" else None,
+                    },
+                )
+        except ValueError as error:
+            raise _refused(context, error) from error
+        return load(result)
+
+
+def _refused(context: Context, error: ValueError) -> StageFailed:
+    return StageFailed(
+        context.stage,
+        "ONNX Runtime cannot quantize the model so",
+        why=str(error),
+        hint=(
+            "a value that never changes, such as a mask's, has no histogram: use `method: minmax`, or `op_types` "
+            "without the operators that yield it"
+            if "bins" in str(error)
+            else "try another `format`, `activation_type` or `weight_type`"
+        ),
+    )
+
+
+def _reader(context: Context, params: Params, names: Sequence[str]) -> Any:
+    """The examples as ONNX Runtime asks for them: one dictionary after another, then None."""
+    import numpy as np
+    from onnxruntime.quantization import CalibrationDataReader
+
+    from orun.stages.datasets import load_dataset
+
+    dataset = load_dataset(context, params.dataset, names).take(params.samples)
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]  # ONNX Runtime is not checked
+        shapes_differ = not all(isinstance(dataset.inputs[name], np.ndarray) for name in names)
+
+        def __init__(self) -> None:
+            self.set_range(0, len(dataset))
+
+        def __len__(self) -> int:
+            return len(dataset)
+
+        def set_range(self, start_index: int, end_index: int) -> None:
+            self.numbers = iter(range(start_index, end_index))
+
+        def get_next(self) -> Feed | None:
+            number = next(self.numbers, None)
+            if number is None:
+                return None
+            context.progress(number, len(dataset), "calibrate")
+            return {name: dataset.inputs[name][number][None] for name in names}
+
+    return Reader()

@@ -1,0 +1,147 @@
+"""Store the weights of matrix products in 4 or 8 bits, block by block; activations stay as they are.
+
+The products become MatMulNBits, an operator of ONNX Runtime, or, with `format: qdq`, DequantizeLinear before MatMul.
+No calibration data is needed. That the result still works is checked on made-up inputs (it runs, and every output is
+finite); how good it is takes real ones: put `measure/accuracy` after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from orun.errors import StageFailed
+from orun.metrics import Metric
+from orun.stages.agreement import Dims, Inputs
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.known import require_known
+from orun.stages.params import Doc
+from orun.stages.warned import warnings_to
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+INT4_FROM = 21  # version of the operator set that has 4-bit integers
+BYTE = 8
+
+
+@dataclass(frozen=True)
+class Params:
+    """What is quantized, and how."""
+
+    bits: Annotated[Literal[4, 8], Doc("Bits of a weight.")] = 4
+    block_size: Annotated[Literal[16, 32, 64, 128, 256], Doc("Weights of a column that share a scale.")] = 32
+    algorithm: Annotated[
+        Literal["rtn", "hqq", "k_quant"],
+        Doc(
+            "`rtn` rounds to the nearest; `hqq` searches better scales, is slow, takes 4 bits and needs PyTorch; "
+            "`k_quant` weighs the larger weights more."
+        ),
+    ] = "rtn"
+    symmetric: Annotated[bool, Doc("No zero points; with `rtn`.")] = False
+    accuracy_level: Annotated[
+        Literal[0, 1, 2, 3, 4],
+        Doc("Least precision of the product: 1 float32, 2 float16, 3 bfloat16, 4 int8; 0 leaves it open. With `rtn`."),
+    ] = 0
+    format: Annotated[
+        Literal["qoperator", "qdq"], Doc("MatMulNBits, or DequantizeLinear before MatMul; the latter with `rtn`.")
+    ] = "qoperator"
+    exclude: Annotated[list[str], Doc("Names of nodes to leave as they are.")] = field(default_factory=list)
+    dims: Dims = field(default_factory=dict)
+    inputs: Inputs = None
+
+
+SPEC = Spec(
+    inputs={"model": Port(("onnx",), "The model to quantize.")},
+    tools=("onnxruntime|onnxruntime-gpu", "onnx", "onnx-ir", "ml-dtypes", "numpy"),
+    extra="torch",
+    preload=("onnx", "onnxruntime"),
+    metrics=("size", "nodes", "quantized", "max_abs_error"),
+)
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Write the quantized model to `context.result`."""
+    from orun.stages.agreement import Trial, check_against_input
+    from orun.stages.onnx_io import load, save, weigh
+
+    model = load(context.model())
+    require_known(context, "exclude", params.exclude, [node.name for node in model.graph.node])
+    _require_supported(context, params, model)
+    result = _quantize(context, params, model)
+    made = "MatMulNBits" if params.format == "qoperator" else "DequantizeLinear"
+    quantized = sum(node.op_type == made for node in result.graph.node)
+    if not quantized:
+        raise StageFailed(
+            context.stage,
+            "nothing in the model could be quantized",
+            why="it has no MatMul whose right side is a constant matrix",
+            hint="look at `exclude`; `optimize/simplify` with `skip: []` turns MatMul into Gemm",
+        )
+    save(result, context.result)
+    error = check_against_input(context, "the quantized model", Trial(params.dims, params.inputs), None)
+    return {**weigh(context.result), "quantized": Metric(quantized, better="higher"), "max_abs_error": error}
+
+
+def _require_supported(context: Context, params: Params, model: ModelProto) -> None:
+    """Refuse what the algorithm would ignore, and what the operator set cannot say."""
+    ignored = {
+        "symmetric": params.symmetric,
+        "accuracy_level": params.accuracy_level != 0,
+        "format: qdq": params.format == "qdq",
+        "bits: 8": params.bits == BYTE and params.algorithm == "hqq",
+    }
+    wrong = [name for name, asked in ignored.items() if asked]
+    if params.algorithm != "rtn" and wrong:
+        raise StageFailed(context.stage, f"{wrong[0]} needs `algorithm: rtn`, not {params.algorithm}")
+    version = max((item.version for item in model.opset_import if item.domain == ""), default=0)
+    if params.format == "qdq" and version < INT4_FROM:
+        raise StageFailed(
+            context.stage,
+            f"`format: qdq` needs operator set {INT4_FROM}, and the model has {version}",
+            hint=f"put `convert/opset` with `version: {INT4_FROM}` before it",
+        )
+
+
+def _quantize(context: Context, params: Params, model: ModelProto) -> ModelProto:
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+    from orun.stages.domains import tidy_domains
+
+    try:
+        with warnings_to(context.log):
+            quantizer = MatMulNBitsQuantizer(model, algo_config=_config(params), **_options(params))
+            quantizer.process()
+    except (ImportError, ValueError) as error:
+        raise StageFailed(
+            context.stage,
+            f"ONNX Runtime cannot quantize the model by {params.algorithm}",
+            why=f"{type(error).__name__}: {error}",
+            hint="try `algorithm: rtn`, or another `block_size`",
+        ) from error
+    result: ModelProto = quantizer.model.model
+    tidy_domains(result)
+    return result
+
+
+def _options(params: Params) -> dict[str, Any]:
+    from onnxruntime.quantization import QuantFormat
+
+    return {
+        "bits": params.bits,
+        "block_size": params.block_size,
+        "is_symmetric": params.symmetric,
+        "accuracy_level": params.accuracy_level or None,
+        "quant_format": QuantFormat.QDQ if params.format == "qdq" else QuantFormat.QOperator,
+        "nodes_to_exclude": params.exclude,
+    }
+
+
+def _config(params: Params) -> Any:
+    """The settings of an algorithm that has its own; those of `rtn` are the quantizer's options."""
+    from onnxruntime.quantization import matmul_nbits_quantizer as quantizers
+
+    if params.algorithm == "hqq":
+        return quantizers.HQQWeightOnlyQuantConfig(block_size=params.block_size, bits=params.bits)
+    return quantizers.KQuantWeightOnlyQuantConfig() if params.algorithm == "k_quant" else None

@@ -1,0 +1,1 @@
+"""Kinds that make of a model what is handed out."""

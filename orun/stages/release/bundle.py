@@ -1,0 +1,78 @@
+"""Make a release: a folder with the model, where it comes from, what was measured, and a manifest of digests.
+
+- `model.onnx`, with its external data beside it
+- `provenance.json`: every stage that led to it, with its kind, parameters, tools and their versions, key and digest
+- `measurements.json`: what those stages measured, on which machine, and how their gates were judged
+- `manifest.json`: size, BLAKE3 and SHA-256 of each of these files
+
+List the stages whose gates the release must pass in `needs`, after the model. `orun verify FOLDER` checks a bundle
+wherever it was carried. Equal models with an equal history make bundles of equal bytes: no time of making is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from orun.bundle import FORMAT, MANIFEST, MEASUREMENTS, PROVENANCE, write_json, write_manifest
+from orun.errors import StageFailed
+from orun.metrics import Metric
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.params import Doc
+
+MEASURED = ("metrics", "verdicts", "host")  # of a stage's entry in the lineage; the others are its provenance
+
+SPEC = Spec(
+    inputs={"model": Port(("onnx",), "The model to release.")},
+    output="bundle",
+    lineage=True,
+    metrics=("size",),
+)
+
+
+@dataclass(frozen=True)
+class Params:
+    """Parameters of `release/bundle`."""
+
+    version: Annotated[str, Doc("Version of the release, for the manifest.")] = ""
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Fill the bundle."""
+    if context.lineage is None:
+        raise StageFailed(context.stage, "a bundle needs the lineage of its model, and none was given")
+    lineage = json.loads(context.lineage.read_bytes())
+    _copy_model(context)
+    head = {"format": FORMAT, "name": lineage["pipeline"], "version": params.version}
+    write_json(context.output / PROVENANCE, head | {"stages": [_provenance(entry) for entry in lineage["stages"]]})
+    measured = [_measurements(entry) for entry in lineage["stages"] if entry["metrics"] or entry["verdicts"]]
+    write_json(context.output / MEASUREMENTS, head | {"stages": measured})
+    write_manifest(context.output, lineage["pipeline"], params.version)
+    size = sum(path.stat().st_size for path in context.output.rglob("*") if path.is_file())
+    return {"size": Metric(size, "B", "lower")}
+
+
+def _copy_model(context: Context) -> None:
+    source = context.inputs["model"]
+    for path in sorted(source.rglob("*")):
+        name = path.relative_to(source).as_posix()
+        if name in (MANIFEST, PROVENANCE, MEASUREMENTS):
+            raise StageFailed(
+                context.stage,
+                f"the model has external data named {name}, which is the name of a part of the bundle",
+            )
+        if path.is_dir():
+            (context.output / name).mkdir()
+        else:
+            shutil.copyfile(path, context.output / name)
+
+
+def _provenance(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name not in MEASURED}
+
+
+def _measurements(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: entry[name] for name in ("stage", "uses", *MEASURED)}

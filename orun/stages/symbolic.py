@@ -1,0 +1,64 @@
+"""Shape inference with names for sizes, by ONNX Runtime, which knows its own operators, and with what it lacks."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+    from onnx.onnx_pb import TensorShapeProto
+
+# Reductions whose axes are an input since opset 18, of which ONNX Runtime's inference knows but ReduceSum.
+REDUCTIONS = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMin", "ReduceSumSquare")
+AXES_ARE_INPUT = 18
+
+
+@functools.cache
+def taught() -> Any:
+    """ONNX Runtime's inference for transformers, taught every reduction of opset 18; its optimizer uses it from now on.
+
+    Without it the inference of a whole model fails when there is such a reduction (a normalised embedding ends in
+    ReduceL2), and then no SkipLayerNormalization is fused. As of onnxruntime 1.31.
+    """
+    importlib.import_module("onnxruntime.transformers.onnx_model")  # puts its folder onto the path
+    module: Any = importlib.import_module("shape_infer_helper")
+    known = module.SymbolicShapeInferenceHelper
+
+    class Taught(known):  # type: ignore[misc, valid-type]
+        def __init__(self, model: ModelProto, *arguments: Any, **options: Any) -> None:
+            super().__init__(model, *arguments, **options)
+            if any(item.domain == "" and item.version >= AXES_ARE_INPUT for item in model.opset_import):
+                self.dispatcher_ |= dict.fromkeys(REDUCTIONS, self._infer_ReduceSum)
+
+    module.SymbolicShapeInferenceHelper = Taught
+    return Taught
+
+
+def infer(model: ModelProto) -> ModelProto:
+    """The model with the shape of every value that can be told.
+
+    Raises:
+        Exception: of any kind, when the inference cannot follow the model.
+    """
+    inference = taught()(model, auto_merge=True)
+    inference.infer({})
+    result: ModelProto = inference.out_mp_
+    found = {value.name: value for value in result.graph.value_info}
+    for output in result.graph.output:  # whose shapes it leaves as they are
+        if output.name in found:
+            _complete(output.type.tensor_type.shape, found.pop(output.name).type.tensor_type.shape)
+    kept = list(found.values())
+    del result.graph.value_info[:]
+    result.graph.value_info.extend(kept)
+    return result
+
+
+def _complete(declared: TensorShapeProto, known: TensorShapeProto) -> None:
+    """Fill in the axes that have neither size nor name."""
+    if not declared.dim:
+        declared.CopyFrom(known)
+    for axis, right in zip(declared.dim, known.dim, strict=True):
+        if not axis.HasField("dim_value") and not axis.dim_param:
+            axis.CopyFrom(right)

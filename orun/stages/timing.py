@@ -1,0 +1,76 @@
+"""What models are fed while they are timed: the examples of a dataset, or values made up from the model's signature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orun.errors import UsageError
+from orun.stages.feeds import Input, cases, symbols
+from orun.stages.signature import inputs_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from orun.measure.dataset import Dataset
+
+    Array = NDArray[Any]
+
+DEFAULT_SIZE = 128  # of a dynamic axis that is not the first and has no size given
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of the dynamic axes: `batch` of those that come first in an input, `axes` of others by their names."""
+
+    batch: int = 1
+    axes: Mapping[str, int] = field(default_factory=dict)
+
+
+def feeds(models: Mapping[str, Path], sizes: Sizes, seed: int, dataset: Dataset | None) -> dict[str, dict[str, Array]]:
+    """What each model is fed, by the model's name: the same arrays where inputs have the same name.
+
+    Args:
+        models: path of each model's proto; the first decides what the others share.
+        sizes: of dynamic axes.
+        seed: of the values that are made up.
+        dataset: its first examples are fed, `sizes.batch` of them; values are made up when None.
+
+    Raises:
+        UsageError: when `sizes` names an axis that a model does not have, or the dataset lacks an input.
+    """
+    shared: dict[str, Array] = {}
+    fed: dict[str, dict[str, Array]] = {}
+    for name, path in models.items():
+        inputs = _inputs(path)
+        own = _take(inputs, dataset, sizes.batch) if dataset else _make_up(inputs, sizes, seed)
+        fed[name] = {key: shared.setdefault(key, array) for key, array in own.items()}
+    return fed
+
+
+def _inputs(path: Path) -> tuple[Input, ...]:
+    import onnx
+
+    return inputs_of(onnx.load(path, load_external_data=False))
+
+
+def _take(inputs: tuple[Input, ...], dataset: Dataset, batch: int) -> dict[str, Array]:
+    from orun.measure.dataset import batches
+
+    for item in inputs:
+        if item.name not in dataset.inputs:
+            why = f"it has {', '.join(dataset.inputs)}"
+            raise UsageError(f"the dataset has no values for input {item.name!r}", why=why)
+    return dict(next(batches({item.name: dataset.inputs[item.name] for item in inputs}, batch)).feed)
+
+
+def _make_up(inputs: tuple[Input, ...], sizes: Sizes, seed: int) -> dict[str, Array]:
+    """Random values within the bounds of each input; masks hide nothing."""
+    import numpy as np
+
+    first = {item.shape[0] for item in inputs if item.shape}
+    default = {axis: sizes.batch if axis in first else DEFAULT_SIZE for axis in symbols(inputs)}
+    feed = next(cases(inputs, {axis: (size,) for axis, size in (default | dict(sizes.axes)).items()}, seed)).feed
+    return dict(feed) | {item.name: np.ones_like(feed[item.name]) for item in inputs if item.mask}

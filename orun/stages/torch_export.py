@@ -1,0 +1,107 @@
+"""A PyTorch module to an ONNX model that says the same on every machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orun.stages.agreement import Feed
+from orun.stages.feeds import Input
+from orun.stages.warned import warnings_to
+
+if TYPE_CHECKING:
+    import logging
+
+    import torch
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A module and how its inputs reach `forward`.
+
+    Attributes:
+        module: in evaluation mode.
+        inputs: what it takes, in the order in which `forward` takes them.
+        by_name: whether every input is a parameter of `forward`; they go by position otherwise.
+    """
+
+    module: torch.nn.Module
+    inputs: tuple[Input, ...]
+    by_name: bool
+
+    def arguments(self, feed: Feed) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+        """Positional and named arguments for `forward`; copies, so that a module may change them."""
+        import torch
+
+        tensors = {item.name: torch.tensor(feed[item.name]) for item in self.inputs}
+        return ((), tensors) if self.by_name else (tuple(tensors.values()), {})
+
+    def __call__(self, feed: Feed) -> list[Array]:
+        """What the module returns, flattened to arrays."""
+        import torch
+
+        positional, named = self.arguments(feed)
+        with torch.inference_mode():
+            return [tensor.numpy() for tensor in flatten(self.module(*positional, **named))]
+
+
+def bind(module: torch.nn.Module, inputs: Sequence[Input]) -> Bound:
+    """Match the inputs with the parameters of the module's `forward`."""
+    import inspect
+
+    parameters = list(inspect.signature(module.forward).parameters)
+    by_name = all(item.name in parameters for item in inputs)
+    order = sorted(inputs, key=lambda item: parameters.index(item.name)) if by_name else inputs
+    return Bound(module.eval(), tuple(order), by_name)
+
+
+def flatten(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in what a module returned: a tensor, or mappings and sequences of them; None is left out."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from flatten(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from flatten(item)
+    elif value is not None:
+        raise TypeError(f"the module returned a {type(value).__name__}, which is no tensor")
+
+
+def export(bound: Bound, example: Feed, opset: int, exporter: str, log: logging.Logger) -> Path:
+    """Export the module with PyTorch's own exporter, into the working folder; its warnings go to the log.
+
+    The inputs of the graph are those of `bound`, in order, under whichever names.
+    """
+    import torch
+
+    path = Path("export.onnx")
+    positional, named = bound.arguments(example)
+    axes = {
+        item.name: {place: axis for place, axis in enumerate(item.shape) if isinstance(axis, str)}
+        for item in bound.inputs
+    }
+    options: dict[str, Any]
+    if exporter == "torchscript":
+        options = {"dynamo": False, "dynamic_axes": axes, "input_names": list(axes)}
+    else:
+        shapes = axes if bound.by_name else tuple(axes.values())
+        options = {"dynamo": True, "dynamic_shapes": shapes, "verbose": False}
+    with warnings_to(log), torch.inference_mode():
+        torch.onnx.export(
+            bound.module,
+            positional,
+            str(path),  # TorchScript writes external data only beside a path that is text
+            kwargs=named,
+            opset_version=opset,
+            **options,
+        )
+    return path

@@ -1,0 +1,18 @@
+"""Python's warnings in the log of a stage."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def warnings_to(log: logging.Logger) -> Iterator[None]:
+    """Write each warning of a library into the log once, whatever the process does with warnings otherwise."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for text in dict.fromkeys(f"{warning.category.__name__}: {warning.message}" for warning in caught):
+        log.info("%s", text)

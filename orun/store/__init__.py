@@ -1,0 +1,41 @@
+"""The store: objects by content, actions by key, checkouts, runs and locks. The file system is the truth."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from orun.store.locks import Lock, MachineLock, machine_lock
+    from orun.store.reading import Signature
+    from orun.store.records import Action, Discovered, Entry, Tree
+    from orun.store.stat_cache import StatCache
+    from orun.store.store import Store
+
+__all__ = [
+    "Action",
+    "Discovered",
+    "Entry",
+    "Lock",
+    "MachineLock",
+    "Signature",
+    "StatCache",
+    "Store",
+    "Tree",
+    "machine_lock",
+]
+
+_HOMES = {
+    "locks": ("Lock", "MachineLock", "machine_lock"),
+    "reading": ("Signature",),
+    "records": ("Action", "Discovered", "Entry", "Tree"),
+    "stat_cache": ("StatCache",),
+    "store": ("Store",),
+}
+
+
+def __getattr__(name: str) -> Any:  # a run with nothing to do needs a few functions of it, not all
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"orun.store.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

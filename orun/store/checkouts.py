@@ -1,0 +1,138 @@
+"""`out/<pipeline>/<stage>/`: the artifacts as people open them, always exactly what the store holds."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from orun.store.durable import READ_ONLY
+from orun.store.index import Index
+from orun.store.layout import safe_name
+from orun.store.locks import Lock
+from orun.store.objects import Objects
+from orun.store.placing import EXECUTABLE, Placer
+from orun.store.quarantine import Quarantine
+from orun.store.reading import is_settled, read_steadily, signature_of
+from orun.store.records import Entry, Tree
+from orun.store.scratch import Session
+from orun.store.trees import parents
+
+
+class Checkouts:
+    """The folder `out/` of a store."""
+
+    def __init__(
+        self, root: Path, objects: Objects, index: Index, placer: Placer, session: Session, quarantine: Quarantine
+    ) -> None:
+        self._root = str(root)
+        self._objects = objects
+        self._index = index
+        self._placer = placer
+        self._session = session
+        self._quarantine = quarantine
+
+    def restore(self, tree: Tree, pipeline: str, stage: str) -> tuple[Path, bool]:
+        """Make the checkout of a stage be this tree; the bool says whether it was not.
+
+        The old folder makes way for the new one as a whole. What was changed or added by hand goes to quarantine.
+        """
+        target = self.path(pipeline, stage)
+        if self.holds(target, tree):
+            return Path(target), False
+        self._objects.lease(tree.objects)  # before the lock: this may wait for a collection, which may want the lock
+        with self._locked(pipeline, stage):
+            if self.holds(target, tree):  # another process was quicker
+                return Path(target), False
+            self._replace(target, tree, f"out/{pipeline}/{stage}")
+        return Path(target), True
+
+    def withdraw(self, tree: Tree, pipeline: str, stage: str) -> None:
+        """Remove the checkout of a stage if it is this tree."""
+        target = self.path(pipeline, stage)
+        with self._locked(pipeline, stage):
+            if self.holds(target, tree):
+                self._placer.discard(target)
+
+    def path(self, pipeline: str, stage: str) -> str:
+        """Where the checkout of a stage is."""
+        return f"{self._root}/out/{safe_name(pipeline)}/{safe_name(stage)}"
+
+    def holds(self, target: str, tree: Tree) -> bool:
+        """Whether a folder holds the files of a tree and nothing else."""
+        expected = {entry.path: entry for entry in tree.entries}
+        folders = {parent for path in expected for parent in parents(path)}
+        pending = [""]
+        try:
+            if os.path.islink(target):
+                return False
+            while pending:
+                prefix = pending.pop()
+                with os.scandir(f"{target}/{prefix}") as found:
+                    for item in found:
+                        name = prefix + item.name
+                        if item.is_dir(follow_symlinks=False) and name in folders:
+                            pending.append(f"{name}/")
+                        elif name not in expected or not self._holds(item.path, expected.pop(name)):
+                            return False
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return not expected
+
+    def _holds(self, path: str, entry: Entry) -> bool:
+        """Whether a file has the content of an entry; its mode is put right."""
+        status = os.lstat(path)
+        mode = EXECUTABLE if entry.executable else READ_ONLY
+        if not stat.S_ISREG(status.st_mode):
+            return False
+        if stat.S_IMODE(status.st_mode) != mode:
+            os.chmod(path, mode)
+            status = os.lstat(path)
+        if self._index.get(signature_of(status)) == entry.digest:
+            return True
+        if status.st_size != entry.size:
+            return False
+        reading = read_steadily(path)
+        if reading.digest == entry.digest and reading.steady and is_settled(reading.status):
+            self._index.put(signature_of(reading.status), reading.digest)
+        return reading.digest == entry.digest
+
+    def _locked(self, pipeline: str, stage: str) -> Lock:
+        lock = Lock(f"{self._root}/locks/{safe_name(f'out {safe_name(pipeline)} {safe_name(stage)}')}")
+        lock.acquire()
+        return lock
+
+    def _replace(self, target: str, tree: Tree, name: str) -> None:
+        fresh, old = self._session.path("checkout"), self._session.path("old")
+        self._placer.place(tree, fresh, folder_mode=0o755, lasting=True)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        if os.path.lexists(target):
+            if os.path.isdir(target) and not os.path.islink(target):
+                os.chmod(target, stat.S_IRWXU)  # a folder that is write-protected cannot be moved
+            os.rename(target, old)
+        os.rename(fresh, target)
+        for path in _files(old):
+            if not self._is_ours(path):
+                below = f"{name}{path[len(old) :]}"
+                what = f"{below} was changed or added by hand"
+                self._quarantine.move(path, what, name=below, seen=os.lstat(path))
+        self._placer.discard(old)
+
+    def _is_ours(self, path: str) -> bool:
+        """Whether a file that is to be removed is as it was placed, or in the store anyway."""
+        status = os.lstat(path)
+        if self._index.get(signature_of(status)) is not None:
+            return True
+        return stat.S_ISREG(status.st_mode) and os.path.exists(self._objects.path(read_steadily(path).digest))
+
+
+def _files(path: str) -> list[str]:
+    """Everything at or below a path that is no folder."""
+    if os.path.islink(path) or not os.path.isdir(path):
+        return [path] if os.path.lexists(path) else []
+    return [
+        f"{folder}/{name}"
+        for folder, below, files in os.walk(path)
+        for name in [*below, *files]
+        if os.path.islink(f"{folder}/{name}") or not os.path.isdir(f"{folder}/{name}")
+    ]

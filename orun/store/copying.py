@@ -1,0 +1,56 @@
+"""Giving a file a second place: as a reflink, a hard link, or a copy."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sys
+
+from orun.store.digests import digest_descriptor
+from orun.store.durable import new_file
+from orun.store.refusals import ensure_space
+
+_FICLONE = 0x40049409  # <linux/fs.h>
+
+# What file systems say that have no reflinks, and what hard links are refused with: another device, another owner
+# (fs.protected_hardlinks), too many of them, none at all.
+_NO_REFLINK = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EXDEV, errno.ENOSYS, errno.EPERM}
+_NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES}
+
+
+def copy_file(source: str, target: str, mode: int, *, sync: bool) -> str:
+    """Copy a file in one pass and return the digest of what was copied; with `sync`, the disk has it by then."""
+    with open(source, "rb", buffering=0) as file:
+        ensure_space(os.path.dirname(target), os.fstat(file.fileno()).st_size)
+        with new_file(target, mode, sync=sync) as descriptor:
+            return digest_descriptor(file.fileno(), descriptor)
+
+
+def reflink(source: str, target: str, mode: int) -> bool:
+    """Let `target` share the blocks of `source` until one of them is written to; False where that cannot be."""
+    if sys.platform != "linux":
+        return False
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        with open(source, "rb", buffering=0) as file:
+            fcntl.ioctl(descriptor, _FICLONE, file.fileno())
+    except OSError as error:
+        os.unlink(target)
+        if error.errno in _NO_REFLINK:
+            return False
+        raise
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def link(source: str, target: str) -> bool:
+    """Give the file a second name; False where that cannot be."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in _NO_LINK:
+            return False
+        raise
+    return True

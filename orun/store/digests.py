@@ -1,0 +1,50 @@
+"""BLAKE3 of bytes and files: the only hash of layout 1 of the store (see `layout.py`)."""
+
+from __future__ import annotations
+
+import functools
+import os
+
+from blake3 import blake3
+
+from orun.store.durable import write_all
+
+ALGORITHM = "blake3"
+LENGTH = 64  # hexadecimal digits
+
+# Files are read, not mapped: a mapped file that someone truncates kills the process (SIGBUS), and reading into one
+# buffer is as fast.
+_CHUNK = 2 << 20
+
+
+def digest_bytes(data: bytes) -> str:
+    """The BLAKE3 digest of `data`, 64 hexadecimal digits."""
+    return blake3(data).hexdigest()
+
+
+def digest_descriptor(source: int, copy_to: int | None = None) -> str:
+    """The digest of what is left to read from a file descriptor, written to another one on the way when asked."""
+    chunk: bytes | memoryview = os.read(source, _CHUNK)
+    big = len(chunk) == _CHUNK  # threads and a buffer of one's own pay only then
+    hasher = blake3(chunk, max_threads=_threads() if big else 1)
+    if copy_to is not None:
+        write_all(copy_to, chunk)
+    buffer = memoryview(bytearray(_CHUNK)) if big else memoryview(b"")
+    while big and (count := os.readv(source, [buffer])):
+        chunk = buffer[:count]
+        hasher.update(chunk)
+        if copy_to is not None:
+            write_all(copy_to, chunk)
+    return hasher.hexdigest()
+
+
+def is_digest(text: object) -> bool:
+    """Whether `text` has the form of a digest."""
+    return isinstance(text, str) and len(text) == LENGTH and not text.strip("0123456789abcdef")
+
+
+@functools.cache
+def _threads() -> int:
+    """Cores that this process may use, up to where reading becomes the limit."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(usable, 8)

@@ -1,0 +1,94 @@
+"""Files that are there whole or not at all, also after a power cut: temp, fsync, rename, fsync of the folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+READ_ONLY = 0o444
+
+
+def write_file(path: str, data: bytes, mode: int = 0o644, *, sync: bool = True) -> None:
+    """Write a new file; with `sync`, the disk has it by then, though its name may be lost (see `sync_folders`)."""
+    with new_file(path, mode, sync=sync) as descriptor:
+        write_all(descriptor, data)
+
+
+@contextmanager
+def new_file(path: str, mode: int, *, sync: bool = True) -> Iterator[int]:
+    """The descriptor of a file that is made; on the disk when the block ends if `sync`, removed when it fails."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        yield descriptor
+        os.fchmod(descriptor, mode)
+        if sync:
+            os.fsync(descriptor)
+    except BaseException:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
+    """Write until nothing is left."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def replace_file(path: str, data: bytes, temporary: str, *, sync: bool = True) -> None:
+    """Give a file a new content; whoever opens it sees the old one or the new one.
+
+    Args:
+        path: the file.
+        data: its content.
+        temporary: a path on the same file system where nothing is.
+        sync: whether the new content must outlive a power cut from now on; else either may be there then, or neither.
+    """
+    write_file(temporary, data, sync=sync)
+    folder = os.path.dirname(path)
+    changed = make_folder(folder)
+    try:
+        os.rename(temporary, path)
+    except FileNotFoundError:  # a collection has just removed the empty folder
+        changed = make_folder(folder)
+        os.rename(temporary, path)
+    if sync:
+        sync_folders([folder, *changed])
+
+
+def write_anew(path: str, data: bytes) -> None:
+    """Write a file unless it is there; it is for good when this returns."""
+    temporary = f"{path}.{os.getpid()}-{os.urandom(6).hex()}"
+    write_file(temporary, data)
+    try:
+        if not os.path.exists(path):
+            os.rename(temporary, path)
+            sync_folders([os.path.dirname(path)])
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+
+
+def make_folder(path: str) -> list[str]:
+    """Make a folder and those above it that are missing; returns the folders that got a new name in them."""
+    missing = path
+    changed: list[str] = []
+    while not os.path.isdir(missing):
+        missing = os.path.dirname(missing)
+        changed.append(missing)
+    if changed:
+        os.makedirs(path, exist_ok=True)
+    return changed
+
+
+def sync_folders(folders: Iterable[str]) -> None:
+    """Wait until the disk has the names in these folders."""
+    for folder in sorted(set(folders)):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,71 @@
+"""The files of a store that results rest on, as a later look can compare them without reading any."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from orun.observe import listing_digest
+from orun.store.actions import Actions
+from orun.store.checkouts import Checkouts
+from orun.store.objects import Objects
+from orun.store.reading import Signature, signature_of
+from orun.store.records import Action, Tree
+from orun.store.trees import Trees, parents
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Files that were intact when they had these signatures.
+
+    Attributes:
+        files: path -> signature of every record, object and checked-out file.
+        folders: path -> digest of the names in every folder of a checkout.
+    """
+
+    files: Mapping[str, Signature]
+    folders: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Collects evidence; signatures are taken before files are found intact and compared after."""
+
+    actions: Actions
+    objects: Objects
+    trees: Trees
+    checkouts: Checkouts
+
+    def collect(self, pipeline: str, actions: Mapping[str, Action]) -> Evidence | None:
+        """The evidence for stages by id; None when something is not intact, or moves."""
+        files: dict[str, Signature] = {}
+        folders: dict[str, str] = {}
+        for stage, action in actions.items():
+            tree = self.trees.get(action.tree)
+            if tree is None:
+                return None
+            out = self.checkouts.path(pipeline, stage)
+            try:
+                before = {path: signature_of(os.stat(path)) for path in self._paths(action, tree, out)}
+                listed = {path: listing_digest(path) for path in _folders(tree, out)}
+                intact = not self.trees.check(action.tree) and self.checkouts.holds(out, tree)
+                after = {path: signature_of(os.stat(path)) for path in before}
+            except OSError:
+                return None
+            if not intact or before != after:
+                return None
+            files |= before
+            folders |= listed
+        return Evidence(files, folders)
+
+    def _paths(self, action: Action, tree: Tree, out: str) -> Iterator[str]:
+        yield self.actions.path(action)
+        yield self.objects.path(tree.digest)
+        for entry in tree.entries:
+            yield self.objects.path(entry.digest)
+            yield f"{out}/{entry.path}"
+
+
+def _folders(tree: Tree, out: str) -> set[str]:
+    return {out, *(f"{out}/{parent}" for entry in tree.entries for parent in parents(entry.path))}

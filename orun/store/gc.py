@@ -1,0 +1,162 @@
+"""Removing what nobody needs any more, beside any number of running processes.
+
+Kept is what named roots reach: the last runs of each pipeline, pins, what the caller names (accepted baselines,
+releases), what running processes rely on; and then the most recently used up to a size and an age.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from orun.store.condemned import Condemned
+from orun.store.pins import pins
+from orun.store.refusals import refusals
+from orun.store.scratch import live_leases
+from orun.store.store import Store
+from orun.store.survey import Survey, survey
+
+_QUARANTINE = 7 * 86400.0  # seconds that something is left there to be looked at
+
+
+@dataclass(frozen=True)
+class Keep:
+    """What a collection keeps besides pins and what running processes rely on.
+
+    Attributes:
+        runs: of each pipeline, the artifacts of so many last runs.
+        trees: digests of further artifacts.
+        size: then the most recently used others, until all that is kept has so many bytes; None for any size if `age`
+            is set, else for no others.
+        age: only those others that were used in the last so many seconds; None for any age if `size` is set.
+    """
+
+    runs: int = 10
+    trees: Collection[str] = ()
+    size: int | None = None
+    age: float | None = None
+
+
+@dataclass(frozen=True)
+class Removed:
+    """An artifact that goes: where it was made, its bytes, and when (seconds since the epoch) it was last used."""
+
+    tree: str
+    pipeline: str
+    stage: str
+    size: int
+    used_at: float
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What a collection does, or would do.
+
+    Attributes:
+        removed: artifacts with a record, the least recently used first.
+        objects: how many objects go, those of no artifact included.
+        size: their bytes.
+        kept_objects: how many stay.
+        kept_size: their bytes.
+    """
+
+    removed: tuple[Removed, ...]
+    objects: int
+    size: int
+    kept_objects: int
+    kept_size: int
+
+
+def collect(store: Store, keep: Keep, *, dry_run: bool = False) -> Collected:
+    """Remove what is not to be kept; with `dry_run` only say what that would be.
+
+    A process that needs something of it meanwhile waits for the end and then makes it again. Another collection is
+    waited for.
+
+    Raises:
+        StoreError: when the store cannot be written, or a pin was damaged.
+    """
+    with Store.open(store.root) as own, refusals("collect garbage", store.root):  # whose session leases nothing
+        own.sweep()
+        condemned = Condemned(own.root)
+        with condemned.lock() as lock:
+            lock.acquire()
+            choice = _choose(own, keep).sparing(live_leases(own.root / "tmp"))
+            if not dry_run:
+                condemned.write(choice.condemned)
+                try:
+                    choice = choice.sparing(live_leases(own.root / "tmp"))
+                    _carry_out(own, choice)
+                finally:
+                    condemned.clear()
+        store.notices += own.drain_notices()
+    return _outcome(choice)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What is to be removed: trees with their records, objects, and the sizes of all objects."""
+
+    survey: Survey
+    trees: frozenset[str]
+    condemned: frozenset[str]
+    sizes: Mapping[str, int]
+
+    def sparing(self, leased: set[str]) -> _Choice:
+        """The same without what running processes rely on."""
+        return replace(self, trees=self.trees - leased, condemned=self.condemned - leased)
+
+
+def _choose(store: Store, keep: Keep) -> _Choice:
+    found = survey(store)
+    sizes = {digest: status.st_size for digest, status in store.parts.objects.all()}
+    used = found.last_used()
+    kept = found.of_last_runs(keep.runs) | {pin.tree for pin in pins(store)} | set(keep.trees)
+    needed = {digest for tree in kept for digest in found.objects_of(tree)}
+    total = sum(sizes.get(digest, 0) for digest in needed)
+    others = sorted(used.keys() - kept, key=lambda tree: -used[tree])
+    for tree in others if keep.size is not None or keep.age is not None else ():
+        more = found.objects_of(tree) - needed
+        total += sum(sizes.get(digest, 0) for digest in more)
+        too_old = keep.age is not None and used[tree] < time.time() - keep.age
+        if too_old or (keep.size is not None and total > keep.size):
+            break
+        needed |= more
+        kept.add(tree)
+    return _Choice(found, frozenset(used.keys() - kept), frozenset(sizes.keys() - needed), sizes)
+
+
+def _carry_out(store: Store, choice: _Choice) -> None:
+    """Remove what people see first, then records, then what these name: a death in between leaves only garbage."""
+    actions, by_path = store.parts.actions, {record.path: record for record in choice.survey.records}
+    for pipeline, stage, path in actions.pointers():
+        tree = by_path[path].action.tree if path in by_path else ""
+        if tree in choice.trees and (found := store.tree(tree)):
+            store.parts.checkouts.withdraw(found, pipeline, stage)
+        if not tree or tree in choice.trees:
+            actions.remove_pointer(pipeline, stage)
+    for record in choice.survey.records:
+        if record.action.tree in choice.trees:
+            actions.remove(record.path, record.signature)
+    for digest in choice.condemned:
+        store.parts.objects.remove(digest)
+    store.parts.index.forget(choice.condemned)
+    store.parts.quarantine.empty(older_than=_QUARANTINE)
+
+
+def _outcome(choice: _Choice) -> Collected:
+    used, size = choice.survey.last_used(), choice.sizes
+    removed = []
+    for record in choice.survey.records:
+        action = record.action
+        if action.tree in choice.trees:
+            removed.append(Removed(action.tree, action.pipeline, action.stage, action.size, used[action.tree]))
+    kept = size.keys() - choice.condemned
+    return Collected(
+        removed=tuple(sorted(removed, key=lambda one: (one.used_at, one.pipeline, one.stage))),
+        objects=len(choice.condemned),
+        size=sum(size[digest] for digest in choice.condemned),
+        kept_objects=len(kept),
+        kept_size=sum(size[digest] for digest in kept),
+    )

@@ -1,0 +1,207 @@
+"""Which digest a file had when it was last read, by its signature: what nobody has touched is not read again.
+
+A cache in SQLite, shared by all processes on the store. It is never the truth: it may be deleted at any time, and then
+files are read once more. A damaged one is given up and the next generation begun under a new name, because other
+processes may still have the old one open.
+
+Each row says of one inode: with this size and these times, its content has this digest. That stays true for ever, so
+that a stale row does no harm; and each carries a checksum, because a flipped bit in a digest would.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from orun.store.digests import digest_bytes
+from orun.store.reading import Signature
+
+if TYPE_CHECKING:
+    import sqlite3
+
+T = TypeVar("T")
+_File = tuple[int, int]
+_Seen = tuple[int, int, int, str]  # size, mtime, ctime, digest
+
+_SUFFIX = ".sqlite"
+_PATIENCE = 60.0  # seconds to wait for another process that writes
+_CHECKSUM = 16  # hexadecimal digits; against damage, not against attack
+
+
+class Index:
+    """The digests of known signatures; used by one thread at a time.
+
+    Args:
+        folder: where its database is.
+        notices: takes what the user should know.
+    """
+
+    def __init__(self, folder: Path, notices: list[str]) -> None:
+        self._folder = folder
+        self._notices = notices
+        self._seen: dict[_File, _Seen] = {}
+        self._unsaved: set[_File] = set()
+        self._database: sqlite3.Connection | None = None
+        self._opened = 0  # generation of the database
+        self._usable = True
+        self._healed = False
+
+    def get(self, signature: Signature) -> str | None:
+        """The digest of the content of a file with this signature, if it is known."""
+        file, state = signature[:2], signature[2:]
+        seen = self._seen.get(file)
+        if seen is None or seen[:3] != state:
+            seen = self._ask(lambda database: _load(database, file))  # another process may have read it since
+            if seen is None or seen[:3] != state:
+                return None
+            self._seen[file] = seen
+        return seen[3]
+
+    def put(self, signature: Signature, digest: str) -> None:
+        """Remember the digest; in memory until `flush`."""
+        file = signature[:2]
+        self._seen[file] = (*signature[2:], digest)
+        self._unsaved.add(file)
+
+    def forget(self, digests: Collection[str]) -> None:
+        """Drop what is known of files with these digests."""
+        self._seen = {file: seen for file, seen in self._seen.items() if seen[3] not in digests}
+        self._unsaved &= self._seen.keys()
+        self._ask(lambda database: _delete(database, digests))
+
+    def flush(self) -> None:
+        """Write what is new, in one transaction."""
+        if self._unsaved:
+            rows = [_row(file, self._seen[file]) for file in self._unsaved]
+            self._unsaved.clear()
+            self._ask(lambda database: _save(database, rows))
+
+    def close(self) -> None:
+        """Flush and let go of the database."""
+        self.flush()
+        self._disconnect()
+
+    def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T | None:
+        """What the database answers, or None when it cannot."""
+        if not self._usable:
+            return None
+        import sqlite3
+
+        try:
+            return question(self._connect())
+        except (sqlite3.DatabaseError, OSError) as error:
+            self._recover(error)
+        return None
+
+    def _recover(self, error: Exception) -> None:
+        """Begin anew, once, if the content of the database is to blame; else go on without one."""
+        import sqlite3
+
+        self._disconnect()
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if not self._healed and not isinstance(error, OSError) and code not in _surroundings():
+            self._healed = True
+            try:
+                self._begin_anew()
+            except OSError as refusal:
+                error = refusal
+            else:
+                self._notices.append(f"the index in {self._folder} was damaged ({error}) and was begun anew")
+                return
+        self._usable = False
+        self._notices.append(f"the index in {self._folder} cannot be used ({error}): files are read more than need be")
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._database is None:
+            import sqlite3
+
+            self._folder.mkdir(exist_ok=True)
+            self._opened = self._generation()
+            database = sqlite3.connect(self._path(self._opened), timeout=_PATIENCE, check_same_thread=False)
+            self._database = database
+            database.text_factory = lambda data: data.decode(errors="replace")  # the checksum tells damage
+            database.execute("PRAGMA journal_mode=WAL")
+            database.execute("PRAGMA synchronous=NORMAL")
+            database.execute("CREATE TABLE IF NOT EXISTS seen (file TEXT PRIMARY KEY, record TEXT) WITHOUT ROWID")
+        return self._database
+
+    def _disconnect(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _begin_anew(self) -> None:
+        """Make the next generation unless another process has."""
+        if self._generation() == self._opened:
+            Path(self._path(self._opened + 1)).touch()
+            for suffix in ("", "-wal", "-shm"):
+                Path(self._path(self._opened) + suffix).unlink(missing_ok=True)
+
+    def _path(self, generation: int) -> str:
+        return f"{self._folder}/{generation}{_SUFFIX}"
+
+    def _generation(self) -> int:
+        names = [name.removesuffix(_SUFFIX) for name in os.listdir(self._folder) if name.endswith(_SUFFIX)]
+        return max((int(name) for name in names if name.isdecimal()), default=1)
+
+
+@functools.cache
+def _surroundings() -> frozenset[int]:
+    """Codes of errors that are not the fault of the database's content."""
+    import sqlite3
+
+    return frozenset(
+        {
+            sqlite3.SQLITE_BUSY,
+            sqlite3.SQLITE_CANTOPEN,
+            sqlite3.SQLITE_FULL,
+            sqlite3.SQLITE_LOCKED,
+            sqlite3.SQLITE_NOMEM,
+            sqlite3.SQLITE_PERM,
+            sqlite3.SQLITE_PROTOCOL,
+            sqlite3.SQLITE_READONLY,
+        }
+    )
+
+
+def _load(database: sqlite3.Connection, file: _File) -> _Seen | None:
+    name = _name(file)
+    found = database.execute("SELECT record FROM seen WHERE file = ?", (name,)).fetchone()
+    return None if found is None else _parse(name, str(found[0]))
+
+
+def _save(database: sqlite3.Connection, rows: list[tuple[str, str]]) -> None:
+    with database:
+        database.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?)", rows)
+
+
+def _delete(database: sqlite3.Connection, digests: Collection[str]) -> None:
+    rows = database.execute("SELECT file, record FROM seen").fetchall()
+    gone = [(name,) for name, record in rows if (seen := _parse(name, str(record))) is None or seen[3] in digests]
+    with database:
+        database.executemany("DELETE FROM seen WHERE file = ?", gone)
+
+
+def _name(file: _File) -> str:
+    return f"{file[0]:x}:{file[1]:x}"  # text, because an inode's number may not fit SQLite's integers
+
+
+def _row(file: _File, seen: _Seen) -> tuple[str, str]:
+    name = _name(file)
+    text = f"{seen[0]} {seen[1]} {seen[2]} {seen[3]}"
+    return name, f"{text} {_checksum(name, text)}"
+
+
+def _parse(name: str, record: str) -> _Seen | None:
+    text, _, checksum = record.rpartition(" ")
+    if checksum != _checksum(name, text):
+        return None
+    size, mtime, ctime, digest = text.split(" ")
+    return int(size), int(mtime), int(ctime), digest
+
+
+def _checksum(name: str, text: str) -> str:
+    return digest_bytes(f"{name} {text}".encode())[:_CHECKSUM]

@@ -1,0 +1,66 @@
+"""Where things are in a store, and which layout it has."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from orun.errors import StoreError
+from orun.store.digests import ALGORITHM, digest_bytes
+from orun.store.durable import make_folder, sync_folders, write_anew
+from orun.store.refusals import quoted, refusals
+
+# objects     immutable files by digest, read-only
+# actions     key -> what the stage made, and how: one sealed record for each set of discovered inputs
+# latest      the last action of each stage, for people
+# out         what people open: a checkout of the artifact of each stage
+# runs        a folder for each run
+# pins        trees that `gc` keeps, by name
+# quarantine  what was found damaged or foreign
+# index, locks, tmp   a cache of digests, locks of keys, work in progress: worthless between runs
+FOLDERS = ("objects", "actions", "latest", "out", "runs", "pins", "quarantine", "index", "locks", "tmp")
+
+_KEPT = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.=,+@[]()")
+_LONGEST = 200  # file systems allow 255 bytes
+
+VERSION = f"orun store, layout 1, {ALGORITHM}\n".encode()
+
+
+def prepare(root: Path) -> None:
+    """Make a store at `root`, or see that the one there has a layout that this version knows.
+
+    Raises:
+        StoreError: when it has not, or cannot be made or read.
+    """
+    version = root / "VERSION"
+    with refusals("open the store", root):
+        above = make_folder(str(root))
+        for name in FOLDERS:
+            (root / name).mkdir(exist_ok=True)
+        try:
+            found = version.read_bytes()
+        except FileNotFoundError:
+            sync_folders([str(root), *above])
+            write_anew(str(root / ".gitignore"), b"*\n!README.md\n")
+            write_anew(str(version), VERSION)
+            found = version.read_bytes()
+    if found != VERSION:
+        raise StoreError(
+            f"the store {root} has a layout that this version of orun does not know",
+            why=f"{version} says {found[:80]!r} instead of {VERSION!r}",
+            hint=f"Use the version of orun that made it, or put it aside and begin a new one:\n"
+            f"mv {quoted(root)} {quoted(f'{root}.old')}",
+        )
+
+
+@functools.cache
+def safe_name(name: str) -> str:
+    """A name for a file or folder that tells what it stands for, whatever characters `name` has.
+
+    Different names give different file names, but for letters' case on file systems that ignore it.
+    """
+    data = name.encode(errors="surrogatepass")
+    text = "".join(chr(byte) if byte in _KEPT else f"%{byte:02X}" for byte in data)
+    if text[:1] in {"", "."}:  # a name of its own for the empty one; nothing hidden, and neither . nor ..
+        text = f"%2E{text[1:]}" if text else "%"
+    return text if len(text) <= _LONGEST else f"{text[:120]}%{digest_bytes(data)}"

@@ -1,0 +1,218 @@
+"""Locks between processes: held by the kernel, so that they end with their owner.
+
+A process holds the lock of a key while it makes the result of that key. All orun processes of a machine share one
+more: stages hold it shared, a stage that measures time holds it alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from orun.store.refusals import refusals
+
+MACHINE = Path("/tmp")  # noqa: S108  (the one folder that all users share, whatever their TMPDIR says)
+
+
+class Lock:
+    """A lock on a file, exclusive or shared with other holders of the shared kind.
+
+    Args:
+        path: the file, in a folder that is there.
+        exclusive: whether nobody else may hold it.
+        keep: whether the file stays when the lock is released; a shared one must stay.
+        create: whether the file is made when it is not there.
+    """
+
+    def __init__(self, path: str | Path, *, exclusive: bool = True, keep: bool = False, create: bool = True) -> None:
+        self.path = str(path)
+        self.exclusive = exclusive
+        self.keep = keep
+        self.create = create
+        self._descriptor: int | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether this object holds it."""
+        return self._descriptor is not None
+
+    @property
+    def descriptor(self) -> int:
+        """The open file of a held lock; ValueError when it is not held."""
+        if self._descriptor is None:
+            raise ValueError(f"the lock {self.path} is not held")
+        return self._descriptor
+
+    def try_acquire(self) -> bool:
+        """Take it if nobody is in the way; returns whether it is held now.
+
+        Raises:
+            StoreError: when the file cannot be opened.
+        """
+        with refusals("take a lock", self.path):
+            return self.take(wait=False)
+
+    def acquire(self, waiting: Callable[[], None] = lambda: None) -> None:
+        """Take it, and call `waiting` once before waiting for another holder; signals such as Ctrl-C get through.
+
+        Raises:
+            StoreError: when the file cannot be opened.
+        """
+        if not self.try_acquire():
+            waiting()
+            with refusals("take a lock", self.path):
+                self.take(wait=True)
+
+    def release(self) -> None:
+        """Let others have it; does nothing when it is not held."""
+        if self._descriptor is None:
+            return
+        if not self.keep and _is_file(self._descriptor, self.path):
+            os.unlink(self.path)
+        self.forget()
+
+    def forget(self) -> None:
+        """Close the file and leave it where it is."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+            _held.discard(self)
+
+    def take(self, *, wait: bool) -> bool:
+        """As `try_acquire` or `acquire`, with the OSError of the operating system."""
+        operation = (fcntl.LOCK_EX if self.exclusive else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB)
+        while not self.held:
+            descriptor = _open(self.path, create=self.create)
+            try:
+                fcntl.flock(descriptor, operation)
+            except BlockingIOError:
+                os.close(descriptor)
+                return False
+            except BaseException:
+                os.close(descriptor)
+                raise
+            if _is_file(descriptor, self.path):
+                self._descriptor = descriptor
+                _held.add(self)
+            else:
+                os.close(descriptor)  # its last owner removed the file meanwhile: this lock excludes nobody
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def __del__(self) -> None:
+        self.forget()
+
+
+class MachineLock:
+    """A try of this process to have the machine, alone or beside others.
+
+    Who wants it alone goes first: from the first try on, nobody new gets it shared.
+
+    Args:
+        exclusive: alone.
+        folder: where the two lock files are.
+    """
+
+    def __init__(self, *, exclusive: bool, folder: Path) -> None:
+        # The turn is held while waiting to be alone; whoever shares only passes through it.
+        self._turn = Lock(folder / "orun-machine-turn.lock", exclusive=exclusive, keep=True)
+        self._machine = Lock(folder / "orun-machine.lock", exclusive=exclusive, keep=True)
+
+    @property
+    def held(self) -> bool:
+        """Whether this object holds it."""
+        return self._machine.held
+
+    def try_acquire(self) -> bool:
+        """Take it if nobody is in the way; returns whether it is held now. To be called again until it is.
+
+        Raises:
+            StoreError: when the lock files cannot be opened.
+        """
+        if self.held:
+            return True
+        if not self._turn.try_acquire():
+            return False
+        taken = self._machine.try_acquire()
+        if taken or not self._machine.exclusive:
+            self._turn.release()
+        return taken
+
+    def release(self) -> None:
+        """Give it back, or give up waiting for it; does nothing when neither is the case."""
+        self._turn.release()
+        self._machine.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def machine_lock(exclusive: bool) -> MachineLock:
+    """The lock of this machine, for every user and every orun process on it; not yet tried."""
+    return MachineLock(exclusive=exclusive, folder=MACHINE)
+
+
+def remove_free_locks(folder: Path) -> None:
+    """Remove the files of exclusive locks whose owners died."""
+    for name in os.listdir(folder):
+        lock = Lock(folder / name, create=False)
+        with contextlib.suppress(FileNotFoundError):  # released meanwhile
+            if lock.take(wait=False):
+                lock.release()
+
+
+_held: weakref.WeakSet[Lock] = weakref.WeakSet()
+
+
+def _open(path: str, *, create: bool) -> int:
+    """Open a lock file that may belong to another user."""
+    flags = os.O_CLOEXEC | os.O_NOFOLLOW
+    while True:
+        try:
+            return os.open(path, flags | os.O_RDWR)
+        except PermissionError:
+            return os.open(path, flags | os.O_RDONLY)  # another user's: enough to lock it
+        except FileNotFoundError:
+            if not create:
+                raise
+        try:
+            descriptor = os.open(path, flags | os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        except FileExistsError:
+            continue  # somebody else made it meanwhile
+        os.fchmod(descriptor, 0o644)  # whatever the umask: others must be able to open it
+        return descriptor
+
+
+def _is_file(descriptor: int, path: str) -> bool:
+    """Whether `path` still names the open file."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _drop_in_child() -> None:
+    """Close what a forked child inherited: it would keep the lock alive after the death of its owner."""
+    for lock in list(_held):
+        lock.forget()
+
+
+os.register_at_fork(after_in_child=_drop_in_child)

@@ -1,0 +1,191 @@
+"""Immutable files by their content: `objects/ab/cdef...`, read-only, trusted only as long as nobody touched them.
+
+An object is stamped with a precise time when it is made. A later write leaves the coarser time of the kernel's clock,
+even one within the same tick, so that the signature of an object can be trusted from its first moment on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from orun.errors import StoreError
+from orun.store.copying import copy_file
+from orun.store.digests import digest_bytes, is_digest
+from orun.store.durable import READ_ONLY, make_folder, sync_folders, write_file
+from orun.store.index import Index
+from orun.store.quarantine import Quarantine
+from orun.store.reading import is_settled, read_steadily, set_stamp, signature_of
+from orun.store.refusals import quoted
+from orun.store.scratch import Session
+
+Problem = Literal["", "missing", "damaged"]
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """A file that is on the disk, stamped and hashed, ready to become an object.
+
+    Attributes:
+        path: where it is, on the file system of the store.
+        digest: of its content.
+        size: in bytes.
+        stamp: its mtime in nanoseconds when it was hashed.
+    """
+
+    path: str
+    digest: str
+    size: int
+    stamp: int
+
+
+class Objects:
+    """The objects of a store."""
+
+    def __init__(self, root: str, index: Index, session: Session, quarantine: Quarantine) -> None:
+        self._root = root
+        self._index = index
+        self._session = session
+        self._quarantine = quarantine
+
+    def path(self, digest: str) -> str:
+        """Where the object is, if it is there."""
+        return f"{self._root}/{digest[:2]}/{digest[2:]}"
+
+    def problem(self, digest: str, *, read: bool = False) -> Problem:
+        """What is wrong with an object; a damaged one is in quarantine when this returns.
+
+        Args:
+            digest: its digest.
+            read: whether to read it even when nobody has touched it.
+        """
+        if self._session.active:
+            self._session.lease((digest,))
+        path = self.path(digest)
+        try:
+            status = os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return "missing"
+        known = not read and self._index.get(signature_of(status)) == digest
+        if known or self._is_intact(path, status, digest):
+            return ""
+        self._quarantine.move(path, f"object {digest} was damaged", name=digest, seen=status)
+        return "damaged"
+
+    def read(self, digest: str) -> bytes:
+        """The content of an object, checked.
+
+        Raises:
+            StoreError: when it is missing or damaged.
+        """
+        data = self.find(digest)
+        if data is None:
+            raise StoreError(
+                f"object {digest} is not in the store",
+                why=f"{self.path(digest)} is missing or was damaged",
+                hint="Run the pipeline again: the stage that made it will be built again",
+            )
+        return data
+
+    def find(self, digest: str) -> bytes | None:
+        """The content of an object, checked, or None when it is missing or was damaged."""
+        if self._session.active:
+            self._session.lease((digest,))
+        path = self.path(digest)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                data, status = file.readall(), os.fstat(file.fileno())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if digest_bytes(data) == digest:
+            return data
+        self._quarantine.move(path, f"object {digest} was damaged", name=digest, seen=status)
+        return None
+
+    def all(self) -> Iterator[tuple[str, os.stat_result]]:
+        """The digest and state of every object, by their names alone."""
+        with os.scandir(self._root) as folders:
+            names = sorted(folder.name for folder in folders if folder.is_dir(follow_symlinks=False))
+        for name in names:
+            with os.scandir(f"{self._root}/{name}") as files:
+                for file in files:
+                    if is_digest(name + file.name):
+                        yield name + file.name, file.stat(follow_symlinks=False)
+
+    def remove(self, digest: str) -> None:
+        """Remove an object that nobody needs, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path(digest))
+
+    def lease(self, digests: Iterable[str]) -> None:
+        """Keep a collection from removing these objects while this process lives."""
+        self._session.lease(digests)
+
+    def from_bytes(self, data: bytes) -> Incoming:
+        """Make an object of bytes."""
+        path = self._session.path("bytes")
+        write_file(path, data, READ_ONLY)
+        return Incoming(path, digest_bytes(data), len(data), set_stamp(path))
+
+    def from_copy(self, source: str) -> Incoming:
+        """Make an object of a file that stays as it is."""
+        path = self._session.path("copy")
+        digest = copy_file(source, path, READ_ONLY, sync=True)
+        return Incoming(path, digest, os.lstat(path).st_size, set_stamp(path))
+
+    def from_output(self, source: str) -> Incoming:
+        """Make an object of a file that nobody needs any more: moved, not copied, if there is no other way to it."""
+        status = os.lstat(source)
+        if status.st_nlink > 1 or status.st_uid != os.geteuid() or status.st_dev != os.stat(self._root).st_dev:
+            return self.from_copy(source)
+        os.chmod(source, READ_ONLY)
+        stamp = set_stamp(source)
+        reading = read_steadily(source, sync=True)
+        if not reading.steady or reading.status.st_mtime_ns != stamp:
+            raise StoreError(
+                f"{source} was written to while it was stored",
+                why="a process that the stage started is still running",
+                hint=f"End that process before the stage ends; see which it is: fuser -v {quoted(source)}",
+            )
+        return Incoming(source, reading.digest, reading.status.st_size, stamp)
+
+    def commit(self, incoming: Sequence[Incoming]) -> None:
+        """Put objects in their places; they are there for good when this returns."""
+        self._session.lease([one.digest for one in incoming])
+        folders = {os.path.dirname(self.path(one.digest)) for one in incoming}
+        folders.update(*(make_folder(folder) for folder in list(folders)))
+        for one in incoming:
+            self._install(one)
+        sync_folders(folders)
+        self._index.flush()
+
+    def _install(self, incoming: Incoming) -> None:
+        if not self.problem(incoming.digest):  # not renamed over: others have linked to the one that is there
+            os.unlink(incoming.path)
+            return
+        path = self.path(incoming.digest)
+        os.rename(incoming.path, path)
+        status = os.lstat(path)
+        if (status.st_size, status.st_mtime_ns) == (incoming.size, incoming.stamp) and is_settled(status):
+            self._index.put(signature_of(status), incoming.digest)
+
+    def _is_intact(self, path: str, status: os.stat_result, digest: str) -> bool:
+        """Read the object whole; put right who may write to it."""
+        if not stat.S_ISREG(status.st_mode):
+            return False
+        if stat.S_IMODE(status.st_mode) != READ_ONLY:
+            os.chmod(path, READ_ONLY)
+        try:
+            reading = read_steadily(path)
+        except OSError as error:
+            if error.errno == errno.EIO:
+                return False
+            raise
+        if reading.digest == digest and reading.steady and is_settled(reading.status):
+            self._index.put(signature_of(reading.status), digest)
+        return reading.digest == digest

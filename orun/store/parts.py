@@ -1,0 +1,51 @@
+"""The parts of a store, put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from orun.store.actions import Actions
+from orun.store.checkouts import Checkouts
+from orun.store.index import Index
+from orun.store.objects import Objects
+from orun.store.placing import Placer
+from orun.store.quarantine import Quarantine
+from orun.store.runs import Runs
+from orun.store.scratch import Session
+from orun.store.trees import Trees
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What `Store` is made of; also for the maintenance of a store (`gc`, `verify`, `stats`)."""
+
+    index: Index
+    quarantine: Quarantine
+    session: Session
+    objects: Objects
+    trees: Trees
+    actions: Actions
+    placer: Placer
+    checkouts: Checkouts
+    runs: Runs
+
+
+def assemble(root: Path, notices: list[str]) -> Parts:
+    """The parts of the store at `root`, whose notices go to the list."""
+    index = Index(root / "index", notices)
+    quarantine = Quarantine(root / "quarantine", notices)
+    session = Session(root)
+    objects = Objects(str(root / "objects"), index, session, quarantine)
+    placer = Placer(objects, index)
+    return Parts(
+        index=index,
+        quarantine=quarantine,
+        session=session,
+        objects=objects,
+        trees=Trees(objects, session),
+        actions=Actions(root, session, quarantine),
+        placer=placer,
+        checkouts=Checkouts(root, objects, index, placer, session, quarantine),
+        runs=Runs(root / "runs"),
+    )

@@ -1,0 +1,70 @@
+"""Artifacts that a collection keeps because somebody named them: `pins/<name>.json`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from orun.errors import StoreError, UsageError
+from orun.store.durable import replace_file
+from orun.store.layout import safe_name
+from orun.store.refusals import refusals
+from orun.store.sealed import seal
+from orun.store.store import Store
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A named artifact: the digest of its tree, and when it was named (seconds since the epoch)."""
+
+    name: str
+    tree: str
+    at: float
+
+
+def pin(store: Store, name: str, tree: str) -> Pin:
+    """Name an artifact, so that it is kept until it is unpinned; a name may be given to another one.
+
+    Raises:
+        StoreError: when the artifact is not whole, or the pin cannot be written.
+    """
+    if problems := store.check(tree):
+        raise StoreError(
+            f"cannot pin {tree} as {name!r}",
+            why="\n".join(problems),
+            hint="Run the pipeline again, which mends it, and pin what it made: orun FILE",
+        )
+    made = Pin(name, tree, time.time())
+    with refusals("pin an artifact", store.root):
+        record = {"name": name, "tree": tree, "at": made.at}
+        replace_file(_path(store, name), seal(record), store.parts.session.path("pin"))
+    return made
+
+
+def unpin(store: Store, name: str) -> None:
+    """Give up a name.
+
+    Raises:
+        UsageError: when nothing has it.
+    """
+    with refusals("unpin an artifact", store.root):
+        try:
+            (store.root / "pins" / f"{safe_name(name)}.json").unlink()
+        except FileNotFoundError:
+            names = ", ".join(one.name for one in pins(store)) or "none"
+            raise UsageError(f"there is no pin {name!r}", why=f"pins: {names}", hint="orun store pin") from None
+
+
+def pins(store: Store) -> tuple[Pin, ...]:
+    """All pins by name.
+
+    Raises:
+        StoreError: when one cannot be read or was damaged: what it kept is not known.
+    """
+    with refusals("read the pins", store.root):
+        paths = sorted((store.root / "pins").glob("*.json"))
+    return tuple(Pin(**store.read_record(path)) for path in paths)
+
+
+def _path(store: Store, name: str) -> str:
+    return str(store.root / "pins" / f"{safe_name(name)}.json")

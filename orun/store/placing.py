@@ -1,0 +1,139 @@
+"""Trees as folders: how their files get there, and how they go away again.
+
+An object that gets or loses a hard link gets a new ctime, which looks like a change of its content. Every link is
+therefore made and removed here, where what was known of the object before is carried over to its new signature.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from orun.errors import StoreError
+from orun.store.copying import copy_file, link, reflink
+from orun.store.durable import READ_ONLY
+from orun.store.index import Index
+from orun.store.objects import Objects
+from orun.store.reading import is_settled, set_stamp, signature_of
+from orun.store.records import Entry, Tree
+from orun.store.trees import parents
+
+EXECUTABLE = 0o555
+
+
+class Placer:
+    """Puts the files of trees into folders and removes such folders."""
+
+    def __init__(self, objects: Objects, index: Index) -> None:
+        self._objects = objects
+        self._index = index
+        self._reflinks = True  # until the file system says no
+
+    def place(self, tree: Tree, folder: str, *, folder_mode: int, lasting: bool) -> None:
+        """Make `folder` and put the files of the tree into it.
+
+        Args:
+            tree: the tree.
+            folder: where; must not be there.
+            folder_mode: mode of the folder and those in it.
+            lasting: whether it will be looked at again: then copies are flushed to the disk and remembered as intact.
+
+        Raises:
+            StoreError: when one of them is missing or damaged.
+        """
+        self._objects.lease(tree.objects)
+        folders = sorted({parent for entry in tree.entries for parent in parents(entry.path)})
+        os.makedirs(folder)
+        for name in folders:
+            os.mkdir(f"{folder}/{name}")
+        alone = _alone(tree)
+        for entry in tree.entries:
+            self._put(entry, f"{folder}/{entry.path}", alone=entry.path in alone, lasting=lasting)
+        for name in reversed(folders):
+            os.chmod(f"{folder}/{name}", folder_mode)
+        os.chmod(folder, folder_mode)
+        self._index.flush()
+
+    def discard(self, path: str) -> None:
+        """Remove a file or a whole folder, write-protected or not; nothing happens when it is not there."""
+        if not os.path.lexists(path):
+            return
+        if os.path.islink(path) or not os.path.isdir(path):
+            self._unlink(path)
+            return
+        pending, folders = [path], []
+        while pending:
+            folders.append(pending.pop())
+            os.chmod(folders[-1], stat.S_IRWXU)
+            with os.scandir(folders[-1]) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+                    else:
+                        self._unlink(entry.path)
+        for folder in reversed(folders):
+            os.rmdir(folder)
+        self._index.flush()
+
+    def _put(self, entry: Entry, target: str, *, alone: bool, lasting: bool) -> None:
+        source = self._objects.path(entry.digest)
+        mode = EXECUTABLE if entry.executable else READ_ONLY
+        if self._reflinks or not alone:
+            if problem := self._objects.problem(entry.digest):
+                raise _unusable(entry, problem)
+            before = os.lstat(source)
+            self._reflinks = self._reflinks and reflink(source, target, mode)
+            if not self._reflinks and not alone and link(source, target):
+                self._carry(source, before, entry.digest)
+                return
+        if not self._reflinks:
+            self._copy(entry, target, mode, sync=lasting)
+        set_stamp(target, os.lstat(source).st_mtime_ns)
+        placed = os.lstat(target)
+        if lasting and is_settled(placed):
+            self._index.put(signature_of(placed), entry.digest)
+
+    def _copy(self, entry: Entry, target: str, mode: int, *, sync: bool) -> None:
+        source = self._objects.path(entry.digest)
+        if not os.path.lexists(source):
+            raise _unusable(entry, "missing")
+        if copy_file(source, target, mode, sync=sync) != entry.digest:
+            self._objects.problem(entry.digest)  # puts it away
+            raise _unusable(entry, "damaged")
+
+    def _unlink(self, path: str) -> None:
+        status = os.lstat(path)
+        digest = self._index.get(signature_of(status)) if status.st_nlink > 1 else None
+        os.unlink(path)
+        if digest is not None:
+            self._carry(self._objects.path(digest), status, digest)
+
+    def _carry(self, path: str, before: os.stat_result, digest: str) -> None:
+        """Go on trusting an object of which only the number of links has changed."""
+        try:
+            after = os.lstat(path)
+        except FileNotFoundError:
+            return
+        known = signature_of(before)
+        if self._index.get(known) == digest and signature_of(after)[:4] == known[:4]:
+            self._index.put(signature_of(after), digest)
+
+
+def _alone(tree: Tree) -> set[str]:
+    """The files that must not share an inode with their object.
+
+    An executable needs a mode of its own. The onnx package (from 1.21) refuses external data that is a symbolic link or
+    has more than one hard link, so the files beside a proto are never hard-linked.
+    """
+    paths = [entry.path for entry in tree.entries]
+    protos = {path for path in paths if path.endswith(".onnx")}
+    beside = set(paths) - protos if protos else set()
+    return beside | {entry.path for entry in tree.entries if entry.executable}
+
+
+def _unusable(entry: Entry, problem: str) -> StoreError:
+    return StoreError(
+        f"{entry.path} cannot be taken from the store",
+        why=f"its object {entry.digest} is {problem}",
+        hint="Run the pipeline again: the stage that made it will be built again",
+    )

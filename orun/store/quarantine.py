@@ -1,0 +1,52 @@
+"""Where damaged and foreign files go: nothing that somebody may want to look at is deleted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+from orun.store.layout import safe_name
+
+
+class Quarantine:
+    """The folder `quarantine/` of a store.
+
+    Args:
+        folder: its path.
+        notices: takes one sentence for each file that is put there.
+    """
+
+    def __init__(self, folder: Path, notices: list[str]) -> None:
+        self._folder = folder
+        self._notices = notices
+
+    def empty(self, older_than: float) -> None:
+        """Delete what was put away longer ago than so many seconds."""
+        limit = time.time_ns() - int(older_than * 1e9)
+        for path in self._folder.iterdir():
+            moment = path.name.partition("-")[0]
+            if moment.isdecimal() and int(moment) < limit:
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+    def move(self, path: str, what: str, name: str, seen: os.stat_result) -> None:
+        """Put away the file at `path`.
+
+        Args:
+            path: where it is.
+            what: what is the matter with it, for the notice.
+            name: what to call it here.
+            seen: its state when that was found out: if another process has replaced it since, it stays.
+        """
+        target = self._folder / f"{time.time_ns()}-{safe_name(name)}"
+        try:
+            if not os.path.samestat(os.lstat(path), seen):
+                return
+            os.rename(path, target)
+        except FileNotFoundError:
+            return  # another process has put it away
+        except OSError as error:  # a read-only store: whoever needs the file is told that it is not there
+            self._notices.append(f"{what}; it cannot be put away ({error.strerror})")
+        else:
+            self._notices.append(f"{what}; it was put away as {target}")

@@ -1,0 +1,66 @@
+"""Signatures of files: by which of them a change of content cannot go unnoticed."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from orun.store.digests import digest_descriptor
+
+Signature = tuple[int, int, int, int, int]  # device, inode, size, mtime and ctime in nanoseconds
+
+# The coarsest clock of a file system (FAT), in nanoseconds. A file that changed less than that ago may change again
+# without a trace, as git's racy rule has it.
+CLOCK = 2_000_000_000
+_SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read of a file.
+
+    Attributes:
+        digest: of its content.
+        status: its state before it was read.
+        steady: whether it was the same state afterwards.
+    """
+
+    digest: str
+    status: os.stat_result
+    steady: bool
+
+
+def signature_of(status: os.stat_result) -> Signature:
+    """What changes when the content of the file does."""
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def read_steadily(path: str | Path, *, sync: bool = False) -> Reading:
+    """Read a whole file and see whether somebody wrote to it meanwhile; with `sync`, wait until the disk has it."""
+    with open(path, "rb", buffering=0) as file:
+        before = os.fstat(file.fileno())
+        digest = digest_descriptor(file.fileno())
+        if sync:
+            os.fsync(file.fileno())
+        after = os.fstat(file.fileno())
+    return Reading(digest, before, signature_of(before) == signature_of(after))
+
+
+def set_stamp(path: str, stamp: int | None = None) -> int:
+    """Set the mtime of a file of our own to a precise time, now unless given, and return it in nanoseconds.
+
+    A later write leaves the coarse time of the kernel's clock, another one even within the same tick.
+    """
+    stamp = time.time_ns() if stamp is None else stamp
+    os.utime(path, ns=(stamp, stamp))
+    return stamp
+
+
+def is_settled(status: os.stat_result) -> bool:
+    """Whether any later write to a file of our own must change its mtime.
+
+    Not so where a file system has cut the stamp to whole seconds, until these have passed.
+    """
+    return status.st_mtime_ns % _SECOND != 0 or status.st_mtime_ns < time.time_ns() - CLOCK

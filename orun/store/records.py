@@ -1,0 +1,90 @@
+"""The records of the store as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from orun.metrics import Metric
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of a tree: posix path below its root, size in bytes, BLAKE3 digest, and whether it is executable."""
+
+    path: str
+    size: int
+    digest: str
+    executable: bool = False
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A folder by content. `digest` is that of its canonical manifest, which is an object itself."""
+
+    digest: str
+    entries: tuple[Entry, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(entry.size for entry in self.entries)
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """The digests of its manifest and of all files."""
+        return (self.digest, *(entry.digest for entry in self.entries))
+
+
+@dataclass(frozen=True)
+class Discovered:
+    """What a stage read without declaring it; checked before its result is used again.
+
+    Paths below the project are relative to the pipeline's folder, all others absolute.
+
+    Attributes:
+        files: path -> BLAKE3 digest; empty where the stage looked for a file that was not there.
+        folders: path -> BLAKE3 digest of the sorted names in a folder that was listed.
+        packages: distribution -> version of what the user's code imported.
+        environment: variable -> value digest, or empty when it was unset, of what the user's code looked up.
+    """
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    folders: Mapping[str, str] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Action:
+    """A stage that was run: what went in, what came out.
+
+    Attributes:
+        key: the key it is stored under.
+        parts: every part of the key, name -> text, as `orun explain` shows it.
+        discovered: what it read besides.
+        tree: digest of its output tree.
+        size: bytes of its output.
+        metrics: what it measured.
+        log: digest of its log.
+        pipeline, stage: where it was run first.
+        host: machine and device it was run on.
+        started_at: seconds since the epoch.
+        seconds, cpu_seconds: what it took.
+        peak_memory: bytes of its largest process.
+    """
+
+    key: str
+    parts: Mapping[str, str]
+    discovered: Discovered
+    tree: str
+    size: int
+    metrics: Mapping[str, Metric]
+    log: str
+    pipeline: str
+    stage: str
+    host: Mapping[str, str]
+    started_at: float
+    seconds: float
+    cpu_seconds: float
+    peak_memory: int

@@ -1,0 +1,51 @@
+"""One folder for each run, named so that names sort by time."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from orun.errors import UsageError
+from orun.store.layout import safe_name
+from orun.store.refusals import quoted
+
+
+class Runs:
+    """The folder `runs/` of a store."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def new(self, pipeline: str) -> Path:
+        """Make the folder of a run: `20261103-141502-123456-bert`, in UTC, never one that was there before."""
+        while True:
+            moment = datetime.fromtimestamp(time.time(), UTC)
+            path = self._folder / f"{moment:%Y%m%d-%H%M%S-%f}-{safe_name(pipeline)}"
+            try:
+                path.mkdir()
+            except FileExistsError:
+                continue  # another run began in the same microsecond
+            return path
+
+    def all(self) -> tuple[Path, ...]:
+        """The folders of all runs, the oldest first."""
+        return tuple(sorted(path for path in self._folder.iterdir() if path.is_dir()))
+
+    def find(self, prefix: str) -> Path:
+        """The folder of a run by its id or an unambiguous beginning of it.
+
+        Raises:
+            UsageError: when there is none, or more than one.
+        """
+        runs = self.all()
+        found = [run for run in runs if run.name == prefix] or [run for run in runs if run.name.startswith(prefix)]
+        if len(found) == 1:
+            return found[0]
+        problem = f"{len(found)} runs begin with {prefix!r}" if found else f"there is no run {prefix!r}"
+        listed = found or runs
+        raise UsageError(
+            problem,
+            why="\n".join(run.name for run in listed[-5:]) or "no run is in this store yet",
+            hint=f"See all of them: ls {quoted(self._folder)}",
+        )

@@ -1,0 +1,132 @@
+"""Folders that live as long as the process that made them: temporary files, a stage's scratch, the lease of a run.
+
+    tmp/<pid>-<random>/lease       locked by its owner while it lives; lists the digests that it relies on, one a line
+    tmp/<pid>-<random>/<n>-<name>  a file or folder in the making, on the file system of the store
+
+The kernel releases the lock when the owner dies, and then the folder is anybody's to remove.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from orun.store.condemned import Condemned
+from orun.store.locks import Lock
+
+_LEASE = "lease"
+
+
+class Session:
+    """The temporary folder of one `Store` object, made when it is first needed; `root` is the store's folder."""
+
+    def __init__(self, root: Path) -> None:
+        self._tmp = str(root / "tmp")
+        self._condemned = Condemned(root)
+        self._begun: tuple[str, Lock] | None = None
+        self._count = 0
+        self._leased: set[str] = set()
+
+    @property
+    def active(self) -> bool:
+        """Whether it has begun: from then on its lease protects what the store is asked for."""
+        return self._begun is not None and self._begun[1].held
+
+    def begin(self) -> tuple[str, Lock]:
+        """Its folder and the lock on it, made now if they were not."""
+        while self._begun is None or not self._begun[1].held:  # a forked child does not hold it
+            folder = f"{self._tmp}/{os.getpid()}-{os.urandom(6).hex()}"
+            os.makedirs(folder)
+            lock = Lock(f"{folder}/{_LEASE}", keep=True)
+            with contextlib.suppress(FileNotFoundError):  # a sweep was quicker and has removed the empty folder
+                lock.take(wait=True)
+                self._begun = (folder, lock)
+                self._leased.clear()
+        return self._begun
+
+    @property
+    def folder(self) -> str:
+        """Its path."""
+        return self.begin()[0]
+
+    def path(self, name: str) -> str:
+        """A path in it that was never used before."""
+        self._count += 1
+        return f"{self.folder}/{self._count}-{name}"
+
+    def lease(self, digests: Iterable[str]) -> None:
+        """Keep `gc` from removing these objects while this process lives.
+
+        To be called before looking whether they are there. Waits for the end of a collection that is about to remove
+        one of them.
+        """
+        new = [digest for digest in digests if digest not in self._leased]
+        if new:
+            _, lock = self.begin()
+            os.write(lock.descriptor, "".join(f"{digest}\n" for digest in new).encode("ascii"))
+            self._leased.update(new)
+            self._condemned.wait_for(new)
+
+    def close(self, remove: Callable[[str], None]) -> None:
+        """End it; `remove` deletes what it holds."""
+        if self.active and self._begun is not None:
+            folder, lock = self._begun
+            _remove_session(folder, remove)
+            lock.forget()
+            self._begun = None
+            self._leased.clear()
+
+
+def sweep(tmp: Path, remove: Callable[[str], None]) -> None:
+    """Remove the folders of sessions whose owner is dead; `remove` deletes what they hold."""
+    for folder in _folders(tmp):
+        lock = Lock(f"{folder}/{_LEASE}", keep=True, create=False)
+        try:
+            dead = lock.take(wait=False)
+        except FileNotFoundError:
+            _remove_empty(folder)  # its owner died before it had a lease, or when it had none any more
+            continue
+        if dead:
+            _remove_session(folder, remove)
+            lock.forget()
+
+
+def live_leases(tmp: Path) -> set[str]:
+    """Every digest that a live process relies on."""
+    found: set[str] = set()
+    for folder in _folders(tmp):
+        try:
+            with open(f"{folder}/{_LEASE}", encoding="ascii") as lease:
+                found.update(lease.read().split())
+        except FileNotFoundError:
+            continue  # ended meanwhile
+    return found
+
+
+def _remove_session(folder: str, remove: Callable[[str], None]) -> None:
+    """The lease goes last: without one a folder is anybody's to remove."""
+    for name in os.listdir(folder):
+        if name != _LEASE:
+            remove(f"{folder}/{name}")
+    os.unlink(f"{folder}/{_LEASE}")
+    _remove_empty(folder)
+
+
+def _remove_empty(folder: str) -> None:
+    """Remove the folder of a session unless another process is just doing so, or is giving it a lease."""
+    try:
+        os.rmdir(folder)
+    except OSError as error:
+        if error.errno not in {errno.ENOENT, errno.ENOTEMPTY}:
+            raise
+
+
+def _folders(tmp: Path) -> list[str]:
+    try:
+        with os.scandir(tmp) as found:
+            return [entry.path for entry in found if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,47 @@
+"""JSON files that hold their own digest, so that damage shows.
+
+    {"seal":"<BLAKE3 of the record's bytes>","record":{...}}
+
+The seal has a fixed place and covers the bytes of the record as they stand: checking it parses nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from orun.store.digests import LENGTH, digest_bytes
+
+_HEAD = b'{"seal":"'
+_MIDDLE = b'","record":'
+_TAIL = b"}\n"
+_SEAL = slice(len(_HEAD), len(_HEAD) + LENGTH)
+_BODY = slice(_SEAL.stop + len(_MIDDLE), -len(_TAIL))
+
+
+class BrokenSealError(ValueError):
+    """The bytes are not what was written."""
+
+
+def canonical(data: Any) -> bytes:
+    """The one JSON text of plain data: sorted keys, no spaces, ASCII."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+
+def seal(record: Any) -> bytes:
+    """The content of a sealed file."""
+    body = canonical(record)
+    return b"".join((_HEAD, digest_bytes(body).encode("ascii"), _MIDDLE, body, _TAIL))
+
+
+def unseal(content: bytes) -> Any:
+    """The record of a sealed file.
+
+    Raises:
+        BrokenSealError: when a byte of it is not as it was written.
+    """
+    body = content[_BODY]
+    digest = digest_bytes(body).encode("ascii")
+    if content != b"".join((_HEAD, digest, _MIDDLE, body, _TAIL)):
+        raise BrokenSealError("the record is not what was written")
+    return json.loads(body)

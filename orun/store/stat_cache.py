@@ -1,0 +1,108 @@
+"""Digests of the user's own files and folders, read again only when they may have changed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from orun.store.digests import digest_bytes
+from orun.store.index import Index
+from orun.store.reading import CLOCK, Signature, read_steadily, signature_of
+from orun.store.refusals import refusal
+
+__all__ = ["Signature", "StatCache"]
+
+_ATTEMPTS = 5
+_BYPRODUCTS = frozenset({"__pycache__"})  # Python writes it where it reads code: never an input
+
+
+class StatCache:
+    """Digests by content of files that others may change at any time."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def signature(self, path: str | Path) -> Signature | None:
+        """Device, inode, size, mtime and ctime (ns) of what `path` leads to; None when that is nothing to be seen."""
+        try:
+            return signature_of(os.stat(path))
+        except OSError:  # nothing there, a name that no file can have, or a folder that nobody may enter
+            return None
+
+    def signatures(self, path: str | Path) -> dict[str, Signature | None]:
+        """The signature of a file, or of each file of a folder that counts in `digest_path`, by path.
+
+        Raises:
+            StoreError: as `digest_path`.
+        """
+        if not os.path.isdir(path):
+            return {str(path): self.signature(path)}
+        try:
+            return {f"{path}/{name}": self.signature(f"{path}/{name}") for name in _walk(str(path))}
+        except OSError as error:
+            raise refusal(error, f"read {path}", error.filename or path) from error
+
+    def digest_file(self, path: str | Path) -> str:
+        """The BLAKE3 digest of the content of a regular file.
+
+        Raises:
+            OSError: when it is not there, is something else, cannot be read, or is written to all the time.
+        """
+        status = os.stat(path)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(status.st_mode):  # reading a pipe could wait for ever
+            raise OSError(errno.EINVAL, "Not a regular file", str(path))
+        return self._index.get(signature_of(status)) or self._read(path)
+
+    def digest_path(self, path: str | Path) -> str:
+        """The digest of a file's content, or of the names and contents of a folder; empty when nothing is there.
+
+        Symbolic links are followed; `__pycache__` and empty folders do not count.
+
+        Raises:
+            StoreError: when something cannot be read, or a folder contains itself by a link.
+        """
+        try:
+            return self._digest_folder(str(path)) if os.path.isdir(path) else self.digest_file(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        except OSError as error:
+            raise refusal(error, f"read {path}", error.filename or path) from error
+
+    def _digest_folder(self, path: str) -> str:
+        # A digest has a fixed length and a name holds no zero byte: no two folders have the same text.
+        lines = [f"{self.digest_file(f'{path}/{name}')} {name}\0" for name in sorted(_walk(path))]
+        return digest_bytes(b"folder\0" + os.fsencode("".join(lines)))
+
+    def _read(self, path: str | Path) -> str:
+        """Read the file until nobody writes to it meanwhile."""
+        for _ in range(_ATTEMPTS):
+            now = time.time_ns()
+            reading = read_steadily(path)
+            if reading.steady:
+                if max(reading.status.st_mtime_ns, reading.status.st_ctime_ns) < now - CLOCK:
+                    self._index.put(signature_of(reading.status), reading.digest)
+                return reading.digest
+        raise OSError(errno.EBUSY, "Changes while it is read", str(path))
+
+
+def _walk(root: str) -> Iterator[str]:
+    """Relative posix paths of all files below a folder."""
+    pending: list[tuple[str, tuple[str, ...]]] = [("", (os.path.realpath(root),))]
+    while pending:
+        folder, ancestors = pending.pop()
+        with os.scandir(f"{root}/{folder}") as entries:
+            for entry in entries:
+                name = f"{folder}{entry.name}"
+                if not entry.is_dir():
+                    yield name
+                elif entry.name not in _BYPRODUCTS:
+                    real = os.path.realpath(entry.path) if entry.is_symlink() else f"{ancestors[-1]}/{entry.name}"
+                    if real in ancestors:
+                        raise OSError(errno.ELOOP, f"A link to {real}, which it is in", entry.path)
+                    pending.append((f"{name}/", (*ancestors, real)))

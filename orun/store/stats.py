@@ -1,0 +1,45 @@
+"""How much is in a store: what `orun store stats` shows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orun.store.layout import FOLDERS
+from orun.store.refusals import refusals
+from orun.store.store import Store
+
+_BLOCK = 512  # bytes; the unit of st_blocks, whatever the file system's is
+
+
+@dataclass(frozen=True)
+class Usage:
+    """How many files a folder has, and the bytes of disk that they take beyond the folders before it."""
+
+    files: int
+    size: int
+
+
+def stats(store: Store) -> Mapping[str, Usage]:
+    """The usage of each folder of the store; a file with several names is counted where it comes first.
+
+    Raises:
+        StoreError: when the store cannot be read.
+    """
+    seen: set[tuple[int, int]] = set()
+    with refusals("measure the store", store.root):
+        return {name: _usage(store.root / name, seen) for name in FOLDERS}
+
+
+def _usage(folder: Path, seen: set[tuple[int, int]]) -> Usage:
+    files = size = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            status = os.lstat(f"{root}/{name}")
+            files += 1
+            if (status.st_dev, status.st_ino) not in seen:
+                seen.add((status.st_dev, status.st_ino))
+                size += status.st_blocks * _BLOCK
+    return Usage(files, size)

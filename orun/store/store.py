@@ -1,0 +1,268 @@
+"""The face of the store: all that planner, runner and verbs do with it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from orun.errors import StoreError
+from orun.store.evidence import Evidence, Witness
+from orun.store.layout import prepare, safe_name
+from orun.store.locks import Lock, remove_free_locks
+from orun.store.parts import Parts, assemble
+from orun.store.records import Action, Tree
+from orun.store.refusals import quoted, refusals
+from orun.store.scratch import sweep
+from orun.store.sealed import BrokenSealError, unseal
+from orun.store.stat_cache import StatCache
+
+
+class Store:
+    """A content-addressed store of artifacts, what made them, and runs; shared by any number of processes.
+
+    Nothing in it is trusted: an object counts as whole only as long as its signature is the one that it had when it was
+    last read. Every method raises `StoreError` for what the operating system refuses. Not for several threads.
+
+    Attributes:
+        root: its folder.
+        files: digests of files outside it.
+        notices: what was found damaged or foreign and what was done about it, one sentence each.
+        parts: what it is made of; for the maintenance of a store.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.notices: list[str] = []
+        self.parts = assemble(root, self.notices)
+        self.files = StatCache(self.parts.index)
+        weakref.finalize(self, _end, self.parts)
+
+    @classmethod
+    def open(cls, root: Path) -> Store:
+        """The store at `root`, made when there is none.
+
+        Raises:
+            StoreError: when it cannot be made or read, or has a layout of another version.
+        """
+        prepare(root.absolute())
+        return cls(root.absolute())
+
+    def close(self) -> None:
+        """Remove everything temporary of this object, scratch folders included, and let go of the index.
+
+        Happens by itself when nobody needs the object any more and when the process ends. It may be used again.
+        """
+        with self._refusals("clean up"):
+            _end(self.parts)
+
+    def drain_notices(self) -> list[str]:
+        """The notices since the last call; the store forgets them."""
+        drained, self.notices[:] = list(self.notices), []
+        return drained
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Objects and trees
+
+    def add_bytes(self, data: bytes) -> str:
+        """Store bytes and return their digest; they are on the disk when this returns."""
+        with self._refusals("store a file"):
+            incoming = self.parts.objects.from_bytes(data)
+            self.parts.objects.commit([incoming])
+            return incoming.digest
+
+    def add_file(self, path: Path) -> str:
+        """Store a copy of a file and return its digest; it is on the disk when this returns."""
+        with self._refusals(f"store {path}"):
+            incoming = self.parts.objects.from_copy(str(path))
+            self.parts.objects.commit([incoming])
+            return incoming.digest
+
+    def add_tree(self, folder: Path) -> Tree:
+        """Store a folder that nobody writes to any more; it is on the disk when this returns.
+
+        Its files are moved out of the folder where nobody else can reach them. Empty folders are not kept.
+
+        Raises:
+            StoreError: also when it holds a link that leads out of it or to a folder, a pipe, socket or device, or a
+                name that is not Unicode.
+        """
+        with self._refusals(f"store {folder}"):
+            return self.parts.trees.add(folder)
+
+    def read(self, digest: str) -> bytes:
+        """The content of an object, checked; StoreError when it is missing or damaged."""
+        with self._refusals("read from the store"):
+            return self.parts.objects.read(digest)
+
+    def tree(self, digest: str) -> Tree | None:
+        """The tree of that digest, or None when the list of its files is missing or was damaged.
+
+        Whether the files themselves are there says `check`.
+        """
+        with self._refusals("read from the store"):
+            return self.parts.trees.get(digest)
+
+    def check(self, digest: str) -> tuple[str, ...]:
+        """What is wrong with a tree and its files, one sentence each; nothing when all is there and intact.
+
+        Files are read only when something has touched them. Damaged ones are put away and said in `notices`.
+        """
+        with self._refusals("read from the store"):
+            problems = self.parts.trees.check(digest)
+            self.parts.index.flush()
+            return problems
+
+    # Folders
+
+    def place(self, digest: str, folder: Path) -> None:
+        """Make `folder` with the files of a tree, all of it read-only: the input of a stage.
+
+        To be removed by `discard`, which keeps hard-linked objects trusted.
+
+        Raises:
+            StoreError: also when a file of it is missing or damaged.
+        """
+        with self._refusals(f"fill {folder}"):
+            self.parts.placer.place(self._whole(digest), str(folder), folder_mode=0o555, lasting=False)
+
+    def checkout(self, digest: str, pipeline: str, stage: str) -> tuple[Path, bool]:
+        """Let `out/<pipeline>/<stage>/` be a tree, and say whether it had to be made so.
+
+        True for a new tree, and when a file there was missing, edited or added; what was edited or added is put away
+        and said in `notices`. The folder changes as a whole.
+
+        Raises:
+            StoreError: also when a file of the tree is missing or damaged.
+        """
+        with self._refusals(f"check out {pipeline}/{stage}"):
+            result = self.parts.checkouts.restore(self._whole(digest), pipeline, stage)
+            self.parts.index.flush()
+            return result
+
+    def scratch(self, name: str) -> Path:
+        """A new, empty folder on the file system of the store; it lives until `discard`, `close` or death."""
+        with self._refusals("make a scratch folder"):
+            path = Path(self.parts.session.path(safe_name(name)))
+            path.mkdir()
+            return path
+
+    def discard(self, path: Path) -> None:
+        """Remove a scratch folder or a placed one, write-protected or not; nothing happens when it is not there."""
+        with self._refusals(f"remove {path}"):
+            self.parts.placer.discard(str(path))
+
+    def sweep(self) -> None:
+        """Remove what processes that died have left behind."""
+        with self._refusals("clean up"):
+            sweep(self.root / "tmp", self.parts.placer.discard)
+            remove_free_locks(self.root / "locks")
+
+    # Records
+
+    def actions(self, key: str) -> tuple[Action, ...]:
+        """What was done for a key, the newest first; a damaged record is put away and does not count."""
+        with self._refusals("read from the store"):
+            return self.parts.actions.find(key)
+
+    def put_action(self, action: Action) -> None:
+        """Store a record, the last step of a stage; it is on the disk when this returns.
+
+        It takes the place of one with the same key and the same discovered inputs.
+        """
+        with self._refusals("store a record"):
+            self.parts.actions.put(action)
+
+    def latest(self, pipeline: str, stage: str) -> Action | None:
+        """What was last done for a stage, whatever its key was; None when nothing is known."""
+        with self._refusals("read from the store"):
+            return self.parts.actions.latest(pipeline, stage)
+
+    def set_latest(self, pipeline: str, stage: str, action: Action) -> None:
+        """Note what was last done for a stage; costs one read when that is noted already."""
+        with self._refusals("store a record"):
+            self.parts.actions.set_latest(pipeline, stage, action)
+
+    def evidence(self, pipeline: str, actions: Mapping[str, Action]) -> Evidence | None:
+        """What the results of a pipeline's stages rest on here; None when something is not intact.
+
+        Args:
+            pipeline: the pipeline's name.
+            actions: what is stored of its stages, by id.
+        """
+        with self._refusals("read from the store"):
+            witness = Witness(self.parts.actions, self.parts.objects, self.parts.trees, self.parts.checkouts)
+            found = witness.collect(pipeline, actions)
+            self.parts.index.flush()
+            return found
+
+    # Runs and locks
+
+    def new_run(self, pipeline: str) -> Path:
+        """A new folder `runs/<id>/`; from now on `gc` spares what this object is asked for.
+
+        What processes that died have left behind is removed.
+        """
+        with self._refusals("begin a run"):
+            self.parts.session.begin()
+            self.sweep()
+            return self.parts.runs.new(pipeline)
+
+    def read_record(self, path: Path) -> Any:
+        """The plain data of a sealed record, such as that of a run.
+
+        Raises:
+            StoreError: when it is not there, cannot be read, or is not what was written.
+        """
+        with self._refusals(f"read {path}"):
+            content = path.read_bytes()
+        try:
+            return unseal(content)
+        except BrokenSealError as error:
+            raise StoreError(
+                f"the record {path} was damaged",
+                why=str(error),
+                hint=f"Remove it; results do not depend on it: rm {quoted(path)}",
+            ) from error
+
+    def runs(self) -> tuple[Path, ...]:
+        """The folders of all runs, the oldest first."""
+        with self._refusals("read from the store"):
+            return self.parts.runs.all()
+
+    def run(self, prefix: str) -> Path:
+        """The folder of a run by its id or an unambiguous beginning of it; UsageError when there is not one."""
+        with self._refusals("read from the store"):
+            return self.parts.runs.find(prefix)
+
+    def key_lock(self, key: str) -> Lock:
+        """The lock of a key, not yet taken. Who has waited for it must look again whether the work is done."""
+        return Lock(self.root / "locks" / safe_name(key))
+
+    def _whole(self, digest: str) -> Tree:
+        tree = self.parts.trees.get(digest)
+        if tree is None:
+            raise StoreError(
+                f"tree {digest} is not in the store",
+                why="the list of its files is missing or was damaged",
+                hint="Run the pipeline again: the stage that made it will be built again",
+            )
+        return tree
+
+    def _refusals(self, doing: str) -> AbstractContextManager[None]:
+        return refusals(doing, self.root)
+
+
+def _end(parts: Parts) -> None:
+    parts.session.close(parts.placer.discard)
+    parts.index.close()

@@ -1,0 +1,91 @@
+"""What is in a store and who needs it: what a collection decides upon."""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orun.errors import StoreError
+from orun.store.reading import Signature
+from orun.store.records import Action
+from orun.store.store import Store
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record of an action as it was found."""
+
+    path: str
+    signature: Signature
+    action: Action
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its pipeline, when it began (seconds since the epoch), and the trees of its stages."""
+
+    pipeline: str
+    started_at: float
+    trees: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Records, runs, and the objects of each tree that one of them names."""
+
+    store: Store
+    records: tuple[Record, ...]
+    runs: tuple[Run, ...]
+
+    def last_used(self) -> dict[str, float]:
+        """When each tree was made or used last, in seconds since the epoch."""
+        used: dict[str, float] = defaultdict(float)
+        for record in self.records:
+            used[record.action.tree] = max(used[record.action.tree], record.action.started_at)
+        for run in self.runs:
+            for tree in run.trees:
+                used[tree] = max(used[tree], run.started_at)
+        return dict(used)
+
+    def of_last_runs(self, count: int) -> set[str]:
+        """The trees of the last runs of each pipeline."""
+        by_pipeline: dict[str, list[Run]] = defaultdict(list)
+        for run in sorted(self.runs, key=lambda run: -run.started_at):
+            by_pipeline[run.pipeline].append(run)
+        return {tree for runs in by_pipeline.values() for run in runs[:count] for tree in run.trees}
+
+    def objects_of(self, tree: str) -> set[str]:
+        """The objects that a tree and its records need."""
+        found = self.store.tree(tree)
+        return {tree, *(found.objects if found else ()), *self._logs.get(tree, ())}
+
+    @functools.cached_property
+    def _logs(self) -> dict[str, list[str]]:
+        logs: dict[str, list[str]] = defaultdict(list)
+        for record in self.records:
+            logs[record.action.tree].append(record.action.log)
+        return logs
+
+
+def survey(store: Store) -> Survey:
+    """Read all records and all runs of a store; damaged ones are put away or said in its notices."""
+    records = tuple(Record(*found) for found in store.parts.actions.all())
+    return Survey(store, records, tuple(_runs(store)))
+
+
+def _runs(store: Store) -> Iterator[Run]:
+    for folder in store.runs():
+        path = folder / "record.json"
+        if not path.exists():
+            continue  # it is going on, or died
+        try:
+            record: Mapping[str, Any] = store.read_record(path)
+            trees = frozenset(stage["tree"] for stage in record["stages"] if "tree" in stage)
+            yield Run(record["pipeline"], record["started_at"], trees)
+        except StoreError as error:
+            store.notices.append(f"run {folder.name} does not count as one of the last: {error.what}")
+        except (KeyError, TypeError):
+            store.notices.append(f"run {folder.name} does not count as one of the last: its record has another form")

@@ -1,0 +1,130 @@
+"""Folders by content: a canonical list of their files, which is an object like any other.
+
+    {"files":[{"digest":"...","executable":false,"path":"model.onnx","size":12}],"hash":"blake3","tree":1}
+
+Empty folders are not kept. A symbolic link to a file of the same folder is kept as that file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from orun.errors import StoreError
+from orun.store.digests import ALGORITHM, is_digest
+from orun.store.objects import Objects
+from orun.store.outputs import scan
+from orun.store.records import Entry, Tree
+from orun.store.scratch import Session
+from orun.store.sealed import canonical
+
+_FORMAT = 1
+
+
+class Trees:
+    """The trees of a store."""
+
+    def __init__(self, objects: Objects, session: Session) -> None:
+        self._objects = objects
+        self._session = session
+        self._known: dict[str, Tree] = {}
+
+    def add(self, folder: Path) -> Tree:
+        """Store a folder that nobody writes to any more; its files are moved out of it where they can be.
+
+        Raises:
+            StoreError: when it holds what a tree cannot: see `outputs.scan`.
+        """
+        found = scan(folder)
+        incoming = [
+            self._objects.from_copy(file.path) if file.is_link else self._objects.from_output(file.path)
+            for file in found
+        ]
+        entries = tuple(
+            Entry(file.name, one.size, one.digest, file.executable) for file, one in zip(found, incoming, strict=True)
+        )
+        manifest = self._objects.from_bytes(encode(entries))
+        self._objects.commit([*incoming, manifest])
+        tree = Tree(manifest.digest, entries)
+        self._known[tree.digest] = tree
+        return tree
+
+    def get(self, digest: str) -> Tree | None:
+        """The tree, or None when the list of its files is missing or damaged; the files are not looked at."""
+        return self._known.get(digest) or self._load(digest)
+
+    def check(self, digest: str) -> tuple[str, ...]:
+        """What is wrong with a tree and its files, one sentence each; damaged objects are put away."""
+        tree = self._known.get(digest)
+        if tree is None or self._objects.problem(digest):
+            tree = self._load(digest)
+        if tree is None:
+            return ("its list of files is missing or was damaged",)
+        if self._session.active:
+            self._session.lease(tree.objects)
+        problems = ((entry.path, self._objects.problem(entry.digest)) for entry in tree.entries)
+        texts = {"missing": "is missing from the store", "damaged": "was damaged in the store"}
+        return tuple(f"{path} {texts[problem]}" for path, problem in problems if problem)
+
+    def _load(self, digest: str) -> Tree | None:
+        data = self._objects.find(digest)
+        if data is None:
+            return None
+        try:
+            tree = Tree(digest, decode(data))
+        except ValueError as error:
+            raise StoreError(
+                f"object {digest} is not a tree",
+                why=str(error),
+                hint="Name the digest of an artifact, not of one of its files: orun explain STAGE",
+            ) from error
+        self._known[digest] = tree
+        return tree
+
+
+def encode(entries: tuple[Entry, ...]) -> bytes:
+    """The canonical list of the files of a tree, which must be sorted by path."""
+    files = [
+        {"path": entry.path, "size": entry.size, "digest": entry.digest, "executable": entry.executable}
+        for entry in entries
+    ]
+    return canonical({"tree": _FORMAT, "hash": ALGORITHM, "files": files})
+
+
+def decode(data: bytes) -> tuple[Entry, ...]:
+    """The files of a tree.
+
+    Raises:
+        ValueError: when the bytes are not the canonical list of a tree, or one that could reach out of its folder.
+    """
+    try:
+        content = json.loads(data)
+        entries = tuple(_entry(item) for item in content["files"])
+    except (TypeError, KeyError) as error:
+        raise ValueError("it is not a list of files") from error
+    if encode(entries) != data:
+        raise ValueError("the list of files is not in its canonical form")
+    paths = [entry.path for entry in entries]
+    if paths != sorted(set(paths)):
+        raise ValueError("the list of files is not sorted, or names one twice")
+    folders = {folder for path in paths for folder in parents(path)}
+    if not folders.isdisjoint(paths):
+        raise ValueError("the list of files names one as a folder too")
+    return entries
+
+
+def parents(path: str) -> list[str]:
+    """The folders of a tree that a file of it is in, the outermost first."""
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def _entry(item: Any) -> Entry:
+    path, size, digest, executable = item["path"], item["size"], item["digest"], item["executable"]
+    if not (isinstance(path, str) and isinstance(size, int) and isinstance(executable, bool) and is_digest(digest)):
+        raise ValueError("the list of files holds a value of another type")
+    if path != os.path.normpath(path) or path.startswith(("/", "../")) or path in {"", ".", ".."} or "\0" in path:
+        raise ValueError(f"the list of files names {path!r}, which is not a path inside a folder")
+    return Entry(path, size, digest, executable)

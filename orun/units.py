@@ -1,0 +1,114 @@
+"""Durations, sizes and proportions as people write and read them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+from orun.metrics import Unit
+
+DURATIONS: Mapping[str, float] = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+SIZES: Mapping[str, int] = {
+    "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+}  # fmt: skip
+DURATION_FORMS = "a duration such as 12ms, 1.5s, 2min or 1h (a plain number is in seconds)"
+SIZE_FORMS = "a size such as 300MB, 22.9kB or 1.5GiB (a plain number is in bytes)"
+RATIO_FORMS = "a proportion such as 5% or 0.05"
+
+NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+_QUANTITY = re.compile(rf"({NUMBER}) *([a-zA-Zµ%]*)")
+
+
+def parse_duration(text: str | float) -> float:
+    """Seconds of `12ms`, `1.5s`, `2min`, `1h` or a number of seconds.
+
+    Raises:
+        ValueError: when it is none of these; the message lists the forms.
+    """
+    return _parse(text, DURATIONS, "s", DURATION_FORMS)
+
+
+def parse_size(text: str | float) -> int:
+    """Bytes of `300MB` (10^6), `300MiB` (2^20) or a number of bytes, rounded to whole ones.
+
+    Raises:
+        ValueError: when it is none of these; the message lists the forms.
+    """
+    return round(_parse(text, SIZES, "B", SIZE_FORMS))
+
+
+def parse_ratio(text: str | float) -> float:
+    """The proportion that `5%`, `0.05` or a number says.
+
+    Raises:
+        ValueError: when it is none of these; the message lists the forms.
+    """
+    return _parse(text, {"%": 0.01, "": 1.0}, "", RATIO_FORMS)
+
+
+def split(text: str) -> tuple[float, str] | None:
+    """The number and the unit of `12 ms` (an empty unit when there is none); None when it is no finite number."""
+    matched = _QUANTITY.fullmatch(text.strip())
+    if not matched or not math.isfinite(number := float(matched[1])):
+        return None
+    return number, matched[2]
+
+
+def _parse(text: str | float, units: Mapping[str, float], default: str, forms: str) -> float:
+    parts = split(str(text))
+    factor = units.get(parts[1] or default) if parts else None
+    if parts is None or factor is None:
+        raise ValueError(f"{text!r} is not {forms}")
+    # 12 / 1000 is the double nearest to 0.012; 12 * 1e-3 is not always.
+    return parts[0] / round(1 / factor) if factor < 1 else parts[0] * factor
+
+
+_TIMES: Sequence[tuple[float, str]] = ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s"))
+_BYTES: Sequence[tuple[float, str]] = ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
+_MINUTE, _HOUR = 60, 3600
+
+
+def show(value: float, unit: Unit) -> str:
+    """A measured value for people, to three significant digits: `12.3 ms`, `22.9 MB`, `97.3 %`, `1.50x`, `81.2/s`."""
+    if not math.isfinite(value):
+        return str(value)
+    if unit == "s":
+        return _show_time(value)
+    if unit == "B":
+        return _scaled(value, _BYTES)
+    if unit == "ratio":
+        return f"{_digits(100 * value)} %"
+    if unit == "x":
+        return f"{value:.2f}x"
+    return f"{_digits(value)}/s" if unit == "1/s" else _digits(value, 4)
+
+
+def _show_time(seconds: float) -> str:
+    if abs(seconds) < _MINUTE - 0.05:
+        return _scaled(seconds, _TIMES)
+    sign, whole = "-" if seconds < 0 else "", round(abs(seconds))
+    if whole < _HOUR:
+        return f"{sign}{whole // _MINUTE} min {whole % _MINUTE} s"
+    return f"{sign}{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
+
+
+def _scaled(value: float, scales: Sequence[tuple[float, str]]) -> str:
+    """In the largest unit of which there is at least one, after rounding to three digits."""
+    factor, name = next(
+        ((factor, name) for factor, name in reversed(scales) if abs(value) >= 0.9995 * factor),
+        scales[0] if value else next(scale for scale in scales if scale[0] == 1),
+    )
+    return f"{_digits(value / factor)} {name}"
+
+
+def _digits(value: float, significant: int = 3) -> str:
+    """The number to that many significant digits, without trailing zeros or an exponent (unless it is tiny)."""
+    if value == 0:
+        return "0"
+    magnitude = math.floor(math.log10(abs(value)))
+    if magnitude < -significant - 1:
+        return f"{value:.{significant - 1}e}"
+    text = f"{value:.{max(0, significant - 1 - magnitude)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,75 @@
+"""A release is accepted, the next one is slower: the gate measures both side by side and says so."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+PIPELINE = """
+name: tiny
+stages:
+  model: {uses: convert/onnx, with: {path: model.onnx}}
+  latency:
+    uses: measure/latency
+    needs: model
+    with: {time: 4s}
+    gate: {p50: {max_regression: 20%}}
+"""
+
+
+def write_model(path: Path, layers: int) -> None:
+    """As many products with the same weights as there are layers: time grows with their number."""
+    weights = np.random.default_rng(0).normal(size=(256, 256)).astype(np.float32) / 16
+    nodes = [helper.make_node("MatMul", [f"x{i}", "w"], [f"x{i + 1}"]) for i in range(layers)]
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [64, 256]) for name in ("x0", f"x{layers}")]
+    graph = helper.make_graph(nodes, "chain", value[:1], value[1:], [numpy_helper.from_array(weights, "w")])
+    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), path)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "tiny.yaml").write_text(PIPELINE)
+    write_model(tmp_path / "model.onnx", 4)
+    return tmp_path
+
+
+def orun(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "orun", *words]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+
+
+def verdict(project: Path, *words: str) -> tuple[int, Mapping[str, Any]]:
+    done = orun(project, "tiny.yaml", "--json", *words)
+    (found,) = json.loads(done.stdout)["verdicts"]
+    return done.returncode, found
+
+
+def test_a_regression_against_the_accepted_release(project: Path) -> None:
+    code, first = verdict(project)
+    assert (code, first["outcome"]) == (0, "undecided")
+    assert first["why"] == f"no baseline accepted; `orun baseline accept {project / 'tiny.yaml'}`"
+
+    done = orun(project, "baseline", "accept", "tiny.yaml")
+    assert done.returncode == 0, done.stderr
+    accepted = json.loads((project / "tiny.baseline.json").read_text())
+    assert list(accepted["stages"]["latency"]["metrics"]) >= ["cpu"]
+
+    code, same = verdict(project)
+    assert (code, same["outcome"], same["measured"]) == (0, "passed", 0)
+
+    write_model(project / "model.onnx", 12)
+    code, slower = verdict(project)
+    assert (code, slower["outcome"]) == (1, "failed")
+    assert slower["measured"] > 1, "three times the work"
+
+    code, allowed = verdict(project, "--set", "stages.latency.gate.p50.max_regression=900%")
+    assert (code, allowed["outcome"]) == (0, "passed")

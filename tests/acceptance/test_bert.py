@@ -1,0 +1,158 @@
+"""The main job: a real BERT from PyTorch to a gated release, and what happens when something in it is wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+PIPELINES = Path(__file__).parents[2] / "pipelines"
+STAGES = ["export", "simplify", "fuse", "int8", "accuracy", "latency", "release"]
+
+
+@dataclass(frozen=True)
+class Project:
+    """A copy of the shipped pipelines with a store of its own."""
+
+    folder: Path
+
+    def orun(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "orun", *words]
+        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
+
+    def run(self, *words: str) -> tuple[int, Mapping[str, Any]]:
+        """Exit code and result of a run."""
+        done = self.orun("bert.yaml", "--json", *words)
+        return done.returncode, json.loads(done.stdout)
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        text = (self.folder / name).read_text()
+        assert old in text
+        (self.folder / name).write_text(text.replace(old, new))
+
+
+def outcomes(result: Mapping[str, Any]) -> dict[str, str]:
+    return {stage["stage"]: stage["outcome"] for stage in result["stages"]}
+
+
+def built(result: Mapping[str, Any]) -> list[str]:
+    return [name for name, outcome in outcomes(result).items() if outcome == "built"]
+
+
+@pytest.fixture(scope="module")
+def cold(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Mapping[str, Any]]:
+    """A project whose pipeline ran once, and the result of that run."""
+    project = Project(tmp_path_factory.mktemp("bert") / "pipelines")
+    shutil.copytree(PIPELINES, project.folder, ignore=shutil.ignore_patterns("__pycache__"))
+    code, result = project.run()
+    assert (code, outcomes(result)) == (0, dict.fromkeys(STAGES, "built"))
+    return project, result
+
+
+@pytest.fixture
+def project(cold: tuple[Project, Mapping[str, Any]], tmp_path: Path) -> Project:
+    """A copy of that project beside its store, to change at will."""
+    copy = Project(tmp_path / "pipelines")
+    shutil.copytree(cold[0].folder, copy.folder, symlinks=True)
+    return copy
+
+
+def test_it_ends_with_every_gate_judged(cold: tuple[Project, Mapping[str, Any]]) -> None:
+    _, result = cold
+    assert {(gate["stage"], gate["metric"]) for gate in result["verdicts"]} >= {
+        ("accuracy", "cosine.min"),
+        ("accuracy", "recall_at_1"),
+        ("latency", "speedup"),
+    }
+    assert not [gate for gate in result["verdicts"] if gate["fails"]]
+
+
+def test_again_everything_is_cached_and_judged(cold: tuple[Project, Mapping[str, Any]]) -> None:
+    project, first = cold
+    code, second = project.run()
+    assert (code, outcomes(second)) == (0, dict.fromkeys(STAGES, "cached"))
+    assert second["verdicts"] == first["verdicts"]
+
+
+def test_one_parameter_reruns_what_depends_on_it(project: Project) -> None:
+    code, result = project.run("--set", "stages.int8.with.per_channel=false", "--to", "int8")
+    assert (code, built(result)) == (0, ["int8"])
+    (int8,) = [stage for stage in result["stages"] if stage["stage"] == "int8"]
+    assert int8["reasons"] == ["parameter per_channel: true -> false"]
+
+
+def test_touching_the_model_script_rebuilds_and_equal_bytes_stop_it(project: Project) -> None:
+    project.edit(
+        "minilm.py",
+        '"""',
+        '"""\n',
+    )
+    _, result = project.run()
+    assert built(result) == ["export", "release"], "the bundle's provenance names the key of each stage"
+
+
+def test_the_bundle_verifies_and_a_flipped_bit_does_not(
+    cold: tuple[Project, Mapping[str, Any]], tmp_path: Path
+) -> None:
+    project, _ = cold
+    bundle = project.folder / "artifacts" / "out" / "bert" / "release"
+    assert project.orun("verify", str(bundle)).returncode == 0
+    copy = tmp_path / "bundle"
+    shutil.copytree(bundle, copy)
+    model = copy / "model.onnx"
+    model.chmod(0o644)
+    data = bytearray(model.read_bytes())
+    data[len(data) // 2] ^= 1
+    model.write_bytes(data)
+    done = project.orun("verify", str(copy))
+    assert done.returncode != 0
+    assert "model.onnx" in done.stdout + done.stderr
+
+
+BROKEN = '''
+"""Faults, planted."""
+
+import onnx
+from onnx import numpy_helper
+
+from orun import Context, stage
+
+
+@stage()
+def scale(context: Context, *, operator: str, factor: float) -> None:
+    """Multiply the weights of every second node of that type: what a wrong scale or a wrong rewrite does."""
+    model = onnx.load(context.model())
+    weights = {one.name: one for one in model.graph.initializer}
+    nodes = [node for node in model.graph.node if node.op_type == operator]
+    assert nodes
+    for node in nodes[::2]:
+        for name in node.input[1:3]:
+            if name in weights and weights[name].data_type == onnx.TensorProto.FLOAT:
+                broken = numpy_helper.to_array(weights[name]) * factor
+                weights[name].CopyFrom(numpy_helper.from_array(broken.astype("float32"), name))
+    onnx.save(model, context.result)
+'''
+
+
+@pytest.mark.parametrize(("after", "operator"), [("fuse", "Attention"), ("int8", "Mul")])
+def test_a_broken_stage_fails_the_accuracy_gates(project: Project, after: str, operator: str) -> None:
+    """The fault stands behind the stage that would have made it, in front of what measures it."""
+    (project.folder / "broken.py").write_text(BROKEN)
+    users = {"fuse": [("needs: fuse", "needs: broken")], "int8": [("model: int8", "model: broken")]}[after]
+    for old, new in users:
+        project.edit("bert.yaml", old, new)
+    text = (project.folder / "bert.yaml").read_text()
+    stage = f"  broken: {{uses: ./broken.py:scale, needs: {after}, with: {{operator: {operator}, factor: 2.0}}}}\n"
+    (project.folder / "bert.yaml").write_text(text.replace("stages:\n", f"stages:\n{stage}"))
+    code, result = project.run("--to", "accuracy")
+    assert code == 1, result
+    assert any(gate["stage"] == "accuracy" and gate["outcome"] == "failed" for gate in result["verdicts"])

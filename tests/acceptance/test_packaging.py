@@ -1,0 +1,97 @@
+"""What is shipped, and that it works where nothing else is installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RELU = """
+import onnx
+text = '<ir_version: 8, opset_import: ["" : 17]> relu (float[n, 4] x) => (float[n, 4] y) {y = Relu(x)}'
+onnx.save(onnx.parser.parse_model(text), "relu.onnx")
+"""
+PIPELINE = """
+name: relu
+stages:
+  model: {uses: convert/onnx, with: {path: relu.onnx}}
+  simple: {uses: optimize/simplify, needs: model}
+"""
+
+
+def command(*words: str | Path, cwd: Path) -> str:
+    done = subprocess.run([str(word) for word in words], cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
+    """Scripts of an environment that holds orun and what it requires, nothing else."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=True)
+    command(folder / "bin" / "pip", "install", "--quiet", wheel, cwd=folder)
+    return folder / "bin"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "relu.yaml").write_text(PIPELINE)
+    command(sys.executable, "-c", RELU, cwd=tmp_path)
+    return tmp_path
+
+
+def tracked() -> Iterator[str]:
+    for line in command("git", "ls-files", "orun", cwd=ROOT).splitlines():
+        if (ROOT / line).exists():
+            yield line
+
+
+def test_the_wheel_holds_the_package_and_its_licence_alone(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    metadata = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
+    assert names == {*tracked(), *(f"orun-0.1.0.dist-info/{name}" for name in metadata)}
+
+
+def test_planning_works_where_nothing_else_is_installed(empty: Path, project: Path) -> None:
+    orun = empty / "orun"
+    assert "orun pipelines/bert.yaml" in command(orun, "--help", cwd=project)
+    assert "quantize/dynamic" in command(orun, "stages", cwd=project)
+    assert command(orun, "validate", "relu.yaml", cwd=project).startswith("relu.yaml")
+    assert "never run before" in command(orun, "plan", "relu.yaml", cwd=project)
+
+
+def test_a_run_says_which_extra_it_lacks_before_anything_starts(empty: Path, project: Path) -> None:
+    done = subprocess.run([empty / "orun", "relu.yaml"], cwd=project, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "relu.yaml:4:3: error: stage 'model' (convert/onnx) needs onnx, which is not installed\n"
+        '  hint: pip install "orun[cpu]"\n\n'
+        "relu.yaml:5:3: error: stage 'simple' (optimize/simplify) needs onnxsim, onnx, onnxruntime or onnxruntime-gpu, "
+        "which are not installed\n"
+        '  hint: pip install "orun[cpu]"\n'
+    )
+    assert list((project / "artifacts" / "runs").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_an_onnx_model_needs_no_torch(empty: Path, project: Path, wheel: Path) -> None:
+    command(empty / "pip", "install", "--quiet", f"orun[cpu] @ {wheel.as_uri()}", cwd=project)
+    command(empty / "orun", "relu.yaml", cwd=project)
+    assert (project / "artifacts" / "out" / "relu" / "simple" / "model.onnx").is_file()
+    assert "torch" not in command(empty / "pip", "list", cwd=project).replace("orun", "")

@@ -1,0 +1,57 @@
+"""The benchmarks run; what they measure is for people to read."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import ModuleType
+from typing import get_args
+
+import pytest
+
+import orun
+from benchmarks import cold, envelope, noop, runner
+from benchmarks.graphs import Shape, edges, write_pipeline
+from benchmarks.spent import Spent, in_turn, table, verdict
+
+
+@pytest.mark.parametrize("script", [cold, envelope, noop, runner])
+def test_help_says_what_is_measured(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        script.main(["--help"])
+    assert (script.__doc__ or "").split()[:5] == capsys.readouterr().out.partition("\n\n")[2].split()[:5]
+
+
+@pytest.mark.parametrize("shape", get_args(Shape))
+def test_a_graph_is_a_pipeline(tmp_path: Path, shape: Shape) -> None:
+    pipeline = orun.load(write_pipeline(tmp_path, shape, 5))
+    before = {stage.id: tuple(stage.needs.values()) for stage in pipeline.stages}
+    assert before == {f"s{number}": () if one is None else (f"s{one}",) for number, one in edges(shape, 5)}
+    result = orun.run(pipeline, store=tmp_path / "store")
+    assert result.exit_code == 0
+    assert [Path(stage.out or "", "number.txt").read_text() for stage in result.stages] == list("01234")
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")
+def test_runners_are_compared_on_the_same_graphs(capsys: pytest.CaptureFixture[str]) -> None:
+    runner.main(["--sizes", "3", "--rounds", "1", "--only", "orun", "make"])
+    rows = [line.split(" | ")[:3] for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    assert rows[2:] == [[f"| {shape}", "3", tool] for shape in ("fan", "chain") for tool in ("orun", "make")]
+
+
+def test_figures_are_medians_of_rounds_in_turn() -> None:
+    said: list[str] = []
+    times = iter([Spent(1, 10), Spent(5, 50), Spent(2, 20), Spent(7, 70), Spent(9, 90), Spent(6, 60)])
+
+    def task(name: str) -> Spent:
+        said.append(name)
+        return next(times)
+
+    found = in_turn({"a": lambda: task("a"), "b": lambda: task("b")}, 3)
+    assert said == ["a", "b", "a", "b", "a", "b"]
+    assert found == {"a": Spent(2, 20), "b": Spent(6, 60)}
+
+
+def test_tables_and_verdicts() -> None:
+    assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
+    assert [verdict(1.0, 1.15), verdict(1.2, 1.15)] == ["within 1.15", "MISSES 1.15"]

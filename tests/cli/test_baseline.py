@@ -1,0 +1,113 @@
+"""orun baseline: accept, show, diff, drop."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import PIPELINE, CommandLine, steady
+
+GATED = PIPELINE.replace("{min: 3}", "{max_regression: 10%}")
+
+
+@pytest.fixture
+def gated(project: Path) -> Path:
+    """A project whose gate is against the baseline."""
+    (project / "words.yaml").write_text(GATED)
+    return project
+
+
+def test_from_nothing_to_a_regression_that_is_accepted(orun: CommandLine, gated: Path) -> None:
+    nothing = orun("baseline", "accept", "words.yaml")
+    assert (nothing.code, nothing.err) == (2, "error: there is no run of words to accept\n  hint: orun words.yaml\n")
+    assert orun("words.yaml").code == 0
+    accepted = orun("baseline", "accept", "words.yaml")
+    assert accepted.code == 0
+    assert steady(accepted.out) == "accepted write, count of run RUN-words\ncommit words.baseline.json\n"
+    assert orun("words.yaml").code == 0
+
+    (gated / "words.yaml").write_text(GATED.replace("one two three", "one two"))
+    worse = orun("words.yaml", "-q")
+    assert worse.code == 1
+    assert worse.out.splitlines()[1] == (
+        "  hint: if the change is meant, accept it as the new baseline: orun baseline accept words.yaml"
+    )
+    assert orun("baseline", "diff", "words.yaml").out == (
+        """\
+stage  metric  accepted  now   change  model
+write  length        13    7  -46.2 %
+count  words          3    2  -33.3 %  new
+"""
+    )
+    assert orun("baseline", "accept", "words.yaml").code == 0
+    assert orun("words.yaml").code == 0
+
+
+def test_what_a_failed_gate_kept_from_running_is_no_hindrance(orun: CommandLine, gated: Path) -> None:
+    after = "  again: {uses: ./words.py:count, needs: [write, count]}\n"
+    (gated / "words.yaml").write_text(GATED.replace("max_regression: 10%", "min: 4") + after)
+    assert orun("words.yaml").code == 1
+    shown = orun("baseline", "accept", "words.yaml", "--json")
+    assert shown.code == 0
+    assert json.loads(shown.out)["stages"] == ["write", "count"]
+
+
+def test_a_failed_run_cannot_be_accepted(orun: CommandLine, gated: Path) -> None:
+    (gated / "words.yaml").write_text(GATED.replace("one two three", "boom"))
+    assert orun("words.yaml").code == 3
+    shown = orun("baseline", "accept", "words.yaml")
+    assert (shown.code, shown.out) == (2, "")
+    assert shown.err.startswith("error: what the last run has for count is not up to date, so it cannot be accepted\n")
+
+
+def test_the_last_run_must_be_of_the_file_as_it_is(orun: CommandLine, gated: Path) -> None:
+    orun("words.yaml")
+    orun("words.yaml", "--set", "stages.write.with.text=one two")
+    other = orun("baseline", "accept", "words.yaml")
+    assert (other.code, other.err) == (
+        2,
+        (
+            "error: what the last run has for write is not up to date, so it cannot be accepted\n"
+            "  the last run was made with other values\n"
+            "  hint: orun words.yaml\n"
+        ),
+    )
+    (gated / "words.yaml").write_text(GATED.replace("one two three", "four"))
+    edited = orun("baseline", "accept", "words.yaml")
+    assert (edited.code, edited.err) == (
+        2,
+        (
+            "error: what the last run has for write is not up to date, so it cannot be accepted\n"
+            '  parameter text: "one two" -> "four"\n'
+            "  hint: orun words.yaml\n"
+        ),
+    )
+
+
+def test_show_and_drop(orun: CommandLine, gated: Path) -> None:
+    for verb in ("show", "diff"):
+        nothing = orun("baseline", verb, "words.yaml")
+        assert (nothing.code, nothing.err) == (
+            2,
+            "error: nothing is accepted for words.yaml\n  hint: orun baseline accept words.yaml\n",
+        )
+    orun("words.yaml")
+    orun("baseline", "accept", "words.yaml")
+    shown = orun("baseline", "show", "words.yaml").out.splitlines()
+    assert [line.split()[:3] for line in shown[1:]] == [["count", "words", "3"], ["write", "length", "13"]]
+    assert set(json.loads(orun("baseline", "show", "words.yaml", "--json").out)["stages"]) == {"count", "write"}
+
+    assert orun("baseline", "drop", "words.yaml").out == "removed words.baseline.json\n"
+    assert orun("baseline", "drop", "words.yaml").out == "there is no words.baseline.json\n"
+    assert json.loads(orun("baseline", "drop", "words.yaml", "--json").out) == {
+        "file": str(gated / "words.baseline.json"),
+        "dropped": False,
+    }
+
+
+def test_an_unknown_action(orun: CommandLine) -> None:
+    shown = orun("baseline", "acept", "words.yaml")
+    assert (shown.code, shown.out) == (2, "")
+    assert "acept" in shown.err

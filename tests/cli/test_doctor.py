@@ -1,0 +1,77 @@
+"""orun doctor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orun.cli.doctor import lines_of
+from orun.environment import tools
+from orun.report.terminal import Terminal
+
+from .conftest import CommandLine
+
+FACTS = {
+    "orun": "0.1.0",
+    "python": "3.11.7",
+    "platform": "Linux-6.18-x86_64",
+    "store": {"folder": "artifacts", "writable": True, "free": 72_100_000_000, "notices": ["a record was put away"]},
+    "tools": [
+        {"tool": "onnx", "version": "1.23.2", "needed_by": ["convert/onnx", "quantize/dynamic"], "install": ""},
+        {"tool": "torch", "version": None, "needed_by": ["convert/torch"], "install": 'pip install "orun[torch]"'},
+    ],
+    "providers": {
+        "CUDAExecutionProvider": {"loads": False, "why_not": "libcublas.so.13: cannot open shared object file"},
+        "CPUExecutionProvider": {"loads": True, "why_not": ""},
+    },
+}
+
+
+def test_the_whole_report() -> None:
+    assert "\n".join(lines_of(FACTS, Terminal())) == (
+        """\
+orun 0.1.0, Python 3.11.7, Linux-6.18-x86_64
+store: artifacts, 72.1 GB free
+  a record was put away
+
+tool   version  needed by                       to install it
+onnx   1.23.2   convert/onnx, quantize/dynamic
+torch  missing  convert/torch                   pip install "orun[torch]"
+
+provider               loads  why not
+CUDAExecutionProvider  no     libcublas.so.13: cannot open shared object file
+CPUExecutionProvider   yes"""
+    )
+
+
+def test_a_store_that_cannot_be_written_and_no_runtime() -> None:
+    facts = {**FACTS, "store": {"folder": "artifacts", "writable": False, "free": 1}, "providers": {}}
+    lines = lines_of(facts, Terminal())
+    assert lines[1] == "store: artifacts, not writable"
+    assert lines[-1] == "ONNX Runtime is not installed: no providers"
+
+
+def test_this_machine(orun: CommandLine, project: Path) -> None:
+    shown = orun("doctor", "words.yaml", "--json")
+    document = json.loads(shown.out)
+    assert (shown.code, shown.err) == (0, "")
+    assert document["store"]["folder"] == str(project / "artifacts")
+    assert document["providers"]["CPUExecutionProvider"]["loads"] is True
+    assert {tool["tool"]: tool["version"] for tool in document["tools"]}["onnx"] == tools.installed()["onnx"]
+    assert document["problems"] == []
+    assert not (project / "artifacts").exists()
+
+
+def test_what_a_file_lacks(orun: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "model.onnx").touch()
+    (project / "lacking.yaml").write_text("stages:\n  import: {uses: convert/onnx, with: {path: model.onnx}}\n")
+    monkeypatch.setattr(tools, "find", lambda _: None)
+    shown = orun("doctor", "lacking.yaml")
+    assert shown.code == 2
+    assert shown.out.startswith("orun 0.1.0, Python 3.")
+    assert shown.err == (
+        "lacking.yaml:2:3: error: stage 'import' (convert/onnx) needs onnx, which is not installed\n"
+        '  hint: pip install "orun[cpu]"\n'
+    )

@@ -1,0 +1,102 @@
+"""orun explain."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from orun.cli.explain import lines_of
+from orun.errors import Position
+from orun.pipeline.model import Stage
+from orun.planner import Step
+from orun.report.terminal import Terminal
+
+from .conftest import CommandLine
+
+INT8 = Stage("int8", "quantize/dynamic", Position("bert.yaml", 20, 3))
+OLD = {"kind": "quantize/dynamic", "parameter per_channel": "true", "input model": "1" * 64, "tool onnx": "onnx 1.23.1"}
+NEW = {"kind": "quantize/dynamic", "parameter per_channel": "false", "input model": "1" * 64, "seed": "0"}
+
+
+def test_changed_parts_come_first_and_are_marked() -> None:
+    step = Step(INT8, "run", ("parameter per_channel: true -> false", "tool onnx is gone"), 3.0, "a" * 64, NEW, OLD)
+    assert "\n".join(lines_of(step, Terminal())) == (
+        f"""\
+int8 (quantize/dynamic) would run
+  parameter per_channel: true -> false
+  tool onnx is gone
+
+   part of the key        last time         now
+*  parameter per_channel  true              false
+*  seed                   -                 0
+*  tool onnx              onnx 1.23.1       -
+   kind                   quantize/dynamic  quantize/dynamic
+   input model            111111111111      111111111111
+
+key {"a" * 64}"""
+    )
+
+
+def test_digests_in_full() -> None:
+    step = Step(INT8, "run", ("never run before",), None, "a" * 64, {"input model": "1" * 64})
+    assert lines_of(step, Terminal(), full=True)[3:5] == ["part of the key  now", f"input model      {'1' * 64}"]
+
+
+def test_a_stage_that_is_up_to_date() -> None:
+    step = Step(INT8, "cached", ("up to date",), 3.0, "a" * 64, OLD, OLD)
+    assert lines_of(step, Terminal())[:3] == [
+        "int8 (quantize/dynamic) is up to date",
+        "",
+        "part of the key        last time         now",
+    ]
+
+
+def test_a_stored_result_for_other_values_than_the_last() -> None:
+    step = Step(INT8, "cached", ("up to date",), 3.0, "a" * 64, NEW, OLD)
+    assert lines_of(step, Terminal())[:3] == [
+        "int8 (quantize/dynamic) is up to date",
+        "  since the last time what is marked has changed, and a result for it was stored before",
+        "",
+    ]
+
+
+def test_inputs_that_are_not_made_yet() -> None:
+    step = Step(INT8, "maybe", ("after fuse",), 3.0, "", {"seed": "0"}, {"seed": "0"})
+    lines = lines_of(step, Terminal())
+    assert (lines[0], lines[-1]) == (
+        "int8 (quantize/dynamic) may run",
+        "key not known before its inputs are made",
+    )
+
+
+def test_a_real_change(orun: CommandLine, project: Path) -> None:
+    del project
+    orun("words.yaml")
+    shown = orun("explain", "words.yaml", "write", "--set", "stages.write.with.text=one")
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith(
+        """\
+write (./words.py:write) would run
+  parameter text: "one two three" -> "one"
+
+   part of the key      last time        now
+*  parameter text       "one two three"  "one"
+"""
+    )
+    document = json.loads(orun("explain", "words.yaml", "write", "--json").out)
+    assert (document["stage"], document["action"], document["reasons"]) == ("write", "cached", ["up to date"])
+    assert document["parts"] == document["previous"]
+
+
+def test_a_matrix_is_several_stages(orun: CommandLine, project: Path) -> None:
+    (project / "matrix.yaml").write_text(
+        "stages: {write: {uses: ./words.py:write, matrix: {t: [a, b]}, with: {text: '${matrix.t}'}}}\n"
+    )
+    shown = orun("explain", "matrix.yaml", "write")
+    assert (shown.code, shown.out) == (2, "")
+    assert shown.err == (
+        "error: write is 2 stages, one for each value of its matrix\n"
+        "  write[t=a]\n"
+        "  write[t=b]\n"
+        f"  hint: orun explain {project}/matrix.yaml 'write[t=a]'\n"
+    )

@@ -1,0 +1,181 @@
+"""What is typed finds its verb, and every error is a message and an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orun import api
+from orun.cli.main import VERBS, group, main
+from orun.errors import StoreError
+
+from .conftest import CommandLine
+
+
+def test_every_verb_has_a_module_with_a_command_and_nothing_else_does() -> None:
+    context = group.make_context("orun", ["plan"])
+    assert [group.get_command(context, verb).name for verb in VERBS] == list(VERBS)  # type: ignore[union-attr]
+
+
+def test_help_lists_the_verbs_in_the_order_of_their_use(orun: CommandLine) -> None:
+    shown = orun("--help")
+    assert (shown.code, shown.err) == (0, "")
+    places = [shown.out.index(f"\n  {verb} ") for verb in VERBS]
+    assert places == sorted(places)
+
+
+def test_version(orun: CommandLine) -> None:
+    assert orun("--version").out == "orun 0.1.0\n"
+
+
+def test_nothing_typed_is_a_mistake(orun: CommandLine) -> None:
+    shown = orun()
+    assert (shown.code, shown.out) == (2, "")
+    assert shown.err.startswith("Usage: orun FILE [OPTIONS]\n       orun VERB ... [OPTIONS]\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["plna"],
+            (
+                "error: no verb 'plna', and no file of that name\n"
+                "  hint: did you mean plan? to see the verbs: orun --help\n"
+            ),
+        ),
+        (
+            ["xyzzy"],
+            "error: no verb 'xyzzy', and no file of that name\n  hint: to see the verbs: orun --help\n",
+        ),
+        (
+            ["bert.yaml", "plan"],
+            "error: the verb comes before the file\n  hint: orun plan bert.yaml\n",
+        ),
+        (
+            ["bert.yaml", "--forse"],
+            "error: no option --forse\n  hint: did you mean --force? to see the options: orun run --help\n",
+        ),
+        (
+            ["--kepgoing", "bert.yaml"],
+            "error: no option --kepgoing\n  hint: did you mean --keep-going? to see the options: orun run --help\n",
+        ),
+        (
+            ["plan", "bert.yaml", "--xyz"],
+            "error: no option --xyz\n  hint: to see the options: orun plan --help\n",
+        ),
+        (
+            ["plan"],
+            "error: FILE is missing\n  hint: orun plan [OPTIONS] FILE\n  hint: to see the options: orun plan --help\n",
+        ),
+        (
+            ["plan", "bert.yaml", "int8"],
+            "error: got unexpected extra argument (int8)\n  hint: to see the options: orun plan --help\n",
+        ),
+        (
+            ["bert.yaml", "--set", "vars.sequence"],
+            "error: --set wants PATH=VALUE, not 'vars.sequence'\n  hint: orun FILE --set vars.sequence=64\n",
+        ),
+        (
+            ["bert.yaml", "-q", "-v"],
+            "error: --quiet and --verbose contradict each other\n  hint: use one of them\n",
+        ),
+        (
+            ["bert.yaml", "--only"],
+            "error: option '--only' requires an argument\n  hint: to see the options: orun run --help\n",
+        ),
+    ],
+)
+def test_a_wrong_command_line(orun: CommandLine, words: list[str], message: str) -> None:
+    shown = orun(*words)
+    assert (shown.code, shown.out, shown.err) == (2, "", message)
+
+
+def test_with_json_an_error_is_the_document(orun: CommandLine) -> None:
+    shown = orun("plna", "--json")
+    assert (shown.code, shown.err) == (2, "")
+    assert json.loads(shown.out) == {
+        "error": {
+            "type": "UsageError",
+            "exit_code": 2,
+            "what": "no verb 'plna', and no file of that name",
+            "hint": "did you mean plan? to see the verbs: orun --help",
+        }
+    }
+
+
+def test_an_error_of_orun_is_its_text_and_its_exit_code(orun: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise StoreError("the disk is full", why="artifacts: no space left", hint="free some, then: orun bert.yaml")
+
+    monkeypatch.setattr(api, "load", full)
+    shown = orun("bert.yaml")
+    assert (shown.code, shown.out) == (3, "")
+    assert shown.err == (
+        "error: the disk is full\n  artifacts: no space left\n  hint: free some, then: orun bert.yaml\n"
+    )
+
+
+def test_an_interruption_is_130(orun: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "load", interrupted)
+    shown = orun("bert.yaml")
+    assert (shown.code, shown.out, shown.err) == (130, "", "error: interrupted\n")
+
+
+def test_a_bug_is_5_and_its_traceback_is_in_a_file(orun: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("tree")
+
+    monkeypatch.setattr(api, "load", broken)
+    shown = orun("bert.yaml", "--set", "vars.token=s3cret")
+    first, where, hint = shown.err.splitlines()
+    assert (shown.code, shown.out) == (5, "")
+    assert first == "error: this is a bug in orun: KeyError: 'tree'"
+    assert hint == "  hint: nothing that was stored is lost; please report it with that file"
+    log = Path(where.removeprefix("  the traceback and versions are in "))
+    text = log.read_text(encoding="utf-8")
+    log.unlink()
+    assert text.startswith("command: orun bert.yaml --set vars.token=***\npython: 3.")
+    assert "\nTraceback (most recent call last):\n" in text
+    assert "\ninstalled:\n  " in text
+    assert "\n  click 8." in text
+    assert "s3cret" not in text
+
+
+def test_a_reader_that_has_gone_is_no_error() -> None:
+    command = f"{sys.executable} -m orun stages --json; echo $? >&2"
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(["sh", "-c", command], stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert done.stderr == "141\n"
+
+
+def test_a_file_named_like_a_verb_is_reached_by_its_path(
+    orun: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+
+    def load(file: str, *_: object) -> None:
+        loaded.append(file)
+        raise StoreError("enough")
+
+    monkeypatch.setattr(api, "load", load)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan").touch()
+    (tmp_path / "mine").touch()
+    assert [orun(*words).code for words in (["./plan"], ["mine"], ["-k", "mine"], ["run", "plan"])] == [3, 3, 3, 3]
+    assert loaded == ["./plan", "mine", "mine", "plan"]
+
+
+def test_main_reads_the_words_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["orun", "--version"])
+    assert main() == 0

@@ -1,0 +1,249 @@
+"""orun run, on real pipelines of two small stages."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orun import api
+from orun.codec import decode
+from orun.record import RunResult
+
+from .conftest import CommandLine, steady
+
+
+def test_a_first_run_then_nothing_to_do_then_a_change(orun: CommandLine, project: Path) -> None:
+    first = orun("words.yaml")
+    assert (first.code, first.err) == (0, "")
+    assert steady(first.out) == (
+        """\
+write  running: never run before
+write  built in TIME, 13 B
+count  running: never run before
+count  built in TIME
+stage  result  time  size  metrics
+write  built: never run before  TIME  13 B  length 13
+count  built: never run before  TIME  words 3
+
+gate  measured  threshold  verdict
+count words  3  min 3  passed
+
+passed: 2 stages (2 built), 1 gate passed, TIME; results in artifacts/out/words
+"""
+    )
+    second = orun("run", "words.yaml")
+    assert (second.code, second.err) == (0, "")
+    assert steady(second.out) == (
+        """\
+stage  result  size  metrics
+write  cached  13 B  length 13
+count  cached  words 3
+
+gate  measured  threshold  verdict
+count words  3  min 3  passed
+
+passed: 2 stages (2 cached), 1 gate passed, TIME; results in artifacts/out/words
+"""
+    )
+    third = orun("words.yaml", "--set", "stages.write.with.text=three four five")
+    assert (third.code, third.err) == (0, "")
+    assert steady(third.out) == (
+        """\
+write  running: parameter text: "one two three" -> "three four five" (took TIME last time)
+write  built in TIME, 15 B
+count  running: input text changed (from write) (took TIME last time)
+count  built in TIME
+stage  result  time  size  metrics
+write  built: parameter text: "one two three" -> "three four five"  TIME  15 B  length 15
+count  built: input text changed (from write)  TIME  words 3
+
+gate  measured  threshold  verdict
+count words  3  min 3  passed
+
+passed: 2 stages (2 built), 1 gate passed, TIME; results in artifacts/out/words
+"""
+    )
+    assert (project / "artifacts/out/words/write/text.txt").read_text() == "three four five"
+
+
+def test_a_gate_that_fails_is_exit_1(orun: CommandLine, project: Path) -> None:
+    del project
+    shown = orun("words.yaml", "-q", "--set", "stages.write.with.text=one")
+    assert (shown.code, shown.err) == (1, "")
+    assert steady(shown.out) == (
+        """\
+words.yaml:7:15: gate failed: count words min 3: words is 1, below the minimum of 3
+  hint: to see what changed: orun explain words.yaml count
+
+failed: 2 stages (2 built), 0 of 1 gate passed, 1 failed, TIME; exit 1
+"""
+    )
+
+
+def test_a_stage_that_fails_is_exit_3_with_its_log(orun: CommandLine, project: Path) -> None:
+    del project
+    shown = orun("words.yaml", "-q", "--set", "stages.write.with.text=boom")
+    assert (shown.code, shown.err) == (3, "")
+    lines = steady(shown.out).splitlines()
+    assert lines[:4] == [
+        "stage count failed: count raised ValueError: boom is no word",
+        "  at words.py:18 in count",
+        "  hint: Its log: artifacts/runs/RUN-words/logs/count.log",
+        "  hint: Run it alone: orun words.yaml --only count",
+    ]
+    assert lines[-3:] == [
+        "  | ValueError: boom is no word",
+        "",
+        "failed: 2 stages (1 failed, 1 built), TIME; exit 3",
+    ]
+
+
+def test_with_json_the_result_is_the_document(orun: CommandLine, project: Path) -> None:
+    shown = orun("words.yaml", "--json")
+    assert (shown.code, shown.err) == (0, "")
+    document = json.loads(shown.out)
+    result = decode(RunResult, document)
+    assert [(stage.stage, stage.outcome) for stage in result.stages] == [("write", "built"), ("count", "built")]
+    assert [verdict.outcome for verdict in result.verdicts] == ["passed"]
+    record = json.loads((project / "artifacts/runs" / result.run / "record.json").read_text())
+    assert record["record"] == document
+
+
+def test_with_json_a_bad_file_is_the_document(orun: CommandLine, project: Path) -> None:
+    (project / "words.yaml").write_text("stages: {write: {uses: ./words.py:wriet}}\n")
+    shown = orun("words.yaml", "--json")
+    assert (shown.code, shown.err) == (2, "")
+    error = json.loads(shown.out)["error"]
+    assert (error["type"], error["exit_code"], len(error["problems"])) == ("PipelineError", 2, 1)
+    assert error["problems"][0]["suggestion"] == "write"
+
+
+def test_reports_are_written_where_they_are_asked_for(
+    orun: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = project / "summary.md"
+    summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    shown = orun("words.yaml", "-q", "--junit", "reports/junit.xml", "--markdown", "reports/run.md")
+    assert shown.code == 0
+    assert '<testsuites name="words" tests="3" failures="0" errors="0"' in Path("reports/junit.xml").read_text()
+    text = Path("reports/run.md").read_text()
+    assert text.startswith("## words\n\npassed: 2 stages (2 built), 1 gate passed, ")
+    assert summary.read_text() == f"before\n{text}"
+
+
+def test_a_report_of_an_earlier_run_does_not_pass_for_this_ones(orun: CommandLine, project: Path) -> None:
+    (project / "junit.xml").write_text("<testsuites/>")
+    (project / "words.yaml").write_text("stages: []\n")
+    assert orun("words.yaml", "--junit", "junit.xml").code == 2
+    assert not (project / "junit.xml").exists()
+
+
+def test_a_report_that_cannot_be_written_is_known_before_anything_runs(orun: CommandLine, project: Path) -> None:
+    shown = orun("words.yaml", "--junit", str(project / "words.yaml" / "junit.xml"))
+    assert (shown.code, shown.out) == (2, "")
+    assert shown.err == f"error: {project}/words.yaml/junit.xml cannot be written\n  File exists\n"
+    assert not (project / "artifacts").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "forced"),
+    [
+        (["--force", "words.yaml"], ("write", "count")),
+        (["words.yaml", "--force"], ("write", "count")),
+        (["words.yaml", "--force", "count", "--fresh"], ("count",)),
+        (["words.yaml", "--force", "--only", "count"], ("count",)),
+        (["words.yaml", "--force=write"], ("write",)),
+        (["words.yaml"], ()),
+    ],
+)
+def test_what_is_forced(
+    orun: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], forced: tuple[str, ...]
+) -> None:
+    del project
+    asked: dict[str, object] = {}
+
+    def run(_: object, **options: object) -> None:
+        asked.update(options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "run", run)
+    orun(*words)
+    assert tuple(asked["force"]) == forced  # type: ignore[arg-type]
+
+
+def test_every_option_reaches_the_api(orun: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del project
+    asked: dict[str, object] = {}
+
+    def run(file: str, **options: object) -> None:
+        asked.update(options, file=file)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "run", run)
+    words = ["words.yaml", "--only", "count", "--from", "write", "--to", "count", "--fresh", "-k", "-j", "3"]
+    orun(*words, "--store", "elsewhere", "--set", "seed=1")
+    del asked["on_event"]
+    assert asked == {
+        "file": "words.yaml",
+        "set": {"seed": "1"},
+        "only": ("count",),
+        "from_": ("write",),
+        "to": ("count",),
+        "force": [],
+        "fresh": True,
+        "keep_going": True,
+        "jobs": 3,
+        "store": Path("elsewhere"),
+    }
+
+
+def test_only_a_stage_whose_input_is_not_there(orun: CommandLine, project: Path) -> None:
+    del project
+    shown = orun("words.yaml", "--only", "count")
+    assert (shown.code, shown.err) == (3, "")
+    assert steady(shown.out) == (
+        """\
+stage  result
+write  blocked: not up to date, and not asked for (and 1 more)
+count  blocked: write did not run
+
+failed: 2 stages (2 blocked), TIME; exit 3; to run what is not up to date as well, use --to in the place of --only
+"""
+    )
+
+
+def test_ctrl_c_stops_the_run_and_keeps_what_is_done(project: Path) -> None:
+    command = [sys.executable, "-m", "orun", "words.yaml", "--set", "stages.write.with.text=wait"]
+    with subprocess.Popen(
+        command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        for line in process.stdout:
+            if line.startswith("count  running"):
+                break
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+    assert steady(out) == (
+        """\
+stage  result  time  size  metrics
+write  built: never run before  TIME  4 B  length 4
+
+interrupted: 1 stage (1 built), TIME; exit 130; what is done is kept, go on with: orun words.yaml
+"""
+    )
+
+
+def test_a_terminal_without_unicode_gets_what_it_can_show(project: Path) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "orun", "words.yaml", "--set", "stages.write.with.text=é è ê"]
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=True)
+    assert "length 5" in done.stdout

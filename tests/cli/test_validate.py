@@ -1,0 +1,69 @@
+"""orun validate and orun graph: what is known of a file without running anything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from .conftest import CommandLine
+
+BAD = "stages:\n  write: {uses: ./words.py:write, wiht: {text: a}}\n"
+MESSAGE = """\
+bad.yaml:2:35: error: 'wiht' is not a key of a stage
+    2 |   write: {uses: ./words.py:write, wiht: {text: a}}
+      |                                   ^^^^
+"""
+
+
+def test_good_files(orun: CommandLine, project: Path) -> None:
+    del project
+    shown = orun("validate", "words.yaml", "words.yaml")
+    assert (shown.code, shown.out, shown.err) == (0, "words.yaml: good, 2 stages, 1 gate\n" * 2, "")
+
+
+def test_good_and_bad_files(orun: CommandLine, project: Path) -> None:
+    (project / "bad.yaml").write_text(BAD)
+    shown = orun("validate", "words.yaml", "bad.yaml")
+    assert (shown.code, shown.out) == (2, "words.yaml: good, 2 stages, 1 gate\n")
+    assert shown.err.startswith(MESSAGE)
+    assert shown.err.endswith("  did you mean: with\n")
+
+
+def test_json(orun: CommandLine, project: Path) -> None:
+    (project / "bad.yaml").write_text(BAD)
+    good, bad = orun("validate", "words.yaml", "--json"), orun("validate", "bad.yaml", "words.yaml", "--json")
+    assert (good.code, json.loads(good.out)) == (0, {"valid": True, "problems": []})
+    document = json.loads(bad.out)
+    assert (bad.code, bad.err, document["valid"]) == (2, "", False)
+    (problem,) = document["problems"]
+    assert problem["position"] == {"file": str(project / "bad.yaml"), "line": 2, "column": 35}
+    assert problem["suggestion"] == "with"
+
+
+def test_a_file_that_is_not_there(orun: CommandLine, project: Path) -> None:
+    del project
+    shown = orun("validate", "wrods.yaml")
+    assert (shown.code, shown.out) == (2, "")
+    assert shown.err == (
+        "error: cannot read the pipeline file wrods.yaml: No such file or directory\n"
+        "  did you mean words.yaml?\n"
+        "  hint: orun validate words.yaml\n"
+    )
+
+
+def test_the_graph_as_text(orun: CommandLine, project: Path) -> None:
+    del project
+    assert orun("graph", "words.yaml").out == ("write  ./words.py:write\ncount  ./words.py:count  <- text: write\n")
+
+
+def test_the_graph_as_pictures_and_data(orun: CommandLine, project: Path) -> None:
+    del project
+    assert orun("graph", "words.yaml", "--format", "mermaid").out.startswith("flowchart LR\n")
+    assert orun("graph", "words.yaml", "--format", "dot").out.startswith("digraph {\n")
+    assert json.loads(orun("graph", "words.yaml", "--json").out) == {
+        "pipeline": "words",
+        "stages": [
+            {"stage": "write", "uses": "./words.py:write", "needs": {}, "after": []},
+            {"stage": "count", "uses": "./words.py:count", "needs": {"text": "write"}, "after": []},
+        ],
+    }

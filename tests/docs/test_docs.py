@@ -1,0 +1,117 @@
+"""The pages of docs/ and the README say what is so."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+from types import ModuleType
+
+import click
+import pytest
+
+import orun
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"# ([\w./-]+\.(?:yaml|py|toml))\n")
+COMMAND = re.compile(r"`(orun(?: [^`\n]*)?)`|^(?:\$ )?(orun .*?)(?:  #.*)?$", re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def generator() -> ModuleType:
+    """docs/generate.py as a module."""
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def page_id(page: Path) -> str:
+    return page.name
+
+
+def test_the_generated_pages_are_current() -> None:
+    for name, write in generator().PAGES.items():
+        committed = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        assert committed == write(), f"docs/{name} is out of date; to write it: python docs/generate.py"
+
+
+def test_every_verb_option_and_argument_explains_itself() -> None:
+    for name, command in generator().verbs():
+        assert command.help, f"orun {name} has no help"
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.help, f"{parameter.opts} of orun {name} has no help"
+            else:
+                assert parameter.human_readable_name.strip("[].").upper() in command.help
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_pipeline_of_a_page_is_good(page: Path, tmp_path: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for language, content in BLOCK.findall(text):
+        named = NAMED.match(content)
+        assert named or language != "yaml", f"a YAML block does not begin with its file's name:\n{content}"
+        if named:
+            target = tmp_path / named[1]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(content, encoding="utf-8")
+    (tmp_path / "model.onnx").touch()
+    for file in sorted(tmp_path.glob("*.yaml")):
+        assert orun.load(file).stages
+    for file in sorted(tmp_path.rglob("*.py")):
+        compile(file.read_bytes(), file, "exec")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_command_of_a_page_is_one(page: Path) -> None:
+    verbs = dict(generator().verbs())
+    for matched in COMMAND.finditer(page.read_text(encoding="utf-8")):
+        line = matched[1] or matched[2]
+        words = shlex.split(line.split(" | ")[0].split(" > ")[0])[1:]
+        if not words or words[0].startswith("_") or words[0] in ("--help", "--version"):
+            continue
+        nested = " ".join(words[:2])
+        verb = nested if nested in verbs else words[0] if words[0] in verbs else "run"
+        if verb == "run" and words[0] != "run":
+            assert words[0] == "FILE" or words[0].endswith(".yaml"), line
+        known = {name for parameter in verbs[verb].params for name in parameter.opts} | {"--help"}
+        given = {word.partition("=")[0] for word in words if word.startswith("-")}
+        assert given <= known, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if link.startswith("https://"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor in anchors, link
+
+
+def test_the_stage_of_ones_own_runs_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import onnx
+
+    for _, content in BLOCK.findall((ROOT / "docs" / "custom-stages.md").read_text(encoding="utf-8")):
+        named = NAMED.match(content)
+        if named and "/" not in named[1]:
+            (tmp_path / named[1]).write_text(content, encoding="utf-8")
+    header = '<ir_version: 8, opset_import: ["" : 17]> '
+    weights = "<float[2,2] w = {1, 2, 3, 4}>"
+    graph = f"{header}g (float[N,2] x) => (float[N,2] y) {weights} {{ y = MatMul(x, w) }}"
+    onnx.save(onnx.parser.parse_model(graph), tmp_path / "model.onnx")
+    monkeypatch.chdir(tmp_path)
+    result = orun.run("pruned.yaml")
+    assert [(stage.stage, stage.outcome) for stage in result.stages] == [("import", "built"), ("prune", "built")]
+    assert result["prune"].metrics["zeros"].value == 0.25
+    assert result.exit_code == 0

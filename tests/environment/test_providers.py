@@ -1,0 +1,46 @@
+"""Providers are believed only when a session has them."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from orun.environment import providers
+from orun.targets import Provider, Target
+
+
+def missing(name: str, **options: str) -> str:
+    return providers.missing(Target("t", (Provider(name, options),)))
+
+
+def test_the_cpu_is_always_there_and_not_probed() -> None:
+    providers.probe.cache_clear()
+    assert providers.missing(Target("cpu")) == ""
+    assert providers.probe.cache_info().misses == 0
+
+
+def test_a_provider_that_no_build_has_is_missing_with_the_reason() -> None:
+    text = missing("NonsenseExecutionProvider")
+    assert text.startswith(
+        "NonsenseExecutionProvider does not load on this machine "
+        "(Specified provider 'NonsenseExecutionProvider' is not in available provider names."
+    )
+
+
+@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this machine has a GPU")
+def test_a_provider_that_is_built_in_but_cannot_load_is_missing() -> None:
+    assert missing("CUDAExecutionProvider").startswith("CUDAExecutionProvider does not load on this machine")
+
+
+def test_without_a_runtime_nothing_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orun.environment.providers.find", lambda _: None)
+    providers.probe.cache_clear()
+    assert missing("CUDAExecutionProvider") == (
+        "CUDAExecutionProvider does not load on this machine (onnx and ONNX Runtime are not installed)"
+    )
+    providers.probe.cache_clear()
+
+
+def test_what_the_runtime_was_built_with() -> None:
+    assert "CPUExecutionProvider" in providers.compiled_in()

@@ -1,0 +1,49 @@
+"""Versions read from the names of metadata folders."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orun.environment import tools
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr("sys.path", [str(tmp_path), str(tmp_path / "not there")])
+    tools.installed.cache_clear()
+    yield tmp_path
+    tools.installed.cache_clear()
+
+
+def test_every_installed_distribution_has_the_version_that_importlib_reports() -> None:
+    tools.installed.cache_clear()
+    expected = {tools.normalise(one.metadata["Name"]): one.version for one in importlib.metadata.distributions()}
+    assert dict(tools.installed()) == expected
+
+
+def test_names_are_compared_as_package_indexes_do(packages: Path) -> None:
+    (packages / "Foo_Bar.baz-1.2+cpu.dist-info").mkdir()
+    assert tools.find("foo-bar-baz") == ("foo-bar-baz", "1.2+cpu")
+
+
+def test_the_first_alternative_that_is_installed_is_found(packages: Path) -> None:
+    (packages / "onnxruntime_gpu-1.31.1.dist-info").mkdir()
+    assert tools.find("onnxruntime|onnxruntime-gpu") == ("onnxruntime-gpu", "1.31.1")
+    assert tools.find("onnxsim") is None
+
+
+@pytest.mark.parametrize(
+    ("tool", "extra", "command"),
+    [
+        ("onnxruntime|onnxruntime-gpu", "", 'pip install "orun[cpu]"'),
+        ("torch", "", 'pip install "orun[torch]"'),
+        ("onnx", "torch", 'pip install "orun[torch]"'),
+        ("unheard-of", "", "pip install unheard-of"),
+    ],
+)
+def test_a_missing_tool_has_a_command_that_installs_it(tool: str, extra: str, command: str) -> None:
+    assert tools.install_command(tool, extra) == command

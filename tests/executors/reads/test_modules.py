@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from orun.executors import LocalExecutor
+from tests.executors.support import Project, failure, log_of, result
+
+
+def names(project: Project, found: dict[str, object]) -> dict[str, bool]:
+    """Path below the project -> whether it was there."""
+    return {path.removeprefix(f"{project.folder}/"): signature is not None for path, signature in found.items()}
+
+
+def test_every_module_of_the_project_however_deep(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/mine.py", "import one\ndef f(context):\n    from package import inner\n")
+    project.write("pipelines/one.py", "from two import *\n")
+    project.write("pipelines/two.py", "")
+    project.write("pipelines/unrelated.py", "")
+    project.write("pipelines/package/__init__.py", "")
+    project.write("pipelines/package/inner.py", "")
+    found = result(executor, project.job("mine.py:f"))
+    assert names(project, dict(found.reads)) == {
+        "pipelines/mine.py": True,
+        "pipelines/one.py": True,
+        "pipelines/one/__init__.py": False,
+        "pipelines/two.py": True,
+        "pipelines/two/__init__.py": False,
+        "pipelines/package/__init__.py": True,
+        "pipelines/package/inner.py": True,
+        "pipelines/package/inner/__init__.py": False,
+    }
+
+
+def test_where_a_module_was_looked_for_before_it_was_found(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/data/mine.py", "import helper, graphlib, yaml\ndef f(context): pass\n")
+    project.write("pipelines/helper.py", "")
+    found = result(executor, project.job("data/mine.py:f"))
+    assert names(project, dict(found.reads)) == {
+        "pipelines/data/mine.py": True,
+        "pipelines/data/helper.py": False,
+        "pipelines/data/helper/__init__.py": False,
+        "pipelines/helper.py": True,
+        "pipelines/helper/__init__.py": False,
+        "pipelines/data/yaml.py": False,
+        "pipelines/data/yaml/__init__.py": False,
+        "pipelines/yaml.py": False,
+        "pipelines/yaml/__init__.py": False,
+    }
+
+
+def test_modules_elsewhere_in_the_project(executor: LocalExecutor, project: Project) -> None:
+    library = project.write("src/shared/__init__.py", "from shared import deep").parent.parent
+    project.write("src/shared/deep.py", "X = 3")
+    project.write(
+        "pipelines/mine.py",
+        f"import sys\nsys.path.insert(0, {str(library)!r})\nimport shared\n"
+        "def f(context): return {'x': shared.deep.X}\n",
+    )
+    found = result(executor, project.job("mine.py:f"))
+    assert names(project, dict(found.reads)) == {
+        "pipelines/mine.py": True,
+        "src/shared/__init__.py": True,
+        "src/shared/deep.py": True,
+        "src/shared/deep/__init__.py": False,
+    }
+    assert not list(project.folder.rglob("__pycache__"))
+
+
+def test_byte_code_without_a_source(executor: LocalExecutor, project: Project) -> None:
+    import py_compile
+
+    source = project.write("pipelines/compiled.py", "X = 5")
+    py_compile.compile(str(source), cfile=str(source.with_suffix(".pyc")))
+    source.unlink()
+    project.write("pipelines/mine.py", "import compiled\ndef f(context): return {'x': compiled.X}\n")
+    found = result(executor, project.job("mine.py:f"))
+    assert names(project, dict(found.reads))["pipelines/compiled.pyc"]
+
+
+def test_a_module_that_is_nowhere(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/mine.py", "import nowhere\ndef f(context): pass\n")
+    job = project.job("mine.py:f")
+    error = failure(executor, job)
+    assert error.what == "f raised ModuleNotFoundError: No module named 'nowhere'"
+    assert "mine.py" in log_of(job)

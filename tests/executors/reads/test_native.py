@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from orun.codec import encode
+from orun.executors import LocalExecutor
+from tests.executors.support import Project, outcomes, result
+
+# A process in which seccomp(2) is forbidden, as in some containers: it runs the job that it is sent.
+FORBIDDEN = """
+import ctypes, json, struct, sys
+from orun.codec import decode
+from orun.executors import Job, LocalExecutor
+from orun.executors.reads.native import ARCHITECTURES, _Program, listen
+import platform
+audit, seccomp, _ = ARCHITECTURES[platform.machine()]
+rows = [(0x20, 0, 0, 0), (0x15, 0, 1, seccomp), (6, 0, 0, 0x00050001), (6, 0, 0, 0x7FFF0000)]  # EPERM, or allow
+code = b"".join(struct.pack("HBBI", *row) for row in rows)
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.byref(_Program(len(code) // 8, code)), 0, 0) == 0
+assert listen() is None
+with LocalExecutor() as executor:
+    executor.start(decode(Job, json.load(sys.stdin)))
+    while not (events := executor.wait()):
+        pass
+    print(json.dumps(sorted(events[0].result.reads)))
+"""
+
+BOTH = """
+import ctypes
+from pathlib import Path
+def f(context, *, seen, unseen):
+    Path(seen).read_text()
+    ctypes.CDLL(None).fopen(unseen.encode(), b"r")
+"""
+
+
+def test_where_the_kernel_refuses_what_python_opens_is_found(project: Project) -> None:
+    seen, unseen = project.write("seen.txt", ""), project.write("unseen.txt", "")
+    project.write("pipelines/mine.py", BOTH)
+    job = project.job("mine.py:f", params={"seen": str(seen), "unseen": str(unseen)})
+    done = subprocess.run(
+        [sys.executable, "-c", FORBIDDEN], input=json.dumps(encode(job)), capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == [f"{project.root}/mine.py", str(seen)]
+
+
+def test_what_both_see_is_one_discovery(executor: LocalExecutor, project: Project) -> None:
+    seen, unseen = project.write("seen.txt", ""), project.write("unseen.txt", "")
+    project.write("pipelines/mine.py", BOTH)
+    job = project.job("mine.py:f", params={"seen": str(seen), "unseen": str(unseen)})
+    assert list(result(executor, job).reads) == [f"{project.root}/mine.py", str(seen), str(unseen)]
+
+
+def test_many_threads_that_open_files_while_signals_arrive(executor: LocalExecutor, project: Project) -> None:
+    project.write(
+        "pipelines/mine.py",
+        """
+import ctypes, signal, threading
+def f(context, *, folder):
+    libc = ctypes.CDLL(None, use_errno=True)
+    def work(first):
+        for number in range(first, first + 250):
+            file = libc.open(f"{folder}/{number % 100}".encode(), 0)
+            assert file >= 0, ctypes.get_errno()
+            libc.close(file)
+    ticks = []
+    signal.signal(signal.SIGALRM, lambda *_: ticks.append(1))
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    threads = [threading.Thread(target=work, args=(250 * number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    return {"ticks": len(ticks)}
+""",
+    )
+    folder = project.work / "many"
+    folder.mkdir(parents=True)
+    files = [project.write(f"many/{number}", "") for number in range(100)]
+    found = result(executor, project.job("mine.py:f", params={"folder": str(project.folder / "many")}))
+    assert {str(file) for file in files} < found.reads.keys()
+    assert found.metrics["ticks"].value > 0
+
+
+def test_a_stage_that_opens_files_without_end_does_not_keep_others_waiting(
+    executor: LocalExecutor, project: Project
+) -> None:
+    project.write(
+        "pipelines/mine.py",
+        """
+def endless(context):
+    while True:
+        open(__file__).close()
+def quick(context):
+    pass
+""",
+    )
+    executor.start(project.job("mine.py:endless", timeout=1.0))
+    result(executor, project.job("mine.py:quick"))
+    assert str(outcomes(executor, 1)["endless"]).startswith("endless ran past its time limit of 1 s and was stopped")
+
+
+def test_paths_that_are_no_text(executor: LocalExecutor, project: Project) -> None:
+    project.write(
+        "pipelines/mine.py", "import os\ndef f(context, *, folder): open(os.fsencode(folder) + b'/\\xff').close()\n"
+    )
+    odd = Path(str(project.root) + "/\udcff")
+    odd.write_text("")
+    found = result(executor, project.job("mine.py:f", params={"folder": str(project.root)}))
+    assert str(odd) in found.reads

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import pytest
+
+from orun.executors import LocalExecutor
+from orun.stages.contract import Spec
+from tests.executors.support import Project, result
+
+
+@pytest.mark.parametrize(
+    ("imports", "distributions"),
+    [
+        ("import json, os, orun", []),
+        ("import numpy", ["numpy"]),
+        ("import yaml", ["pyyaml"]),
+        ("import onnx.helper", ["ml-dtypes", "numpy", "onnx", "protobuf", "typing-extensions"]),
+        ("def g():\n    import onnxruntime", []),
+    ],
+)
+def test_what_the_project_s_code_imports_and_that_requires(
+    executor: LocalExecutor, project: Project, imports: str, distributions: list[str]
+) -> None:
+    project.write("pipelines/helper.py", f"{imports}\n")
+    project.write("pipelines/mine.py", "import helper\ndef f(context): pass\n")
+    found = result(executor, project.job("mine.py:f")).packages
+    assert found == {name: version(name) for name in distributions}
+
+
+def test_what_the_kind_alone_imports_is_not_the_user_s(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/mine.py", "def f(context):\n    pass\n")
+    spec = Spec(output="metrics", preload=("onnx",))
+    assert result(executor, project.job("mine.py:f", spec=spec)).packages == {}

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from orun.executors.channel import Channel
+
+Pair = tuple[Channel, Channel]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    ends = Channel.pair()
+    yield ends
+    for end in ends:
+        end.close()
+
+
+def test_messages_arrive_whole_and_in_order(pair: Pair) -> None:
+    one, other = pair
+    one.send({"a": 1})
+    one.send({"b": "ü\n"})
+    assert other.messages() == [{"a": 1}, {"b": "ü\n"}]
+    assert other.messages() == []
+    assert not other.closed
+
+
+def test_a_message_that_is_larger_than_the_connection_holds(pair: Pair) -> None:
+    one, other = pair
+    text = "x" * 5_000_000
+    one.post_message({"text": text})
+    one.post_message({"end": True})
+    assert one.unsent
+    received: list[dict[str, Any]] = []
+    while len(received) < 2:
+        one.flush()
+        received += other.messages()
+    assert received == [{"text": text}, {"end": True}]
+    assert not one.unsent
+
+
+def test_part_of_a_message_waits_for_the_rest(pair: Pair) -> None:
+    one, other = pair
+    one.post(b'{"a"')
+    assert other.lines() == []
+    one.post(b": 1}\n")
+    assert other.lines() == [b'{"a": 1}\n']
+
+
+def test_descriptors_travel_with_their_messages(pair: Pair) -> None:
+    one, other = pair
+    read, write = os.pipe()
+    one.send({"first": True}, write)
+    one.send({"second": True}, read)
+    os.close(read)
+    os.close(write)
+    assert other.messages() == [{"first": True}, {"second": True}]
+    write, read = other.descriptors
+    assert not os.get_inheritable(read)
+    os.write(write, b"x")
+    assert os.read(read, 1) == b"x"
+    os.close(read)
+    os.close(write)
+
+
+def test_the_end_of_the_other_side(pair: Pair) -> None:
+    one, other = pair
+    one.send({"last": True})
+    one.close()
+    assert other.messages() == [{"last": True}]
+    assert other.closed
+    other.send({"lost": True})
+    other.post_message({"lost": True})
+    assert not other.unsent
+
+
+def test_waiting_for_one_message(pair: Pair) -> None:
+    one, other = pair
+    one.send({"a": 1})
+    one.send({"b": 2})
+    one.close()
+    assert [other.receive(), other.receive()] == [{"a": 1}, {"b": 2}]
+    with pytest.raises(EOFError, match=r"^the other end of the connection is gone$"):
+        other.receive()

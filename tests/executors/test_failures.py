@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from orun.errors import OutputRefused, StageCrashed, StageError, StageFailed
+from orun.executors import Job, LocalExecutor
+from orun.executors.failures import from_end, from_trouble
+from orun.executors.messages import Ended, Trouble
+from orun.stages.contract import Port, Spec
+from tests.executors.support import Project, failure, log_of, outcomes, until_progress
+
+CODE = """
+import ctypes, os, sys
+from orun.errors import UsageError
+
+def raises(context):
+    check({})
+
+def check(labels):
+    raise KeyError("label 'x'")
+
+def many_lines(context):
+    raise RuntimeError("\\n".join(f"line {number}" for number in range(12)))
+
+def silent(context):
+    raise NotImplementedError
+
+def explained(context):
+    raise UsageError("the sequence is too long", why="512 at most", hint="set sequence: 512")
+
+def exits(context):
+    sys.exit("enough")
+
+def vanishes(context):
+    os._exit(0)
+
+def segfault(context):
+    ctypes.string_at(0)
+
+def aborts(context):
+    os.abort()
+
+def reads_text(context):
+    import json
+    json.loads("{")
+
+def number(context):
+    return 5
+
+def nan(context):
+    return {"p50": float("nan")}
+
+def scribbles(context):
+    os.chmod(context.inputs["model"] / "x", 0o644)
+    (context.inputs["model"] / "x").write_text("mine")
+"""
+
+
+@pytest.fixture
+def code(project: Project) -> Path:
+    return project.write("pipelines/mine.py", CODE)
+
+
+def told(error: StageError, job: Job) -> str:
+    """The whole message, with the folder of the job's log left out."""
+    return str(error).replace(str(Path(job.log).parent), "LOGS").replace(job.root, "ROOT")
+
+
+RAISES = """\
+raises raised KeyError: "label 'x'"
+  at ROOT/mine.py:9 in check
+  hint: Its log: LOGS/log.txt
+  hint: Run it alone: orun ROOT/release.yaml --only raises"""
+
+MANY_LINES = """\
+many_lines raised RuntimeError: line 0
+  line 1
+  line 2
+  line 3
+  line 4
+  line 5
+  line 6
+  line 7
+  ... 4 lines more
+  at ROOT/mine.py:12 in many_lines
+  hint: Its log: LOGS/log.txt
+  hint: Run it alone: orun ROOT/release.yaml --only many_lines"""
+
+SILENT = """\
+silent raised NotImplementedError
+  at ROOT/mine.py:15 in silent
+  hint: Its log: LOGS/log.txt
+  hint: Run it alone: orun ROOT/release.yaml --only silent"""
+
+EXPLAINED = """\
+the sequence is too long
+  512 at most
+  hint: set sequence: 512
+  hint: Its log: LOGS/log.txt
+  hint: Run it alone: orun ROOT/release.yaml --only explained"""
+
+EXITS = """\
+exits called sys.exit('enough') before its function returned
+  at ROOT/mine.py:21 in exits
+  hint: Its log: LOGS/log.txt
+  hint: Run it alone: orun ROOT/release.yaml --only exits"""
+
+VANISHES = """\
+vanishes ended its process with exit status 0 before its function returned
+  something in it called os._exit, or the like in native code
+  hint: Its log: LOGS/log.txt
+  hint: Run it alone: orun ROOT/release.yaml --only vanishes"""
+
+SEGFAULT = """\
+segfault crashed: SIGSEGV (Segmentation fault)
+  in native code, called at ROOT/mine.py:27 in segfault
+  hint: Its log: LOGS/log.txt
+  hint: Run it alone: orun ROOT/release.yaml --only segfault"""
+
+ABORTS = """\
+aborts crashed: SIGABRT (Aborted)
+  in native code, called at ROOT/mine.py:30 in aborts
+  hint: Its log: LOGS/log.txt
+  hint: Run it alone: orun ROOT/release.yaml --only aborts"""
+
+READS_TEXT = """\
+reads_text raised JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)
+  at ROOT/mine.py:34 in reads_text
+  hint: Its log: LOGS/log.txt
+  hint: Run it alone: orun ROOT/release.yaml --only reads_text"""
+
+NUMBER = """\
+number returned a int, which holds no metrics
+  hint: Return a mapping of names to finite numbers or orun.metrics.Metric
+  hint: Its log: LOGS/log.txt
+  hint: Run it alone: orun ROOT/release.yaml --only number"""
+
+NAN = """\
+nan returned a metric 'p50' that is not finite
+  value is nan
+  hint: Return a mapping of names to finite numbers or orun.metrics.Metric
+  hint: Its log: LOGS/log.txt
+  hint: Run it alone: orun ROOT/release.yaml --only nan"""
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "message"),
+    [
+        ("raises", StageFailed, RAISES),
+        ("many_lines", StageFailed, MANY_LINES),
+        ("silent", StageFailed, SILENT),
+        ("explained", StageFailed, EXPLAINED),
+        ("exits", StageFailed, EXITS),
+        ("vanishes", StageFailed, VANISHES),
+        ("segfault", StageCrashed, SEGFAULT),
+        ("aborts", StageCrashed, ABORTS),
+        ("reads_text", StageFailed, READS_TEXT),
+        ("number", OutputRefused, NUMBER),
+        ("nan", OutputRefused, NAN),
+    ],
+)
+@pytest.mark.usefixtures("code")
+def test_what_is_said(
+    executor: LocalExecutor, project: Project, function: str, kind: type[StageError], message: str
+) -> None:
+    job = project.job(f"mine.py:{function}")
+    error = failure(executor, job)
+    assert type(error) is kind
+    assert told(error, job) == message
+    assert (error.stage, error.log) == (function, job.log)
+
+
+@pytest.mark.usefixtures("code")
+def test_the_whole_traceback_is_in_the_log(executor: LocalExecutor, project: Project) -> None:
+    job = project.job("mine.py:raises")
+    failure(executor, job)
+    log = log_of(job)
+    assert log.startswith("Traceback (most recent call last):\n")
+    assert log.endswith(
+        f'  File "{job.root}/mine.py", line 6, in raises\n'
+        "    check({})\n"
+        f'  File "{job.root}/mine.py", line 9, in check\n'
+        "    raise KeyError(\"label 'x'\")\n"
+        "KeyError: \"label 'x'\"\n"
+    )
+
+
+def test_code_that_is_no_python_is_shown_at_its_line(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/mine.py", "import helper\n\ndef f(context): pass\n")
+    project.write("pipelines/helper.py", "\n\nx = = 1\n")
+    job = project.job("mine.py:f")
+    assert told(failure(executor, job), job) == (
+        "f raised SyntaxError: invalid syntax\n"
+        "  at ROOT/helper.py:3\n"
+        "  hint: Its log: LOGS/log.txt\n"
+        "  hint: Run it alone: orun ROOT/release.yaml --only f"
+    )
+
+
+def test_a_failure_inside_a_kind_is_placed_there(executor: LocalExecutor, project: Project) -> None:
+    params = {"path": "gone.onnx"}
+    spec = Spec(output="onnx")
+    job = project.job("orun.stages.convert.onnx", origin="built-in", spec=spec, params=params, stage="model[a=1]")
+    error = failure(executor, job)
+    assert (
+        error.what
+        == "model[a=1] raised FileNotFoundError: [Errno 2] No such file or directory: 'ROOT/gone.onnx'".replace(
+            "ROOT", job.root
+        )
+    )
+    assert re.fullmatch(r"at orun/stages/onnx_io\.py:\d+ in load_graph", error.why)
+    assert error.hint.splitlines()[1] == f"Run it alone: orun {job.file} --only 'model[a=1]'"
+
+
+@pytest.mark.usefixtures("code")
+def test_inputs_are_not_to_be_written(executor: LocalExecutor, project: Project) -> None:
+    model = project.work / "model"
+    model.mkdir(parents=True)
+    (model / "x").write_text("weights")
+    (model / "x").chmod(0o444)
+    spec = Spec(inputs={"model": Port(("files",), "a model")}, output="metrics")
+    job = project.job("mine.py:scribbles", spec=spec, inputs={"model": str(model)})
+    error = failure(executor, job)
+    assert isinstance(error, OutputRefused)
+    assert error.what == "scribbles wrote into its inputs"
+    assert error.why == "they are read-only, and it changed model/x"
+
+
+def test_a_stage_that_is_killed_from_outside(executor: LocalExecutor, project: Project) -> None:
+    project.write(
+        "pipelines/mine.py",
+        """
+import os, time
+def sleep(context):
+    context.progress(os.getpid(), 0, "")
+    time.sleep(600)
+""",
+    )
+    job = project.job("mine.py:sleep")
+    executor.start(job)
+    os.kill(until_progress(executor)[0].done, signal.SIGKILL)
+    error = outcomes(executor, 1)["sleep"]
+    assert isinstance(error, StageCrashed)
+    assert error.what == "sleep was killed: SIGKILL (Killed)"
+    assert error.why.startswith("from outside, or for want of memory: its largest process had ")
+    assert error.hint.startswith("If memory is short, run fewer stages side by side (-j 1), or give this one less")
+
+
+def test_a_kill_for_want_of_memory_says_so(project: Project) -> None:
+    job = project.job("mine.py:f")
+    ended = Ended(signal.SIGKILL, 1.0, 1.0, 12_300_000_000, out_of_memory=True)
+    assert from_end(job, ended).why.startswith(
+        "the kernel ended it for want of memory: its largest process had 12.3 GB of"
+    )
+
+
+def test_a_stage_cannot_start_without_its_log(executor: LocalExecutor, project: Project) -> None:
+    job = project.job("mine.py:f")
+    Path(job.log).mkdir()
+    error = failure(executor, job)
+    assert error.what == "f could not start"
+    assert error.why == f"[Errno 21] Is a directory: '{job.log}'"
+
+
+def test_paths_below_the_working_folder_are_shown_as_one_types_them(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project.folder)
+    job = project.job("mine.py:f")
+    error = from_trouble(job, Trouble("StageFailed", "f raised E", file=f"{job.root}/mine.py", line=3, function="f"))
+    assert error.why == "at pipelines/mine.py:3 in f"
+    assert error.hint.endswith("Run it alone: orun pipelines/release.yaml --only f")
+
+
+def test_a_signal_without_a_name(project: Project) -> None:
+    error = from_end(project.job("mine.py:f"), Ended(signal.SIGRTMIN + 3, 1.0, 1.0, 1))
+    assert error.what == f"f crashed: signal {signal.SIGRTMIN + 3} (Real-time signal 3)"

@@ -1,0 +1,135 @@
+"""Whoever dies, nothing that a stage has started lives on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orun.codec import encode
+from orun.errors import StageCrashed
+from orun.executors import JobResult, LocalExecutor
+from tests.executors.support import PATIENCE, Project, outcomes, result, until_progress
+
+CODE = """
+import os, subprocess, sys, time
+
+# Each process holds the pipe open for writing: its reader sees the end of file when the last of them is gone.
+SLEEP = "import time; time.sleep(600)"
+
+def family(context, *, pipe, ready=True):
+    held = os.open(pipe, os.O_WRONLY)
+    os.set_inheritable(held, True)
+    subprocess.Popen([sys.executable, "-c", SLEEP], close_fds=False)
+    subprocess.Popen([sys.executable, "-c", SLEEP], close_fds=False, start_new_session=True)
+    if os.fork() == 0:  # a daemon: its parent ends, and it has a session of its own
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(600)
+        os._exit(0)
+    context.progress(os.getpid(), os.getppid(), "")
+    if ready:
+        time.sleep(600)
+
+def quick(context):
+    pass
+"""
+
+RUNNER = """
+import json, sys
+from orun.codec import decode
+from orun.executors import Finished, Job, LocalExecutor
+with LocalExecutor() as executor:
+    executor.start(decode(Job, json.load(sys.stdin)))
+    while not any(isinstance(event, Finished) for event in (events := executor.wait())):
+        for event in events:
+            print(event.done, event.total, flush=True)
+"""
+
+
+class Pipe:
+    """A named pipe that tells when every process that holds its other end is gone."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(exist_ok=True)
+        os.mkfifo(path)
+        self.path = str(path)
+        self._end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+    def wait_until_nobody_holds_it(self) -> None:
+        os.set_blocking(self._end, True)
+        signal.alarm(int(PATIENCE))  # the default action ends the test run: better than hanging
+        assert os.read(self._end, 1) == b""
+        signal.alarm(0)
+
+
+@pytest.fixture
+def pipe(project: Project) -> Pipe:
+    project.write("pipelines/mine.py", CODE)
+    return Pipe(project.work / "pipe")
+
+
+@pytest.mark.parametrize("signals", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_the_runner_dies(project: Project, pipe: Pipe, signals: signal.Signals) -> None:
+    job = project.job("mine.py:family", params={"pipe": pipe.path})
+    with subprocess.Popen(
+        [sys.executable, "-c", RUNNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as runner:
+        assert runner.stdin
+        assert runner.stdout
+        runner.stdin.write(json.dumps(encode(job)).encode())
+        runner.stdin.close()
+        runner.stdout.readline()
+        runner.send_signal(signals)
+    pipe.wait_until_nobody_holds_it()
+
+
+def test_a_stage_ends_and_leaves_processes_behind(executor: LocalExecutor, project: Project, pipe: Pipe) -> None:
+    result(executor, project.job("mine.py:family", params={"pipe": pipe.path, "ready": False}))
+    pipe.wait_until_nobody_holds_it()
+    result(executor, project.job("mine.py:quick"))
+
+
+def test_a_stage_is_killed(executor: LocalExecutor, project: Project, pipe: Pipe) -> None:
+    executor.start(project.job("mine.py:family", params={"pipe": pipe.path}))
+    os.kill(until_progress(executor)[0].done, signal.SIGKILL)
+    assert isinstance(outcomes(executor, 1)["family"], StageCrashed)
+    pipe.wait_until_nobody_holds_it()
+
+
+def test_a_stage_is_cancelled(executor: LocalExecutor, project: Project, pipe: Pipe) -> None:
+    executor.start(project.job("mine.py:family", params={"pipe": pipe.path}))
+    until_progress(executor)
+    executor.cancel("family")
+    outcomes(executor, 1)
+    pipe.wait_until_nobody_holds_it()
+
+
+def test_the_executor_is_closed(project: Project, pipe: Pipe) -> None:
+    with LocalExecutor() as executor:
+        executor.start(project.job("mine.py:family", params={"pipe": pipe.path}))
+        until_progress(executor)
+    pipe.wait_until_nobody_holds_it()
+
+
+def test_the_supervisor_is_killed(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/mine.py", CODE.replace("start_new_session=True", "").replace("os.setsid()", "pass"))
+    pipe = Pipe(project.work / "pipe")
+    job = project.job("mine.py:family", params={"pipe": pipe.path})
+    executor.start(job)
+    os.kill(until_progress(executor)[0].total, signal.SIGKILL)
+    error = outcomes(executor, 1)["family"]
+    pipe.wait_until_nobody_holds_it()
+    assert isinstance(error, StageCrashed)
+    assert str(error) == (
+        "the process that supervises family died\n"
+        "  it was killed from outside, or a library that it imports crashed it\n"
+        f"  hint: Its log: {job.log}\n"
+        f"  hint: Run it alone: orun {job.file} --only family"
+    )
+    assert isinstance(result(executor, project.job("mine.py:quick")), JobResult)

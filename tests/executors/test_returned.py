@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from orun.errors import OutputRefused
+from orun.executors.returned import checked_metrics
+from orun.metrics import Comparison, Estimate, Metric
+
+HINT = "  hint: Return a mapping of names to finite numbers or orun.metrics.Metric"
+
+
+def test_numbers_of_any_library_become_metrics() -> None:
+    metric = Metric(12, "s", "lower")
+    assert checked_metrics("a", {"a": 1, "b": 0.5, "c": np.float32(2), "d": np.int64(3), "e": metric}) == {
+        "a": Metric(1.0), "b": Metric(0.5), "c": Metric(2.0), "d": Metric(3.0), "e": Metric(12.0, "s", "lower"),
+    }  # fmt: skip
+    assert checked_metrics("a", None) == {}
+    assert type(checked_metrics("a", {"c": np.float64(2)})["c"].value) is float
+
+
+INFINITE, UNKNOWN = float("inf"), float("nan")
+
+
+def compared(ratio: Estimate) -> dict[str, Metric]:
+    return {"x": Metric(1.0, reference=Comparison(1.0, ratio, Estimate(0, 0, 0), "paired"))}
+
+
+def test_an_interval_may_be_open() -> None:
+    returned = compared(Estimate(1.0, -INFINITE, INFINITE))
+    assert checked_metrics("a", returned) == returned
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ([1], "a returned a list, which holds no metrics"),
+        ({1: 1.0}, "a returned a metric that is named 1\n  a name is a text, not empty"),
+        ({"": 1.0}, "a returned a metric that is named ''\n  a name is a text, not empty"),
+        ({"x": "1"}, "a returned a metric 'x' that is no number\n  it is a str"),
+        ({"x": np.ones(1)}, "a returned a metric 'x' that is no number\n  it is a ndarray"),
+        ({"x": float("inf")}, "a returned a metric 'x' that is not finite\n  value is inf"),
+        ({"x": Metric(float("nan"))}, "a returned a metric 'x' that is not finite\n  value is nan"),
+        (
+            compared(Estimate(INFINITE, 1.0, INFINITE)),
+            "a returned a metric 'x' that is not finite\n  reference.ratio.value is inf",
+        ),
+        (
+            compared(Estimate(1.0, 1.0, UNKNOWN)),
+            "a returned a metric 'x' that is not finite\n  reference.ratio.high is nan",
+        ),
+    ],
+)
+def test_anything_else_is_refused(returned: Any, message: str) -> None:
+    with pytest.raises(OutputRefused) as caught:
+        checked_metrics("a", returned)
+    assert str(caught.value) == f"{message}\n{HINT}"

@@ -1,0 +1,183 @@
+"""Servers that have imported libraries: what stages inherit, and what they must not."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from orun.errors import StageCrashed, StageFailed
+from orun.executors import LocalExecutor
+from orun.executors.channel import Channel
+from orun.executors.reads.recorder import Recorder
+from orun.executors.zygote import Zygote
+from orun.stages.contract import Spec
+from tests.executors.support import Project, failure, log_of, outcomes, result, until_progress
+
+LOADED = """
+import sys
+def loaded(context, *, names):
+    print(*[name for name in names if name in sys.modules])
+"""
+
+
+def test_a_stage_starts_with_what_its_kind_asks_for_and_with_nothing_else(
+    executor: LocalExecutor, project: Project
+) -> None:
+    project.write("pipelines/mine.py", LOADED)
+    names = {"names": ["numpy", "onnx", "onnxruntime"]}
+    for preload, seen in ((("onnxruntime",), "numpy onnxruntime"), (("numpy",), "numpy"), ((), "")):
+        job = project.job("mine.py:loaded", params=names, spec=Spec(output="metrics", preload=preload))
+        result(executor, job)
+        assert log_of(job) == f"{seen}\n"
+
+
+def test_onnx_is_there_for_the_check_of_a_model(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/mine.py", LOADED)
+    job = project.job("mine.py:loaded", params={"names": ["onnx"]}, spec=Spec(output="onnx"))
+    failure(executor, job)
+    assert log_of(job).startswith("onnx\n")
+
+
+def test_a_library_that_cannot_be_imported_is_the_stage_s_own_affair(
+    executor: LocalExecutor, project: Project, library: Path
+) -> None:
+    (library / "halfway.py").write_text("raise RuntimeError('no device')\n")
+    project.write("pipelines/mine.py", "def first(context):\n    import halfway\n")
+    error = failure(executor, project.job("mine.py:first"))
+    assert error.what == "first raised RuntimeError: no device"
+    project.write("pipelines/other.py", "def second(context): pass\n")
+    result(executor, project.job("other.py:second", spec=Spec(output="metrics", preload=("halfway", "no_such_module"))))
+
+
+def test_a_library_that_crashes_while_it_is_imported_crashes_the_stage_alone(
+    executor: LocalExecutor, project: Project, library: Path
+) -> None:
+    (library / "crashing.py").write_text("import os\nos.abort()\n")
+    (library / "zlater.py").write_text("")
+    project.write("pipelines/mine.py", "def first(context):\n    import crashing, zlater\n")
+    error = failure(executor, project.job("mine.py:first"))
+    assert isinstance(error, StageCrashed)
+    assert error.what == "first crashed: SIGABRT (Aborted)"
+    assert error.why == f"in native code, called at {project.root}/mine.py:2 in first"
+    error = failure(executor, project.job("mine.py:first"))
+    assert error.what == "first crashed: SIGABRT (Aborted)"
+
+
+def test_a_library_that_starts_a_python_thread_gets_a_fresh_interpreter(
+    executor: LocalExecutor, project: Project, library: Path
+) -> None:
+    (library / "threaded.py").write_text(
+        "import threading\nlock = threading.Event()\nthreading.Thread(target=lock.wait, daemon=True).start()\n"
+    )
+    project.write(
+        "pipelines/mine.py",
+        """
+import os, sys, threading
+import threaded
+def count(context, *, n):
+    print(threading.active_count(), os.getpgid(0) == os.getpid())
+    (context.output / "x").write_text("x")
+    context.progress(1, 1, "")
+    return {"n": n}
+def boom(context):
+    raise ValueError("bad")
+""",
+    )
+    job = project.job("mine.py:count", params={"n": 4})
+    found = result(executor, job)
+    assert found.metrics["n"].value == 4
+    assert log_of(job) == "2 True\n"
+    assert f"{project.root}/mine.py" in found.reads
+    error = failure(executor, project.job("mine.py:boom"))
+    assert isinstance(error, StageFailed)
+    assert error.what == "boom raised ValueError: bad"
+
+
+def test_the_user_s_own_modules_are_not_imported_beforehand(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/mine.py", "import helper, time\ndef value(context): return {'x': helper.X}\n")
+    for number in range(3):
+        helper = project.write("pipelines/helper.py", f"X = {number}\n")
+        os.utime(helper, (1_700_000_000, 1_700_000_000))  # the same second and size: cached byte code would be stale
+        assert result(executor, project.job("mine.py:value")).metrics["x"].value == number
+    assert not list(project.folder.rglob("__pycache__"))
+
+
+def test_a_server_that_is_killed_is_started_anew(executor: LocalExecutor, project: Project) -> None:
+    project.write(
+        "pipelines/mine.py",
+        """
+import os, time
+def sleep(context):
+    context.progress(os.getppid(), 0, "")
+    time.sleep(600)
+def quick(context): pass
+""",
+    )
+    spec = Spec(output="metrics", preload=("numpy",))
+    executor.start(project.job("mine.py:sleep", spec=spec))
+    os.kill(until_progress(executor)[0].done, signal.SIGKILL)
+    assert isinstance(outcomes(executor, 1)["sleep"], StageCrashed)
+    result(executor, project.job("mine.py:quick", spec=spec))
+
+
+def test_the_root_that_cannot_start_says_what_it_printed(
+    project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "shadow").mkdir()
+    (tmp_path / "shadow" / "selectors.py").write_text("raise RuntimeError('shadowed')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "shadow"))
+    project.write("pipelines/mine.py", "def quick(context): pass\n")
+    with LocalExecutor() as executor:
+        for preload in ((), ("numpy",)):
+            error = failure(executor, project.job("mine.py:quick", spec=Spec(output="metrics", preload=preload)))
+            assert error.what == "the process that supervises quick died"
+            assert error.why.splitlines()[-1] == "RuntimeError: shadowed"
+
+
+def test_the_order_of_sets_is_the_same_in_every_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    project.write("pipelines/mine.py", "def order(context): print(*{'a', 'b', 'c', 'd', 'e'})\n")
+    logs = set()
+    for _ in range(3):
+        with LocalExecutor() as executor:
+            job = project.job("mine.py:order")
+            result(executor, job)
+            logs.add(log_of(job))
+    assert len(logs) == 1
+
+
+def test_a_hash_seed_of_the_user_s_is_kept(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "11")
+    project.write("pipelines/mine.py", "import os\ndef seed(context): print(os.environ['PYTHONHASHSEED'])\n")
+    with LocalExecutor() as executor:
+        job = project.job("mine.py:seed")
+        result(executor, job)
+        assert log_of(job) == "11\n"
+
+
+def test_what_went_while_others_were_attended_to_is_left_alone() -> None:
+    runner, control = Channel.pair()
+    zygote = Zygote(control, Recorder())
+    ends = [Channel.pair() for _ in range(2)]
+    attended: list[int] = []
+
+    def end(place: int) -> None:
+        """One stage's event, in which another stage is reaped."""
+        attended.append(place)
+        zygote._selector.unregister(ends[1 - place][0])
+        ends[1 - place][0].close()
+
+    for place, (ours, theirs) in enumerate(ends):
+        zygote._selector.register(ours, selectors.EVENT_READ, partial(end, place))
+        theirs.send({"stage": "ended"})
+    zygote._attend()
+    assert len(attended) == 1
+    zygote._forget()
+    for channel in (runner, *chain.from_iterable(ends)):
+        channel.close()

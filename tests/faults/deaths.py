@@ -1,0 +1,136 @@
+"""Sudden death: processes of a run are killed at any instant, and the next run has to cope."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from tests.faults.folders import remove
+from tests.faults.projects import FIRST
+from tests.faults.rig import Judgement, Rig, command
+
+MARK = "ORUN_FAULTS"  # a variable that every process of a run inherits
+PATIENCE = 15.0  # seconds within which orphans must be gone
+LONGEST = 0.15  # seconds from an event to the death, at most: what lies between two events is as likely to be hit
+VICTIMS = ("runner", "a stage", "a server", "all")
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of a run: its id, its group, its session and what it is called."""
+
+    id: int
+    group: int
+    session: int
+    name: str
+
+    @property
+    def is_stage(self) -> bool:
+        """Whether it is the process of a stage: it has a group of its own in the session of the servers."""
+        return self.group == self.id != self.session
+
+
+@dataclass(frozen=True)
+class Death:
+    """Who was killed, when, and how the run ended."""
+
+    victim: str
+    events: int
+    code: int
+
+    def __str__(self) -> str:
+        return f"{self.victim} killed after {self.events} events, exit {self.code}"
+
+
+def processes(token: str) -> Iterator[Process]:
+    """Every process that has the token in its environment."""
+    wanted = f"{MARK}={token}".encode()
+    for entry in os.scandir("/proc"):
+        with suppress(OSError):  # it ended meanwhile
+            if entry.name.isdecimal() and wanted in Path(entry.path, "environ").read_bytes().split(b"\0"):
+                process = int(entry.name)
+                words = Path(entry.path, "cmdline").read_bytes().split(b"\0")
+                yield Process(process, os.getpgid(process), os.getsid(process), b" ".join(words).decode())
+
+
+def trial(rig: Rig, chance: Random) -> tuple[Death, Judgement]:
+    """Kill something of a cold run; then a run must end as a clean one and keep what was stored."""
+    remove(rig.store)
+    token = f"{os.getpid()}-{chance.getrandbits(32):x}"
+    run = subprocess.Popen(
+        command(rig, rig.words(FIRST)),
+        cwd=rig.project,
+        env={**os.environ, MARK: token},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    victim, events = chance.choice(VICTIMS), chance.randrange(4 * len(rig.subject.stages))
+    while len(happened(rig)) < events and run.poll() is None:
+        time.sleep(0.002)
+    time.sleep(chance.uniform(0, LONGEST))
+    for process in chosen(victim, run.pid, list(processes(token)), chance):
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    out, err = run.communicate()
+    death = Death(victim, len(happened(rig)), run.returncode)
+    if orphans := surviving(token):
+        return death, Judgement("wrong", f"{len(orphans)} orphans: {orphans}")
+    if run.returncode not in (0, 3, -signal.SIGKILL) or "Traceback" in out + err:
+        return death, Judgement("wrong", f"exit {run.returncode}: {out}{err}")
+    return death, afterwards(rig)
+
+
+def happened(rig: Rig) -> list[bytes]:
+    """The events of a cold run so far."""
+    return [line for path in rig.store.glob("runs/*/events.jsonl") for line in path.read_bytes().splitlines()]
+
+
+def chosen(victim: str, runner: int, found: list[Process], chance: Random) -> list[int]:
+    """The processes to kill; the runner when there is none of the kind that was asked for."""
+    stages = [process.id for process in found if process.is_stage]
+    servers = [process.id for process in found if not process.is_stage and process.id != runner]
+    kinds: Mapping[str, list[int]] = {"a stage": stages, "a server": servers}
+    if victim == "all":
+        everyone = [process.id for process in found]
+        chance.shuffle(everyone)
+        return everyone
+    return [chance.choice(kinds[victim])] if kinds.get(victim) else [runner]
+
+
+def surviving(token: str) -> list[str]:
+    """What is still there of a run after a while."""
+    until = time.monotonic() + PATIENCE
+    while (found := [process.name for process in processes(token)]) and time.monotonic() < until:
+        time.sleep(0.02)
+    return found
+
+
+def afterwards(rig: Rig) -> Judgement:
+    """Run again: everything as in a clean run, nothing done twice, nothing left behind."""
+    kept = stored(rig)
+    ended = rig.run(FIRST)
+    if ended.code != 0 or ended.err:
+        return Judgement("wrong", f"the next run: exit {ended.code}: {ended.out}{ended.err}")
+    if damage := rig.damage(FIRST):
+        return Judgement("wrong", f"the next run: exit 0 with {', '.join(damage)}")
+    if twice := kept & set(ended.stages("built")):
+        return Judgement("wrong", f"built though stored: {', '.join(sorted(twice))}")
+    if left := [path.name for name in ("tmp", "locks") for path in (rig.store / name).iterdir()]:
+        return Judgement("wrong", f"left behind: {', '.join(left)}")
+    built = ended.stages("built")
+    return Judgement("rebuilt", ", ".join(built)) if built else Judgement("survived")
+
+
+def stored(rig: Rig) -> set[str]:
+    """The stages of which there is a record, which is written last of all."""
+    records = (json.loads(path.read_bytes()) for path in rig.store.glob("actions/*/*/*.json"))
+    return {sealed["record"]["stage"] for sealed in records}

@@ -1,0 +1,218 @@
+"""A project that faults are tried on, and what a run after a fault came to."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from orun.cli.main import main
+from tests.faults.folders import contents, copy, fingerprint, remove
+from tests.faults.projects import FIRST, Subject
+
+PROGRAM = Path(__file__).with_name("program.py")
+PATIENCE = 120.0  # seconds after which a run counts as hanging
+BUG, KILLED = 5, -9
+
+Outcome = Literal["survived", "repaired", "rebuilt", "refused", "wrong"]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command line ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What it printed, which was asked for as JSON; empty when it is none."""
+        try:
+            document: dict[str, Any] = json.loads(self.out)
+        except ValueError:
+            return {}
+        return document
+
+    def stages(self, outcome: str) -> tuple[str, ...]:
+        """Ids of the stages that became `outcome`."""
+        return tuple(stage["stage"] for stage in self.document["stages"] if stage["outcome"] == outcome)
+
+    def notices(self) -> tuple[str, ...]:
+        """What it said of damage and repair."""
+        lines = (Path(self.document["folder"]) / "events.jsonl").read_text().splitlines()
+        return tuple(event["text"] for event in map(json.loads, lines) if event["event"] == "notice")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What became of a run after a fault, and the evidence."""
+
+    outcome: Outcome
+    why: str = ""
+
+
+@dataclass
+class Rig:
+    """A project, its store, and the artifacts that clean runs made.
+
+    Attributes:
+        folder: holds the project and the store.
+        subject: what the project is.
+        start: runs `orun` with these words in the project's folder.
+        clean: for each variant, what is in `out/` after a clean run: path -> fingerprint.
+        objects: for each variant, the digests of the objects that its artifacts consist of.
+        ceilings: limits of the processes that run: `resource.RLIMIT_...` -> value.
+    """
+
+    folder: Path
+    subject: Subject
+    start: Callable[[Rig, Sequence[str]], Ended]
+    clean: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    objects: dict[str, frozenset[str]] = field(default_factory=dict)
+    ceilings: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def project(self) -> Path:
+        """Where the pipeline file is."""
+        return self.folder / "project"
+
+    @property
+    def store(self) -> Path:
+        """Where its results are."""
+        return self.folder / "store"
+
+    @property
+    def out(self) -> Path:
+        """What people open."""
+        return self.store / "out" / self.subject.pipeline
+
+    @classmethod
+    def make(cls, folder: Path, subject: Subject, start: Callable[[Rig, Sequence[str]], Ended]) -> Rig:
+        """Write a project and run each of its variants on a store that is kept for `reset`."""
+        rig = cls(folder, subject, start)
+        rig.project.mkdir(parents=True)
+        (folder / "machine").mkdir()
+        subject.write(rig.project)
+        for variant in reversed(list(subject.variants)):  # the first one is what `out/` holds in the end
+            ended = rig.run(variant)
+            assert ended.code == 0, ended
+            assert ended.err == "", ended.err
+            rig.clean[variant] = rig.artifacts()
+            rig.objects[variant] = frozenset(rig.objects_of(ended))
+        copy(rig.store, folder / "pristine")
+        return rig
+
+    def run(self, variant: str, *words: str) -> Ended:
+        """Run the pipeline in one of its variants."""
+        return self.start(self, self.words(variant, *words))
+
+    def words(self, variant: str, *words: str) -> tuple[str, ...]:
+        """The command line of a run."""
+        return ("pipeline.yaml", "--json", "--store", str(self.store), *self.subject.variants[variant], *words)
+
+    def reset(self) -> None:
+        """Put the store back as it was after the clean runs; its files are new ones, so one run gets to know them."""
+        remove(self.store)
+        copy(self.folder / "pristine", self.store)
+        ended = self.run(FIRST)
+        assert ended.code == 0, ended
+
+    def objects_of(self, ended: Ended) -> set[str]:
+        """Digests of the objects that a run's artifacts consist of."""
+        trees = {stage["tree"] for stage in ended.document["stages"]}
+        manifests = (json.loads(self.object(tree).read_bytes()) for tree in trees)
+        return trees | {file["digest"] for manifest in manifests for file in manifest["files"]}
+
+    def artifacts(self) -> dict[str, str]:
+        """What is in `out/` for each stage: path -> fingerprint."""
+        return {
+            f"{stage}/{name}": found
+            for stage in self.subject.stages
+            for name, found in contents(self.out / stage).items()
+        }
+
+    def object(self, digest: str) -> Path:
+        """Where an object is."""
+        return self.store / "objects" / digest[:2] / digest[2:]
+
+    def damage(self, variant: str) -> tuple[str, ...]:
+        """What is not as a clean run leaves it, in `out/` and in the objects."""
+        found, clean = self.artifacts(), self.clean[variant]
+        changed = sorted(path for path in found.keys() | clean.keys() if found.get(path) != clean.get(path))
+        broken = sorted(digest for digest in self.objects[variant] if fingerprint(self.object(digest)) != digest)
+        return (
+            *(f"out/{self.subject.pipeline}/{path}" for path in changed),
+            *(f"object {digest}" for digest in broken),
+        )
+
+    def judge(self, variant: str, ended: Ended, before: Sequence[str], forced: str = "") -> Judgement:
+        """What a run came to, given what was damaged before it."""
+        if ended.code == BUG or "Traceback" in ended.out + ended.err:
+            return Judgement("wrong", f"exit {ended.code}: {ended.out}{ended.err}")
+        if ended.code != 0:
+            return self._refusal(ended)
+        if ended.err:
+            return Judgement("wrong", f"exit 0, and on stderr: {ended.err}")
+        if damage := self.damage(variant):
+            return Judgement("wrong", f"exit 0 with {', '.join(damage)}")
+        built, notices = set(ended.stages("built")) - {forced}, ended.notices()
+        if built:
+            return Judgement("rebuilt", ", ".join(sorted(built)))
+        if before and not notices and not forced:
+            return Judgement("wrong", f"repaired without a word: {', '.join(before)}")
+        return Judgement("repaired", "; ".join(notices)) if notices else Judgement("survived")
+
+    def _refusal(self, ended: Ended) -> Judgement:
+        error = ended.document.get("error")
+        failed = [stage["failure"] for stage in ended.document.get("stages", ()) if "failure" in stage]
+        for told in [error] if error else failed:
+            if not (told["what"] and told.get("hint")):
+                return Judgement("wrong", f"exit {ended.code} without a way on: {told}")
+        if not (error or failed):
+            return Judgement("wrong", f"exit {ended.code} and no error: {ended.out}{ended.err}")
+        return Judgement(
+            "refused", " / ".join(f"{told['what']}: {told.get('why', '')}" for told in ([error] if error else failed))
+        )
+
+
+def process(rig: Rig, words: Sequence[str]) -> Ended:
+    """Run `orun` in a process of its own."""
+
+    def limit() -> None:
+        for what, value in rig.ceilings.items():
+            resource.setrlimit(what, (value, value))
+
+    try:
+        done = subprocess.run(
+            command(rig, words),
+            cwd=rig.project,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+            preexec_fn=limit if rig.ceilings else None,
+        )
+    except subprocess.TimeoutExpired:
+        return Ended(KILLED, "", "")  # an end that nothing explains: wrong
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def command(rig: Rig, words: Sequence[str]) -> list[str]:
+    """The command line that starts `orun` in a process of its own."""
+    return [sys.executable, "-P", str(PROGRAM), str(rig.folder / "machine"), *words]
+
+
+def inside(rig: Rig, words: Sequence[str]) -> Ended:
+    """Run `orun` in this process, which saves starting one."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(rig.project), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(words)
+    return Ended(code, out.getvalue(), err.getvalue())

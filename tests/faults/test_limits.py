@@ -1,0 +1,124 @@
+"""What the machine refuses is a clear error that loses nothing."""
+
+from __future__ import annotations
+
+import gc
+import resource
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.faults import limits
+from tests.faults.folders import remove
+from tests.faults.projects import FIRST, TEXT
+from tests.faults.rig import Judgement, Rig, inside
+from tests.project import PIPELINE, Project, built
+from tests.store.support import needs_root
+
+
+def test_few_descriptors(apart: Rig) -> None:
+    remove(apart.store)
+    with limits.ceiling(apart, resource.RLIMIT_NOFILE, 14):
+        ended = apart.run(FIRST)
+    assert (ended.code, ended.err) == (3, "")
+    assert ended.document["error"] == {
+        "type": "StoreError",
+        "exit_code": 3,
+        "what": "cannot start source: too many open files",
+        "why": f"{apart.store}: Too many open files",
+        "hint": "Raise the limit of this process: ulimit -n 4096",
+    }
+    assert apart.judge(FIRST, apart.run(FIRST), ()).outcome == "rebuilt"
+
+
+def test_files_that_may_not_grow(apart: Rig) -> None:
+    apart.reset()
+    with limits.ceiling(apart, resource.RLIMIT_FSIZE, 700):
+        ended = apart.run(FIRST, "--force", "source")
+    judgement = apart.judge(FIRST, ended, ())
+    run = max((apart.store / "runs").iterdir())  # names sort by time
+    assert judgement == Judgement(
+        "refused",
+        f"cannot write the log of the run: a file is larger than this process may write: {run}: File too large",
+    )
+    assert apart.judge(FIRST, apart.run(FIRST), ()).outcome in ("survived", "repaired")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 4 MiB."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(path)]
+    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
+    yield path
+    gc.collect()  # stores on it that nobody uses any more
+    subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+@needs_root
+def test_a_full_disk(disk: Path) -> None:
+    rig = Rig.make(disk / "text", TEXT, inside)
+    for number in range(3):
+        what, judgement = limits.trial(rig, Random(f"2026-11-{number}"), "full")
+        assert judgement.outcome != "wrong", f"{what}: {judgement.why}"
+
+
+@needs_root
+def test_a_stage_that_fills_the_disk_says_so_although_its_log_cannot(disk: Path) -> None:
+    project = Project.make(disk / "project")
+    project.edit(
+        "stages.py",
+        '(context.output / "text").write_text(text)',
+        '(context.output / "text").write_bytes(bytes(8 << 20))',
+    )
+    failure = project.run()["make"].failure
+    assert failure is not None
+    assert failure.what == "make raised OSError: [Errno 28] No space left on device"
+
+
+LONG = f"a folder with spaces, ünïcode and 日本/{'x' * 200}/{'y' * 200}"
+
+
+def test_a_path_with_spaces_unicode_and_hundreds_of_characters(tmp_path: Path) -> None:
+    project = Project.make(tmp_path / LONG / "project")
+    assert built(project.run()) == ["make", "upper", "count"]
+    assert built(project.run()) == []
+    assert project.text("upper") == "A B!"
+
+
+def test_a_stage_with_a_name_of_hundreds_of_characters(tmp_path: Path) -> None:
+    text = PIPELINE.replace("needs: make}", f"needs: make, matrix: {{mark: [{'m' * 300}]}}}}")
+    project = Project.make(tmp_path / "project", text)
+    assert len(built(project.run())) == 3
+    assert built(project.run()) == []
+
+
+def test_a_stage_that_looks_for_files_that_cannot_be(tmp_path: Path) -> None:
+    project = Project.make(tmp_path / "project")
+    project.edit(
+        "stages.py",
+        '    (context.output / "text").write_text(text)',
+        '    for name in ("x" * 300, "stages.py/below", "y/" * 3000):\n'
+        "        try:\n"
+        "            open(context.root / name)\n"
+        "        except OSError:\n"
+        "            pass\n"
+        '    (context.output / "text").write_text(text)',
+    )
+    assert built(project.run()) == ["make", "upper", "count"]
+    assert built(project.run()) == []
+
+
+def test_a_store_that_may_not_be_written_to(tmp_path: Path) -> None:
+    rig = Rig.make(tmp_path / "text", TEXT, inside)
+    (rig.store / "runs").rename(tmp_path / "runs")
+    (rig.store / "runs").symlink_to("/proc/1")  # nobody makes folders there, root neither
+    judgement = rig.judge(FIRST, rig.run(FIRST), ())
+    assert judgement.outcome == "refused"
+    assert judgement.why.startswith("cannot begin a run: ")

@@ -1,0 +1,34 @@
+"""What is edited while a stage runs never leaves a result that belongs to no version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults import races
+from tests.faults.rig import Judgement
+
+
+def refused(what: str) -> Judgement:
+    return Judgement("refused", what)
+
+
+CASES = {
+    ("pipeline", "to and fro while it reads"): Judgement("survived"),
+    ("code", "to and fro while it starts"): refused("stages.py was edited while slow ran"),
+    ("helper", "before it reads"): Judgement("survived"),
+    ("helper", "to and fro while it reads"): refused("helper.py was edited while slow ran"),
+    ("declared file", "to and fro while it reads"): refused("declared.txt was edited while slow ran"),
+    ("declared file", "fro with its times"): refused("declared.txt was edited while slow ran"),
+    ("declared folder", "after it has read"): refused("folder was edited while slow ran"),
+    ("undeclared file", "fro with its times"): refused("undeclared.txt was edited while slow ran"),
+    ("listed folder", "to and fro while it reads"): Judgement("survived"),
+    ("object of the input", "to and fro while it reads"): refused("slow wrote into its inputs"),
+    ("output of the stage before", "after it has read"): refused("slow wrote into its inputs"),
+}
+
+
+@pytest.mark.parametrize(("name", "moment"), CASES, ids=[f"{name}, {moment}" for name, moment in CASES])
+def test_an_edit_while_a_stage_runs(folder: Path, name: str, moment: str) -> None:
+    assert races.trial(folder, name, moment) == CASES[name, moment]

@@ -1,0 +1,75 @@
+"""Gates, metrics and stored results for the tests of verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from orun.errors import Position
+from orun.gates.baselines import Accepted
+from orun.gates.judge import judge
+from orun.metrics import Better, Comparison, Estimate, Metric, Noise, Unit
+from orun.pipeline.model import Gate, Rule, Stage, Threshold
+from orun.record import Verdict
+from orun.store.records import Action, Discovered
+
+PLACE = Position("bert.yaml", 44, 7)
+HERE = {"host": "forge", "cpu": "EPYC", "cores": "2", "runtime": "onnxruntime 1.31.1"}
+
+
+def gate(metric: str, rule: Rule, text: str, value: float, undecided: Literal["pass", "fail"] = "fail") -> Gate:
+    return Gate(metric, rule, Threshold(value, text.endswith("%"), text), undecided, PLACE)
+
+
+def compared(
+    value: float,
+    ratio: tuple[float, float, float],
+    method: str = "by test",
+    count: int = 0,
+) -> Comparison:
+    difference = Estimate(*(value * (one - 1) for one in ratio))
+    return Comparison(value, Estimate(*ratio), difference, method, count)
+
+
+def metric(
+    value: float,
+    unit: Unit = "",
+    better: Better = "neither",
+    noise: Noise = "none",
+    interval: tuple[float, float] | None = None,
+    reference: Comparison | None = None,
+    baseline: Comparison | None = None,
+) -> Metric:
+    estimate = Estimate(value, *interval) if interval else None
+    return Metric(value, unit, better, noise, estimate, reference, baseline)
+
+
+def action(metrics: Mapping[str, Metric], model: str = "aa11") -> Action:
+    return Action(
+        key="key",
+        parts={"kind": "measure/latency", "input model": model},
+        discovered=Discovered(),
+        tree="tree",
+        size=0,
+        metrics=metrics,
+        log="log",
+        pipeline="bert",
+        stage="latency",
+        host=HERE,
+        started_at=0.0,
+        seconds=0.0,
+        cpu_seconds=0.0,
+        peak_memory=0,
+    )
+
+
+def accepted(metrics: Mapping[str, Metric], model: str = "bb22", host: Mapping[str, str] = HERE) -> Accepted:
+    return Accepted(model, metrics, host, "2026-11-02T08:30:00+00:00", "Ada", "run-1")
+
+
+def verdict_of(
+    condition: Gate, measured: Mapping[str, Metric], known: Accepted | None = None, host: Mapping[str, str] = HERE
+) -> Verdict:
+    stage = Stage("latency", "measure/latency", PLACE, needs={"model": "int8"}, gates=(condition,))
+    (verdict,) = judge(stage, action(measured), known, host)
+    return verdict

@@ -1,0 +1,222 @@
+"""The baseline file: what is accepted, how it reads, and every way in which it can be broken."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orun.errors import PipelineError, UsageError
+from orun.gates import baselines
+from orun.gates.baselines import Accepted, Difference
+from orun.metrics import Metric
+from orun.pipeline.model import KindUse, Pipeline, Stage
+from orun.record import Outcome, RunResult, StageResult
+from orun.stages.contract import Spec
+from orun.store.records import Action
+from tests.gates.support import HERE, PLACE, action, compared, metric
+
+P50 = metric(0.0124, "s", "lower", "timing", (0.0121, 0.0127), compared(0.02, (0.6, 0.5, 0.7)), compared(1, (1, 1, 1)))
+SIZE = metric(22.9e6, "B", "lower")
+START, END = '"version": 1, "pipeline": "bert", "stages":', '"host": {}, "date": "", "who": "", "run": ""}}}'
+HINT = "take the committed version back, or remove the file and accept again: orun baseline accept"
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    """`int8` makes a model, `latency` measures it."""
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "config", "user.name", "Ada"], cwd=tmp_path, check=True)
+    kinds = {
+        "quantize/dynamic": KindUse("built-in", "orun.stages.quantize.dynamic", Spec()),
+        "measure/latency": KindUse("built-in", "orun.stages.measure.latency", Spec(output="metrics")),
+    }
+    stages = (
+        Stage("int8", "quantize/dynamic", PLACE, needs={"model": "export"}),
+        Stage("latency", "measure/latency", PLACE, needs={"model": "int8", "reference": "export"}),
+    )
+    return Pipeline("bert", tmp_path / "bert.yaml", stages, 0, {}, kinds)
+
+
+def actions(p50: Metric = P50, model: str = "aa11") -> dict[str, Action]:
+    return {"int8": action({"size": SIZE}, "cc33"), "latency": action({"p50": p50}, model)}
+
+
+def run_of(found: Mapping[str, Action], outcome: Outcome = "built", name: str = "run-7") -> RunResult:
+    stages = tuple(StageResult(stage, "uses", outcome, metrics=one.metrics) for stage, one in found.items())
+    return RunResult(name, "bert", "bert.yaml", 0, 1.0, 0.0, HERE, stages, (), Path())
+
+
+def test_nothing_is_accepted_at_first(pipeline: Pipeline) -> None:
+    assert baselines.path_for(pipeline) == pipeline.root / "bert.baseline.json"
+    assert baselines.read(pipeline) is None
+
+
+def test_what_was_accepted_is_read_back(pipeline: Pipeline) -> None:
+    path = baselines.accept(pipeline, run_of(actions()), actions())
+    baseline = baselines.read(pipeline)
+    assert baseline is not None
+    assert path == baselines.path_for(pipeline)
+    assert baseline.pipeline == "bert"
+    date = baseline.stages["latency"].date
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", date)
+    assert baseline.stages["latency"].day == date[:10]
+    plain = replace(P50, reference=None, baseline=None)
+    assert baseline.stages == {
+        "int8": Accepted("", {"size": SIZE}, HERE, date, "Ada", "run-7"),
+        "latency": Accepted("aa11", {"p50": plain}, HERE, date, "Ada", "run-7"),
+    }
+
+
+def test_the_file_is_made_to_be_committed(pipeline: Pipeline) -> None:
+    path = baselines.accept(pipeline, run_of(actions()), actions())
+    text = path.read_text()
+    data = json.loads(text)
+    assert data["version"] == 1
+    assert text == json.dumps(data, indent=2, sort_keys=True) + "\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert sorted(file.name for file in pipeline.root.iterdir()) == [".git", "bert.baseline.json"]
+
+
+def test_stages_outside_of_the_run_keep_what_they_had(pipeline: Pipeline) -> None:
+    baselines.accept(pipeline, run_of(actions()), actions())
+    alone = {"latency": actions(replace(P50, value=0.011))["latency"]}
+    baselines.accept(pipeline, run_of(alone, name="run-8"), alone)
+    baseline = baselines.read(pipeline)
+    assert baseline is not None
+    assert {name: one.run for name, one in baseline.stages.items()} == {"int8": "run-7", "latency": "run-8"}
+    assert baseline.stages["latency"].metrics["p50"].value == 0.011
+
+
+def test_stages_that_are_gone_are_forgotten(pipeline: Pipeline) -> None:
+    baselines.accept(pipeline, run_of(actions()), actions())
+    shorter = replace(pipeline, stages=pipeline.stages[1:])
+    alone = {"latency": actions()["latency"]}
+    baselines.accept(shorter, run_of(alone), alone)
+    baseline = baselines.read(shorter)
+    assert baseline is not None
+    assert list(baseline.stages) == ["latency"]
+
+
+def test_an_interval_without_an_end_is_kept(pipeline: Pipeline) -> None:
+    found = actions(metric(0.02, "s", "lower", "timing", (0.01, math.inf)))
+    baselines.accept(pipeline, run_of(found), found)
+    baseline = baselines.read(pipeline)
+    assert baseline is not None
+    assert baseline.stages["latency"].metrics["p50"] == metric(0.02, "s", "lower", "timing", (0.01, math.inf))
+
+
+@pytest.mark.parametrize(("outcome", "did"), [("failed", "failed"), ("blocked", "did not run")])
+def test_a_run_that_is_not_good_is_refused(pipeline: Pipeline, outcome: Outcome, did: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        baselines.accept(pipeline, run_of(actions(), outcome), actions())
+    assert str(caught.value) == (
+        f"only a run in which every stage is up to date can be accepted\n  int8 {did}\n  hint: orun {pipeline.file}"
+    )
+    assert baselines.read(pipeline) is None
+
+
+def test_a_run_without_metrics_is_refused(pipeline: Pipeline) -> None:
+    with pytest.raises(UsageError) as caught:
+        baselines.accept(pipeline, run_of({"int8": action({})}), {"int8": action({})})
+    assert str(caught.value) == (
+        f"there is nothing to accept\n  no stage of the run has metrics\n  hint: orun {pipeline.file}"
+    )
+
+
+def test_a_figure_that_is_none_is_refused(pipeline: Pipeline) -> None:
+    found = actions(metric(math.nan, "s"))
+    with pytest.raises(UsageError, match=r"^p50 of latency is nan, which is no figure to accept$"):
+        baselines.accept(pipeline, run_of(found), found)
+
+
+def test_dropping(pipeline: Pipeline) -> None:
+    baselines.accept(pipeline, run_of(actions()), actions())
+    assert baselines.drop(pipeline)
+    assert not baselines.drop(pipeline)
+    assert baselines.read(pipeline) is None
+
+
+def test_differences(pipeline: Pipeline) -> None:
+    baselines.accept(pipeline, run_of(actions()), actions())
+    baseline = baselines.read(pipeline)
+    assert baseline is not None
+    gone = replace(baseline, stages={**baseline.stages, "old": baseline.stages["int8"]})
+    now = {"latency": action({"p50": replace(P50, value=0.0155), "p90": P50}, "dd44")}
+    rows = baselines.diff(gone, pipeline, now)
+    assert rows == (
+        Difference("int8", "size", "B", 22.9e6, None, model_changed=False),
+        Difference("latency", "p50", "s", 0.0124, 0.0155, model_changed=True),
+        Difference("latency", "p90", "s", None, 0.0124, model_changed=True),
+        Difference("old", "size", "B", 22.9e6, None, model_changed=False),
+    )
+    assert [row.ratio for row in rows] == [None, pytest.approx(1.25), None, None]
+
+
+def test_a_login_signs_where_git_knows_nobody(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "grace")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    subprocess.run(["git", "config", "--unset", "user.name"], cwd=pipeline.root, check=True)
+    baselines.accept(pipeline, run_of(actions()), actions())
+    baseline = baselines.read(pipeline)
+    assert baseline is not None
+    assert baseline.stages["latency"].who == "grace"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message", "source", "hint"),
+    [
+        (
+            '{\n<<<<<<< HEAD\n "version": 1\n}', "2:1",
+            "the baseline is not JSON: Expecting property name enclosed in double quotes", "<<<<<<< HEAD", HINT,
+        ),
+        ("[1]", "1:1", "the baseline is not a JSON object", "[1]", HINT),
+        ("", "1:1", "the baseline is not JSON: Expecting value", "", HINT),
+        (
+            '{\n  "pipeline": "bert",\n  "version": 2\n}', "3:3",
+            "the baseline has version 2, and this orun reads version 1", '  "version": 2',
+            "use the orun that wrote it, or accept again",
+        ),
+        ("{}", "1:1", "the baseline has version None, and this orun reads version 1", "{}",
+         "use the orun that wrote it, or accept again"),
+        (
+            '{"version": 1, "pipeline": "bert", "stages": {"latency": {"model": 3}}}', "1:1", None, None, HINT,
+        ),
+        (
+            f'{{{START} {{"a": {{"model": "", "metrics": {{"p50": {{"value": NaN}}}}, {END}', "1:1",
+            "the baseline has another shape than orun writes: p50 of a is nan", None, HINT,
+        ),
+        (
+            f'{{{START} {{"a": {{"model": 5, "metrics": {{}}, {END}', "1:1",
+            "the baseline has another shape than orun writes: model of a is no text", None, HINT,
+        ),
+        ("[" * 100_000, "1:1", "the baseline is not JSON: it is nested too deep", "", HINT),
+    ],
+)  # fmt: skip
+def test_a_broken_file_is_an_error_with_its_place(
+    pipeline: Pipeline, text: str, place: str, message: str | None, source: str | None, hint: str
+) -> None:
+    baselines.path_for(pipeline).write_text(text)
+    with pytest.raises(PipelineError) as caught:
+        baselines.read(pipeline)
+    (problem,) = caught.value.problems
+    assert str(problem.position) == f"{baselines.path_for(pipeline)}:{place}"
+    assert message is None or problem.message == message
+    assert problem.message.startswith("the baseline ")
+    assert source is None or problem.source == source
+    assert problem.hint == hint
+
+
+def test_a_file_that_is_no_text(pipeline: Pipeline) -> None:
+    baselines.path_for(pipeline).write_bytes(b"\xff\xfe")
+    with pytest.raises(PipelineError) as caught:
+        baselines.read(pipeline)
+    assert caught.value.problems[0].message.startswith("the baseline cannot be read: ")

@@ -1,0 +1,200 @@
+"""`max_regression`: side by side by the sequential test, exact figures by themselves, stored times as a last resort."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from orun.measure.sequential import Evidence
+from orun.metrics import Metric
+from tests.gates.support import HERE, accepted, compared, gate, metric, verdict_of
+
+METHOD = "paired on-CPU time, 4 launches"
+LIMIT = gate("p50", "max_regression", "5%", 0.05)
+
+
+def timed(mean: float, count: int = 4, spread: float = 0.01, *, higher: bool = False) -> dict[str, Metric]:
+    """A metric of which each launch said about `mean` percent more than the baseline's."""
+    ratio = Evidence(count, math.log1p(mean), spread).ratio
+    comparison = compared(0.01, (ratio.value, ratio.low, ratio.high), METHOD, count)
+    value = 0.01 * (1 + mean)
+    return {"p50": metric(value, "s", "higher" if higher else "lower", "timing", (value, value), baseline=comparison)}
+
+
+def test_a_slow_down_fails() -> None:
+    verdict = verdict_of(LIMIT, timed(0.048), accepted({}))
+    assert verdict.outcome == "failed"
+    assert verdict.why == (
+        "the regression of p50 against the accepted baseline is 4.8 % (95 % interval 3.15 % to 6.48 %; "
+        "paired on-CPU time, 4 launches): one of 5% or more fits 836 times better than none (95 times fail)"
+    )
+    assert verdict.measured == pytest.approx(0.048)
+    assert verdict.interval is not None
+    assert verdict.interval.low == pytest.approx(0.0315, abs=1e-4)
+
+
+def test_an_equal_model_passes() -> None:
+    verdict = verdict_of(LIMIT, timed(0.002), accepted({}))
+    assert verdict.outcome == "passed"
+    assert verdict.why == (
+        "the regression of p50 against the accepted baseline is 0.2 % (95 % interval -1.38 % to 1.81 %; "
+        "paired on-CPU time, 4 launches): none fits 822 times better than one of 5% or more (20 times pass)"
+    )
+
+
+def test_a_faster_model_passes_beyond_doubt() -> None:
+    verdict = verdict_of(LIMIT, timed(-0.4, count=9), accepted({}))
+    assert verdict.outcome == "passed"
+    assert verdict.why.endswith("none fits over a million times better than one of 5% or more (20 times pass)")
+
+
+def test_a_slow_down_that_is_clearly_smaller_passes() -> None:
+    """It fits "none" no better than the limit, and is well below the limit all the same."""
+    verdict = verdict_of(gate("p50", "max_regression", "900%", 9.0), timed(2.0, count=3), accepted({}))
+    assert verdict.outcome == "passed"
+    assert verdict.why == (
+        "the regression of p50 against the accepted baseline is 200 % (95 % interval 193 % to 208 %; "
+        "paired on-CPU time, 4 launches): it is clearly less than 900%"
+    )
+
+
+@pytest.mark.parametrize(("count", "mean"), [(4, 0.025), (2, 0.05)])
+def test_too_few_launches_decide_nothing(count: int, mean: float) -> None:
+    verdict = verdict_of(LIMIT, timed(mean, count), accepted({}))
+    assert verdict.outcome == "undecided"
+    assert verdict.fails
+    assert verdict.why.endswith(
+        ": too few launches to tell one of 5% from none: measure again with --fresh, for longer (`time`) "
+        "and at a `resolution` of 5%"
+    )
+
+
+def test_a_finer_threshold_is_judged_from_the_same_launches() -> None:
+    found = timed(0.01)
+    assert verdict_of(LIMIT, found, accepted({})).outcome == "passed"
+    assert verdict_of(gate("p50", "max_regression", "2%", 0.02), found, accepted({})).outcome == "undecided"
+
+
+def test_a_metric_that_should_be_high_regresses_downwards() -> None:
+    verdict = verdict_of(LIMIT, timed(-0.05, higher=True), accepted({}))
+    assert verdict.outcome == "failed"
+    assert verdict.measured == pytest.approx(0.05)
+    assert verdict_of(LIMIT, timed(0.05, higher=True), accepted({})).outcome == "passed"
+
+
+def test_a_threshold_in_the_unit_of_the_metric() -> None:
+    verdict = verdict_of(gate("p50", "max_regression", "0.5ms", 0.0005), timed(0.048), accepted({}))
+    assert verdict.outcome == "failed"
+    assert verdict.unit == "s"
+    assert verdict.measured == pytest.approx(0.00048)
+    assert verdict.why.startswith("the regression of p50 against the accepted baseline is 480 µs (95 % interval ")
+
+
+def test_a_threshold_of_nothing_is_explained() -> None:
+    verdict = verdict_of(gate("p50", "max_regression", "0%", 0.0), timed(0.048), accepted({}))
+    assert verdict.outcome == "undecided"
+    assert verdict.why.endswith(": a threshold of 0 tells no two times apart; allow 1 % or more")
+
+
+def test_a_whole_regression_can_always_pass() -> None:
+    whole = gate("p50", "max_regression", "100%", 1.0)
+    assert verdict_of(whole, timed(-0.5, higher=True), accepted({})).outcome == "passed"
+
+
+def test_a_sample_is_judged_by_its_paired_interval() -> None:
+    comparison = compared(0.8, (0.9, 0.85, 0.94), "paired bootstrap over 312 examples", 312)
+    recall = metric(0.72, "ratio", "higher", "sample", (0.7, 0.74), baseline=comparison)
+    verdict = verdict_of(gate("recall", "max_regression", "5%", 0.05), {"recall": recall}, accepted({}))
+    assert verdict.outcome == "failed"
+    assert verdict.why == (
+        "the regression of recall against the accepted baseline is 10 % (95 % interval 6 % to 15 %; "
+        "paired bootstrap over 312 examples): shown to be more than 5%"
+    )
+
+
+def test_nothing_was_accepted_yet() -> None:
+    verdict = verdict_of(LIMIT, timed(0.0))
+    assert verdict.outcome == "undecided"
+    assert verdict.why == "no baseline accepted; `orun baseline accept bert.yaml`"
+    assert verdict.measured is None
+
+
+def test_the_accepted_model_is_this_very_one() -> None:
+    slow = {"p50": metric(0.02, "s", "lower", "timing", (0.019, 0.021))}
+    verdict = verdict_of(LIMIT, slow, accepted({"p50": metric(0.01, "s", "lower", "timing")}, model="aa11"))
+    assert verdict.outcome == "passed"
+    assert verdict.measured == 0.0
+    assert verdict.why == (
+        "the regression of p50 against the accepted baseline is 0 % "
+        "(the accepted baseline is this very model): within 5%"
+    )
+
+
+def test_an_exact_figure_is_compared_with_the_stored_one() -> None:
+    known = accepted({"size": metric(20e6, "B", "lower")})
+    bigger = verdict_of(gate("size", "max_regression", "5%", 0.05), {"size": metric(22e6, "B", "lower")}, known)
+    smaller = verdict_of(gate("size", "max_regression", "1MB", 1e6), {"size": metric(19e6, "B", "lower")}, known)
+    assert bigger.outcome == "failed"
+    assert bigger.why == (
+        "the regression of size against the accepted baseline is 10 % (figure stored on 2026-11-02): more than 5%"
+    )
+    assert smaller.outcome == "passed"
+    assert smaller.why == (
+        "the regression of size against the accepted baseline is -1 MB (figure stored on 2026-11-02): within 1MB"
+    )
+
+
+def test_an_exact_figure_may_grow_from_nothing() -> None:
+    known = accepted({"skipped": metric(0.0, better="lower")})
+    condition = gate("skipped", "max_regression", "5%", 0.05)
+    assert verdict_of(condition, {"skipped": metric(0.0, better="lower")}, known).outcome == "passed"
+    assert verdict_of(condition, {"skipped": metric(3.0, better="lower")}, known).outcome == "failed"
+
+
+def test_a_figure_that_was_not_accepted() -> None:
+    verdict = verdict_of(gate("size", "max_regression", "5%", 0.05), {"size": metric(1.0, "B", "lower")}, accepted({}))
+    assert verdict.outcome == "undecided"
+    assert verdict.why == "the accepted baseline has no figure for size; `orun baseline accept bert.yaml`"
+
+
+def test_stored_times_serve_on_the_same_machine_only() -> None:
+    known = accepted({"p50": metric(0.010, "s", "lower", "timing", (0.0098, 0.0102))})
+    slower = {"p50": metric(0.012, "s", "lower", "timing", (0.0118, 0.0122))}
+    here = verdict_of(LIMIT, slower, known, HERE | {"runtime": "onnxruntime 1.32.0"})
+    elsewhere = verdict_of(LIMIT, slower, known, HERE | {"cpu": "Xeon"})
+    assert here.outcome == "failed"
+    assert here.why == (
+        "the regression of p50 against the accepted baseline is 20 % (95 % interval 15.7 % to 24.5 %; figures stored "
+        "on 2026-11-02 on this machine, not side by side: its model is not in the store): shown to be more than 5%"
+    )
+    assert elsewhere.outcome == "undecided"
+    assert elsewhere.why == (
+        "the accepted baseline's model is not in the store, and its figures are of another machine (forge, EPYC); "
+        "`orun baseline accept bert.yaml` on this one"
+    )
+
+
+def test_stored_times_whose_intervals_hold_the_threshold() -> None:
+    known = accepted({"p50": metric(0.010, "s", "lower", "timing", (0.0095, 0.0105))})
+    found = {"p50": metric(0.0103, "s", "lower", "timing", (0.0100, 0.0107))}
+    verdict = verdict_of(LIMIT, found, known)
+    assert verdict.outcome == "undecided"
+    assert verdict.interval is not None
+    assert verdict.interval.low == pytest.approx(0.01 / 0.0105 - 1)
+    assert verdict.interval.high == pytest.approx(0.0107 / 0.0095 - 1)
+    assert verdict.why.endswith(": the interval holds 5%")
+
+
+def test_a_stored_time_that_nothing_bounds_above() -> None:
+    known = accepted({"p50": metric(0.010, "s", "lower", "timing", (0.0095, math.inf))})
+    verdict = verdict_of(LIMIT, {"p50": metric(0.0103, "s", "lower", "timing", (0.0100, 0.0107))}, known)
+    assert verdict.outcome == "undecided"
+    assert verdict.interval is not None
+    assert verdict.interval.low == -1.0
+
+
+def test_a_regression_needs_a_direction() -> None:
+    verdict = verdict_of(gate("nodes", "max_regression", "5%", 0.05), {"nodes": metric(3.0)}, accepted({}))
+    assert verdict.outcome == "failed"
+    assert verdict.why == "nodes has no direction of improvement, so it has no regression"

@@ -1,0 +1,134 @@
+"""`max_drop`, `max_increase` and `min_speedup` against the reference, by the paired interval."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from orun.metrics import Comparison, Estimate, Metric
+from tests.gates.support import compared, gate, metric, verdict_of
+
+METHOD = "paired bootstrap over 312 examples"
+
+
+def recall(ratio: tuple[float, float, float], count: int = 312) -> dict[str, Metric]:
+    return {"recall": metric(0.8, "ratio", "higher", "sample", (0.75, 0.84), compared(0.8, ratio, METHOD, count))}
+
+
+@pytest.mark.parametrize(
+    ("ratio", "outcome", "why"),
+    [
+        (
+            (0.997, 0.992, 1.002), "passed",
+            ("the drop of recall against the reference is 0.3 % (95 % interval -0.2 % to 0.8 %; "
+            "paired bootstrap over 312 examples): shown to be within 1%"),
+        ),
+        (
+            (0.97, 0.955, 0.985), "failed",
+            ("the drop of recall against the reference is 3 % (95 % interval 1.5 % to 4.5 %; "
+            "paired bootstrap over 312 examples): shown to be more than 1%"),
+        ),
+        (
+            (0.995, 0.98, 1.01), "undecided",
+            ("the drop of recall against the reference is 0.5 % (95 % interval -1 % to 2 %; "
+            "paired bootstrap over 312 examples): the interval holds 1%; about 2500 more examples would decide it"),
+        ),
+    ],
+)  # fmt: skip
+def test_a_drop_on_a_sample(ratio: tuple[float, float, float], outcome: str, why: str) -> None:
+    verdict = verdict_of(gate("recall", "max_drop", "1%", 0.01), recall(ratio))
+    assert verdict.outcome == outcome
+    assert verdict.why == why
+    assert verdict.unit == "ratio"
+    assert verdict.measured == pytest.approx(1 - ratio[0])
+    assert verdict.interval is not None
+    assert (verdict.interval.low, verdict.interval.high) == pytest.approx((1 - ratio[2], 1 - ratio[1]))
+
+
+def test_a_drop_in_the_unit_of_the_metric() -> None:
+    measured = {"cosine": metric(0.97, better="higher", reference=compared(1.0, (0.97, 0.97, 0.97), "exact"))}
+    passed = verdict_of(gate("cosine", "max_drop", "0.03", 0.03), measured)
+    failed = verdict_of(gate("cosine", "max_drop", "0.02", 0.02), measured)
+    assert passed.why == "the drop of cosine against the reference is 0.03 (exact): within 0.03"
+    assert failed.why == "the drop of cosine against the reference is 0.03 (exact): more than 0.02"
+    assert (passed.outcome, failed.outcome) == ("passed", "failed")
+    assert passed.unit == ""
+    assert passed.interval is None
+
+
+def test_an_increase_of_a_size() -> None:
+    measured = {"size": metric(24e6, "B", "lower", reference=compared(20e6, (1.2, 1.2, 1.2), "exact"))}
+    relative = verdict_of(gate("size", "max_increase", "10%", 0.1), measured)
+    absolute = verdict_of(gate("size", "max_increase", "5MB", 5e6), measured)
+    assert relative.outcome == "failed"
+    assert relative.why == "the increase of size against the reference is 20 % (exact): more than 10%"
+    assert absolute.outcome == "passed"
+    assert absolute.why == "the increase of size against the reference is 4 MB (exact): within 5MB"
+
+
+def test_the_direction_is_the_one_that_is_named() -> None:
+    measured = {"size": metric(15e6, "B", "lower", reference=compared(20e6, (0.75, 0.75, 0.75), "exact"))}
+    assert verdict_of(gate("size", "max_drop", "10%", 0.1), measured).outcome == "failed"
+    assert verdict_of(gate("size", "max_increase", "10%", 0.1), measured).outcome == "passed"
+
+
+def test_a_relative_drop_of_a_negative_value_is_a_drop() -> None:
+    other = Comparison(-10.0, Estimate(1.2, 1.2, 1.2), Estimate(-2.0, -2.0, -2.0), "exact")
+    verdict = verdict_of(gate("score", "max_drop", "10%", 0.1), {"score": metric(-12.0, reference=other)})
+    assert verdict.measured == pytest.approx(0.2)
+    assert verdict.outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "outcome", "ending"),
+    [
+        ("1.5", 1.5, "passed", "shown to be at least 1.5"),
+        ("1.7", 1.7, "failed", "shown to be less than 1.7"),
+        (
+            "1.6", 1.6, "undecided",
+            ("the interval holds 1.6; about 8 more launches would decide it: "
+            "measure again with --fresh and a longer `time`"),
+        ),
+    ],
+)  # fmt: skip
+def test_a_speed_up(text: str, limit: float, outcome: str, ending: str) -> None:
+    reference = compared(0.02, (0.632, 0.62, 0.645), "paired on-CPU time, 4 launches", 4)
+    times = {"p50": metric(0.0125, "s", "lower", "timing", (0.012, 0.013), reference)}
+    verdict = verdict_of(gate("p50", "min_speedup", text, limit), times)
+    start = "the speed-up of p50 against the reference is 1.58x (95 % interval 1.55x to 1.61x; "
+    assert verdict.outcome == outcome
+    assert verdict.why == f"{start}paired on-CPU time, 4 launches): {ending}"
+    assert verdict.unit == "x"
+
+
+def test_a_speed_up_of_what_should_be_high() -> None:
+    rate = metric(90, "1/s", "higher", "timing", (88, 92), compared(50, (1.8, 1.7, 1.9), "test", 3))
+    assert verdict_of(gate("throughput", "min_speedup", "1.5", 1.5), {"throughput": rate}).measured == 1.8
+
+
+def test_a_speed_up_needs_a_direction() -> None:
+    measured = {"nodes": metric(90, reference=compared(50, (1.8, 1.8, 1.8)))}
+    verdict = verdict_of(gate("nodes", "min_speedup", "1.5", 1.5), measured)
+    assert verdict.outcome == "failed"
+    assert verdict.why == "nodes has no direction of improvement, so it has no speed-up"
+
+
+def test_without_a_reference_there_is_nothing_to_compare() -> None:
+    verdict = verdict_of(gate("recall", "max_drop", "1%", 0.01), {"recall": metric(0.8)})
+    assert verdict.outcome == "failed"
+    assert verdict.why == "recall was not compared: the stage has no `reference` input, or not for it"
+
+
+def test_an_interval_that_no_number_of_examples_narrows_enough() -> None:
+    at_limit = verdict_of(gate("recall", "max_drop", "1%", 0.01), recall((0.99, 0.98, 1.0)))
+    uncounted = verdict_of(gate("recall", "max_drop", "1%", 0.01), recall((0.995, 0.98, 1.01), count=0))
+    assert at_limit.why.endswith(": the interval holds 1%")
+    assert uncounted.why.endswith(": the interval holds 1%")
+
+
+def test_a_comparison_without_a_figure_fails() -> None:
+    other = Comparison(0.0, Estimate(math.nan, math.nan, math.nan), Estimate(0.0, 0.0, 0.0), "exact")
+    verdict = verdict_of(gate("recall", "max_drop", "1%", 0.01), {"recall": metric(0.8, reference=other)})
+    assert verdict.outcome == "failed"
+    assert verdict.why.startswith("recall cannot be compared: ")

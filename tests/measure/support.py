@@ -1,0 +1,61 @@
+"""Tiny models to time, and launches as if they had been measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from orun.measure.oncpu import Times
+from orun.measure.quads import Launch, Method
+from orun.measure.workers import Opened, Subject
+from orun.targets import Target
+
+WIDTH = 32
+ONE_THREAD = Target("cpu", session={"intra_op_num_threads": 1})
+
+
+def save_model(path: Path, layers: int = 2) -> Path:
+    """A stack of matrix products, `x [batch, 32]` to `y`."""
+    weights = [np.eye(WIDTH, dtype=np.float32) for _ in range(layers)]
+    tensors = [numpy_helper.from_array(weight, f"w{place}") for place, weight in enumerate(weights)]
+    names = ["x", *(f"h{place}" for place in range(1, layers)), "y"]
+    nodes = [
+        helper.make_node("MatMul", [names[place], f"w{place}"], [names[place + 1]], name=f"layer{place}")
+        for place in range(layers)
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", WIDTH]) for name in "xy"]
+    graph = helper.make_graph(nodes, "stack", ends[:1], ends[1:], tensors)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+def subject(path: Path, target: Target = ONE_THREAD) -> Subject:
+    return Subject(path, target, {"x": np.ones((4, WIDTH), dtype=np.float32)})
+
+
+def launched(
+    walls: Mapping[str, list[float]],
+    ratios: Mapping[str, float],
+    method: Method = "thread",
+    load: Mapping[str, float] | None = None,
+) -> Launch:
+    """A launch in which inferences took `walls`, alone as beside others, and the log ratios were those."""
+    times = {name: Times(np.array(wall), 0.9 * np.array(wall), 0.1 * sum(wall)) for name, wall in walls.items()}
+    loads = load or dict.fromkeys(walls, 0.2)
+    return Launch(
+        method=method,
+        core=1 if method == "thread" else None,
+        opened={
+            name: Opened(loads[name], 2 * wall[0], wall[0], single=True, host=True) for name, wall in walls.items()
+        },
+        alone=times["model"],
+        beside=times,
+        busy={name: float(np.median(one.cpu)) for name, one in times.items()},
+        quads={name: [ratio] for name, ratio in ratios.items()},
+        ratios=ratios,
+        waiting=0.1,
+    )

@@ -1,0 +1,103 @@
+"""Datasets: what fits together, and batches that never pad."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from orun.errors import UsageError
+from orun.measure.dataset import Dataset, Values, batches, count
+
+
+def test_an_array_for_each_input() -> None:
+    dataset = Dataset({"x": np.zeros((4, 3)), "y": np.arange(4)}, labels=np.array([0, 1, 0, 1]))
+    assert len(dataset) == 4
+    assert dataset.candidates is None
+
+
+def test_a_list_of_equal_shapes_becomes_one_array() -> None:
+    dataset = Dataset({"x": [np.zeros(3), np.ones(3)]})
+    assert isinstance(dataset.inputs["x"], np.ndarray)
+    assert dataset.inputs["x"].shape == (2, 3)
+
+
+def test_plain_lists_become_arrays() -> None:
+    dataset = Dataset({"ids": [[1, 2], [3]]}, labels=[0, 1])  # type: ignore[arg-type,list-item]
+    assert [value.dtype.kind for value in dataset.inputs["ids"]] == ["i", "i"]
+    assert dataset.labels is not None
+    assert dataset.labels.shape == (2,)
+
+
+def test_take_keeps_every_candidate() -> None:
+    dataset = Dataset({"x": [np.zeros(1), np.zeros(2), np.zeros(3)]}, np.arange(3), {"x": np.zeros((5, 1))})
+    taken = dataset.take(2)
+    assert len(taken) == 2
+    assert taken.labels is not None
+    assert taken.labels.tolist() == [0, 1]
+    assert taken.candidates is not None
+    assert count(taken.candidates) == 5
+    assert len(dataset.take(100)) == 3
+
+
+def test_batches_hold_one_shape_each_and_every_example_once() -> None:
+    lengths = [2, 3, 2, 2, 3, 1]
+    values = [np.full(length, index) for index, length in enumerate(lengths)]
+    found = list(batches({"x": values}, size=2))
+    assert [batch.examples.tolist() for batch in found] == [[5], [0, 2], [3], [1, 4]]
+    assert [batch.feed["x"].tolist() for batch in found] == [[[5]], [[0, 0], [2, 2]], [[3, 3]], [[1, 1, 1], [4, 4, 4]]]
+
+
+def test_batches_of_an_array_are_in_order() -> None:
+    found = list(batches({"x": np.arange(5), "y": np.arange(5) * 10}, size=2))
+    assert [batch.feed["x"].tolist() for batch in found] == [[0, 1], [2, 3], [4]]
+    assert [batch.feed["y"].tolist() for batch in found] == [[0, 10], [20, 30], [40]]
+
+
+def test_shapes_of_all_inputs_count() -> None:
+    inputs: dict[str, Values] = {"x": np.zeros((2, 1)), "y": [np.zeros(1), np.zeros(2)]}
+    assert [batch.examples.tolist() for batch in batches(inputs, size=8)] == [[0], [1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"inputs": {"x": np.zeros((4, 3)), "y": np.zeros(3)}},
+            "the inputs of a dataset have different numbers of examples\n  x has 4, y has 3",
+        ),
+        ({"inputs": {"x": np.zeros((0, 3))}}, "the inputs of a dataset are empty"),
+        (
+            {"inputs": np.zeros(3)},
+            "the inputs of a dataset must map the names of a model's inputs to arrays\n  got array([0., 0., 0.])",
+        ),
+        (
+            {"inputs": {"x": np.float32(1)}},
+            "inputs.x of a dataset must be an array or a list of arrays\n  got np.float32(1.0)",
+        ),
+        (
+            {"inputs": {"x": [np.zeros(2), np.zeros(3, np.int64)]}},
+            "inputs.x of a dataset mixes the types float64 and int64",
+        ),
+        (
+            {"inputs": {"x": np.zeros(3)}, "labels": np.zeros(2)},
+            "a dataset of 3 examples has labels of shape [2]",
+        ),
+        (
+            {"inputs": {"x": np.zeros(3)}, "labels": np.zeros(3), "candidates": {"x": np.zeros(5)}},
+            (
+                "with candidates, the labels of a dataset must be the index of a candidate for each example\n"
+                "  they are float64 of shape [3], for 3 examples"
+            ),
+        ),
+        (
+            {"inputs": {"x": np.zeros(3)}, "labels": np.array([4, 5, -1]), "candidates": {"x": np.zeros(5)}},
+            "the label of example 1 is 5, and there are 5 candidates\n  2 of 3 labels are no index of a candidate",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        Dataset(**arguments)
+    assert str(error.value) == message

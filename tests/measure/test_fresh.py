@@ -1,0 +1,83 @@
+"""Launches in new processes: what is made of their figures, and what a failing one says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from orun.errors import OrunError
+from orun.measure.fresh import Reading, Request, launch, metric, resident
+from orun.metrics import Comparison, Estimate
+from orun.targets import Target
+
+
+def readings(*loads: float) -> list[Reading]:
+    return [Reading(load, first=0.5, before=1, held=2, peak=3) for load in loads]
+
+
+def test_the_median_lies_between_the_extremes_of_six() -> None:
+    found = metric({"model": readings(3, 1, 2, 6, 5, 4)}, lambda reading: reading.load, "s")
+    assert (found.value, found.unit, found.better, found.noise) == (3, "s", "lower", "timing")
+    assert found.interval == Estimate(3, 1, 6)
+    assert found.reference is None
+
+
+def test_more_launches_narrow_it() -> None:
+    found = metric({"model": readings(*range(1, 21))}, lambda reading: reading.load, "s")
+    assert found.interval == Estimate(10, 6, 15)  # ranks 6 and 15 of 20 hold a median with 95 %
+
+
+def test_others_are_compared_round_by_round() -> None:
+    found = metric(
+        {
+            "model": readings(2, 4, 6, 8, 10, 12),
+            "reference": readings(1, 2, 3, 4, 5, 12),
+            "baseline": readings(*[2] * 6),
+        },
+        lambda reading: reading.load,
+        "s",
+    )
+    assert found.reference == Comparison(
+        value=3,
+        ratio=Estimate(2, 1, 2),
+        difference=Estimate(2, 0, 5),
+        method="6 launches of each in turn",
+        count=6,
+    )
+    assert found.baseline is not None
+    assert found.baseline.ratio == Estimate(3, 1, 6)
+
+
+@pytest.fixture
+def request_(tmp_path: Path) -> Request:
+    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", tensors[:1], tensors[1:])
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
+    return Request(path, Target("cpu"), runs=2)
+
+
+def test_a_launch_reads_itself(request_: Request) -> None:
+    found = launch(request_, {"x": np.zeros((1, 3), np.float32)})
+    assert found.load > 0
+    assert found.first > 0
+    assert 0 < found.before <= found.held <= found.peak
+
+
+def test_a_launch_that_fails_says_why(request_: Request) -> None:
+    with pytest.raises(OrunError) as error:
+        launch(request_, {"x": np.zeros((1, 4), np.float32)})
+    assert error.value.what == "a process that runs model.onnx alone failed"
+    assert "Got invalid dimensions for input: x" in error.value.why
+
+
+def test_memory_of_this_process() -> None:
+    now, most = resident()
+    block = np.ones(8_000_000)
+    assert resident()[0] - now > 60_000_000
+    assert resident()[1] >= most
+    assert block.sum() == 8_000_000

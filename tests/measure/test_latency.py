@@ -1,0 +1,123 @@
+"""Real launches of a tiny model: what is measured, in which way, and when it stops. No time is asserted."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from orun.errors import UsageError
+from orun.measure import latency, quads
+from orun.measure.latency import Budget, measure
+from orun.measure.quads import Launch, Pace, launch
+from orun.targets import Target
+from tests.measure.support import launched, save_model, subject
+
+QUICK = Budget(time=0.0, resolution=0.05, launches=(3, 3), samples=30, warmup=0.0)
+PACE = Pace(warmup=0.0, samples=6, alone=1.0, quads=0.2)
+SILENT = Random(0)
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return save_model(tmp_path / "model.onnx")
+
+
+def test_a_launch_compares_with_each_other_model(model: Path) -> None:
+    slower = save_model(model.with_name("slower.onnx"), layers=8)
+    subjects = {"model": subject(slower), "reference": subject(model), "baseline": subject(model)}
+    found = launch(subjects, PACE, Random(1))
+    assert found.method == "thread"
+    assert set(found.opened) == set(found.beside) == set(found.busy) == set(subjects)
+    assert set(found.ratios) == set(found.quads) == {"reference", "baseline"}
+    for name, values in found.quads.items():
+        assert quads.FEWEST_QUADS <= len(values) <= quads.MOST_QUADS
+        assert min(values) <= found.ratios[name] <= max(values)
+    assert found.alone.wall.shape == (6,)
+    assert found.waiting is None or found.waiting >= 0
+
+
+def test_a_model_alone(model: Path) -> None:
+    found = launch({"model": subject(model)}, PACE, Random(1))
+    assert found.ratios == {}
+    assert found.quads == {}
+    assert found.busy["model"] > 0
+
+
+def test_several_threads_are_timed_node_by_node(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two = Target("cpu", session={"intra_op_num_threads": 2, "session.intra_op.allow_spinning": "1"})
+    monkeypatch.setattr(quads, "_method", lambda _: "nodes")  # two threads share no work as small as this
+    found = launch({"model": subject(model, two), "baseline": subject(model, two)}, PACE, Random(1))
+    assert (found.method, found.core, found.quads) == ("nodes", None, {})
+    assert found.ratios["baseline"] == math.log(found.busy["model"] / found.busy["baseline"])
+    assert sorted(path.name for path in model.parent.iterdir()) == ["model.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("single", "host", "method"),
+    [(True, True, "thread"), (True, False, "thread"), (False, True, "nodes"), (False, False, "wall")],
+)
+def test_the_method_follows_from_what_works(single: bool, host: bool, method: str) -> None:
+    one = launched({"model": [0.01]}, {}).opened["model"]
+    opened = {"model": one, "reference": type(one)(1.0, 1.0, 1.0, single, host)}
+    assert quads._method(opened) == method
+
+
+def test_launches_are_made_and_reported(model: Path) -> None:
+    told: list[tuple[int, int, str]] = []
+    found = measure({"model": subject(model), "baseline": subject(model)}, QUICK, 7, lambda *what: told.append(what))
+    assert len(found.launches) == 3
+    assert found.log_ratios("baseline") == [one.ratios["baseline"] for one in found.launches]
+    assert [what for _, _, what in told] == ["launch 1", "launch 2", "launch 3"]
+    assert all(len(one.alone.wall) >= 1 for one in found.launches)
+    assert found.seconds > 0
+
+
+def test_an_error_of_a_model_ends_the_measurement(model: Path) -> None:
+    model.write_bytes(b"no model")
+    with pytest.raises(UsageError, match=r"^ONNX Runtime cannot open model.onnx for target 'cpu'"):
+        measure({"model": subject(model)}, QUICK, 7, lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("other", "ratios", "resolution", "launches"),
+    [
+        ("baseline", [0.001, -0.001, 0.002], 0.05, 3),  # equal, and sure of it
+        ("baseline", [0.05, 0.048, 0.052], 0.05, 3),  # slower, and sure of it
+        ("baseline", [0.0, 0.05] * 5, 0.05, 9),  # in the middle until the last
+        ("baseline", [0.0, 0.001, 0.002, 0.0, 0.001], 0.02, 3),
+        ("reference", [0.0, 0.001, 0.002, 0.0, 0.001], 0.02, 5),  # equal soon, the ratio to half of 2 % later
+    ],
+)
+def test_it_stops_when_the_answer_is_clear(
+    monkeypatch: pytest.MonkeyPatch, other: str, ratios: list[float], resolution: float, launches: int
+) -> None:
+    _replay(monkeypatch, ratios, other)
+    budget = Budget(1e6, resolution, (3, 9), 30, 0.0)
+    subjects = {"model": subject(Path("a")), other: subject(Path("b"))}
+    assert len(measure(subjects, budget, 0, lambda *_: None).launches) == launches
+
+
+def test_every_comparison_must_be_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = iter([launched({"model": [1.0]}, {"reference": -0.5, "baseline": ratio}) for ratio in [0.0, 0.05] * 3])
+    monkeypatch.setattr(latency, "launch", lambda *_: next(made))
+    names = {name: subject(Path(name)) for name in ("model", "reference", "baseline")}
+    assert len(measure(names, Budget(1e6, 0.05, (3, 6), 30, 0.0), 0, lambda *_: None).launches) == 6
+
+
+def test_it_stops_when_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    _replay(monkeypatch, [0.0, 0.05] * 5)
+    subjects = {"model": subject(Path("a")), "baseline": subject(Path("b"))}
+    assert len(measure(subjects, Budget(0.0, 0.05, (4, 9), 30, 0.0), 0, lambda *_: None).launches) == 4
+
+
+def _replay(monkeypatch: pytest.MonkeyPatch, ratios: list[float], other: str = "baseline") -> None:
+    made = iter([launched({"model": [1.0], other: [1.0]}, {other: ratio}) for ratio in ratios])
+
+    def next_launch(*_: object) -> Launch:
+        return next(made)
+
+    monkeypatch.setattr(latency, "launch", next_launch)

@@ -1,0 +1,183 @@
+"""From launches to metrics and records: exact figures from launches with known times."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orun.measure.latency import Measurement
+from orun.measure.latency_metrics import NAMES, metrics_of
+from orun.measure.latency_record import summary, write
+from orun.measure.pressure import Pressure
+from orun.measure.quads import Launch
+from orun.measure.sequential import Evidence
+from tests.measure.support import launched, subject
+
+MODEL = [0.010, 0.011, 0.012, 0.013, 0.014]
+REFERENCE = [0.020, 0.021, 0.022, 0.023, 0.024]
+RATIOS = (-0.60, -0.61, -0.62)
+
+
+def measurement(*launches: Launch) -> Measurement:
+    return Measurement(launches, 6.5, Pressure(0.25, 3.0))
+
+
+@pytest.fixture
+def beside_reference() -> Measurement:
+    wall = {"model": MODEL, "reference": REFERENCE}
+    return measurement(*(launched(wall, {"reference": ratio}) for ratio in RATIOS))
+
+
+def test_names_and_units(beside_reference: Measurement) -> None:
+    metrics = metrics_of(beside_reference, 1)
+    assert tuple(metrics) == NAMES
+    assert {name: metric.unit for name, metric in metrics.items() if metric.unit != "s"} == {
+        "throughput": "1/s",
+        "speedup": "x",
+    }
+    assert {name for name, metric in metrics.items() if metric.better == "higher"} == {"throughput", "speedup"}
+    assert {metric.noise for metric in metrics.values()} == {"timing"}
+
+
+def test_without_a_reference_there_is_no_speed_up() -> None:
+    metrics = metrics_of(measurement(*(launched({"model": MODEL}, {}) for _ in range(3))), 1)
+    assert "speedup" not in metrics
+    assert metrics["p50"].reference is None
+    assert metrics["p50"].baseline is None
+
+
+def test_figures_of_the_model_alone(beside_reference: Measurement) -> None:
+    metrics = metrics_of(beside_reference, 8)
+    values = {name: metric.value for name, metric in metrics.items()}
+    assert values["p50"] == 0.012
+    assert values["p90"] == 0.014
+    assert values["mean"] == pytest.approx(0.012)
+    assert values["min"] == 0.010
+    assert values["cpu"] == pytest.approx(0.9 * 0.012)
+    assert values["load"] == pytest.approx(0.2)
+    assert values["first"] == pytest.approx(0.02)
+    assert values["throughput"] == pytest.approx(8 / 0.012)
+    assert metrics["p99"].interval is not None
+    assert metrics["p99"].interval.high == math.inf  # 15 times are too few
+
+
+def test_the_median_is_compared_by_the_paired_launches(beside_reference: Measurement) -> None:
+    metrics = metrics_of(beside_reference, 1)
+    evidence = Evidence.of(RATIOS)
+    for name, value in (("p50", 0.012 / math.exp(-0.61)), ("cpu", 0.9 * 0.012 / math.exp(-0.61))):
+        comparison = metrics[name].reference
+        assert comparison is not None
+        assert comparison.ratio == evidence.ratio
+        assert comparison.value == pytest.approx(value)
+        assert comparison.difference.value == pytest.approx(value * (math.exp(-0.61) - 1))
+        assert comparison.difference.low == pytest.approx(value * (evidence.ratio.low - 1))
+        assert (comparison.method, comparison.count) == ("paired on-CPU time, 3 launches", 3)
+
+
+def test_other_figures_are_compared_launch_by_launch() -> None:
+    walls = [{"model": [0.01, 0.02 * step], "baseline": [0.01, 0.02]} for step in (1.0, 1.1, 1.21)]
+    found = measurement(*(launched(wall, {"baseline": 0.0}) for wall in walls))
+    comparison = metrics_of(found, 1)["p90"].baseline
+    assert comparison is not None
+    evidence = Evidence.of([0.0, math.log(1.1), math.log(1.21)])
+    assert comparison.ratio.value == pytest.approx(1.1)
+    assert (comparison.ratio.low, comparison.ratio.high) == pytest.approx((evidence.ratio.low, evidence.ratio.high))
+    assert (comparison.method, comparison.count) == ("paired wall time, 3 launches", 3)
+
+
+def test_loading_is_compared_once_a_launch() -> None:
+    wall = {"model": MODEL, "baseline": MODEL}
+    loads = [{"model": 0.3 * step, "baseline": 0.2} for step in (1.0, 1.1, 1.21)]
+    metric = metrics_of(measurement(*(launched(wall, {"baseline": 0.0}, load=load) for load in loads)), 1)["load"]
+    assert metric.value == pytest.approx(0.33)
+    assert metric.baseline is not None
+    assert metric.baseline.value == pytest.approx(0.2)
+    assert metric.baseline.ratio.value == pytest.approx(1.65)
+    assert metric.baseline.method == "one of each in a launch, 3 launches"
+
+
+def test_the_speed_up_is_the_ratio_turned_over(beside_reference: Measurement) -> None:
+    speedup = metrics_of(beside_reference, 1)["speedup"]
+    assert speedup.value == pytest.approx(math.exp(0.61))
+    assert speedup.interval is not None
+    assert speedup.reference is not None
+    assert speedup.reference.ratio == speedup.interval
+    assert speedup.reference.value == 1.0
+    assert speedup.reference.difference.high == pytest.approx(speedup.interval.high - 1)
+    assert (speedup.reference.method, speedup.reference.count) == ("paired on-CPU time, 3 launches", 3)
+    assert speedup.interval.low < speedup.value < speedup.interval.high
+
+
+def test_the_speed_up_of_the_baseline() -> None:
+    """The model takes half of the reference's time, and the baseline a quarter more than the model: 1.6 against 2."""
+    wall = {"model": MODEL, "reference": REFERENCE, "baseline": MODEL}
+    ratios = {"reference": math.log(0.5), "baseline": math.log(0.8)}
+    speedup = metrics_of(measurement(*(launched(wall, ratios) for _ in range(3))), 1)["speedup"]
+    assert speedup.value == pytest.approx(2.0)
+    assert speedup.baseline is not None
+    assert speedup.baseline.value == pytest.approx(1.6)
+    assert speedup.baseline.ratio.value == pytest.approx(1.25)
+
+
+def test_throughput_rises_as_the_mean_falls(beside_reference: Measurement) -> None:
+    metrics = metrics_of(beside_reference, 4)
+    throughput, mean = metrics["throughput"], metrics["mean"]
+    assert throughput.reference is not None
+    assert mean.reference is not None
+    assert throughput.reference.value == pytest.approx(4 / 0.022)
+    assert throughput.reference.method == "paired wall time, 3 launches"
+    assert throughput.reference.ratio.value == pytest.approx(1 / mean.reference.ratio.value)
+    assert throughput.reference.ratio.low == pytest.approx(1 / mean.reference.ratio.high)
+    assert throughput.interval is not None
+    assert mean.interval is not None
+    assert throughput.interval.high == pytest.approx(4 / mean.interval.low)
+
+
+def test_methods_are_named() -> None:
+    wall = {"model": MODEL, "baseline": MODEL}
+    for method, words in (("nodes", "paired time of undisturbed nodes"), ("wall", "paired wall time")):
+        found = measurement(*(launched(wall, {"baseline": 0.0}, method) for _ in range(3)))  # type: ignore[arg-type]
+        comparison = metrics_of(found, 1)["p50"].baseline
+        assert comparison is not None
+        assert comparison.method == f"{words}, 3 launches"
+
+
+def test_the_unit_of_time_changes_no_ratio(beside_reference: Measurement) -> None:
+    longer = {"model": [1e3 * time for time in MODEL], "reference": [1e3 * time for time in REFERENCE]}
+    scaled = metrics_of(measurement(*(launched(longer, {"reference": ratio}) for ratio in RATIOS)), 1)
+    for name, metric in metrics_of(beside_reference, 1).items():
+        assert metric.reference is not None
+        other = scaled[name].reference
+        assert other is not None
+        assert other.ratio.value == pytest.approx(metric.reference.ratio.value)
+        assert other.ratio.high == pytest.approx(metric.reference.ratio.high)
+
+
+def test_what_is_left_on_disk(tmp_path: Path, beside_reference: Measurement) -> None:
+    write(tmp_path, beside_reference, {name: subject(Path(name)) for name in ("model", "reference")})
+    document = json.loads((tmp_path / "latency.json").read_text())
+    assert document["format"] == 1
+    assert document["method"] == "thread"
+    assert document["seconds"] == 6.5
+    assert document["pressure"] == {"cpu": 0.25, "load": 3.0}
+    assert document["target"] == {"name": "cpu", "session": {"intra_op_num_threads": 1}}
+    assert document["inputs"]["model"] == {"x": {"shape": [4, 32], "type": "float32"}}
+    assert [one["log_ratios"]["reference"] for one in document["launches"]] == list(RATIOS)
+    assert document["launches"][0]["quads"] == {"reference": [-0.6]}
+    with np.load(tmp_path / "samples.npz") as samples:
+        assert samples["alone.wall"].tolist() == samples["model.wall"].tolist() == MODEL * 3
+        assert samples["reference.launch"].tolist() == [0] * 5 + [1] * 5 + [2] * 5
+        assert set(samples.files) == {
+            f"{name}.{what}" for name in ("alone", "model", "reference") for what in ("wall", "cpu", "launch")
+        }
+
+
+def test_lines_for_the_log(beside_reference: Measurement) -> None:
+    assert summary(beside_reference) == [
+        "paired on-CPU time: 0.54x of the reference's (95 % interval 0.53x to 0.56x, 3 launches)",
+        "3 launches in 6.5 s; threads waited for a core 10 % of the time; pressure on the CPUs 25 %",
+    ]

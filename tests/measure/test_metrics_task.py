@@ -1,0 +1,70 @@
+"""Scores by label, by hand-worked examples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from orun.errors import UsageError
+from orun.measure.metrics_task import accuracy, ranks, recall, reciprocal_rank
+
+
+def test_accuracy_of_scores() -> None:
+    output = np.array([[0.1, 0.9], [0.8, 0.2], [0.4, 0.6]])
+    assert accuracy(output, np.array([1, 1, 1])).tolist() == [1.0, 0.0, 1.0]
+
+
+def test_accuracy_of_classes() -> None:
+    assert accuracy(np.array([3, 1]), np.array([3, 2])).tolist() == [1.0, 0.0]
+
+
+def test_accuracy_at_every_position() -> None:
+    output = np.array([[[0.9, 0.1], [0.2, 0.8]]])
+    assert accuracy(output, np.array([[0, 0]])).tolist() == [0.5]
+
+
+def test_accuracy_needs_fitting_labels() -> None:
+    with pytest.raises(UsageError) as error:
+        accuracy(np.zeros((2, 5, 3)), np.zeros(2, int))
+    assert str(error.value) == (
+        "accuracy needs one label for each class that the model predicts\n"
+        "  the output is [2, 5, 3], and the labels are [2]"
+    )
+
+
+def test_ranks_go_by_angle() -> None:
+    queries = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
+    candidates = np.array([[10.0, 1.0], [1.0, 5.0], [3.0, 3.0]])
+    found = ranks(queries, candidates, np.array([0, 2, 1]))
+    assert found.tolist() == [1, 2, 2]
+    assert recall(found, 1).tolist() == [1.0, 0.0, 0.0]
+    assert recall(found, 5).tolist() == [1.0, 1.0, 1.0]
+    assert reciprocal_rank(found).tolist() == [1.0, 0.5, 0.5]
+
+
+def test_a_model_that_answers_everything_alike_ranks_last() -> None:
+    found = ranks(np.ones((3, 4)), np.ones((5, 4)), np.array([0, 2, 4]))
+    assert found.tolist() == [5, 5, 5]
+
+
+def test_a_model_that_answers_nothing_ranks_last() -> None:
+    assert ranks(np.zeros((2, 4)), np.zeros((3, 4)), np.array([0, 1])).tolist() == [3, 3]
+
+
+def test_many_queries_are_ranked_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    queries, candidates = generator.standard_normal((50, 8)), generator.standard_normal((30, 8))
+    labels = generator.integers(0, 30, 50)
+    whole = ranks(queries, candidates, labels)
+    monkeypatch.setattr("orun.measure.metrics_task.ROWS", 7)
+    assert ranks(queries, candidates, labels).tolist() == whole.tolist()
+
+
+def test_retrieval_needs_vectors() -> None:
+    with pytest.raises(UsageError) as error:
+        ranks(np.zeros((2, 5, 3)), np.zeros((2, 5, 3)), np.array([0, 1]))
+    assert str(error.value) == (
+        "retrieval metrics need one vector for each example\n"
+        "  the model's output is [2, 5, 3]\n"
+        "  hint: export the model with its pooling, or name the output that holds the vector in `outputs`"
+    )

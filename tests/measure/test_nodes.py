@@ -1,0 +1,79 @@
+"""Times of nodes from a profile: nesting, order, warm-up, and the time of an undisturbed inference."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from orun.measure.nodes import read, undisturbed
+
+
+def event(name: str, start: int, length: int, index: int | None = None) -> dict[str, Any]:
+    if index is None:
+        return {"cat": "Session", "name": name, "ts": start, "dur": length, "args": {}}
+    return {"cat": "Node", "name": name, "ts": start, "dur": length, "args": {"node_index": str(index)}}
+
+
+def profile(folder: Path, events: list[dict[str, Any]]) -> Path:
+    path = folder / "profile.json"
+    path.write_text(json.dumps(events))
+    return path
+
+
+def test_each_node_in_each_inference(tmp_path: Path) -> None:
+    events = [
+        event("session_initialization", 0, 90),
+        event("add_fence_before", 100, 1, 0),
+        event("add_kernel_time", 101, 10, 0),
+        event("mul_kernel_time", 111, 20, 1),
+        event("model_run", 100, 40),
+        event("add_kernel_time", 201, 11, 0),
+        event("mul_kernel_time", 212, 22, 1),
+        event("model_run", 200, 50),
+    ]
+    times = read(profile(tmp_path, events), skipped=0)
+    assert times.tolist() == [[10e-6, 20e-6], [11e-6, 22e-6]]
+    assert not (tmp_path / "profile.json").exists()
+
+
+def test_a_node_with_a_subgraph_counts_once(tmp_path: Path) -> None:
+    events = [
+        event("inner_kernel_time", 105, 10, 0),
+        event("inner_kernel_time", 115, 10, 0),
+        event("loop_kernel_time", 101, 30, 0),
+        event("after_kernel_time", 131, 5, 1),
+        event("model_run", 100, 40),
+    ]
+    assert read(profile(tmp_path, events), skipped=0).tolist() == [[30e-6, 5e-6]]
+
+
+def test_inferences_for_warming_up_are_left_out(tmp_path: Path) -> None:
+    events = [one for run in range(3) for one in _run(100 * run, run + 1)]
+    assert read(profile(tmp_path, events), skipped=2).tolist() == [[3e-6]]
+
+
+def test_a_node_that_does_not_always_run_is_left_out(tmp_path: Path) -> None:
+    events = [*_run(0, 4), *_run(100, 5), event("rare_kernel_time", 110, 50, 7)]
+    assert read(profile(tmp_path, events), skipped=0).tolist() == [[4e-6], [5e-6]]
+
+
+def _run(start: int, length: int) -> list[dict[str, Any]]:
+    return [event("model_run", start, 80), event("add_kernel_time", start + 1, length, 0)]
+
+
+def test_the_time_of_an_undisturbed_inference() -> None:
+    """Each node was in peace in some inferences, no inference was in peace throughout."""
+    peace = np.array([1.0, 2.0, 3.0])
+    times = np.tile(peace, (12, 1))
+    for inference in range(12):
+        times[inference, inference % 3] += 5.0
+    assert undisturbed(times) == pytest.approx(6.0)
+
+
+def test_the_fastest_tenth_is_averaged() -> None:
+    assert undisturbed(np.arange(20.0)[::-1, None]) == 0.5
+    assert undisturbed(np.array([[2.0], [1.0]])) == 1.0

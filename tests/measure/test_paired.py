@@ -1,0 +1,149 @@
+"""Paired comparisons: published figures, exact coverage, and what happens at the edges."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import numpy as np
+import pytest
+
+from orun.measure.paired import Z, compare, exact, interval, tango
+from orun.metrics import Comparison, Estimate
+
+
+def scores(right: int, wrong: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.repeat([1.0, 0.0], [right, wrong])
+
+
+class TestTango:
+    def test_the_example_of_its_paper(self) -> None:
+        # Tango (1998), section 6.1: 44 pairs, none better and one worse, lower limit of the 90 % interval
+        low, _ = tango(0, 1, 44, z=1.645)
+        assert round(low, 3) == -0.096
+
+    def test_airway_reactivity(self) -> None:
+        # Fagerland, Lydersen and Laake (2014): pairs 1, 1, 7, 12
+        low, high = tango(1, 7, 21)
+        assert (round(low, 3), round(high, 3)) == (-0.517, -0.026)
+
+    def test_at_no_difference_it_is_mcnemars_test(self) -> None:
+        for better in range(8, 40):
+            shown = tango(better, 8, 200)[0] > 0
+            assert shown == ((better - 8) ** 2 / (better + 8) > Z * Z), better
+
+    def test_swapping_the_models_mirrors_it(self) -> None:
+        low, high = tango(9, 4, 100)
+        assert tango(4, 9, 100) == pytest.approx((-high, -low), abs=1e-12)
+
+    @pytest.mark.parametrize(("better", "worse", "examples"), [(0, 0, 1), (1, 0, 1), (5, 0, 5), (0, 5, 5), (2, 3, 5)])
+    def test_holds_the_estimate_and_stays_in_range(self, better: int, worse: int, examples: int) -> None:
+        low, high = tango(better, worse, examples)
+        assert -1 <= low <= (better - worse) / examples <= high <= 1
+
+    def test_no_change_in_a_few_examples_proves_little(self) -> None:
+        low, high = tango(0, 0, 30)
+        assert (round(low, 3), round(high, 3)) == (-0.114, 0.114)
+
+    @pytest.mark.parametrize(("p_better", "p_worse"), [(0.02, 0.02), (0.05, 0.02), (0.1, 0.15), (0.01, 0.04)])
+    def test_covers_the_truth_as_often_as_it_says(self, p_better: float, p_worse: float) -> None:
+        examples, truth, covered = 60, p_better - p_worse, 0.0
+        for better in range(examples + 1):
+            for worse in range(examples + 1 - better):
+                chance = _multinomial(examples, better, worse, p_better, p_worse)
+                if chance < 1e-9:
+                    continue
+                low, high = tango(better, worse, examples)
+                covered += chance * (low <= truth <= high)
+        assert 0.93 <= covered <= 0.99
+
+
+def _multinomial(examples: int, better: int, worse: int, p_better: float, p_worse: float) -> float:
+    ways = math.comb(examples, better) * math.comb(examples - better, worse)
+    return ways * p_better**better * p_worse**worse * (1 - p_better - p_worse) ** (examples - better - worse)
+
+
+class TestRightOrWrong:
+    def test_counts_who_changed_sides(self) -> None:
+        ours = np.array([1, 1, 0, 1, 0, 1, 0, 0], float)
+        theirs = np.array([1, 0, 1, 1, 0, 0, 0, 1], float)
+        low, high = tango(2, 2, 8)
+        assert compare(ours, theirs, seed=0) == Comparison(
+            value=0.5,
+            ratio=Estimate(1.0, (0.5 + low) / 0.5, (0.5 + high) / 0.5),
+            difference=Estimate(0.0, low, high),
+            method="McNemar's score interval over 8 examples, 2 better and 2 worse",
+            count=8,
+        )
+
+    def test_nothing_right_in_either(self) -> None:
+        comparison = compare(scores(0, 10), scores(0, 10), seed=0)
+        assert comparison.ratio.value == 1.0
+        assert comparison.difference.value == 0.0
+
+    def test_nothing_right_in_the_other_alone(self) -> None:
+        comparison = compare(scores(3, 7), scores(0, 10), seed=0)
+        assert comparison.ratio.value == sys.float_info.max
+        assert comparison.difference.value == 0.3
+
+    def test_the_interval_of_one_model_is_wilsons(self) -> None:
+        # Newcombe (1998), Statistics in Medicine 17:857-872, table I: 81 of 263, 15 of 148, 0 of 20, 1 of 29
+        for right, total, low, high in [
+            (81, 263, 0.2553, 0.3662),
+            (15, 148, 0.0624, 0.1605),
+            (0, 20, 0.0, 0.1611),
+            (1, 29, 0.0061, 0.1718),
+        ]:
+            found = interval(scores(right, total - right), seed=0)
+            assert (found.value, round(found.low, 4), round(found.high, 4)) == (right / total, low, high)
+
+
+class TestBootstrap:
+    def test_agrees_with_theory_for_normal_differences(self) -> None:
+        generator = np.random.default_rng(7)
+        theirs = generator.random(400)
+        ours = theirs + 0.02 + 0.1 * generator.standard_normal(400)
+        found = compare(ours, theirs, seed=1)
+        change = ours - theirs
+        spread = 1.96 * change.std(ddof=1) / 20
+        assert found.method == "paired bootstrap over 400 examples"
+        assert found.count == 400
+        assert found.difference.value == pytest.approx(change.mean())
+        assert found.difference.low == pytest.approx(change.mean() - spread, abs=0.1 * spread)
+        assert found.difference.high == pytest.approx(change.mean() + spread, abs=0.1 * spread)
+        assert found.ratio.value == pytest.approx(ours.mean() / theirs.mean())
+        assert found.ratio.low < found.ratio.value < found.ratio.high
+
+    def test_pairing_removes_what_both_models_share(self) -> None:
+        generator = np.random.default_rng(3)
+        theirs = generator.random(200)
+        ours = theirs - 0.01
+        found = compare(ours, theirs, seed=0)
+        assert found.difference.low == pytest.approx(-0.01, abs=1e-12)
+        assert found.difference.high == pytest.approx(-0.01, abs=1e-12)
+        assert interval(ours, seed=0).low < ours.mean() - 0.02
+
+    def test_the_same_seed_gives_the_same_interval(self) -> None:
+        ours, theirs = np.random.default_rng(5).random((2, 50))
+        assert compare(ours, theirs, seed=4) == compare(ours, theirs, seed=4)
+        assert compare(ours, theirs, seed=4) != compare(ours, theirs, seed=5)
+
+    def test_many_examples_are_resampled_in_pieces(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        ours, theirs = np.random.default_rng(5).random((2, 50))
+        whole = compare(ours, theirs, seed=4)
+        monkeypatch.setattr("orun.measure.paired.CHUNK", 170)
+        assert compare(ours, theirs, seed=4) == whole
+
+    def test_a_reference_of_zeros_keeps_figures_finite(self) -> None:
+        found = compare(np.array([0.25, 0.5]), np.zeros(2), seed=0)
+        assert found.ratio == Estimate(sys.float_info.max, sys.float_info.max, sys.float_info.max)
+
+
+def test_exact_figures_have_no_interval() -> None:
+    assert exact(0.9, 0.6) == Comparison(
+        value=0.6,
+        ratio=Estimate(0.9 / 0.6, 0.9 / 0.6, 0.9 / 0.6),
+        difference=Estimate(0.9 - 0.6, 0.9 - 0.6, 0.9 - 0.6),
+        method="exact",
+        count=0,
+    )

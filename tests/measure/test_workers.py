@@ -1,0 +1,115 @@
+"""Workers: a session in a process of its own, whose errors and whose death are said."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orun.errors import OrunError, UsageError
+from orun.measure.workers import Subject, Worker
+from orun.targets import Target
+from tests.measure.support import ONE_THREAD, save_model, subject
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)  # profiles are written into the working folder
+    return save_model(tmp_path / "model.onnx")
+
+
+def test_a_session_is_opened_and_timed(model: Path) -> None:
+    with Worker(subject(model)) as worker:
+        opened = worker.open(0.0)
+        times = worker.time(5)
+    assert opened.load > 0
+    assert opened.first > 0
+    assert opened.each > 0
+    assert opened.host
+    assert opened.single
+    assert times.wall.shape == (5,)
+
+
+def test_nodes_are_profiled_after_the_warm_up(model: Path) -> None:
+    with Worker(subject(model)) as worker:
+        worker.open(0.0)
+        worker.profile(0.0)
+        worker.time(3)
+        nodes = worker.nodes()
+    assert nodes.shape == (3, 2)
+    assert (nodes >= 0).all()
+    assert sorted(path.name for path in model.parent.iterdir()) == ["model.onnx"]
+
+
+def test_the_worker_ends_with_the_block(model: Path) -> None:
+    with Worker(subject(model)) as worker:
+        worker.open(0.0)
+        assert worker.alive
+    assert not worker.alive
+
+
+def test_two_workers_end_in_any_order(model: Path) -> None:
+    first, second = Worker(subject(model)), Worker(subject(model))
+    with first:
+        first.open(0.0)
+        with second:
+            second.open(0.0)
+    assert not first.alive
+    assert not second.alive
+
+
+def test_inputs_that_do_not_fit(model: Path) -> None:
+    wrong = Subject(model, ONE_THREAD, {"x": np.ones((4, 7), dtype=np.float32)})
+    with Worker(wrong) as worker, pytest.raises(UsageError) as caught:
+        worker.open(0.0)
+    assert caught.value.what == "ONNX Runtime cannot run model.onnx on x [4, 7] float32"
+    assert "Got invalid dimensions for input: x" in caught.value.why
+    assert caught.value.hint == "set `shape`, or give `inputs` that fit"
+
+
+def test_a_target_that_cannot_be(model: Path) -> None:
+    with Worker(subject(model, Target("cpu", session={"threads": 1}))) as worker, pytest.raises(UsageError) as caught:
+        worker.open(0.0)
+    assert caught.value.what == "target 'cpu': unknown session option threads"
+    assert caught.value.hint.startswith("a configuration entry of ONNX Runtime")
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux lets us wait for the end of any process")
+def test_a_worker_does_not_outlive_its_parent(model: Path) -> None:
+    script = f"""
+import sys
+from pathlib import Path
+from orun.measure.workers import Worker
+from tests.measure.support import subject
+
+first, second = Worker(subject(Path({str(model)!r}))), Worker(subject(Path({str(model)!r})))
+first.open(0.0)
+second.open(0.0)
+print(first.pid, second.pid, flush=True)
+sys.stdin.read()
+"""
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        workers = [os.pidfd_open(int(pid)) for pid in parent.stdout.readline().split()]
+        parent.kill()
+    for worker in workers:
+        ended, _, _ = select.select([worker], [], [], 60)
+        os.close(worker)
+        assert ended
+
+
+def test_a_worker_that_dies_is_named(model: Path) -> None:
+    with Worker(subject(model)) as worker:
+        worker.open(0.0)
+        os.kill(worker.pid, signal.SIGKILL)
+        with pytest.raises(OrunError) as caught:
+            worker.time(1)
+    assert str(caught.value) == "the process that runs model.onnx died\n  exit status -9 in request 'time'"

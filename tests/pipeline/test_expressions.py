@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orun.errors import PipelineError
+from orun.pipeline.expressions import Expressions, used_axes
+from orun.pipeline.nodes import Map, Scalar, plain, scalars
+from orun.pipeline.problems import Problems
+from tests.pipeline.support import EXPORT, complaint, loaded, mapping
+
+VARS = """\
+number: 1e-3
+version: 1.10
+flag: true
+list: [1, 2]
+nested: {deep: {x: 7}}
+built: v${vars.version}-${vars.nested.deep.x}
+literal: $${vars.number}
+none:
+"""
+
+
+def resolved(folder: Path, text: str) -> object:
+    problems = Problems()
+    expressions = Expressions(mapping(folder, VARS), problems)
+    node = expressions.substitute(mapping(folder, f"value: {text}"))
+    problems.check()
+    assert isinstance(node, Map)
+    return plain(node)["value"]
+
+
+def test_a_whole_value_keeps_its_type(tmp_path: Path) -> None:
+    assert resolved(tmp_path, "${vars.number}") == 0.001
+    assert resolved(tmp_path, "'${vars.flag}'") is True
+    assert resolved(tmp_path, "${vars.list}") == [1, 2]
+    assert resolved(tmp_path, "${ vars.nested.deep.x }") == 7
+    assert resolved(tmp_path, "${vars.none}") is None
+
+
+def test_within_text_a_value_is_written_as_it_was(tmp_path: Path) -> None:
+    assert resolved(tmp_path, "a-${vars.number}-${vars.version}-${vars.flag}") == "a-1e-3-1.10-true"
+
+
+def test_variables_may_be_made_of_variables(tmp_path: Path) -> None:
+    assert resolved(tmp_path, "${vars.built}") == "v1.10-7"
+
+
+def test_a_literal_dollar_brace_is_escaped(tmp_path: Path) -> None:
+    # `plain` writes it as a file would: escaped again.
+    assert resolved(tmp_path, "a$${b}") == "a$${b}"
+    assert resolved(tmp_path, "${vars.literal}") == "$${vars.number}"
+
+
+def test_a_value_stands_where_it_is_used_and_a_path_belongs_to_the_file_that_wrote_it(tmp_path: Path) -> None:
+    expressions = Expressions(mapping(tmp_path, VARS), Problems())
+    found = expressions.substitute(
+        Scalar("${vars.number}", "${vars.number}", mapping(tmp_path, "a: 1").span, "used.yaml")
+    )
+    assert isinstance(found, Scalar)
+    assert (found.value, found.text, found.via) == (0.001, "1e-3", "${vars.number}")
+    assert found.span.source == "a: 1"
+    assert found.file == str(tmp_path / "p.yaml")
+
+
+def test_the_axes_that_are_used(tmp_path: Path) -> None:
+    root = mapping(tmp_path, "a: ${matrix.x}-${ matrix.y }\nb: ['$${matrix.z}', '${vars.v}']\n")
+    assert used_axes(scalars(root)) == {"x", "y"}
+
+
+def test_variables_that_multiply(tmp_path: Path) -> None:
+    levels = ["  v0: [x, x, x, x, x, x, x, x, x, x]"]
+    for number in range(1, 9):
+        use = f'"${{vars.v{number - 1}}}"'
+        levels.append(f"  v{number}: [{', '.join([use] * 10)}]")
+    told = complaint(tmp_path, "vars:\n" + "\n".join(levels) + f"\nstages:\n{EXPORT}")
+    assert "with its variables and matrices written out, this holds more than 300000 values" in told
+
+
+def test_a_long_chain_of_variables(tmp_path: Path) -> None:
+    chain = "".join(f"  v{n}: ${{vars.v{n + 1}}}\n" for n in range(5000)) + "  v5000: 1\n"
+    told = complaint(tmp_path, f"vars:\n{chain}stages:\n{EXPORT}")
+    assert "variables refer to one another more than 50 deep" in told
+
+
+def test_a_mistake_in_a_variable_is_told_once_and_where_it_is(tmp_path: Path) -> None:
+    told = complaint(
+        tmp_path,
+        "vars: {a: '${vars.b}'}\n"
+        "stages: {export: {uses: convert/onnx, with: {path: '${vars.a}', digest: '${vars.a}'}}}\n",
+    )
+    assert told == (
+        "p.yaml:1:12: error: there is no variable 'b'\n"
+        "    1 | vars: {a: '${vars.b}'}\n"
+        "      |            ^^^^^^^^^\n"
+        "  expected: a"
+    )
+
+
+def test_a_mapping_may_come_from_a_variable(tmp_path: Path) -> None:
+    pipeline = loaded(
+        tmp_path,
+        f"vars: {{fast: {{per_channel: true, weight_type: uint8}}}}\nstages:\n{EXPORT}"
+        "  int8: {uses: quantize/dynamic, needs: export, with: '${vars.fast}'}\n",
+    )
+    params = pipeline.stage("int8").params
+    assert (params["per_channel"], params["weight_type"]) == (True, "uint8")
+
+
+def test_unused_variables_are_checked_too(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError) as caught:
+        loaded(tmp_path, f"vars: {{a: '${{vars.x}}'}}\nstages:\n{EXPORT}")
+    assert [problem.message for problem in caught.value.problems] == ["there is no variable 'x'"]
+
+
+def test_a_stage_that_variables_make_too_large(tmp_path: Path) -> None:
+    items = ", ".join(["x"] * 1000)
+    uses = ", ".join(['"${vars.many}"'] * 400)
+    text = f"vars: {{many: [{items}]}}\nstages:\n{EXPORT}  int8:\n    uses: quantize/dynamic\n    needs: export\n"
+    text += f"    with: {{exclude: [{uses}]}}\n"
+    assert complaint(tmp_path, text).splitlines()[0] == (
+        "p.yaml:5:5: error: with its variables and matrices written out, this holds more than 300000 values"
+    )

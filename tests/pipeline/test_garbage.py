@@ -1,0 +1,83 @@
+"""Files that no one would write: each ends in a plain message, whatever its size."""
+
+from __future__ import annotations
+
+from hashlib import shake_128
+from pathlib import Path
+
+import pytest
+
+from orun.errors import PipelineError, UsageError
+from orun.pipeline import load
+from orun.pipeline.problems import render
+
+TEN_MEGABYTES = 10 * 2**20
+NOISE = shake_128(b"noise")
+
+
+def told(file: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(file.parent)
+    with pytest.raises(PipelineError) as caught:
+        load(Path(file.name))
+    return render(caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [NOISE.digest(TEN_MEGABYTES), b"x" * TEN_MEGABYTES, b"[" * TEN_MEGABYTES, b"a: 1\n" * (2 * 2**20)],
+    ids=["bytes", "text", "brackets", "lines"],
+)
+def test_ten_megabytes_of_garbage(data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_bytes(data)
+    assert told(file, monkeypatch) == (
+        "p.yaml:1:1: error: the file is too large\n  expected: a pipeline file of at most 4 MiB"
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (NOISE.digest(2**20), "p.yaml:1:3: error: the file is not UTF-8: byte 0xeb"),
+        (b"x" * 2**20, "p.yaml:1:1: error: the file holds 'xxxx"),
+        (b"[" * 2**20, "p.yaml:1:51: error: lists and mappings are nested more than 50 deep"),
+        (b"{a: " * 10_000, "p.yaml:1:201: error: lists and mappings are nested more than 50 deep"),
+        (b"a: 1\n" * 2**18, "p.yaml:2:1: error: 'a' is set twice"),
+        (b"- \n" * 2**18, "p.yaml:1:1: error: the file holds a list"),
+        (b"".join(b"k%d: 1\n" % n for n in range(2**16)), "p.yaml:1:1: error: 'k0' is not a key of a pipeline file"),
+        (b"stages: {" + b", ".join(b"s%d: 1" % n for n in range(2**12)) + b"}", "p.yaml:1:14: error: 's0' cannot be 1"),
+        ("é".encode("latin-1"), "p.yaml:1:1: error: the file is not UTF-8: byte 0xe9"),
+        ("stages: {}".encode("utf-16"), "p.yaml:1:1: error: the file is UTF-16"),
+        (b"stages: {\x00}", "p.yaml:1:10: error: the file holds the control character '\\x00'"),
+    ],
+)
+def test_smaller_garbage(data: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_bytes(data)
+    assert message in told(file, monkeypatch)
+
+
+def test_a_long_value_is_shortened_in_its_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_bytes(b"stages: {a: {uses: optimize/simplify, with: {atol: " + b"x" * 2**20 + b"}}}")
+    assert max(len(line) for line in told(file, monkeypatch).splitlines()) < 400
+
+
+def test_no_such_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tmp_path.joinpath("bert.yaml").touch()
+    with pytest.raises(UsageError) as caught:
+        load(Path("brt.yaml"))
+    assert str(caught.value) == (
+        "cannot read the pipeline file brt.yaml: No such file or directory\n"
+        "  did you mean bert.yaml?\n"
+        "  hint: orun validate bert.yaml"
+    )
+
+
+def test_a_folder_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tmp_path.joinpath("folder").mkdir()
+    with pytest.raises(UsageError) as caught:
+        load(Path("folder"))
+    assert caught.value.what == "cannot read the pipeline file folder: Is a directory"

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from orun.pipeline.matrix import MAX_STAGES
+from orun.pipeline.model import Pipeline
+from tests.pipeline.support import EXPORT, complaint, loaded
+
+INT8 = "  int8: {uses: quantize/dynamic, needs: export, matrix: {per_channel: [true, false]}}\n"
+
+
+def needs(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
+    return {stage.id: stage.upstream for stage in pipeline.stages}
+
+
+def test_an_axis_sets_the_parameter_of_its_name(tmp_path: Path) -> None:
+    pipeline = loaded(tmp_path, f"stages:\n{EXPORT}{INT8}")
+    assert {stage.id: stage.params.get("per_channel") for stage in pipeline.stages} == {
+        "export": None,
+        "int8[per_channel=true]": True,
+        "int8[per_channel=false]": False,
+    }
+
+
+def test_an_axis_can_be_used_anywhere_in_the_stage(tmp_path: Path) -> None:
+    text = (
+        f"stages:\n{EXPORT}"
+        "  s:\n    uses: '${matrix.kind}'\n    needs: export\n    timeout: '${matrix.minutes}min'\n"
+        "    matrix: {kind: [optimize-simplify], minutes: [1, 2]}\n"
+    )
+    assert "there is no kind of stage 'optimize-simplify'" in complaint(tmp_path, text)
+    good = text.replace("'${matrix.kind}'", "optimize/simplify").replace("kind: [optimize-simplify], ", "")
+    assert {stage.id: stage.timeout for stage in loaded(tmp_path, good).stages} == {
+        "export": None,
+        "s[minutes=1]": 60.0,
+        "s[minutes=2]": 120.0,
+    }
+
+
+def test_the_text_of_a_value_names_the_stage_and_its_value_sets_the_parameter(tmp_path: Path) -> None:
+    pipeline = loaded(
+        tmp_path,
+        f"stages:\n{EXPORT}  s: {{uses: optimize/simplify, needs: export, matrix: {{atol: [1e-3, 0.0010]}}}}\n",
+    )
+    assert {stage.id: stage.params.get("atol") for stage in pipeline.stages[1:]} == {
+        "s[atol=1e-3]": 0.001,
+        "s[atol=0.0010]": 0.001,
+    }
+
+
+def test_stages_after_a_matrix_are_made_along_it(tmp_path: Path) -> None:
+    text = (
+        f"stages:\n{EXPORT}{INT8}"
+        "  simple: {uses: optimize/simplify, needs: int8}\n"
+        "  release: {uses: release/bundle, needs: [simple, int8]}\n"
+        "  one: {uses: optimize/simplify, needs: 'int8[per_channel=false]'}\n"
+    )
+    assert needs(loaded(tmp_path, text)) == {
+        "export": (),
+        "int8[per_channel=true]": ("export",),
+        "int8[per_channel=false]": ("export",),
+        "simple[per_channel=true]": ("int8[per_channel=true]",),
+        "simple[per_channel=false]": ("int8[per_channel=false]",),
+        "release[per_channel=true]": ("simple[per_channel=true]", "int8[per_channel=true]"),
+        "release[per_channel=false]": ("simple[per_channel=false]", "int8[per_channel=false]"),
+        "one": ("int8[per_channel=false]",),
+    }
+
+
+def test_two_inputs_with_axes_of_their_own_are_crossed(tmp_path: Path) -> None:
+    text = (
+        f"stages:\n{EXPORT}{INT8}"
+        "  other: {uses: quantize/dynamic, needs: export, matrix: {weight_type: [int8, uint8]}}\n"
+        "  latency: {uses: measure/latency, needs: {model: int8, reference: other}}\n"
+    )
+    assert [stage.id for stage in loaded(tmp_path, text).stages if stage.uses == "measure/latency"] == [
+        "latency[per_channel=true,weight_type=int8]",
+        "latency[per_channel=true,weight_type=uint8]",
+        "latency[per_channel=false,weight_type=int8]",
+        "latency[per_channel=false,weight_type=uint8]",
+    ]
+
+
+def test_an_axis_of_the_stages_own_picks_from_what_it_needs(tmp_path: Path) -> None:
+    text = (
+        f"stages:\n{EXPORT}{INT8}"
+        "  simple:\n    uses: optimize/simplify\n    needs: int8\n    matrix: {per_channel: [true]}\n"
+        "    with: {subgraphs: '${matrix.per_channel}'}\n"
+    )
+    pipeline = loaded(tmp_path, text)
+    (stage,) = [stage for stage in pipeline.stages if stage.uses == "optimize/simplify"]
+    assert (stage.id, stage.upstream, stage.params["subgraphs"]) == (
+        "simple[per_channel=true]",
+        ("int8[per_channel=true]",),
+        True,
+    )
+
+
+def test_an_axis_may_say_what_is_needed(tmp_path: Path) -> None:
+    text = (
+        f"stages:\n{EXPORT}{INT8}"
+        "  latency: {uses: measure/latency, needs: '${matrix.of}', matrix: {of: [export, int8]}}\n"
+    )
+    assert [(stage.id, stage.upstream) for stage in loaded(tmp_path, text).stages[3:]] == [
+        ("latency[of=export]", ("export",)),
+        ("latency[per_channel=true,of=int8]", ("int8[per_channel=true]",)),
+        ("latency[per_channel=false,of=int8]", ("int8[per_channel=false]",)),
+    ]
+
+
+def test_a_stage_may_come_before_its_matrix_in_the_file(tmp_path: Path) -> None:
+    text = f"stages:\n  simple: {{uses: optimize/simplify, needs: int8}}\n{INT8}{EXPORT}"
+    assert [stage.id for stage in loaded(tmp_path, text).stages] == [
+        "export",
+        "int8[per_channel=true]",
+        "simple[per_channel=true]",
+        "int8[per_channel=false]",
+        "simple[per_channel=false]",
+    ]
+
+
+def test_a_mistake_in_a_stage_with_a_matrix_is_told_once(tmp_path: Path) -> None:
+    told = complaint(tmp_path, f"stages:\n{EXPORT}{INT8.replace('matrix', 'with: {prepocess: true}, matrix')}")
+    assert told.count("error:") == 1
+
+
+def test_a_matrix_of_thousands(tmp_path: Path) -> None:
+    numbers = ", ".join(str(number) for number in range(40))
+    text = (
+        f"stages:\n{EXPORT}"
+        f"  s: {{uses: optimize/simplify, needs: export, matrix: {{atol: [{numbers}], rtol: [{numbers}]}}}}\n"
+    )
+    assert f"this matrix makes more than {MAX_STAGES} stages" in complaint(tmp_path, text)
+
+
+def test_a_loop_through_a_matrix(tmp_path: Path) -> None:
+    text = (
+        "stages:\n"
+        "  a: {uses: quantize/dynamic, needs: b, matrix: {per_channel: [true, false]}}\n"
+        "  b: {uses: optimize/simplify, needs: 'a[per_channel=true]'}\n"
+    )
+    assert complaint(tmp_path, text).splitlines()[0] == (
+        "p.yaml:2:38: error: these stages need one another in a loop: a -> b -> a"
+    )

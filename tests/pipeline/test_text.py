@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+
+from orun.errors import PipelineError, Position, Problem
+from orun.pipeline.text import MAX_BYTES, read
+
+
+def problem(file: Path) -> Problem:
+    with pytest.raises(PipelineError) as caught:
+        read(file)
+    (found,) = caught.value.problems
+    return found
+
+
+def test_text_and_digest(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_bytes("a: é\nb: 2\n".encode())
+    text = read(file)
+    assert text.lines == ("a: é", "b: 2", "")
+    assert text.digest == blake3(file.read_bytes()).hexdigest()
+    assert text.span(1, 4, 99).width == 1
+
+
+def test_byte_order_mark_and_windows_line_ends_are_fine(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_bytes(b"\xef\xbb\xbfa: 1\r\nb: 2\r\n")
+    assert read(file).lines == ("a: 1", "b: 2", "")
+
+
+def test_not_utf_8(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_bytes("name: bert\ntitle: é".encode() + b"\xff: x\n")
+    assert problem(file) == Problem(
+        Position(str(file), 2, 9), "the file is not UTF-8: byte 0xff", expected="UTF-8", hint="save it as UTF-8"
+    )
+
+
+def test_utf_16(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_bytes("name: bert".encode("utf-16"))
+    assert problem(file) == Problem(
+        Position(str(file), 1, 1), "the file is UTF-16", expected="UTF-8", hint="save it as UTF-8"
+    )
+
+
+def test_a_control_character(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_bytes(b"name: bert\nx: \x00\n")
+    assert problem(file) == Problem(
+        Position(str(file), 2, 4), "the file holds the control character '\\x00'", expected="text"
+    )
+
+
+def test_too_large(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_bytes(b"#" * (MAX_BYTES + 1))
+    assert problem(file) == Problem(
+        Position(str(file), 1, 1), "the file is too large", expected="a pipeline file of at most 4 MiB"
+    )

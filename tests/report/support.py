@@ -1,0 +1,117 @@
+"""A run as records, for the tests of what is made of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from orun.errors import Position
+from orun.metrics import Estimate, Metric
+from orun.record import Failure, RunResult, StageResult, Verdict
+
+HOUR = 3600.0
+NOW = 1_790_000_000.0
+
+EXPORT = StageResult(
+    "export", "convert/torch", "cached", ("up to date",), "e" * 64, "1" * 64, "artifacts/out/bert/export",
+    size=90_400_000, seconds=12.1, built_at=NOW - 26 * HOUR,
+)  # fmt: skip
+INT8 = StageResult(
+    "int8", "quantize/dynamic", "built", ("parameter per_channel: false -> true", "stage code changed"), "a" * 64,
+    "2" * 64, "artifacts/out/bert/int8", size=22_900_000, seconds=3.25, built_at=NOW,
+    metrics={"size": Metric(22_900_000, "B", "lower"), "nodes": Metric(311)},
+)  # fmt: skip
+ACCURACY = StageResult(
+    "accuracy", "measure/accuracy", "built", ("input model changed (from int8)",), "b" * 64, "3" * 64,
+    "artifacts/out/bert/accuracy", size=1_200, seconds=6.5, built_at=NOW,
+    metrics={
+        "examples": Metric(312),
+        "cosine.mean": Metric(0.9931, "", "higher"),
+        "cosine.min": Metric(0.9812, "", "higher"),
+        "recall_at_1": Metric(0.9135, "ratio", "higher", "sample", Estimate(0.9135, 0.878, 0.942)),
+    },
+)  # fmt: skip
+LATENCY = StageResult(
+    "latency", "measure/latency", "cached", ("up to date",), "c" * 64, "4" * 64, "artifacts/out/bert/latency",
+    size=3_400, seconds=19.0, built_at=NOW - 3.5 * HOUR,
+    metrics={
+        "p50": Metric(0.00804, "s", "lower", "timing", Estimate(0.00804, 0.00801, 0.00812)),
+        "speedup": Metric(2.15, "x", "higher", "timing", Estimate(2.15, 2.11, 2.2)),
+    },
+)  # fmt: skip
+RELEASE = StageResult(
+    "release", "release/bundle", "built", ("input model changed (from int8)",), "d" * 64, "5" * 64,
+    "artifacts/out/bert/release", size=23_000_000, seconds=0.112, built_at=NOW,
+)  # fmt: skip
+
+
+def verdict(
+    stage: str,
+    metric: str,
+    rule: str,
+    threshold: str,
+    line: int,
+    measured: Estimate | float | None,
+    unit: str = "",
+) -> Verdict:
+    """A passed gate."""
+    value, interval = (measured.value, measured) if isinstance(measured, Estimate) else (measured, None)
+    place = Position("pipelines/bert.yaml", line, 7)
+    return Verdict(stage, metric, rule, threshold, "passed", False, value, unit, interval, "it is well within", place)  # type: ignore[arg-type]
+
+
+COSINE = verdict("accuracy", "cosine.min", "min", "0.97", 31, 0.9812)
+RECALL = verdict("accuracy", "recall_at_1", "max_drop", "1%", 32, Estimate(0.002, -0.004, 0.008), "ratio")
+P50 = verdict("latency", "p50", "max_regression", "5%", 37, Estimate(0.012, -0.004, 0.028), "ratio")
+SPEEDUP = verdict("latency", "speedup", "min", "1.5", 38, Estimate(2.15, 2.11, 2.2), "x")
+
+PASSED = RunResult(
+    run="20260921-141320-1f3c",
+    pipeline="bert",
+    file="pipelines/bert.yaml",
+    exit_code=0,
+    seconds=12.34,
+    started_at=NOW,
+    host={"host": "builder"},
+    stages=(EXPORT, INT8, ACCURACY, LATENCY, RELEASE),
+    verdicts=(COSINE, RECALL, P50, SPEEDUP),
+    folder=Path("artifacts/runs/20260921-141320-1f3c"),
+)
+SLOWER = replace(
+    P50,
+    outcome="failed",
+    fails=True,
+    measured=0.081,
+    interval=Estimate(0.081, 0.062, 0.099),
+    why="8.1 % slower than the accepted baseline (6.2 % to 9.9 %), 5% allowed",
+)
+UNSURE = replace(
+    RECALL,
+    outcome="undecided",
+    measured=0.009,
+    interval=Estimate(0.009, -0.003, 0.021),
+    why="the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide it",
+)
+BLOCKED = StageResult("release", "release/bundle", "blocked", ("a gate of latency failed",))
+GATE_FAILED = replace(
+    PASSED,
+    exit_code=1,
+    stages=(EXPORT, INT8, ACCURACY, LATENCY, BLOCKED),
+    verdicts=(COSINE, UNSURE, SLOWER, SPEEDUP),
+)
+
+
+def crashed(log: Path) -> RunResult:
+    """A run of which a stage died, with the log of its process."""
+    failure = Failure(
+        "StageCrashed",
+        "its process died of signal 11 (SIGSEGV)",
+        why="nothing of it was stored",
+        hint="orun run pipelines/bert.yaml --only int8",
+        log=str(log),
+    )
+    blocked = [
+        StageResult(stage.stage, stage.uses, "blocked", ("int8 failed",)) for stage in (ACCURACY, LATENCY, RELEASE)
+    ]
+    int8 = StageResult("int8", "quantize/dynamic", "failed", ("never run before",), "a" * 64, failure=failure)
+    return replace(PASSED, exit_code=3, stages=(EXPORT, int8, *blocked), verdicts=())

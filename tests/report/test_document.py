@@ -1,0 +1,61 @@
+"""JSON for machines."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from orun.codec import decode, encode
+from orun.errors import PipelineError, Position, Problem, StoreError
+from orun.metrics import Metric
+from orun.record import RunResult
+from orun.report.document import dumps, error_document
+
+from .support import GATE_FAILED, INT8, PASSED, crashed
+
+
+def test_a_run_is_its_record() -> None:
+    for result in (PASSED, GATE_FAILED, crashed(Path("int8.log"))):
+        assert json.loads(dumps(result)) == encode(result)
+        assert decode(RunResult, json.loads(dumps(result))) == result
+
+
+def test_a_figure_that_is_not_finite_is_a_text() -> None:
+    broken = replace(INT8, metrics={"cosine": Metric(float("nan")), "ratio": Metric(float("inf"), "x")})
+    document = json.loads(dumps(broken))
+    assert document["metrics"] == {"cosine": {"value": "nan"}, "ratio": {"value": "inf", "unit": "x"}}
+
+
+def test_an_error() -> None:
+    error = StoreError("the disk is full", why="no space left", hint="free some")
+    assert error_document(error, 3) == {
+        "error": {
+            "type": "StoreError",
+            "exit_code": 3,
+            "what": "the disk is full",
+            "why": "no space left",
+            "hint": "free some",
+        }
+    }
+
+
+def test_every_problem_of_a_file() -> None:
+    place = Position("bert.yaml", 3, 5)
+    error = PipelineError([Problem(place, "unknown key 'neeeds'", "    neeeds: export", 6, suggestion="needs")])
+    assert json.loads(dumps(error_document(error, 2))) == {
+        "error": {
+            "type": "PipelineError",
+            "exit_code": 2,
+            "what": "1 problem in the pipeline file",
+            "problems": [
+                {
+                    "position": {"file": "bert.yaml", "line": 3, "column": 5},
+                    "message": "unknown key 'neeeds'",
+                    "source": "    neeeds: export",
+                    "width": 6,
+                    "suggestion": "needs",
+                }
+            ],
+        }
+    }

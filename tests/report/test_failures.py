@@ -1,0 +1,47 @@
+"""The end of a stage's log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orun.report.failures import log_tail, plain
+
+
+def test_the_last_lines(tmp_path: Path) -> None:
+    log = tmp_path / "stage.log"
+    log.write_text("".join(f"{number}\n" for number in range(100)))
+    assert log_tail(log) == [str(number) for number in range(85, 100)]
+    assert log_tail(log, 2) == ["98", "99"]
+
+
+def test_blank_lines_at_the_end_are_left_out(tmp_path: Path) -> None:
+    log = tmp_path / "stage.log"
+    log.write_text("one\n\ntwo\n\n  \n")
+    assert log_tail(log) == ["one", "", "two"]
+
+
+def test_a_log_of_one_endless_line_is_read_from_its_end(tmp_path: Path) -> None:
+    log = tmp_path / "stage.log"
+    log.write_text("x" * 1_000_000 + " the end")
+    (line,) = log_tail(log)
+    assert len(line) == 32 * 1024
+    assert line.endswith("x the end")
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    log = tmp_path / "stage.log"
+    log.write_bytes(b"caf\xe9\n")
+    assert log_tail(log) == ["caf\ufffd"]
+
+
+def test_a_log_that_is_gone_or_empty(tmp_path: Path) -> None:
+    assert log_tail(tmp_path / "gone.log") == []
+    (tmp_path / "empty.log").touch()
+    assert log_tail(tmp_path / "empty.log") == []
+
+
+def test_control_sequences() -> None:
+    assert plain("\x1b[1;31mfailed\x1b[0m\x1b]8;;https://example.com\x07link\x1b]8;;\x07") == "failedlink"
+    assert plain("10 %\r50 %\r100 %") == "100 %"
+    assert plain("windows line\r") == "windows line"
+    assert plain("bell\x07 tab\tkept") == "bell tab\tkept"

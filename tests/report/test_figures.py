@@ -1,0 +1,59 @@
+"""Figures as people read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orun.metrics import Estimate, Metric
+from orun.report.figures import ago, amount, count, headline, quoted, span
+from orun.spelling import near
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0, "just now"),
+        (59.9, "just now"),
+        (60, "1 minute ago"),
+        (3599, "59 minutes ago"),
+        (3600, "1 hour ago"),
+        (86399, "23 hours ago"),
+        (200_000, "2 days ago"),
+        (-5, "just now"),
+    ],
+)
+def test_ages(seconds: float, expected: str) -> None:
+    assert ago(seconds) == expected
+
+
+def test_a_proportion_is_shown_as_its_threshold_is_written() -> None:
+    assert amount(0.981, "ratio", "97%") == "98.1 %"
+    assert amount(0.981, "ratio", "0.97") == "0.981"
+    assert amount(0.0123, "s", "12ms") == "12.3 ms"
+    assert span(Estimate(0.98, 0.97, 0.99), "ratio", "0.97") == "0.97 to 0.99"
+    assert span(None, "ratio") == ""
+
+
+def test_metrics_with_a_gate_are_told_first() -> None:
+    metrics = {"size": Metric(1e6, "B"), "c": Metric(3), "a": Metric(1), "b": Metric(2), "d": Metric(4)}
+    assert headline(metrics, ()) == "a 1, b 2, c 3"
+    assert headline(metrics, ["size", "d", "d", "gone"]) == "size 1 MB, d 4, a 1"
+    assert headline({}, ()) == ""
+
+
+def test_counts() -> None:
+    assert (count(0, "stage"), count(1, "stage"), count(2, "stage")) == ("0 stages", "1 stage", "2 stages")
+
+
+def test_paths_are_shown_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert near(str(tmp_path / "pipelines" / "bert.yaml")) == "pipelines/bert.yaml"
+    assert near("/elsewhere/bert.yaml") == "/elsewhere/bert.yaml"
+    assert near("bert.yaml") == "bert.yaml"
+
+
+def test_words_are_quoted_for_a_shell_where_they_must_be() -> None:
+    assert quoted("int8") == "int8"
+    assert quoted("int8[per_channel=true]") == "'int8[per_channel=true]'"

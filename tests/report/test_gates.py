@@ -1,0 +1,49 @@
+"""What to do about a gate that makes a run fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from orun.record import Verdict
+from orun.report.gates import gate_notes, next_step
+from orun.report.terminal import Terminal
+
+from .support import COSINE, GATE_FAILED, PASSED, SLOWER, SPEEDUP, UNSURE
+
+NO_BASELINE = replace(SLOWER, outcome="undecided", measured=None)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (SLOWER, "if the change is meant, accept it as the new baseline: orun baseline accept pipelines/bert.yaml"),
+        (NO_BASELINE, "to compare the next runs with this one: orun baseline accept pipelines/bert.yaml"),
+        (replace(SLOWER, outcome="undecided"), "to measure again: orun run pipelines/bert.yaml --only latency --fresh"),
+        (SPEEDUP, "to measure again: orun run pipelines/bert.yaml --only latency --fresh"),
+        (COSINE, "to see what changed: orun explain pipelines/bert.yaml accuracy"),
+        (replace(COSINE, metric="unknown"), "to see what changed: orun explain pipelines/bert.yaml accuracy"),
+    ],
+)
+def test_the_next_step(verdict: Verdict, expected: str) -> None:
+    assert next_step(verdict, PASSED) == expected
+
+
+def test_names_are_quoted_for_the_shell() -> None:
+    stage = "accuracy[bits=8]"
+    result = replace(PASSED, file="my pipeline.yaml", stages=(replace(PASSED["accuracy"], stage=stage),))
+    assert next_step(replace(COSINE, stage=stage), result) == (
+        "to see what changed: orun explain 'my pipeline.yaml' 'accuracy[bits=8]'"
+    )
+
+
+def test_an_undecided_gate_that_may_be_is_told_without_a_hint() -> None:
+    lines = gate_notes(replace(GATE_FAILED, verdicts=(UNSURE, COSINE)), Terminal())
+    assert lines == [
+        (
+            "pipelines/bert.yaml:32:7: gate undecided: accuracy recall_at_1 max_drop 1%: "
+            "the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide it"
+        )
+    ]
+    assert gate_notes(replace(GATE_FAILED, verdicts=(UNSURE, COSINE)), Terminal(), failing_only=True) == []

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from orun.errors import OrunError, StageFailed
+from tests.stages.support import StageRun, run_stage
+
+MODULES = Path(__file__).parents[1] / "modules"
+EXPORTERS = ("dynamo", "torchscript")
+SCORER: dict[str, Any] = {
+    "model": "small.py:scorer",
+    "inputs": {
+        "ids": {"shape": ["batch", "length"], "dtype": "int64", "high": 10},
+        "mask": {"shape": ["batch", "length"], "dtype": "int64", "fill": "mask"},
+    },
+    "outputs": ["embedding", "scores"],
+}
+
+
+BERT: dict[str, Any] = {
+    "inputs": {
+        "input_ids": {"shape": ["batch", "sequence"], "dtype": "int64", "high": 99},
+        "attention_mask": {"shape": ["batch", "sequence"], "dtype": "int64", "fill": "mask"},
+    },
+    "outputs": ["hidden"],
+    "exporter": "torchscript",
+}
+
+
+def convert(folder: Path, **params: Any) -> StageRun:
+    return run_stage("convert/torch", folder, params, root=MODULES)
+
+
+def refusal(folder: Path, **params: Any) -> str:
+    with pytest.raises(OrunError) as caught:
+        convert(folder, **params)
+    return str(caught.value)
+
+
+def shapes(values: Any) -> dict[str, list[int | str]]:
+    return {
+        value.name: [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim] for value in values
+    }
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_names_axes_and_figures(tmp_path: Path, exporter: str) -> None:
+    made = convert(tmp_path, **SCORER, exporter=exporter)
+    model = onnx.load(made.model)
+    onnx.checker.check_model(model, full_check=True)
+    assert shapes(model.graph.input) == {"ids": ["batch", "length"], "mask": ["batch", "length"]}
+    assert shapes(model.graph.output) == {"embedding": ["batch", "length", 8], "scores": ["batch", 3]}
+    assert made.value("size") == made.model.stat().st_size
+    assert made.value("nodes") == len(model.graph.node)
+    assert made.value("max_abs_error") < 1e-6
+    assert [path.name for path in made.output.iterdir()] == ["model.onnx"]
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_nothing_of_this_machine_is_in_the_model(tmp_path: Path, exporter: str) -> None:
+    data = convert(tmp_path, **SCORER, exporter=exporter).model.read_bytes()
+    assert str(Path.home()).encode() not in data
+    assert str(MODULES).encode() not in data
+    assert b"site-packages" not in data
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_a_module_in_training_mode_is_exported_for_evaluation(tmp_path: Path, exporter: str) -> None:
+    inputs = {"input": {"shape": ["batch", 4]}}
+    made = convert(tmp_path, model="small.py:dropout", inputs=inputs, outputs=["y"], exporter=exporter)
+    assert made.value("max_abs_error") < 1e-6
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_an_input_and_a_value_twice_as_outputs(tmp_path: Path, exporter: str) -> None:
+    inputs = {"x": {"shape": ["n", 2]}}
+    made = convert(tmp_path, model="small.py:same", inputs=inputs, outputs=["a", "b", "c"], exporter=exporter)
+    model = onnx.load(made.model)
+    onnx.checker.check_model(model, full_check=True)
+    assert shapes(model.graph.output) == {"a": ["n", 2], "b": ["n", 2], "c": ["n", 2]}
+    assert made.value("max_abs_error") == 0
+
+
+def test_external_data_beside_the_model(tmp_path: Path) -> None:
+    made = convert(tmp_path, model="tiny_bert.py:load", **BERT, external_data="always")
+    assert sorted(path.name for path in made.output.iterdir()) == ["model.onnx", "model.onnx.data"]
+    assert made.value("size") == sum(path.stat().st_size for path in made.output.iterdir())
+    assert made.value("max_abs_error") < 1e-5
+
+
+def test_the_seed_makes_the_weights(tmp_path: Path) -> None:
+    def weights(seed: int) -> bytes:
+        return run_stage("convert/torch", tmp_path, SCORER, root=MODULES, seed=seed).model.read_bytes()
+
+    assert weights(1) == weights(1)
+    assert weights(1) != weights(2)
+
+
+def test_a_trace_of_one_size_is_caught_at_another(tmp_path: Path) -> None:
+    inputs = {"x": {"shape": ["n", 2], "low": 1, "high": 1}}
+    assert refusal(tmp_path, model="small.py:frozen", inputs=inputs, outputs=["y"], exporter="torchscript") == (
+        "the exported model disagrees with the PyTorch model in output 'y'\n"
+        "  2 of 2 values are further off than 0.0001 + 0.001 x |reference|; "
+        "the worst is 2 instead of 1 at [0, 0]\n"
+        "  for random values at n=1\n"
+        "  hint: try the other `exporter`, or another `opset`"
+    )
+
+
+def test_values_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    assert refusal(tmp_path, model="small.py:logarithm", inputs={"x": {"shape": [2]}}, outputs=["y"]) == (
+        "the PyTorch model yields values that are not finite in output 'y'\n"
+        "  for random values\n"
+        "  hint: say in `inputs` which values the model takes: `low`, `high`, `fill`"
+    )
+
+
+def test_what_a_model_must_be_and_say(tmp_path: Path) -> None:
+    inputs = {"x": {"shape": [2]}}
+    assert refusal(tmp_path, model="small.py:number", inputs=inputs, outputs=["y"]) == (
+        "small.py:number must return a torch.nn.Module\n  it returned a int"
+    )
+    assert refusal(tmp_path, model="small.py:logarithm", inputs=inputs, outputs=["x"]) == (
+        "inputs and outputs need names that differ\n  x"
+    )
+    assert refusal(tmp_path, model="small.py:same", inputs=inputs, outputs=["y"]) == (
+        "the PyTorch model returns 3 tensors, and `outputs` names 1\n"
+        "  of shapes [2], [2], [2]\n"
+        "  hint: name each tensor that the model returns, in order"
+    )
+
+
+def test_an_export_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        convert(tmp_path, **SCORER | {"exporter": "torchscript", "opset": 25})
+    assert caught.value.what == "PyTorch's torchscript exporter cannot export the model"
+    assert caught.value.hint == "try `exporter: dynamo`, or another `opset`; the log has the whole message"
+    assert "25" in caught.value.why
+
+
+def test_sizes_of_an_axis_that_is_not_there(tmp_path: Path) -> None:
+    assert refusal(tmp_path, **SCORER, dims={"width": [3]}) == (
+        "the model has no dynamic axis 'width'\n  its dynamic axes are batch, length"
+    )

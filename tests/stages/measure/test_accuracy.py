@@ -1,0 +1,470 @@
+"""`measure/accuracy` on small real models: figures worked out by hand, and every way in which it refuses."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from orun.errors import StageFailed, UsageError
+from orun.measure.accuracy_names import FIDELITY, TASK
+from orun.measure.paired import interval, tango
+from orun.metrics import Comparison, Estimate, Metric
+from orun.stages.measure.accuracy import Params, metrics
+from orun.stages.params import build, params_of
+from orun.targets import Provider, Target
+from tests.stages.support import StageRun, artifact, run_stage
+
+EYE = np.eye(3, dtype=np.float32)
+DATA = """
+import numpy as np
+import orun
+
+X = np.array([[3, 1, 0], [0, 2, 1], [1, 0, 4], [5, 4, 0]], np.float32)
+
+def plain():
+    return orun.Dataset({"x": X})
+
+def labelled():
+    return orun.Dataset({"x": X}, labels=[0, 1, 2, 1])
+
+def searched():
+    return orun.Dataset({"x": X}, labels=[0, 1, 2, 0], candidates={"x": np.eye(3, dtype=np.float32)})
+
+def integers():
+    return orun.Dataset({"x": X.astype(np.int64)})
+
+def misnamed():
+    return orun.Dataset({"image": X})
+
+def forgotten():
+    return X
+
+def first_score(outputs, dataset):
+    return outputs["y"][:, 0]
+
+def largest_error(outputs, dataset):
+    return float(abs(outputs["y"] - dataset.inputs["x"]).max())
+
+def too_many(outputs, dataset):
+    return [1.0, 2.0]
+
+def not_a_number(outputs, dataset):
+    return float("nan")
+
+def candidates(outputs, dataset):
+    return float(outputs["candidates.y"].sum())
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "data.py").write_text(DATA, "utf-8")
+    return tmp_path
+
+
+def linear(weight: np.ndarray, *, output: str = "y", to: int = TensorProto.FLOAT) -> onnx.ModelProto:
+    """`y = cast(x @ weight)`, `[batch, 3]`."""
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["product"]), helper.make_node("Cast", ["product"], [output], to=to)],
+        "linear",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3])],
+        [helper.make_tensor_value_info(output, to, ["batch", weight.shape[1]])],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    return model(graph)
+
+
+def model(graph: onnx.GraphProto) -> onnx.ModelProto:
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+def measure(
+    folder: Path, params: Mapping[str, object], target: Target | None = None, **models: onnx.ModelProto
+) -> StageRun:
+    inputs = {port: artifact(folder, made) for port, made in models.items()}
+    return run_stage("measure/accuracy", folder, params, inputs=inputs, root=folder, target=target)
+
+
+def refusal(folder: Path, params: Mapping[str, object], **models: onnx.ModelProto) -> str:
+    with pytest.raises((StageFailed, UsageError)) as error:
+        measure(folder, params, **models)
+    return str(error.value)
+
+
+def test_a_model_against_itself(folder: Path) -> None:
+    params = {"dataset": "data.py:plain", "metrics": ["cosine", "max_abs", "sqnr", "agreement"]}
+    run = measure(folder, params, model=linear(EYE), reference=linear(EYE))
+    assert {name: metric.value for name, metric in run.metrics.items()} == {
+        "cosine": 1.0,
+        "cosine.mean": 1.0,
+        "cosine.min": 1.0,
+        "max_abs": 0.0,
+        "sqnr": pytest.approx(313.07, abs=0.01),
+        "agreement": 1.0,
+    }
+    assert list(run.metrics) == list(metrics(build(Params, params)))
+    assert run.progress[-1] == (4, 4, "examples")
+
+
+def test_figures_against_a_reference_are_exact(folder: Path) -> None:
+    changed = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 0]], np.float32)  # loses the third score
+    params = {"dataset": "data.py:plain", "metrics": ["cosine", "max_abs", "agreement"]}
+    run = measure(folder, params, model=linear(changed), reference=linear(EYE))
+    assert run.value("cosine.min") == pytest.approx(1 / np.sqrt(17))
+    assert run.metrics["max_abs"] == Metric(4.0, better="lower")
+    assert run.metrics["agreement"] == Metric(0.75, "ratio", "higher")
+
+
+def test_a_task_is_compared_example_by_example(folder: Path) -> None:
+    swapped = EYE[:, [1, 0, 2]]  # answers 1 for 0 and 0 for 1: right on examples 2 and 3
+    run = measure(
+        folder,
+        {"dataset": "data.py:labelled", "metrics": ["accuracy"]},
+        model=linear(swapped),
+        reference=linear(EYE),
+    )
+    low, high = tango(1, 2, 4)
+    assert run.metrics["accuracy"] == Metric(
+        0.5,
+        "ratio",
+        "higher",
+        "sample",
+        interval(np.array([0.0, 0.0, 1.0, 1.0]), 0),
+        Comparison(
+            0.75,
+            Estimate(0.5 / 0.75, (0.75 + low) / 0.75, (0.75 + high) / 0.75),
+            Estimate(-0.25, low, high),
+            "McNemar's score interval over 4 examples, 1 better and 2 worse",
+            4,
+        ),
+    )
+
+
+def test_retrieval_among_candidates(folder: Path) -> None:
+    params = {"dataset": "data.py:searched", "metrics": ["mrr", "recall_at_1", "recall_at_5"]}
+    run = measure(folder, params, model=linear(EYE[:, [1, 0, 2]]), reference=linear(EYE))
+    assert run.value("recall_at_1") == 1.0  # angles survive the swap of two axes
+    assert run.value("mrr") == 1.0
+    assert run.progress[-1] == (7, 7, "examples")
+    broken = measure(folder, params, model=linear(np.ones((3, 3), np.float32)), reference=linear(EYE))
+    assert broken.value("recall_at_1") == 0.0
+    assert broken.value("recall_at_5") == 1.0
+    assert broken.value("mrr") == pytest.approx(1 / 3)
+
+
+def test_the_baseline_is_measured_beside(folder: Path) -> None:
+    halved = np.diag([1, 1, 0.5]).astype(np.float32)
+    run = measure(
+        folder,
+        {"dataset": "data.py:labelled", "metrics": ["max_abs", "accuracy"]},
+        model=linear(halved),
+        reference=linear(EYE),
+        baseline=linear(EYE * 2),
+    )
+    exact = Comparison(5.0, Estimate(0.4, 0.4, 0.4), Estimate(-3.0, -3.0, -3.0), "exact")
+    assert run.metrics["max_abs"] == Metric(2.0, better="lower", baseline=exact)
+    accuracy = run.metrics["accuracy"]
+    assert accuracy.baseline is not None
+    assert accuracy.baseline == accuracy.reference
+    assert accuracy.baseline.method == "McNemar's score interval over 4 examples, 0 better and 0 worse"
+
+
+def test_labels_need_no_reference(folder: Path) -> None:
+    run = measure(folder, {"dataset": "data.py:labelled", "metrics": ["accuracy"]}, model=linear(EYE))
+    assert run.metrics["accuracy"].value == 0.75
+    assert run.metrics["accuracy"].reference is None
+
+
+def test_metrics_of_ones_own(folder: Path) -> None:
+    params = {
+        "dataset": "data.py:searched",
+        "metrics": ["data.py:first_score", "data.py:largest_error", "data.py:candidates"],
+        "better": {"largest_error": "lower"},
+    }
+    run = measure(folder, params, model=linear(EYE * 2), reference=linear(EYE))
+    assert list(run.metrics) == list(metrics(build(Params, params)))
+    score, error = run.metrics["first_score"], run.metrics["largest_error"]
+    assert (score.value, score.noise, score.better) == (4.5, "sample", "higher")
+    assert score.reference is not None
+    assert score.reference.value == 2.25
+    assert score.reference.method == "paired bootstrap over 4 examples"
+    assert score.reference.ratio == Estimate(2.0, 2.0, 2.0)
+    assert error == Metric(
+        5.0,
+        better="lower",
+        reference=Comparison(
+            0.0,
+            Estimate(*[sys.float_info.max] * 3),
+            Estimate(5.0, 5.0, 5.0),
+            "exact",
+        ),
+    )
+    assert run.value("candidates") == 6.0
+
+
+def two_outputs(bend: float) -> onnx.ModelProto:
+    """`a = x`, `b = x + bend * c`, and integers `c` of no floating type."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("Identity", ["x"], ["a"]),
+            helper.make_node("Add", ["x", "bend"], ["b"]),
+            helper.make_node("ArgMax", ["x"], ["c"], axis=1, keepdims=0),
+        ],
+        "two",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3])],
+        [
+            helper.make_tensor_value_info("a", TensorProto.FLOAT, ["batch", 3]),
+            helper.make_tensor_value_info("b", TensorProto.FLOAT, ["batch", 3]),
+            helper.make_tensor_value_info("c", TensorProto.INT64, ["batch"]),
+        ],
+        [numpy_helper.from_array(np.array([bend], np.float32), "bend")],
+    )
+    return model(graph)
+
+
+def test_the_worst_output_counts(folder: Path) -> None:
+    params = {"dataset": "data.py:plain", "metrics": ["max_abs", "agreement"]}
+    run = measure(folder, params, model=two_outputs(0.5), reference=two_outputs(0))
+    assert {name: metric.value for name, metric in run.metrics.items()} == {"max_abs": 0.5, "agreement": 1.0}
+    assert sorted(arrays(run)) == [
+        "agreement[a]/model",
+        "agreement[b]/model",
+        "agreement[c]/model",
+        "max_abs[a]/model",
+        "max_abs[b]/model",
+    ]
+
+
+def test_named_outputs_are_shown_one_by_one(folder: Path) -> None:
+    params = {"dataset": "data.py:plain", "metrics": ["max_abs"], "outputs": ["b", "a"]}
+    run = measure(folder, params, model=two_outputs(0.5), reference=two_outputs(0))
+    assert {name: metric.value for name, metric in run.metrics.items()} == {
+        "max_abs": 0.5,
+        "max_abs[b]": 0.5,
+        "max_abs[a]": 0.0,
+    }
+    assert list(run.metrics) == list(metrics(build(Params, params)))
+
+
+def arrays(run: StageRun) -> dict[str, list[float]]:
+    with np.load(run.output / "examples.npz", allow_pickle=False) as archive:
+        return {name: archive[name].tolist() for name in archive.files}
+
+
+def test_the_artifact_holds_every_example_and_is_the_same_each_time(folder: Path) -> None:
+    params = {"dataset": "data.py:labelled", "metrics": ["max_abs", "accuracy"], "batch": 3}
+    runs = [measure(folder, params, model=linear(EYE * 2), reference=linear(EYE)) for _ in range(2)]
+    assert arrays(runs[0]) == {
+        "accuracy/model": [1.0, 1.0, 1.0, 0.0],
+        "accuracy/reference": [1.0, 1.0, 1.0, 0.0],
+        "max_abs[y]/model": [3.0, 2.0, 4.0, 5.0],
+    }
+    stored = json.loads((runs[0].output / "metrics.json").read_text("utf-8"))
+    assert stored["max_abs"] == {"value": 5.0, "better": "lower"}
+    for name in ("examples.npz", "metrics.json"):
+        assert (runs[0].output / name).read_bytes() == (runs[1].output / name).read_bytes()
+    with zipfile.ZipFile(io.BytesIO((runs[0].output / "examples.npz").read_bytes())) as archive:
+        assert {member.date_time for member in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
+def test_only_the_first_samples(folder: Path) -> None:
+    params = {"dataset": "data.py:labelled", "metrics": ["accuracy"], "samples": 2}
+    run = measure(folder, params, model=linear(EYE))
+    assert arrays(run) == {"accuracy/model": [1.0, 1.0]}
+
+
+def test_texts_of_different_lengths(folder: Path) -> None:
+    (folder / "ragged.py").write_text(
+        "import numpy as np\nimport orun\n"
+        "def data():\n"
+        "    return orun.Dataset({'x': [np.arange(n, dtype=np.float32)[:, None] for n in (3, 1, 2, 3)]})\n"
+        "def lengths(outputs, dataset):\n"
+        "    return [len(output) for output in outputs['y']]\n",
+        "utf-8",
+    )
+    shape: list[str | int | None] = ["batch", "sequence", 1]
+    graph = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+    )
+    params = {"dataset": "ragged.py:data", "metrics": ["max_abs", "ragged.py:lengths"], "batch": 2}
+    run = measure(folder, params, model=model(graph), reference=model(graph))
+    assert arrays(run)["lengths/model"] == [3.0, 1.0, 2.0, 3.0]
+    assert run.value("max_abs") == 0.0
+
+
+def test_runs_on_the_target(folder: Path) -> None:
+    params = {"dataset": "data.py:plain", "metrics": ["data.py:largest_error"]}
+    target = Target("npu", (Provider("NonsenseExecutionProvider"),))
+    with pytest.raises(UsageError) as error:
+        measure(folder, params, target, model=linear(EYE))
+    assert error.value.what == "target 'npu': NonsenseExecutionProvider is not in this build of ONNX Runtime"
+
+
+def test_an_output_that_is_not_finite_fails_always(folder: Path) -> None:
+    overflow = EYE.copy()
+    overflow[2, 2] = np.inf
+    assert refusal(
+        folder,
+        {"dataset": "data.py:labelled", "metrics": ["accuracy"]},
+        model=linear(overflow),
+    ) == ("output 'y' of the model is not finite for example 0\n  1 NaN and 0 infinite among its 3 values")
+    assert refusal(
+        folder,
+        {"dataset": "data.py:searched", "metrics": ["mrr"], "batch": 4},
+        model=linear(EYE),
+        reference=linear(overflow),
+    ).startswith("output 'y' of the reference is not finite for example 0\n")
+
+
+def test_shapes_are_part_of_equality(folder: Path) -> None:
+    params = {"dataset": "data.py:plain", "metrics": ["cosine"]}
+    assert refusal(folder, params, model=linear(EYE[:, :2]), reference=linear(EYE)) == (
+        "output 'y' of the model differs in form from the reference's\n"
+        "  float32 [1, 2], and float32 [1, 3] in the reference, for example 0\n"
+        "  hint: shapes and types are part of equality: make the model keep those of its reference"
+    )
+
+
+def test_types_are_part_of_equality(folder: Path) -> None:
+    params = {"dataset": "data.py:plain", "metrics": ["cosine"]}
+    assert refusal(folder, params, model=linear(EYE, to=TensorProto.FLOAT16), reference=linear(EYE)) == (
+        "output 'y' of the model differs in form from the reference's\n"
+        "  float16 [1, 3], and float32 [1, 3] in the reference, for example 0\n"
+        "  hint: shapes and types are part of equality: make the model keep those of its reference"
+    )
+
+
+def test_outputs_go_by_name(folder: Path) -> None:
+    params = {"dataset": "data.py:plain", "metrics": ["cosine"]}
+    assert refusal(folder, params, model=linear(EYE), reference=linear(EYE, output="z")) == (
+        "the reference has no output y\n  it has z\n  hint: name the outputs that all models share in `outputs`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        (
+            {"dataset": "data.py:plain", "metrics": ["cosine"]},
+            (
+                "cosine compares with a reference, and none is connected\n"
+                "  hint: connect one: needs: {model: ..., reference: ...}"
+            ),
+        ),
+        ({"dataset": "data.py:plain", "metrics": ["accuracy"]}, "accuracy needs labels, and the dataset has none"),
+        (
+            {"dataset": "data.py:labelled", "metrics": ["mrr"]},
+            (
+                "mrr needs candidates, and the dataset has none\n"
+                "  hint: return orun.Dataset(inputs, labels, candidates) from the dataset's function"
+            ),
+        ),
+        (
+            {"dataset": "data.py:misnamed", "metrics": ["data.py:first_score"]},
+            (
+                "the dataset has no x, which the model takes\n"
+                "  it has image\n"
+                "  hint: name the arrays of the dataset after the model's inputs"
+            ),
+        ),
+        (
+            {"dataset": "data.py:forgotten", "metrics": ["data.py:first_score"]},
+            (
+                "data.py:forgotten must return an orun.Dataset, not a ndarray\n"
+                "  hint: wrap the arrays: orun.Dataset({'input name': array})"
+            ),
+        ),
+        (
+            {"dataset": "data.py:plain", "metrics": ["data.py:too_many"]},
+            (
+                "the metric too_many must return one number, or one for each of the 4 examples\n"
+                "  it returned an array of shape [2]"
+            ),
+        ),
+        (
+            {"dataset": "data.py:plain", "metrics": ["data.py:not_a_number"]},
+            "the metric not_a_number returned a number that is not finite",
+        ),
+        (
+            {"dataset": "data.py:plain", "metrics": ["data.py:first_score", "other.py:first_score"]},
+            "metrics: first_score is there twice\n  hint: rename the function, or drop one",
+        ),
+        (
+            {"dataset": "data.py:plain", "metrics": ["data.py:first_score"], "better": {"first": "lower"}},
+            "better: first is no metric of your own",
+        ),
+        (
+            {"dataset": "data.py:plain", "metrics": ["data.py:first_score"], "outputs": ["z"]},
+            ("the model has no output z\n  it has y\n  hint: name the outputs that all models share in `outputs`"),
+        ),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(folder: Path, params: Mapping[str, object], message: str) -> None:
+    assert refusal(folder, params, model=linear(EYE)) == message
+
+
+def test_a_model_that_does_not_take_the_data(folder: Path) -> None:
+    params = {"dataset": "data.py:integers", "metrics": ["data.py:first_score"]}
+    message = refusal(folder, params, model=linear(EYE))
+    assert message.splitlines()[0] == "the model does not run on example 0"
+    assert "Unexpected input data type" in message
+    assert message.splitlines()[-1] == "  fed: x (1, 3)"
+
+
+@pytest.mark.parametrize(("to", "shown"), [(TensorProto.BFLOAT16, "bfloat16"), (TensorProto.FLOAT8E5M2, "float8e5m2")])
+def test_an_output_that_numpy_cannot_hold_is_no_silent_pass(folder: Path, to: int, shown: str) -> None:
+    params = {"dataset": "data.py:labelled", "metrics": ["accuracy"]}
+    assert refusal(folder, params, model=linear(EYE, to=to)) == (
+        f"output 'y' of the model is a tensor({shown}), which cannot be judged\n"
+        "  hint: name the outputs to judge in `outputs`, or let the model cast this one to float"
+    )
+
+
+def test_classes_have_no_angle(folder: Path) -> None:
+    params = {"dataset": "data.py:plain", "metrics": ["cosine"], "outputs": ["c"]}
+    assert refusal(folder, params, model=two_outputs(0), reference=two_outputs(0)) == (
+        "no output can be compared by cosine\n  c is tensor(int64)"
+    )
+
+
+def test_an_output_without_a_batch_axis(folder: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("ReduceSum", ["x"], ["y"], keepdims=0)],
+        "sum",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [])],
+    )
+    params = {"dataset": "data.py:plain", "metrics": ["data.py:first_score"]}
+    assert refusal(folder, params, model=model(graph)) == (
+        "output 'y' of the model has no batch axis: its shape is [] for a batch of 1\n"
+        "  hint: name the outputs with a batch axis in `outputs`"
+    )
+
+
+def test_the_schema_offers_what_the_engine_knows() -> None:
+    (asked,) = (param for param in params_of(Params) if param.name == "metrics")
+    known, code = asked.type.items[0].items
+    assert set(known.choices) == {*FIDELITY, *TASK}
+    assert code.name == "code"
+
+
+def test_planning_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, orun.stages.measure.accuracy\n"
+        "print([name for name in ('numpy', 'onnx', 'onnxruntime') if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"

@@ -1,0 +1,123 @@
+"""`measure/latency` on tiny real models: what it yields, leaves and refuses. No time is asserted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orun.errors import OrunError, UsageError
+from orun.measure.latency_metrics import NAMES
+from orun.stages.contract import MODEL
+from orun.stages.measure.latency import SPEC, Params
+from orun.stages.params import params_of
+from orun.targets import Target
+from tests.measure.support import ONE_THREAD, save_model
+from tests.stages.support import StageRun, run_stage
+
+QUICK = {"time": 0.0, "warmup": 0.0, "samples": 6, "max_launches": 3}
+DATA = """
+import numpy as np
+import orun
+
+def rows():
+    return orun.Dataset({"x": np.ones((5, 32), np.float32)})
+
+def array():
+    return np.ones((5, 32), np.float32)
+"""
+
+
+def saved(folder: Path, name: str, layers: int = 2) -> Path:
+    made = folder / name
+    made.mkdir()
+    save_model(made / MODEL, layers)
+    return made
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> StageRun:
+    """One real measurement against a reference and an accepted baseline, which is the model itself."""
+    folder = tmp_path_factory.mktemp("latency")
+    model = saved(folder, "model")
+    inputs = {"model": model, "reference": saved(folder, "reference", layers=6), "baseline": model}
+    return run_stage("measure/latency", folder, QUICK, inputs=inputs, target=ONE_THREAD)
+
+
+def test_its_metrics_are_those_it_declares(measured: StageRun) -> None:
+    assert SPEC.metrics == NAMES
+    assert tuple(measured.metrics) == NAMES
+
+
+def test_every_figure_has_an_interval_and_is_compared(measured: StageRun) -> None:
+    for metric in measured.metrics.values():
+        assert metric.noise == "timing"
+        assert metric.interval is not None
+        assert metric.interval.low <= metric.value <= metric.interval.high
+        for comparison in (metric.reference, metric.baseline):
+            assert comparison is not None
+            assert comparison.count == 3
+            assert comparison.ratio.low < comparison.ratio.value < comparison.ratio.high
+
+
+def test_the_artifact_holds_the_launches(measured: StageRun) -> None:
+    document = json.loads((measured.output / "latency.json").read_text())
+    assert sorted(path.name for path in measured.output.iterdir()) == ["latency.json", "samples.npz"]
+    assert len(document["launches"]) == 3
+    assert set(document["launches"][0]["log_ratios"]) == {"reference", "baseline"}
+    assert document["inputs"]["model"] == {"x": {"shape": [1, 32], "type": "float32"}}
+    with np.load(measured.output / "samples.npz") as samples:
+        assert samples["alone.launch"].tolist() == [0, 1, 2]  # no time for more
+        assert len(samples["model.wall"]) == len(samples["model.launch"])
+        assert sorted(set(samples["model.launch"])) == [0, 1, 2]
+
+
+def test_the_log_says_what_was_found_and_what_it_took(measured: StageRun) -> None:
+    lines = measured.log.splitlines()
+    assert lines[0].startswith("paired on-CPU time: ")
+    assert lines[0].endswith(", 3 launches)")
+    assert " of the baseline's (95 % interval " in lines[1]
+    assert lines[2].startswith("3 launches in ")
+    assert [what for _, _, what in measured.progress] == ["launch 1", "launch 2", "launch 3"]
+
+
+def test_a_model_alone_has_no_speed_up(tmp_path: Path) -> None:
+    run = run_stage("measure/latency", tmp_path, QUICK, inputs={"model": saved(tmp_path, "model")}, target=ONE_THREAD)
+    assert tuple(run.metrics) == NAMES[:-1]
+    assert run.metrics["p50"].reference is None
+
+
+def test_examples_of_a_dataset_are_fed(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text(DATA)
+    params = {**QUICK, "inputs": "data.py:rows", "batch": 3}
+    run = run_stage("measure/latency", tmp_path, params, inputs={"model": saved(tmp_path, "model")})
+    document = json.loads((run.output / "latency.json").read_text())
+    assert document["inputs"]["model"]["x"]["shape"] == [3, 32]
+    assert document["target"] == {"name": "cpu"}
+
+
+def test_what_is_no_dataset_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text(DATA)
+    with pytest.raises(OrunError) as caught:
+        run_stage("measure/latency", tmp_path, {"inputs": "data.py:array"}, inputs={"model": saved(tmp_path, "model")})
+    assert str(caught.value) == (
+        "data.py:array must return an orun.Dataset, not a ndarray\n"
+        "  hint: wrap the arrays: orun.Dataset({'input name': array})"
+    )
+
+
+def test_a_target_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    target = Target("cpu", session={"execution_mode": "fast"})
+    with pytest.raises(UsageError) as caught:
+        run_stage("measure/latency", tmp_path, QUICK, inputs={"model": saved(tmp_path, "model")}, target=target)
+    assert str(caught.value) == (
+        "target 'cpu': session option execution_mode cannot be 'fast'\n  expected one of sequential, parallel"
+    )
+
+
+def test_every_parameter_is_documented_and_has_a_default() -> None:
+    for param in params_of(Params):
+        assert param.doc
+        assert not param.required

@@ -1,0 +1,52 @@
+"""`measure/startup` and `measure/memory` on real launches of small models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.stages.support import artifact, run_stage
+
+MEBIBYTE = 1 << 20
+
+
+def weighing(mebibytes: int) -> onnx.ModelProto:
+    """`y = x @ w` whose weights take so many MiB."""
+    weight = np.ones((256, mebibytes * 1024), np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 256])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", weight.shape[1]])],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+def test_memory_is_what_the_weights_take(tmp_path: Path) -> None:
+    inputs = {"model": artifact(tmp_path, weighing(32)), "reference": artifact(tmp_path, weighing(1))}
+    run = run_stage("measure/memory", tmp_path, {"runs": 2}, inputs=inputs)
+    assert list(run.metrics) == ["peak", "added", "held"]
+    added = run.metrics["added"]
+    assert added.reference is not None
+    assert 31 * MEBIBYTE <= added.reference.difference.value <= 31 * 3.5 * MEBIBYTE  # read, unpacked, laid out anew
+    assert added.interval is not None
+    assert added.interval.low <= added.value <= added.interval.high
+    assert run.value("peak") >= run.value("held") >= 32 * MEBIBYTE
+    assert run.progress[-1] == (14, 14, "launches")
+
+
+def test_startup_is_loading_and_the_first_inference(tmp_path: Path) -> None:
+    run = run_stage("measure/startup", tmp_path, {"launches": 6}, inputs={"model": artifact(tmp_path, weighing(1))})
+    assert list(run.metrics) == ["load", "first", "ready"]
+    launches = json.loads((run.output / "launches.json").read_text("utf-8"))
+    loads = sorted(one["load"] for one in launches["model"])
+    assert len(loads) == 6
+    metric = run.metrics["load"]
+    assert metric.interval is not None
+    assert (metric.value, metric.interval.low, metric.interval.high) == (loads[2], loads[0], loads[5])
+    assert run.value("ready") in [one["load"] + one["first"] for one in launches["model"]]

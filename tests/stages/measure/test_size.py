@@ -1,0 +1,56 @@
+"""`measure/size`: figures counted by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from orun.measure.paired import exact
+from orun.metrics import Metric
+from tests.stages.support import artifact, run_stage
+
+
+def model(width: int) -> onnx.ModelProto:
+    """`y = gelu(x @ w) + c`: weights of 4 x width, a constant of one element, one node of another domain."""
+    constant = numpy_helper.from_array(np.ones(1, np.float32))
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["a"]),
+            helper.make_node("Gelu", ["a"], ["b"], domain="com.microsoft"),
+            helper.make_node("Constant", [], ["c"], value=constant),
+            helper.make_node("Add", ["b", "c"], ["y"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", width])],
+        [numpy_helper.from_array(np.ones((4, width), np.float32), "w")],
+    )
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+def test_alone(tmp_path: Path) -> None:
+    folder = artifact(tmp_path, model(8))
+    (folder / "model.onnx.data").write_bytes(bytes(1000))
+    run = run_stage("measure/size", tmp_path, inputs={"model": folder})
+    assert run.metrics == {
+        "size": Metric((folder / "model.onnx").stat().st_size + 1000, "B", "lower"),
+        "parameters": Metric(33, better="lower"),
+        "nodes": Metric(4, better="lower"),
+    }
+    assert json.loads((run.output / "operators.json").read_text("utf-8")) == {
+        "model": {"Add": 1, "Constant": 1, "MatMul": 1, "com.microsoft.Gelu": 1}
+    }
+
+
+def test_against_others(tmp_path: Path) -> None:
+    inputs = {
+        role: artifact(tmp_path, model(width)) for role, width in (("model", 8), ("reference", 16), ("baseline", 4))
+    }
+    parameters = run_stage("measure/size", tmp_path, inputs=inputs).metrics["parameters"]
+    assert parameters.reference == exact(33, 65)
+    assert parameters.baseline == exact(33, 17)

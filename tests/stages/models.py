@@ -1,0 +1,78 @@
+"""Small ONNX models, written as text."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import numpy_helper, parser
+
+ADD = """
+<ir_version: 9, opset_import: ["" : 20]>
+add (float[n, 3] x) => (float[n, 3] y) <float[3] one = {1, 1, 1}> { y = Add(x, one) }
+"""
+# Constants to fold, an identity and a double transpose around one matrix product.
+WORDY = """
+<ir_version: 9, opset_import: ["" : 20]>
+wordy (float[n, 4] x) => (float[n, 4] y)
+<float[4, 4] w = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6}>
+{
+  two = Constant <value = float {2.0}> ()
+  twice = Add(two, two)
+  same = Identity(x)
+  turned = Transpose <perm = [1, 0]> (same)
+  back = Transpose <perm = [1, 0]> (turned)
+  product = MatMul(back, w)
+  y = Mul(product, twice)
+}
+"""
+LOOKUP = """
+<ir_version: 9, opset_import: ["" : 20]>
+lookup (int64[batch, length] ids, int64[batch, length] mask, float[batch, 2] extra) => (float[batch, length, 2] y)
+<float[5, 2] table = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}>
+{
+  inner = Cast <to = 7> (ids)
+  rows = Gather <axis = 0> (table, inner)
+  weight = Cast <to = 1> (mask)
+  axis = Constant <value = int64[1] {2}> ()
+  wide = Unsqueeze (weight, axis)
+  masked = Mul (rows, wide)
+  middle = Constant <value = int64[1] {1}> ()
+  more = Unsqueeze (extra, middle)
+  y = Add (masked, more)
+}
+"""
+
+
+def parse(text: str) -> onnx.ModelProto:
+    """A checked model; weights are stored as raw bytes, as exporters store them."""
+    model = parser.parse_model(text)
+    for tensor in model.graph.initializer:
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def convolution() -> onnx.ModelProto:
+    """From images `[n, 3, 8, 8]` to scores `[n, 5]`, with a batch normalisation, by made-up weights."""
+    random = np.random.default_rng(0)
+    model = parser.parse_model("""
+    <ir_version: 9, opset_import: ["" : 20]>
+    convolution (float[n, 3, 8, 8] image) => (float[n, 5] scores)
+    {
+      [conv] c = Conv <pads = [1, 1, 1, 1]> (image, kernel)
+      [norm] b = BatchNormalization (c, scale, shift, mean, variance)
+      [relu] r = Relu (b)
+      [pool] p = GlobalAveragePool (r)
+      [flat] f = Flatten (p)
+      [head] scores = Gemm (f, weight, bias)
+    }
+    """)
+    shapes: dict[str, tuple[int, ...]] = {"kernel": (6, 3, 3, 3), "weight": (6, 5), "bias": (5,)}
+    shapes |= dict.fromkeys(("scale", "shift", "mean"), (6,))
+    weights = {name: random.standard_normal(shape) for name, shape in shapes.items()}
+    weights["variance"] = random.uniform(0.5, 2, 6)
+    model.graph.initializer.extend(
+        numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()
+    )
+    onnx.checker.check_model(model, full_check=True)
+    return model

@@ -1,0 +1,76 @@
+"""Small modules that show one thing each."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+class Scorer(nn.Module):  # type: ignore[misc]  # torch is not checked
+    """Looks rows up, averages them by a mask, and scores: two outputs, one of them named like its own inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(11, 8)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Ids `[batch, length]` in 0..10 and their mask."""
+        rows = self.embedding(ids) * mask.unsqueeze(-1)
+        pooled = rows.sum(1) / mask.sum(1, keepdim=True)
+        return {"embedding": rows, "scores": self.head(pooled)}
+
+
+def scorer() -> nn.Module:
+    """A `Scorer`."""
+    return Scorer()
+
+
+def dropout() -> nn.Module:
+    """Left in training mode, as a careless function leaves it."""
+    return nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).train()
+
+
+class Frozen(nn.Module):  # type: ignore[misc]
+    """Computes with the size of its example: right for that size alone once it is traced."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Any `[n, 2]`."""
+        return x * float(len(x))
+
+
+def frozen() -> nn.Module:
+    """A `Frozen`."""
+    return Frozen()
+
+
+class Same(nn.Module):  # type: ignore[misc]
+    """Returns its input, and one value twice."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Any tensor."""
+        double = x + x
+        return x, double, double
+
+
+def same() -> nn.Module:
+    """A `Same`."""
+    return Same()
+
+
+class Logarithm(nn.Module):  # type: ignore[misc]
+    """Is not finite below zero."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Any tensor."""
+        return torch.log(x)
+
+
+def logarithm() -> nn.Module:
+    """A `Logarithm`."""
+    return Logarithm()
+
+
+def number() -> int:
+    """No module."""
+    return 4

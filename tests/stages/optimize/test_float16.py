@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, numpy_helper
+
+from orun.errors import StageFailed
+from tests.stages.models import LOOKUP, WORDY, parse
+from tests.stages.support import StageRun, artifact, run_stage
+
+
+def convert(folder: Path, model: Path, **params: Any) -> StageRun:
+    return run_stage("optimize/float16", folder, params, inputs={"model": model})
+
+
+def types(made: StageRun) -> list[int]:
+    graph = onnx.load(made.model).graph
+    return [value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)]
+
+
+def operators(made: StageRun) -> list[str]:
+    return [node.op_type for node in onnx.load(made.model).graph.node]
+
+
+def test_half_the_size_and_near(tmp_path: Path, tiny_bert: Path) -> None:
+    before = (tiny_bert / "model.onnx").stat().st_size
+    made = convert(tmp_path, tiny_bert)
+    assert made.value("size") < 0.7 * before
+    assert 0 < made.value("max_abs_error") < 5e-3
+    assert made.value("half_weights") > 30
+    assert types(made) == [TensorProto.INT64, TensorProto.INT64, TensorProto.FLOAT]
+
+
+def test_inputs_and_outputs_too(tmp_path: Path) -> None:
+    made = convert(tmp_path, artifact(tmp_path, parse(WORDY)), keep_io_types=False)
+    assert types(made) == [TensorProto.FLOAT16, TensorProto.FLOAT16]
+    assert "Cast" not in operators(made)
+    assert 0 < made.value("max_abs_error") < 1e-2
+
+
+@pytest.mark.parametrize("block", ["MatMul", "SkipLayerNormalization", "Attention"])
+def test_a_fused_model_with_types_kept(tmp_path: Path, tiny_bert: Path, block: str) -> None:
+    """Several such nodes read one value, and ONNX cannot infer the type of what fused operators yield."""
+    fused = run_stage("optimize/transformer", tmp_path, inputs={"model": tiny_bert})
+    every, kept = convert(tmp_path, fused.output), convert(tmp_path, fused.output, block_types=[block])
+    assert operators(kept).count(block) == operators(every).count(block) > 0
+    assert kept.value("half_weights") < every.value("half_weights")
+    onnx.checker.check_model(kept.model)
+
+
+def test_a_value_that_several_kept_nodes_read(tmp_path: Path, tiny_bert: Path) -> None:
+    made = convert(tmp_path, tiny_bert, block_types=["MatMul", "Softmax"])
+    outputs = [name for node in onnx.load(made.model).graph.node for name in node.output]
+    assert len(outputs) == len(set(outputs))
+
+
+def test_what_half_precision_cannot_hold(tmp_path: Path) -> None:
+    model = parse(WORDY)
+    large = np.full((4, 4), 1e6, np.float32)
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(large, "w"))
+    with pytest.raises(StageFailed) as caught:
+        convert(tmp_path, artifact(tmp_path, model))
+    assert caught.value.what == "the float16 model disagrees with the model before it in output 'y'"
+    assert caught.value.hint == "keep what needs range or precision in float32: `block_types`, `block_nodes`"
+
+
+def test_nothing_to_convert(tmp_path: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        convert(tmp_path, artifact(tmp_path, parse(LOOKUP)), block_types=["Gather", "Cast", "Unsqueeze", "Mul", "Add"])
+    assert str(caught.value) == (
+        "nothing in the model could be converted\n  it has no float32 weights, or only such as must stay float32"
+    )
+
+
+def test_an_operator_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        convert(tmp_path, artifact(tmp_path, parse(WORDY)), block_types=["Matmul"])
+    assert str(caught.value) == (
+        "block_types: the model has no 'Matmul'\n"
+        "  did you mean 'MatMul'?\n"
+        "  hint: any ONNX viewer shows the names of nodes"
+    )

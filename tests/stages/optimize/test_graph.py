@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from orun.errors import OrunError
+from orun.targets import Provider, Target
+from tests.stages.models import WORDY, parse
+from tests.stages.support import StageRun, artifact, run_stage
+
+
+def optimize(folder: Path, model: Path, target: Target | None = None, **params: Any) -> StageRun:
+    return run_stage("optimize/graph", folder, params, inputs={"model": model}, target=target)
+
+
+def operators(made: StageRun) -> set[str]:
+    return {node.op_type for node in onnx.load(made.model).graph.node}
+
+
+def test_levels_go_further_and_agree(tmp_path: Path) -> None:
+    nodes = {}
+    for level in ("disable", "basic", "extended", "layout", "all"):
+        made = optimize(tmp_path, artifact(tmp_path, parse(WORDY)), level=level)
+        assert made.value("max_abs_error") < 1e-6
+        nodes[level] = made.value("nodes")
+    assert nodes == {"disable": 6, "basic": 2, "extended": 1, "layout": 1, "all": 1}
+
+
+def test_extended_fuses_to_its_own_operators(tmp_path: Path, tiny_bert: Path) -> None:
+    made = optimize(tmp_path, tiny_bert)
+    assert made.value("max_abs_error") < 1e-5
+    assert "SkipLayerNormalization" in operators(made)
+    assert "SkipLayerNormalization" not in operators(optimize(tmp_path, tiny_bert, level="basic"))
+    assert "SkipLayerNormalization" not in operators(optimize(tmp_path, tiny_bert, skip=["SkipLayerNormFusion"]))
+
+
+def test_sizes_that_the_target_fixes_are_left_to_the_session(tmp_path: Path) -> None:
+    target = Target("small", session={"free_dimension_overrides": {"n": 2}})
+    made = optimize(tmp_path, artifact(tmp_path, parse(WORDY)), target)
+    assert onnx.load(made.model).graph.input[0].type.tensor_type.shape.dim[0].dim_param == "n"
+
+
+def test_a_provider_that_cannot_load_is_no_cpu(tmp_path: Path) -> None:
+    target = Target("nowhere", (Provider("NoSuchExecutionProvider"),))
+    with pytest.raises(OrunError, match="NoSuchExecutionProvider"):
+        optimize(tmp_path, artifact(tmp_path, parse(WORDY)), target)

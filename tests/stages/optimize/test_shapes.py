@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from orun.errors import StageFailed
+from tests.stages.models import ADD, LOOKUP, parse
+from tests.stages.support import StageRun, artifact, run_stage
+
+
+def fix(folder: Path, model: Path, **params: Any) -> StageRun:
+    return run_stage("optimize/shapes", folder, params, inputs={"model": model})
+
+
+def shapes(made: StageRun) -> dict[str, list[int | str]]:
+    graph = onnx.load(made.model).graph
+    return {
+        value.name: [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim]
+        for value in (*graph.input, *graph.value_info, *graph.output)
+    }
+
+
+def test_every_shape_of_a_transformer_is_known(tmp_path: Path, tiny_bert: Path) -> None:
+    made = fix(tmp_path, tiny_bert, fix={"batch": 1, "sequence": 16})
+    assert made.value("dynamic_values") == 0
+    assert made.value("fixed_shapes") > 100
+    assert made.value("max_abs_error") < 1e-6
+    found = shapes(made)
+    assert found["input_ids"] == [1, 16]
+    assert found["hidden"] == [1, 16, 32]
+    assert all(isinstance(axis, int) for axes in found.values() for axis in axes)
+
+
+def test_operators_of_onnx_runtime_too(tmp_path: Path, tiny_bert: Path) -> None:
+    fused = run_stage("optimize/transformer", tmp_path, inputs={"model": tiny_bert}).output
+    found = shapes(fix(tmp_path, fused, fix={"batch": 2, "sequence": 8}))
+    assert found["EmbedLayerNormalization_0_output"] == [2, 8, 32]
+
+
+def test_an_axis_may_stay(tmp_path: Path) -> None:
+    made = fix(tmp_path, artifact(tmp_path, parse(LOOKUP)), fix={"length": 3}, dims={"batch": [4, 5]})
+    found = shapes(made)
+    assert (found["ids"], found["rows"], found["y"]) == (["batch", 3], ["batch", 3, 2], ["batch", 3, 2])
+    assert made.value("dynamic_values") == 4
+
+
+def test_nothing_to_fix_still_infers(tmp_path: Path) -> None:
+    assert shapes(fix(tmp_path, artifact(tmp_path, parse(LOOKUP))))["wide"] == ["batch", "length", 1]
+
+
+def test_a_model_with_a_normalised_output(tmp_path: Path) -> None:
+    """ReduceL2 with its axes as an input, which ONNX Runtime's own inference gives up on."""
+    model = parse("""
+    <ir_version: 9, opset_import: ["" : 20]>
+    norm (float[n, 4] x) => (float[n, 4] y) <int64[1] axes = {1}>
+    {
+      length = ReduceL2 (x, axes)
+      shape = Shape (x)
+      wide = Expand (length, shape)
+      y = Div (x, wide)
+    }
+    """)
+    assert shapes(fix(tmp_path, artifact(tmp_path, model), fix={"n": 2}))["length"] == [2, 1]
+
+
+def test_an_axis_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        fix(tmp_path, artifact(tmp_path, parse(LOOKUP)), fix={"lenght": 3})
+    assert str(caught.value).startswith("fix: the model has no 'lenght'\n  did you mean 'length'?")
+
+
+def test_a_model_that_needs_its_axis(tmp_path: Path) -> None:
+    """A reshape to a size that the fixed one does not divide."""
+    model = parse("""
+    <ir_version: 9, opset_import: ["" : 20]>
+    pairs (float[n] x) => (float[m, 2] y) <int64[2] shape = {-1, 2}> { y = Reshape (x, shape) }
+    """)
+    made = fix(tmp_path, artifact(tmp_path, model), fix={"n": 6})
+    assert shapes(made)["y"] == [3, 2]
+    with pytest.raises(StageFailed, match="n=5"):
+        fix(tmp_path, artifact(tmp_path, model), fix={"n": 5})
+
+
+def test_a_model_of_two_inputs_with_one_axis(tmp_path: Path) -> None:
+    assert shapes(fix(tmp_path, artifact(tmp_path, parse(ADD)), fix={"n": 9})) == {"x": [9, 3], "y": [9, 3]}

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import onnx
+import onnxsim
+import pytest
+from onnx import numpy_helper
+from onnxsim import onnx_simplifier
+
+from orun.errors import StageFailed
+from orun.stages.optimize.simplify import Pass
+from tests.stages.models import WORDY, parse
+from tests.stages.support import artifact, run_stage
+
+BATCHED = """
+<ir_version: 9, opset_import: ["" : 20]>
+batched (float[b, s, 2] x) => (float[b, s, 2] y) <float[2, 2] w = {1, 2, 3, 4}, float[2] bias = {1, 2}>
+{
+  product = MatMul (x, w)
+  y = Add (product, bias)
+}
+"""
+
+
+def operators(path: Path) -> list[str]:
+    return [node.op_type for node in onnx.load(path).graph.node]
+
+
+def test_folds_and_removes_and_agrees(tmp_path: Path) -> None:
+    made = run_stage("optimize/simplify", tmp_path, inputs={"model": artifact(tmp_path, parse(WORDY))})
+    assert operators(made.model) == ["Constant", "MatMul", "Mul"]
+    assert {name: metric.value for name, metric in made.metrics.items()} == {
+        "size": made.model.stat().st_size,
+        "nodes": 3,
+        "nodes_before": 7,
+        "max_abs_error": 0.0,
+    }
+    assert not onnx.load(made.model).metadata_props
+
+
+def test_matmul_and_add_stay_apart_unless_asked(tmp_path: Path) -> None:
+    model = artifact(tmp_path, parse(BATCHED))
+    assert operators(run_stage("optimize/simplify", tmp_path, inputs={"model": model}).model) == ["MatMul", "Add"]
+    joined = run_stage("optimize/simplify", tmp_path, {"skip": []}, inputs={"model": model})
+    assert "Gemm" in operators(joined.model)
+
+
+def test_a_pass_is_left_out(tmp_path: Path) -> None:
+    params = {"skip": ["eliminate_identity", "fuse_consecutive_transposes", "eliminate_nop_transpose"]}
+    made = run_stage("optimize/simplify", tmp_path, params, inputs={"model": artifact(tmp_path, parse(WORDY))})
+    assert operators(made.model).count("Transpose") == 2
+
+
+def test_the_passes_are_those_of_onnxsim() -> None:
+    core = onnx_simplifier.C
+    known = {*core._list_optimizers(), *core._list_other_optimizers()}
+    assert set(get_args(Pass)) <= known
+
+
+def test_a_wrong_result_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A simplifier that halves a weight: what a broken pass does."""
+    simplify = onnxsim.simplify
+
+    def broken(*arguments: object, output_path: str, **options: object) -> None:
+        simplify(*arguments, output_path=output_path, **options)
+        model = onnx.load(output_path)
+        weight = model.graph.initializer[0]
+        weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) / 2, weight.name))
+        onnx.save(model, output_path)
+
+    monkeypatch.setattr(onnxsim, "simplify", broken)
+    with pytest.raises(StageFailed) as caught:
+        run_stage("optimize/simplify", tmp_path, inputs={"model": artifact(tmp_path, parse(WORDY))})
+    assert caught.value.what == "the simplified model disagrees with the model before it in output 'y'"
+    assert caught.value.hint == "leave out the pass that does it: `skip: [...]`"
+
+
+def test_a_simplifier_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("Unrecognized attribute")
+
+    monkeypatch.setattr(onnxsim, "simplify", fail)
+    with pytest.raises(StageFailed) as caught:
+        run_stage("optimize/simplify", tmp_path, inputs={"model": artifact(tmp_path, parse(WORDY))})
+    assert str(caught.value) == (
+        "onnxsim cannot simplify the model\n"
+        "  Unrecognized attribute\n"
+        "  hint: leave passes out, `skip: [...]`, or use `optimize/graph` with `level: basic` instead"
+    )

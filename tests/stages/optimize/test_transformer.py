@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from orun.errors import StageFailed
+from orun.stages.fusion import heads
+from orun.stages.optimize.transformer import FUSED
+from tests.stages.models import ADD, parse
+from tests.stages.support import StageRun, artifact, run_stage
+
+
+def fuse(folder: Path, model: Path, **params: Any) -> StageRun:
+    return run_stage("optimize/transformer", folder, params, inputs={"model": model})
+
+
+def fused(made: StageRun) -> dict[str, float]:
+    return {name: made.value(f"fused.{name}") for name in FUSED if made.value(f"fused.{name}")}
+
+
+def test_every_layer_is_fused_and_agrees(tmp_path: Path, tiny_bert: Path) -> None:
+    made = fuse(tmp_path, tiny_bert, expect={"Attention": 2, "SkipLayerNormalization": 4})
+    assert fused(made) == {"Attention": 2, "EmbedLayerNormalization": 1, "SkipLayerNormalization": 4, "BiasGelu": 2}
+    assert made.value("max_abs_error") < 1e-5
+    assert made.value("nodes") < 40
+    assert made.value("nodes_before") > 100
+    log = made.log.splitlines()
+    assert log[0] == "4 attention heads, hidden size 32"
+    assert [line for line in log if line.startswith("Attention: ")] == [
+        f"Attention: /bert/encoder/layer.{layer}/attention/self/Reshape_3_output_0" for layer in (0, 1)
+    ]
+
+
+@pytest.mark.parametrize("level", ["disable", "extended"])
+def test_at_other_levels(tmp_path: Path, tiny_bert: Path, level: str) -> None:
+    made = fuse(tmp_path, tiny_bert, level=level)
+    assert fused(made)["Attention"] == 2
+    assert made.value("max_abs_error") < 1e-5
+
+
+def test_projections_may_stay_apart(tmp_path: Path, tiny_bert: Path) -> None:
+    assert fused(fuse(tmp_path, tiny_bert, multi_head_attention=True))["MultiHeadAttention"] == 2
+
+
+def test_a_fusion_is_left_out(tmp_path: Path, tiny_bert: Path) -> None:
+    made = fuse(tmp_path, tiny_bert, disable=["attention", "bias_gelu"])
+    assert fused(made).keys().isdisjoint({"Attention", "BiasGelu"})
+
+
+def test_what_is_expected_and_missing_fails_the_stage(tmp_path: Path, tiny_bert: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        fuse(tmp_path, tiny_bert, expect={"Attention": 12, "BiasGelu": 2}, disable=["embed_layer_norm"])
+    assert str(caught.value) == (
+        "expected 12 Attention, got 2\n"
+        "  fused: Attention 2, BiasGelu 2, LayerNormalization 1, SkipLayerNormalization 4\n"
+        "  hint: export by TorchScript with eager attention; keep MatMul and Add apart in `optimize/simplify`"
+    )
+
+
+def test_a_right_padded_mask_is_right_for_such_masks_alone(tmp_path: Path, tiny_bert: Path) -> None:
+    made = fuse(tmp_path, tiny_bert, mask="right-padded")
+    assert made.value("max_abs_error") < 1e-5
+    (attention, _) = [node for node in onnx.load(made.model).graph.node if node.op_type == "Attention"]
+    assert attention.input[3] != "attention_mask"  # positions where the text ends, one to a text
+
+
+def test_dropping_the_mask_of_a_model_that_needs_it_is_caught(tmp_path: Path, tiny_bert: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        fuse(tmp_path, tiny_bert, mask="none")
+    assert caught.value.what == "the fused model disagrees with the model before it in output 'hidden'"
+    assert caught.value.hint == (
+        "leave out the fusion that does it: `disable: [...]`; check `mask`, `num_heads` and `model_type`"
+    )
+
+
+def test_heads_are_read_from_the_graph(tiny_bert: Path) -> None:
+    assert heads(onnx.load(tiny_bert / "model.onnx")) == (4, 32)
+    assert heads(parse(ADD)) == (0, 0)
+
+
+def test_heads_that_do_not_divide_the_width(tmp_path: Path, tiny_bert: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        fuse(tmp_path, tiny_bert, num_heads=5)
+    assert str(caught.value) == (
+        "5 attention heads and hidden size 32 do not go together\n"
+        "  hint: give both `num_heads` and `hidden_size`, or none of them"
+    )
+
+
+def test_an_optimizer_that_stumbles(tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stumble(*_: object) -> None:
+        raise IndexError("list index out of range")
+
+    monkeypatch.setattr("onnxruntime.transformers.optimizer.optimize_by_fusion", stumble)
+    with pytest.raises(StageFailed) as caught:
+        fuse(tmp_path, tiny_bert, model_type="gpt2")
+    assert str(caught.value) == (
+        "ONNX Runtime's optimizer cannot handle the model as gpt2\n"
+        "  IndexError: list index out of range\n"
+        "  hint: try another `model_type`, or leave fusions out: `disable: [...]`; the log has the whole traceback"
+    )
+
+
+def test_nothing_to_fuse(tmp_path: Path) -> None:
+    made = fuse(tmp_path, artifact(tmp_path, parse(ADD)))
+    assert fused(made) == {}
+    with pytest.raises(StageFailed) as caught:
+        fuse(tmp_path, artifact(tmp_path, parse(ADD)), expect={"Attention": 1})
+    assert caught.value.why == "fused: nothing"

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, numpy_helper
+
+from orun.errors import StageFailed
+from tests.stages.models import ADD, LOOKUP, WORDY, parse
+from tests.stages.support import StageRun, artifact, run_stage
+
+
+def quantize(folder: Path, model: Path, **params: Any) -> StageRun:
+    return run_stage("quantize/dynamic", folder, params, inputs={"model": model})
+
+
+def weights(made: StageRun) -> dict[str, np.ndarray[Any, Any]]:
+    stored = onnx.load(made.model).graph.initializer
+    eight = (TensorProto.INT8, TensorProto.UINT8)
+    return {
+        tensor.name: numpy_helper.to_array(tensor) for tensor in stored if tensor.data_type in eight and tensor.dims
+    }
+
+
+def operators(made: StageRun) -> list[str]:
+    return [node.op_type for node in onnx.load(made.model).graph.node]
+
+
+def matmul(folder: Path) -> Path:
+    """One product with a weight whose columns differ a thousandfold."""
+    model = parse(WORDY)
+    columns = np.linspace(-1, 1, 16).reshape(4, 4) * [1, 10, 100, 1000]
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(columns.astype(np.float32), "w"))
+    return artifact(folder, model)
+
+
+def column_errors(made: StageRun, before: Path) -> list[float]:
+    """Largest relative error in each column of the output, on one input."""
+    x = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+    right, found = (
+        onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+        for path in (before / "model.onnx", made.model)
+    )
+    return [float(error) for error in np.abs(found - right).max(axis=0) / np.abs(right).max(axis=0)]
+
+
+def test_weights_in_8_bits_and_outputs_near(tmp_path: Path) -> None:
+    before = matmul(tmp_path)
+    made = quantize(tmp_path, before, per_channel=True)
+    assert "MatMulInteger" in operators(made)
+    assert [(array.dtype, array.shape) for array in weights(made).values() if array.ndim == 2] == [(np.int8, (4, 4))]
+    assert made.value("quantized") == 1
+    assert max(column_errors(made, before)) < 0.02
+
+
+def test_one_scale_for_all_loses_the_small_columns(tmp_path: Path) -> None:
+    before = matmul(tmp_path)
+    assert column_errors(quantize(tmp_path, before), before)[0] > 0.5
+
+
+def test_the_range_of_weights(tmp_path: Path) -> None:
+    def largest(**params: Any) -> int:
+        return max(
+            int(np.abs(array.astype(int)).max())
+            for array in weights(quantize(tmp_path, matmul(tmp_path), **params)).values()
+            if array.ndim == 2
+        )
+
+    assert largest() == 127
+    assert largest(reduce_range=True) == 64
+    assert largest(weight_type="uint8") == 255
+
+
+def test_a_fused_model(tmp_path: Path, tiny_bert: Path) -> None:
+    fused = run_stage("optimize/transformer", tmp_path, inputs={"model": tiny_bert})
+    made = quantize(tmp_path, fused.output, per_channel=True, reduce_range=True)
+    found = operators(made)
+    assert [found.count(name) for name in ("QAttention", "MatMulInteger", "QEmbedLayerNormalization")] == [2, 6, 1]
+    assert made.value("quantized") == 2 + 6 + 3
+    assert made.value("size") < fused.value("size") / 2
+
+
+def test_without_pre_processing(tmp_path: Path, tiny_bert: Path) -> None:
+    fused = run_stage("optimize/transformer", tmp_path, inputs={"model": tiny_bert})
+    assert quantize(tmp_path, fused.output, preprocess=False).value("quantized") == 11
+
+
+def test_types_and_names_left_out(tmp_path: Path, tiny_bert: Path) -> None:
+    every = quantize(tmp_path, tiny_bert)
+    names = [node.name for node in onnx.load(tiny_bert / "model.onnx").graph.node if "query/MatMul" in node.name]
+    assert every.value("quantized") - quantize(tmp_path, tiny_bert, exclude=names).value("quantized") == 2
+    assert quantize(tmp_path, tiny_bert, op_types=["Gather"]).value("quantized") == 3
+
+
+def test_a_look_up_alone(tmp_path: Path) -> None:
+    made = quantize(tmp_path, artifact(tmp_path, parse(LOOKUP)))
+    assert made.value("quantized") == 1
+    assert "DequantizeLinear" in operators(made)
+
+
+def test_shapes_of_the_model_that_contradict_one_another(tmp_path: Path) -> None:
+    model = parse(WORDY)
+    model.graph.value_info.append(onnx.helper.make_tensor_value_info("product", TensorProto.FLOAT, ["n", 9]))
+    assert quantize(tmp_path, artifact(tmp_path, model), preprocess=False).value("quantized") == 1
+
+
+def test_a_model_with_nothing_to_quantize(tmp_path: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        quantize(tmp_path, artifact(tmp_path, parse(ADD)))
+    assert str(caught.value) == (
+        "nothing in the model could be quantized\n"
+        "  dynamic quantization changes MatMul, Attention, Conv, LSTM and Gather whose weights are constants\n"
+        "  hint: look at `op_types` and `exclude`"
+    )
+
+
+def test_a_node_that_is_not_there(tmp_path: Path, tiny_bert: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        quantize(tmp_path, tiny_bert, exclude=["/bert/encoder/layer.0/output/dense/MatMull"])
+    assert str(caught.value) == (
+        "exclude: the model has no '/bert/encoder/layer.0/output/dense/MatMull'\n"
+        "  did you mean '/bert/encoder/layer.0/output/dense/MatMul'?\n"
+        "  hint: any ONNX viewer shows the names of nodes"
+    )

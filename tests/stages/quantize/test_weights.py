@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import numpy_helper, parser
+
+from orun.errors import StageFailed
+from tests.stages.models import ADD, parse
+from tests.stages.support import StageRun, artifact, run_stage
+
+
+def quantize(folder: Path, model: Path, **params: Any) -> StageRun:
+    return run_stage("quantize/weights", folder, params, inputs={"model": model})
+
+
+def refusal(folder: Path, model: Path, **params: Any) -> str:
+    with pytest.raises(StageFailed) as caught:
+        quantize(folder, model, **params)
+    return str(caught.value)
+
+
+def operators(made: StageRun) -> Counter[str]:
+    return Counter(node.op_type for node in onnx.load(made.model).graph.node)
+
+
+@pytest.fixture
+def product(tmp_path: Path) -> Path:
+    """One product with a weight of 256 by 64 that is normally distributed."""
+    return artifact(tmp_path, matmul(21))
+
+
+def matmul(opset: int) -> onnx.ModelProto:
+    model = parser.parse_model(f"""
+    <ir_version: 10, opset_import: ["" : {opset}]>
+    product (float[n, 256] x) => (float[n, 64] y) {{ [only] y = MatMul (x, w) }}
+    """)
+    weight = np.random.default_rng(0).standard_normal((256, 64)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    return model
+
+
+def noise(made: StageRun, before: Path) -> float:
+    x = np.random.default_rng(1).standard_normal((32, 256)).astype(np.float32)
+    right, found = (
+        onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+        for path in (before / "model.onnx", made.model)
+    )
+    return float(np.sqrt(np.mean((found - right) ** 2) / np.mean(right**2)))
+
+
+@pytest.mark.parametrize(
+    ("params", "limit"),
+    [
+        ({}, 0.1),
+        ({"symmetric": True}, 0.15),
+        ({"algorithm": "hqq"}, 0.1),
+        ({"algorithm": "k_quant"}, 0.1),
+        ({"format": "qdq"}, 0.1),
+        ({"bits": 8}, 0.01),
+        ({"bits": 8, "accuracy_level": 4}, 0.02),
+    ],
+)
+def test_how_near_each_way_is(tmp_path: Path, product: Path, params: dict[str, Any], limit: float) -> None:
+    made = quantize(tmp_path, product, **params)
+    assert made.value("quantized") == 1
+    assert limit / 20 < noise(made, product) < limit
+    assert operators(made)["MatMulNBits" if params.get("format") != "qdq" else "DequantizeLinear"] == 1
+    onnx.checker.check_model(made.model)
+
+
+def test_smaller_blocks_are_nearer_and_larger(tmp_path: Path, product: Path) -> None:
+    small, large = (quantize(tmp_path, product, block_size=size) for size in (16, 128))
+    assert noise(small, product) < noise(large, product)
+    assert small.value("size") > large.value("size")
+
+
+def test_a_transformer(tmp_path: Path, tiny_bert: Path) -> None:
+    names = [node.name for node in onnx.load(tiny_bert / "model.onnx").graph.node if "query/MatMul" in node.name]
+    assert quantize(tmp_path, tiny_bert).value("quantized") == 12
+    assert quantize(tmp_path, tiny_bert, exclude=names).value("quantized") == 10
+
+
+def test_what_an_algorithm_cannot(tmp_path: Path, product: Path) -> None:
+    assert refusal(tmp_path, product, algorithm="hqq", bits=8) == "bits: 8 needs `algorithm: rtn`, not hqq"
+    assert refusal(tmp_path, product, algorithm="k_quant", symmetric=True) == (
+        "symmetric needs `algorithm: rtn`, not k_quant"
+    )
+    assert refusal(tmp_path, artifact(tmp_path, matmul(20)), format="qdq") == (
+        "`format: qdq` needs operator set 21, and the model has 20\n"
+        "  hint: put `convert/opset` with `version: 21` before it"
+    )
+
+
+def test_nothing_to_quantize(tmp_path: Path) -> None:
+    assert refusal(tmp_path, artifact(tmp_path, parse(ADD))) == (
+        "nothing in the model could be quantized\n"
+        "  it has no MatMul whose right side is a constant matrix\n"
+        "  hint: look at `exclude`; `optimize/simplify` with `skip: []` turns MatMul into Gemm"
+    )

@@ -1,0 +1,288 @@
+"""`release/bundle` and the check of what it made: whole, damaged in every way, and the same bytes each time."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from blake3 import blake3
+from onnx import TensorProto, helper
+
+from orun.bundle import verify_bundle, write_manifest
+from orun.codec import encode
+from orun.errors import StageFailed
+from orun.metrics import Metric
+from tests.stages.support import StageRun, artifact, run_stage
+
+LINEAGE: Mapping[str, Any] = {
+    "pipeline": "bert",
+    "stages": [
+        {
+            "stage": "export",
+            "uses": "convert/torch",
+            "params": {"model": "minilm.py:load", "opset": 20},
+            "tools": {"torch": "2.13.0"},
+            "key": "k1",
+            "tree": "t1",
+            "metrics": {},
+            "verdicts": [],
+            "host": {"cpu": "x"},
+        },
+        {
+            "stage": "accuracy",
+            "uses": "measure/accuracy",
+            "params": {"dataset": "docs.py:pairs"},
+            "tools": {"onnxruntime": "1.31.1"},
+            "key": "k2",
+            "tree": "t2",
+            "metrics": {"cosine": encode(Metric(0.99, better="higher"))},
+            "verdicts": [{"stage": "accuracy", "metric": "cosine", "outcome": "passed"}],
+            "host": {"cpu": "x"},
+        },
+    ],
+}
+
+
+def model() -> onnx.ModelProto:
+    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", tensors[:1], tensors[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = artifact(tmp_path, model())
+    (folder / "weights").mkdir()
+    (folder / "weights" / "model.onnx.data").write_bytes(bytes(range(256)) * 8)
+    return folder
+
+
+def make(folder: Path, source: Path, version: str = "1.10") -> StageRun:
+    lineage = folder / "lineage.json"
+    lineage.write_text(json.dumps(LINEAGE), "utf-8")
+    return run_stage("release/bundle", folder, {"version": version}, inputs={"model": source}, lineage=lineage)
+
+
+@pytest.fixture
+def bundle(tmp_path: Path, source: Path) -> Path:
+    return make(tmp_path, source).output
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text("utf-8"))
+
+
+def test_holds_the_model_and_where_it_comes_from(tmp_path: Path, source: Path) -> None:
+    run = make(tmp_path, source)
+    assert (run.output / "model.onnx").read_bytes() == (source / "model.onnx").read_bytes()
+    assert read(run.output / "provenance.json") == {
+        "format": 1,
+        "name": "bert",
+        "version": "1.10",
+        "stages": [
+            {name: entry[name] for name in ("stage", "uses", "params", "tools", "key", "tree")}
+            for entry in LINEAGE["stages"]
+        ],
+    }
+    assert read(run.output / "measurements.json") == {
+        "format": 1,
+        "name": "bert",
+        "version": "1.10",
+        "stages": [
+            {name: LINEAGE["stages"][1][name] for name in ("stage", "uses", "metrics", "verdicts", "host")},
+        ],
+    }
+    files = [path for path in run.output.rglob("*") if path.is_file()]
+    assert run.metrics == {"size": Metric(sum(path.stat().st_size for path in files), "B", "lower")}
+
+
+def test_the_manifest_lists_every_file(bundle: Path) -> None:
+    manifest = read(bundle / "manifest.json")
+    assert {name: manifest[name] for name in ("format", "name", "version")} == {
+        "format": 1,
+        "name": "bert",
+        "version": "1.10",
+    }
+    paths = ["measurements.json", "model.onnx", "provenance.json", "weights/model.onnx.data"]
+    assert manifest["files"] == [
+        {
+            "path": path,
+            "size": (bundle / path).stat().st_size,
+            "blake3": blake3((bundle / path).read_bytes()).hexdigest(),
+            "sha256": sha256((bundle / path).read_bytes()).hexdigest(),
+        }
+        for path in paths
+    ]
+    assert verify_bundle(bundle) == []
+
+
+def test_equal_history_makes_equal_bytes(tmp_path: Path, source: Path) -> None:
+    first, second = make(tmp_path, source).output, make(tmp_path, source).output
+    for path in first.rglob("*"):
+        if path.is_file():
+            assert path.read_bytes() == (second / path.relative_to(first)).read_bytes(), path
+
+
+def test_a_bundle_can_be_carried(bundle: Path, tmp_path: Path) -> None:
+    assert verify_bundle(bundle.rename(tmp_path / "elsewhere")) == []
+
+
+def test_needs_a_lineage(tmp_path: Path, source: Path) -> None:
+    with pytest.raises(StageFailed) as error:
+        run_stage("release/bundle", tmp_path, inputs={"model": source})
+    assert str(error.value) == "a bundle needs the lineage of its model, and none was given"
+
+
+def test_external_data_cannot_pose_as_a_part_of_the_bundle(tmp_path: Path, source: Path) -> None:
+    (source / "provenance.json").write_bytes(b"weights")
+    with pytest.raises(StageFailed) as error:
+        make(tmp_path, source)
+    assert str(error.value) == (
+        "the model has external data named provenance.json, which is the name of a part of the bundle"
+    )
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def digest(path: Path) -> str:
+    return blake3(path.read_bytes()).hexdigest()
+
+
+def sha(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "measurements.json", "provenance.json", "weights/model.onnx.data"])
+def test_one_bit_is_noticed_in_every_file(bundle: Path, name: str) -> None:
+    path = bundle / name
+    was = digest(path), sha(path)
+    flip(path)
+    assert verify_bundle(bundle) == [
+        f"{name} was changed: its BLAKE3 is {digest(path)} instead of {was[0]}",
+        f"{name} was changed: its SHA-256 is {sha(path)} instead of {was[1]}",
+    ]
+    flip(path)
+    assert verify_bundle(bundle) == []
+
+
+def truncate(bundle: Path) -> None:
+    os.truncate(bundle / "weights" / "model.onnx.data", 1000)
+
+
+def delete(bundle: Path) -> None:
+    (bundle / "provenance.json").unlink()
+
+
+def add(bundle: Path) -> None:
+    (bundle / "notes.txt").write_text("hello", "utf-8")
+
+
+def rename(bundle: Path) -> None:
+    (bundle / "model.onnx").rename(bundle / "model_v2.onnx")
+
+
+def link(bundle: Path) -> None:
+    moved = bundle.parent / "moved.onnx"
+    (bundle / "model.onnx").rename(moved)
+    (bundle / "model.onnx").symlink_to(moved)
+
+
+def folder_for_file(bundle: Path) -> None:
+    (bundle / "model.onnx").unlink()
+    (bundle / "model.onnx").mkdir()
+
+
+def linked_folder(bundle: Path) -> None:
+    (bundle / "more").symlink_to(bundle.parent)
+
+
+@pytest.mark.parametrize(
+    ("damage", "problems"),
+    [
+        (truncate, ["weights/model.onnx.data has 1000 bytes instead of 2048"]),
+        (delete, ["provenance.json is in the manifest and not there"]),
+        (add, ["notes.txt is there and not in the manifest"]),
+        (
+            rename,
+            ["model.onnx is in the manifest and not there", "model_v2.onnx is there and not in the manifest"],
+        ),
+        (link, ["model.onnx is a link, and a bundle holds files alone"]),
+        (folder_for_file, ["model.onnx is in the manifest and not there"]),
+        (linked_folder, ["more is there and not in the manifest"]),
+    ],
+)
+def test_each_difference_is_named(bundle: Path, damage: Callable[[Path], None], problems: list[str]) -> None:
+    damage(bundle)
+    assert verify_bundle(bundle) == problems
+
+
+def rewrite(bundle: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the manifest and give it the digest that fits, as a forger would."""
+    manifest = read(bundle / "manifest.json")
+    change(manifest)
+    content = {name: value for name, value in manifest.items() if name != "digest"}
+    manifest["digest"] = blake3(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    (bundle / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+
+
+def test_an_edited_manifest_is_noticed(bundle: Path) -> None:
+    text = (bundle / "manifest.json").read_text("utf-8")
+    (bundle / "manifest.json").write_text(text.replace('"1.10"', '"1.11"'), "utf-8")
+    assert verify_bundle(bundle) == ["manifest.json was changed: its digest is not that of its content"]
+
+
+def test_a_reformatted_manifest_is_the_same_manifest(bundle: Path) -> None:
+    (bundle / "manifest.json").write_text(json.dumps(read(bundle / "manifest.json")), "utf-8")
+    assert verify_bundle(bundle) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"{", "manifest.json is damaged: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        (b"[]", "manifest.json is damaged: it has no format"),
+        (b'{"format": "x"}', "manifest.json is damaged: it has no format"),
+        (b'{"format": 2}', "manifest.json has format 2, and this orun knows 1"),
+        (b'{"format": 1}', "manifest.json was changed: its digest is not that of its content"),
+    ],
+)
+def test_a_damaged_manifest(bundle: Path, content: bytes, problem: str) -> None:
+    (bundle / "manifest.json").write_bytes(content)
+    assert verify_bundle(bundle) == [problem]
+
+
+def test_a_forged_list_of_files(bundle: Path) -> None:
+    for files in (None, [1], [{"path": "model.onnx"}], 2 * read(bundle / "manifest.json")["files"]):
+        rewrite(bundle, lambda manifest, files=files: manifest.update(files=files))  # type: ignore[misc]
+        assert verify_bundle(bundle) == ["manifest.json is damaged: it has no proper list of files"]
+
+
+def test_a_path_outside_is_not_followed(bundle: Path) -> None:
+    (bundle.parent / "secret").write_bytes(b"x")
+    entry = {"path": "../secret", "size": 1, "blake3": digest(bundle.parent / "secret"), "sha256": ""}
+    rewrite(bundle, lambda manifest: manifest["files"].append(entry))
+    assert verify_bundle(bundle) == ["../secret is in the manifest and not there"]
+
+
+def test_parts_that_a_bundle_must_have(tmp_path: Path) -> None:
+    (tmp_path / "bundle").mkdir()
+    write_manifest(tmp_path / "bundle", "bert", "")
+    assert verify_bundle(tmp_path / "bundle") == [
+        "model.onnx is not in the manifest",
+        "provenance.json is not in the manifest",
+        "measurements.json is not in the manifest",
+    ]
+
+
+def test_a_folder_without_a_manifest(tmp_path: Path) -> None:
+    assert verify_bundle(tmp_path) == ["manifest.json cannot be read, so this is no bundle: No such file or directory"]

@@ -1,0 +1,118 @@
+"""`run_stage()`: run a kind in this process with a real context on temporary folders."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import io
+import logging
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from orun.metrics import Metric
+from orun.stages.contract import MODEL, Context, KindModule
+from orun.stages.ensure import check_output
+from orun.stages.params import build
+from orun.stages.registry import find
+from orun.targets import Target
+
+if TYPE_CHECKING:
+    import onnx
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """What a stage left: its output folder, its metrics, its log, and every progress it showed."""
+
+    output: Path
+    metrics: Mapping[str, Metric]
+    log: str
+    progress: tuple[tuple[int, int, str], ...]
+
+    @property
+    def model(self) -> Path:
+        """Path of the ONNX proto it made."""
+        return self.output / MODEL
+
+    def value(self, metric: str) -> float:
+        """The plain value of a metric."""
+        return self.metrics[metric].value
+
+
+def run_stage(  # noqa: PLR0913 - the fields of a Context
+    uses: str,
+    folder: Path,
+    params: Mapping[str, Any] | None = None,
+    *,
+    inputs: Mapping[str, Path] | None = None,
+    root: Path | None = None,
+    target: Target | None = None,
+    seed: int = 0,
+    timeout: float | None = None,
+    lineage: Path | None = None,
+) -> StageRun:
+    """Run a built-in kind as its own process would: scratch working folder, empty output, inputs left alone.
+
+    Args:
+        uses: the kind (`optimize/simplify`).
+        folder: a temporary folder; each call makes a new one in it.
+        params: plain values as a validated pipeline has them (seconds, bytes, proportions); defaults may be left out.
+        inputs: folder of each connected input port.
+        root: the folder that code and path parameters are relative to; `folder` when left out.
+        target: the target that a parameter names.
+        seed: seed of every random choice.
+        timeout: seconds that the stage may run.
+        lineage: path of `lineage.json`.
+    """
+    module = cast("KindModule", importlib.import_module(f"orun.stages.{uses.replace('/', '.')}"))
+    work = Path(tempfile.mkdtemp(prefix="stage-", dir=folder))
+    output, scratch = work / "output", work / "scratch"
+    output.mkdir()
+    scratch.mkdir()
+    ports = dict(inputs or {})
+    before = {port: digest(path) for port, path in ports.items()}
+    text, progress = io.StringIO(), list[tuple[int, int, str]]()
+    log = logging.Logger(uses)  # noqa: LOG001 - one logger to a run, so that no run hears another
+    log.addHandler(logging.StreamHandler(text))
+    context = Context(
+        stage=uses,
+        inputs=ports,
+        output=output,
+        root=root or folder,
+        target=target,
+        seed=seed,
+        timeout=timeout,
+        lineage=lineage,
+        log=log,
+        progress=lambda done, total, what: progress.append((done, total, what)),
+    )
+    with contextlib.chdir(scratch):
+        metrics = module.run(context, build(module.Params, params or {}))
+    assert before == {port: digest(path) for port, path in ports.items()}, f"{uses} wrote into its inputs"
+    check_output(uses, module.SPEC, output, ports)
+    declared = find(uses, context.root).metrics(params or {})
+    assert declared is not None
+    assert set(metrics) <= set(declared), f"{uses} yields metrics that it does not declare"
+    return StageRun(output, metrics, text.getvalue(), tuple(progress))
+
+
+def artifact(folder: Path, model: onnx.ModelProto) -> Path:
+    """A new `onnx` artifact in `folder` that holds the model: what `inputs` of `run_stage` takes."""
+    import onnx
+
+    made = Path(tempfile.mkdtemp(prefix="artifact-", dir=folder))
+    onnx.save(model, made / MODEL)
+    return made
+
+
+def digest(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file below a folder, by its path in it."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orun.errors import PipelineError
+from orun.pipeline import load
+from orun.pipeline.problems import render
+from orun.spelling import Unknown
+from orun.stages.params import REQUIRED, Param, ParamType
+from orun.stages.registry import BUILTIN, all_kinds, find
+
+Install = Callable[[str], Path]
+GOOD = '''
+"""Prune a model.
+
+More words.
+"""
+from dataclasses import dataclass
+from orun.stages.contract import Port, Spec
+
+SPEC = Spec(inputs={"model": Port(("onnx",), "The model.")}, tools=("onnx",))
+
+@dataclass(frozen=True)
+class Params:
+    amount: float
+    deep: bool = False
+
+def metrics(params):
+    return ("removed", "deep") if params.deep else ("removed",)
+
+def run(context, params):
+    return {}
+'''
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Puts a package that offers the kind `acme/prune` on the path."""
+
+    def put(text: str) -> Path:
+        site = tmp_path / "site"
+        package = site / "acme_orun"
+        package.mkdir(parents=True)
+        package.joinpath("__init__.py").touch()
+        package.joinpath("prune.py").write_text(text, encoding="utf-8")
+        info = site / "acme_orun-1.2.dist-info"
+        info.mkdir()
+        info.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: acme-orun\nVersion: 1.2\n", encoding="utf-8")
+        info.joinpath("entry_points.txt").write_text("[orun.stages]\nacme/prune = acme_orun.prune\n", encoding="utf-8")
+        monkeypatch.syspath_prepend(site)
+        for name in ("acme_orun", "acme_orun.prune"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        return tmp_path
+
+    return put
+
+
+def pipeline(folder: Path, stage: str) -> Path:
+    folder.joinpath("model.onnx").touch()
+    file = folder / "p.yaml"
+    file.write_text(
+        f"stages:\n  export: {{uses: convert/onnx, with: {{path: model.onnx}}}}\n  prune: {stage}\n", encoding="utf-8"
+    )
+    return file
+
+
+def test_every_built_in_kind_is_well_declared() -> None:
+    kinds = all_kinds()
+    assert tuple(kind.name for kind in kinds) == BUILTIN
+    for kind in kinds:
+        assert kind.origin == "built-in"
+        assert kind.entry == f"orun.stages.{kind.name.replace('/', '.')}"
+        assert kind.summary.endswith("."), kind.name
+        assert all(param.doc.endswith(".") for param in kind.params), kind.name
+        assert all(port.doc.endswith(".") for port in kind.spec.inputs.values()), kind.name
+
+
+def test_metrics_can_be_told_from_parameters_that_are_partly_unknown() -> None:
+    for kind in all_kinds():
+        names = kind.metrics({param.name: param.default for param in kind.params if not param.required})
+        assert names or any(param.required for param in kind.params)
+
+
+def test_finding_a_kind_imports_that_kind_alone() -> None:
+    code = (
+        "import sys; from pathlib import Path; from orun.stages.registry import find\n"
+        "find('convert/onnx', Path())\n"
+        "print([name for name in sys.modules if name.startswith(('orun.stages.', 'onnx', 'numpy', 'torch', 'yaml',"
+        " 'jsonschema', 'networkx', 'importlib.metadata'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "'orun.stages.convert.onnx'" in done.stdout
+    assert not [
+        name
+        for name in ("'onnx", "'numpy", "'torch", "'yaml", "'jsonschema", "'networkx", "metadata", "latency")
+        if name in done.stdout
+    ]
+
+
+def test_an_unknown_kind() -> None:
+    with pytest.raises(Unknown) as caught:
+        find("quantize/dynamc", Path())
+    assert str(caught.value) == (
+        "there is no kind of stage 'quantize/dynamc'\n  did you mean quantize/dynamic?\n  hint: orun stages"
+    )
+
+
+def test_a_plug_in(install: Install) -> None:
+    folder = install(GOOD)
+    kind = find("acme/prune", folder)
+    assert (kind.name, kind.origin, kind.entry, kind.distribution) == (
+        "acme/prune",
+        "plug-in",
+        "acme_orun.prune",
+        "acme-orun",
+    )
+    assert kind.doc == "Prune a model.\n\nMore words."
+    assert kind.params == (
+        Param("amount", ParamType("float"), REQUIRED, ""),
+        Param("deep", ParamType("bool"), False, ""),
+    )
+    assert kind.metrics({"amount": 0.5, "deep": True}) == ("removed", "deep")
+
+
+def test_a_plug_in_in_a_pipeline(install: Install) -> None:
+    folder = install(GOOD)
+    file = pipeline(folder, "{uses: acme/prune, needs: export, with: {amount: 1}, gate: {removed: {min: 1%}}}")
+    loaded = load(file)
+    assert loaded.stage("prune").params == {"amount": 1.0, "deep": False}
+    use = loaded.kinds["acme/prune"]
+    assert (use.origin, use.entry, use.distribution) == ("plug-in", "acme_orun.prune", "acme-orun")
+
+
+def told(file: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(file.parent)
+    with pytest.raises(PipelineError) as caught:
+        load(file)
+    return render(caught.value.problems)
+
+
+def test_mistakes_in_a_plug_ins_stage_are_told_like_any(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = install(GOOD)
+    file = pipeline(folder, "{uses: acme/prune, needs: export, with: {amont: 1}, gate: {remove: {min: 1%}}}")
+    assert told(file, monkeypatch) == (
+        "p.yaml:3:51: error: 'amont' is not a parameter of acme/prune\n"
+        "    3 |   prune: {uses: acme/prune, needs: export, with: {amont: 1}, gate: {remove: {min: 1%}}}\n"
+        "      |                                                   ^^^^^\n"
+        "  expected: amount or deep\n"
+        "  did you mean: amount\n"
+        "  hint: orun stages acme/prune"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("import nothing_of_that_name\n", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+        ("1 / 0\n", "ZeroDivisionError: division by zero"),
+        ("x = 1\n", "acme_orun.prune has no SPEC of type orun.stages.contract.Spec"),
+        (
+            "from orun.stages.contract import Spec\nSPEC = Spec()\n",
+            "acme_orun.prune has no function run(context, params)",
+        ),
+        (
+            "from orun.stages.contract import Spec\nSPEC = Spec()\ndef run(context, params): ...\n",
+            "acme_orun.prune has no dataclass Params",
+        ),
+        (GOOD.replace("deep: bool", "deep: bytes"), "Params: a pipeline file cannot write a <class 'bytes'>"),
+    ],
+)
+def test_a_broken_plug_in_is_named(text: str, why: str, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = pipeline(install(text), "{uses: acme/prune, needs: export}")
+    assert told(file, monkeypatch) == (
+        f"p.yaml:3:17: error: the kind 'acme/prune' of the package acme-orun cannot be used: {why}\n"
+        "    3 |   prune: {uses: acme/prune, needs: export}\n"
+        "      |                 ^^^^^^^^^^\n"
+        "  hint: pip install --upgrade acme-orun"
+    )
+
+
+def test_a_plug_in_that_cannot_say_what_it_measures(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = pipeline(
+        install(GOOD.replace('return ("removed"', 'return 1 / 0, ("removed"')),
+        "{uses: acme/prune, needs: export, with: {amount: 1}}",
+    )
+    assert told(file, monkeypatch).splitlines()[0] == (
+        "p.yaml:3:3: error: the kind 'acme/prune' of the package acme-orun cannot say what it measures:"
+        " ZeroDivisionError: division by zero"
+    )
+
+
+def test_a_plug_in_is_not_imported_by_a_pipeline_that_does_not_use_it(install: Install) -> None:
+    folder = install("raise RuntimeError\n")
+    load(pipeline(folder, "{uses: optimize/simplify, needs: export}"))
+    assert "acme_orun.prune" not in sys.modules

@@ -1,0 +1,73 @@
+"""What models are fed while they are timed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from orun.errors import UsageError
+from orun.measure.dataset import Dataset
+from orun.stages.timing import Sizes, feeds
+from tests.stages.models import ADD, LOOKUP, parse
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> dict[str, Path]:
+    paths = {"model": tmp_path / "lookup.onnx", "reference": tmp_path / "again.onnx"}
+    for path in paths.values():
+        onnx.save(parse(LOOKUP), path)
+    return paths
+
+
+def test_values_are_made_up_from_the_signature(models: dict[str, Path]) -> None:
+    fed = feeds(models, Sizes(4), 3, None)["model"]
+    assert {name: (array.shape, str(array.dtype)) for name, array in fed.items()} == {
+        "ids": ((4, 128), "int64"),
+        "mask": ((4, 128), "int64"),
+        "extra": ((4, 2), "float32"),
+    }
+    assert set(np.unique(fed["ids"])) == {0, 1, 2, 3, 4}  # rows of the table
+    assert (fed["mask"] == 1).all()
+
+
+def test_models_share_the_inputs_that_they_share(models: dict[str, Path]) -> None:
+    fed = feeds(models, Sizes(), 3, None)
+    assert all(fed["reference"][name] is array for name, array in fed["model"].items())
+
+
+def test_an_input_of_the_other_model_alone_is_made_up_too(models: dict[str, Path], tmp_path: Path) -> None:
+    onnx.save(parse(ADD), tmp_path / "add.onnx")
+    fed = feeds({"model": models["model"], "reference": tmp_path / "add.onnx"}, Sizes(2), 3, None)
+    assert {name: array.shape for name, array in fed["reference"].items()} == {"x": (2, 3)}
+
+
+def test_a_seed_gives_the_same_values_again(models: dict[str, Path]) -> None:
+    first, second, other = (feeds(models, Sizes(), seed, None)["model"]["extra"] for seed in (3, 3, 4))
+    assert first.tolist() == second.tolist() != other.tolist()
+
+
+def test_sizes_of_other_axes(models: dict[str, Path]) -> None:
+    assert feeds(models, Sizes(2, {"length": 9}), 3, None)["model"]["ids"].shape == (2, 9)
+
+
+def test_an_axis_that_the_model_does_not_have(models: dict[str, Path]) -> None:
+    with pytest.raises(UsageError) as caught:
+        feeds(models, Sizes(2, {"lenght": 9}), 3, None)
+    assert str(caught.value) == "the model has no dynamic axis 'lenght'\n  its dynamic axes are batch, length"
+
+
+def test_the_first_examples_of_a_dataset(models: dict[str, Path]) -> None:
+    ids = np.arange(15).reshape(5, 3) % 5
+    dataset = Dataset({"ids": ids, "mask": np.ones_like(ids), "extra": np.zeros((5, 2), np.float32), "more": ids})
+    fed = feeds(models, Sizes(2), 3, dataset)["model"]
+    assert set(fed) == {"ids", "mask", "extra"}
+    assert fed["ids"].tolist() == ids[:2].tolist()
+
+
+def test_a_dataset_without_an_input(models: dict[str, Path]) -> None:
+    with pytest.raises(UsageError) as caught:
+        feeds(models, Sizes(), 3, Dataset({"ids": np.zeros((2, 3), np.int64), "extra": np.zeros((2, 2), np.float32)}))
+    assert str(caught.value) == "the dataset has no values for input 'mask'\n  it has ids, extra"

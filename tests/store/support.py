@@ -1,0 +1,135 @@
+"""What the tests of the store share: folders to store, records, faults, and how much was read."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from orun.metrics import Metric
+from orun.store import Action, Discovered, Store
+
+NOBODY = 65534
+
+needs_proc = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="bytes read are counted in /proc")
+forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk or act as another user")
+
+
+def fill(folder: Path, files: Mapping[str, bytes]) -> Path:
+    """Make a folder with these files."""
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """The files of a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def add(store: Store, files: Mapping[str, bytes]) -> str:
+    """Store a folder with these files; the digest of its tree."""
+    return store.add_tree(fill(store.scratch("output"), files)).digest
+
+
+def object_path(store: Store, digest: str) -> Path:
+    """Where an object is by the layout that `artifacts/README.md` documents."""
+    return store.root / "objects" / digest[:2] / digest[2:]
+
+
+def action(key: str = "a" * 64, **changes: object) -> Action:
+    """A record."""
+    fields: dict[str, object] = {
+        "key": key,
+        "parts": {"kind": "quantize/dynamic", "parameter per_channel": "true"},
+        "discovered": Discovered(),
+        "tree": "1" * 64,
+        "size": 12,
+        "metrics": {"nodes": Metric(3.0)},
+        "log": "2" * 64,
+        "pipeline": "bert",
+        "stage": "int8",
+        "host": {"cpu": "x"},
+        "started_at": 100.0,
+        "seconds": 1.5,
+        "cpu_seconds": 1.25,
+        "peak_memory": 1000,
+        **changes,
+    }
+    return Action(**fields)  # type: ignore[arg-type]
+
+
+def in_child(work: Callable[[], object], user: int | None = None) -> str:
+    """What `work` returns or raises in a forked child, as another user if asked."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if user is not None:
+                os.setuid(user)
+            text = str(work())
+        except BaseException as error:  # noqa: BLE001  (it must not run on as a second pytest)
+            text = f"{type(error).__name__}: {error}"
+        os.write(write, text.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as output:
+        text = output.read()
+    os.waitpid(child, 0)
+    return text
+
+
+def bytes_read() -> int:
+    """Bytes that this process has asked the kernel for so far."""
+    lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
+    return int(lines[0].removeprefix("rchar: "))
+
+
+def flip(path: Path) -> None:
+    """Flip one bit in the middle, as root or after making the file writable."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    overwrite(path, bytes(data))
+
+
+def overwrite(path: Path, data: bytes) -> None:
+    """Write to the same inode."""
+    path.chmod(0o644)
+    path.write_bytes(data)
+    path.chmod(0o444)
+
+
+def truncate(path: Path) -> None:
+    """Cut off the second half."""
+    overwrite(path, path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(path: Path) -> None:
+    """Leave nothing, as a power cut may."""
+    overwrite(path, b"")
+
+
+def replace(path: Path) -> None:
+    """Put another file of the same size and time in its place."""
+    status = path.stat()
+    data = bytes(byte ^ 1 for byte in path.read_bytes())
+    path.unlink()
+    path.write_bytes(data)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def edit_and_restore_time(path: Path) -> None:
+    """Edit it in place and set its mtime back."""
+    status = path.stat()
+    flip(path)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+DAMAGE: tuple[Callable[[Path], None], ...] = (flip, truncate, empty, replace, edit_and_restore_time)

@@ -1,0 +1,235 @@
+"""Checkouts: what people open is exactly what the store holds, or is made so, and nothing of theirs is lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+
+from orun.store import Store
+from tests.store.support import DAMAGE, add, bytes_read, content, fill, needs_proc, object_path, replace
+
+FILES = {"model.onnx": b"the proto of a model", "model.data": b"the weights of a model", "sub/info.txt": b"information"}
+
+
+@pytest.fixture
+def digest(store: Store) -> str:
+    return add(store, FILES)
+
+
+@pytest.fixture
+def out(store: Store, digest: str) -> Path:
+    folder, restored = store.checkout(digest, "bert", "int8")
+    assert restored
+    return folder
+
+
+def test_a_checkout_is_where_people_look(store: Store, digest: str, out: Path) -> None:
+    assert out == store.root / "out" / "bert" / "int8"
+    assert content(out) == FILES
+    assert store.checkout(digest, "bert", "int8") == (out, False)
+    assert store.drain_notices() == []
+
+
+@needs_proc
+def test_an_intact_checkout_is_not_read(store: Store, tmp_path: Path) -> None:
+    big = os.urandom(1 << 20)
+    digest = add(store, {"model.onnx": big, "model.data": big + b"."})
+    store.checkout(digest, "bert", "int8")
+    before = bytes_read()
+    for opened in (store, Store.open(tmp_path / "store"), Store.open(tmp_path / "store")):
+        assert opened.check(digest) == ()
+        assert not opened.checkout(digest, "bert", "int8")[1]
+    assert bytes_read() - before < 100_000
+
+
+def test_the_index_is_only_an_index(store: Store, digest: str, out: Path, tmp_path: Path) -> None:
+    store.close()
+    shutil.rmtree(store.root / "index")
+    with Store.open(tmp_path / "store") as other:
+        assert other.check(digest) == ()
+        assert other.checkout(digest, "bert", "int8") == (out, False)
+        assert other.drain_notices() == []
+
+
+def test_a_removed_checkout_is_restored(store: Store, digest: str, out: Path) -> None:
+    shutil.rmtree(out)
+    assert store.checkout(digest, "bert", "int8") == (out, True)
+    assert content(out) == FILES
+    assert store.drain_notices() == []
+
+
+def test_a_removed_file_is_restored(store: Store, digest: str, out: Path) -> None:
+    (out / "model.data").unlink()
+    assert store.checkout(digest, "bert", "int8") == (out, True)
+    assert content(out) == FILES
+    assert store.drain_notices() == []
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("name", ["model.data", "sub/info.txt"])
+def test_a_file_with_an_inode_of_its_own_is_restored(
+    store: Store, digest: str, out: Path, name: str, damage: Callable[[Path], None]
+) -> None:
+    damage(out / name)
+    edited = (out / name).read_bytes()
+    assert store.check(digest) == ()
+    assert store.checkout(digest, "bert", "int8") == (out, True)
+    assert content(out) == FILES
+    (kept,) = (store.root / "quarantine").iterdir()
+    assert kept.read_bytes() == edited
+    assert store.drain_notices() == [f"out/bert/int8/{name} was changed or added by hand; it was put away as {kept}"]
+
+
+@pytest.mark.parametrize("damage", [damage for damage in DAMAGE if damage is not replace])
+def test_a_hard_linked_file_that_is_edited_is_no_longer_in_the_store(
+    store: Store, damage: Callable[[Path], None]
+) -> None:
+    digest = add(store, {"report.txt": b"the figures of a run"})
+    out, _ = store.checkout(digest, "bert", "latency")
+    if (out / "report.txt").stat().st_nlink == 1:
+        pytest.skip("this file system has reflinks: the object is not touched")
+    damage(out / "report.txt")
+    edited = (out / "report.txt").read_bytes()
+    assert store.check(digest) == ("report.txt was damaged in the store",)
+    assert add(store, {"report.txt": b"the figures of a run"}) == digest  # the stage runs again
+    assert store.checkout(digest, "bert", "latency") == (out, True)
+    assert content(out) == {"report.txt": b"the figures of a run"}
+    assert [kept.read_bytes() for kept in (store.root / "quarantine").iterdir()] == [edited, edited]
+    assert len(store.drain_notices()) == 2
+
+
+def test_a_file_that_was_replaced_leaves_the_object_alone(store: Store) -> None:
+    digest = add(store, {"report.txt": b"the figures of a run"})
+    out, _ = store.checkout(digest, "bert", "latency")
+    replace(out / "report.txt")
+    assert store.check(digest) == ()
+    assert store.checkout(digest, "bert", "latency") == (out, True)
+    assert content(out) == {"report.txt": b"the figures of a run"}
+
+
+def test_what_people_add_is_put_away(store: Store, digest: str, out: Path) -> None:
+    fill(out, {"notes.txt": b"mine", "more/data.bin": b"mine too"})
+    (out / "link").symlink_to("/etc/hostname")
+    (out / "empty").mkdir()
+    assert store.checkout(digest, "bert", "int8") == (out, True)
+    assert content(out) == FILES
+    assert not (out / "empty").exists()
+    kept = sorted((store.root / "quarantine").iterdir())
+    assert sorted(path.name.partition("-")[2] for path in kept) == [
+        "out%2Fbert%2Fint8%2Flink",
+        "out%2Fbert%2Fint8%2Fmore%2Fdata.bin",
+        "out%2Fbert%2Fint8%2Fnotes.txt",
+    ]
+    assert len(store.drain_notices()) == 3
+
+
+def test_an_empty_folder_that_was_added_goes_without_a_word(store: Store, digest: str, out: Path) -> None:
+    (out / "empty").mkdir()
+    assert store.checkout(digest, "bert", "int8") == (out, True)
+    assert sorted(path.name for path in out.iterdir()) == ["model.data", "model.onnx", "sub"]
+    assert store.drain_notices() == []
+
+
+@pytest.mark.parametrize("obstacle", ["file", "link"])
+def test_something_else_in_its_place_is_put_away(store: Store, digest: str, out: Path, obstacle: str) -> None:
+    shutil.rmtree(out)
+    if obstacle == "file":
+        out.write_bytes(b"mine")
+    else:
+        fill(store.root.parent / "elsewhere", FILES)
+        out.symlink_to(store.root.parent / "elsewhere")
+    assert store.checkout(digest, "bert", "int8") == (out, True)
+    assert not out.is_symlink()
+    assert content(out) == FILES
+    (notice,) = store.drain_notices()
+    assert notice.startswith("out/bert/int8 was changed or added by hand; it was put away as ")
+    assert obstacle == "file" or content(store.root.parent / "elsewhere") == FILES
+
+
+def test_a_new_tree_takes_the_place_of_the_old_one(store: Store, digest: str, out: Path) -> None:
+    new = add(store, {"model.onnx": b"the proto of another model"})
+    assert store.checkout(new, "bert", "int8") == (out, True)
+    assert content(out) == {"model.onnx": b"the proto of another model"}
+    assert store.drain_notices() == []
+    assert store.check(digest) == ()
+    assert store.checkout(digest, "bert", "int8") == (out, True)
+    assert content(out) == FILES
+
+
+def test_write_protection_taken_away_is_put_back(store: Store, digest: str, out: Path) -> None:
+    for path in (out / "model.onnx", out / "model.data"):
+        path.chmod(0o666)
+    assert store.check(digest) == ()
+    assert store.checkout(digest, "bert", "int8") == (out, False)
+    assert {path.stat().st_mode & 0o777 for path in (out / "model.onnx", out / "model.data")} == {0o444}
+    assert store.check(digest) == ()
+
+
+def test_a_write_protected_folder_is_replaced(store: Store, digest: str, out: Path) -> None:
+    fill(out, {"notes.txt": b"mine"})
+    out.chmod(0o555)
+    assert store.checkout(digest, "bert", "int8") == (out, True)
+    assert content(out) == FILES
+
+
+@pytest.mark.parametrize(
+    ("stage", "folder"),
+    [
+        ("int8[per_channel=true]", "int8[per_channel=true]"),
+        ("a/b", "a%2Fb"),
+        ("..", "%2E."),
+        (".hidden", "%2Ehidden"),
+        ("", "%"),
+        ("50% off", "50%25%20off"),
+        ("größe", "gr%C3%B6%C3%9Fe"),
+        ("new\nline", "new%0Aline"),
+        ("x" * 201, "x" * 120 + "%" + blake3(b"x" * 201).hexdigest()),
+    ],
+)
+def test_any_stage_id_names_a_folder(store: Store, digest: str, stage: str, folder: str) -> None:
+    assert store.checkout(digest, "my/pipeline", stage)[0] == store.root / "out" / "my%2Fpipeline" / folder
+
+
+def test_nobody_sees_a_mixed_folder(store: Store) -> None:
+    """A reader that opens the folder once finds all files of one tree in it."""
+    names = [f"file{number}" for number in range(20)]
+    trees = [add(store, {name: text + name.encode() for name in names}) for text in (b"old ", b"new ")]
+    out, _ = store.checkout(trees[0], "bert", "int8")
+    seen: list[set[bytes]] = []
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            opened: list[int] = []
+            try:
+                opened.append(os.open(out, os.O_RDONLY))
+                opened += (os.open(name, os.O_RDONLY, dir_fd=opened[0]) for name in names)
+                seen.append({os.read(file, 4) for file in opened[1:]})
+            except FileNotFoundError:
+                continue  # between the old one and the new one, or the old one is being removed
+            finally:
+                for descriptor in opened:
+                    os.close(descriptor)
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    try:
+        for number in range(100):
+            store.checkout(trees[(number + 1) % 2], "bert", "int8")
+    finally:
+        stop.set()
+        reader.join()
+    assert {len(texts) for texts in seen} <= {1}
+    assert store.drain_notices() == []
+
+
+def test_damage_in_the_store_does_not_reach_the_checkout(store: Store, digest: str, out: Path) -> None:
+    object_path(store, blake3(FILES["model.onnx"]).hexdigest()).unlink()
+    assert store.check(digest) == ("model.onnx is missing from the store",)
+    assert content(out) == FILES

@@ -1,0 +1,131 @@
+"""Collections beside running processes, and collections that die."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from orun.store import Lock, Store
+from orun.store.condemned import Condemned
+from orun.store.gc import Keep, collect
+from orun.store.verify import verify
+from tests.store.crash import Disk, child
+from tests.store.support import add, needs_proc, object_path
+from tests.store.workload import STAGES, run
+
+TOP = Path(__file__).parents[2]
+NOTHING = Keep(runs=0)
+
+
+@pytest.fixture
+def digest(store: Store) -> str:
+    """A tree in a store that no process has open."""
+    made = add(store, {"model.onnx": b"model"})
+    store.close()
+    return made
+
+
+ASKER = """
+import sys
+from pathlib import Path
+from orun.store import Store
+with Store.open(Path(sys.argv[1])) as store:
+    store.new_run("bert")
+    print("asking", flush=True)
+    print(store.check(sys.argv[2]))
+"""
+
+
+def test_who_wants_what_is_condemned_waits_for_the_end(store: Store, digest: str) -> None:
+    condemned = store.root / "tmp" / "condemned"
+    with Lock(store.root / "locks" / "gc") as lock:
+        lock.acquire()
+        condemned.write_text(f"{digest}\n")
+        asker = subprocess.Popen(
+            [sys.executable, "-c", ASKER, str(store.root), digest], cwd=TOP, stdout=subprocess.PIPE, text=True
+        )
+        assert asker.stdout is not None
+        assert asker.stdout.readline() == "asking\n"
+        object_path(store, digest).unlink()
+        condemned.unlink()
+    assert asker.communicate()[0] == "('its list of files is missing or was damaged',)\n"
+
+
+def test_a_collection_is_waited_for_without_a_lock_that_it_may_want(
+    store: Store, digest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free: list[bool] = []
+
+    def look(_: Condemned, digests: Collection[str]) -> None:
+        if digest in digests:
+            free.append(Lock(store.root / "locks" / "out%20bert%20int8").try_acquire())
+
+    monkeypatch.setattr(Condemned, "wait_for", look)
+    assert store.checkout(digest, "bert", "int8")[1]
+    assert free == [True]
+
+
+def test_the_list_of_a_collection_that_was_killed_holds_nobody_up(store: Store, digest: str) -> None:
+    condemned = store.root / "tmp" / "condemned"
+    condemned.write_text(f"{digest}\n")
+    asked = subprocess.check_output([sys.executable, "-c", ASKER, str(store.root), digest], cwd=TOP, text=True)
+    assert asked == "asking\n()\n"
+    assert not condemned.exists()
+
+
+def test_running_processes_are_not_disturbed(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    clean = run(tmp_path / "clean")["digests"]
+    command = [sys.executable, "-m", "tests.store.workload", str(root), "15"]
+    processes = [subprocess.Popen(command, cwd=TOP, stdout=subprocess.DEVNULL) for _ in range(3)]
+    collected = 0
+    with Store.open(root) as store:
+        while any(process.poll() is None for process in processes):
+            collected += len(collect(store, NOTHING).removed)
+        assert [process.returncode for process in processes] == [0, 0, 0]
+        assert verify(store).problems == ()
+        assert store.drain_notices() == []
+    assert collected > 0
+    assert run(root)["digests"] == clean
+
+
+@needs_proc
+def test_a_collection_that_dies_anywhere_leaves_a_whole_store() -> None:
+    """In a process of its own, which forks: see `crash.py`."""
+    code = "from tests.store.test_gc_processes import die_while_collecting; die_while_collecting()"
+    report = json.loads(subprocess.check_output([sys.executable, "-c", code], cwd=TOP, text=True))
+    assert len(report) > 20
+    assert [death for death in report if death["problems"]] == []
+    assert report[0]["built"] == []
+    assert report[-1]["built"] == list(STAGES)
+
+
+def die_while_collecting() -> None:
+    """Kill a collection before each of its changes; what is wrong with the store then, and what the next run builds."""
+    memory = Path("/dev/shm")  # noqa: S108
+    report = []
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        run(Path(folder) / "store")
+        code, death = -9, 0
+        while code != 0:
+            death += 1
+            root = Path(folder) / f"copy{death}"
+            shutil.copytree(Path(folder) / "store", root, symlinks=True, copy_function=os.link)
+
+            def doomed(root: Path = root, death: int = death) -> None:
+                Disk(root, death, power=False)
+                collect(Store.open(root), NOTHING)
+
+            code, _ = child(doomed)
+            with Store.open(root) as store:
+                problems = verify(store).problems
+            report.append({"problems": problems, "built": run(root)["built"]})
+    print(json.dumps(report))  # noqa: T201

@@ -1,0 +1,92 @@
+"""The layout on disk, and what happens with one that is not ours."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import orun.store
+from orun.errors import StoreError
+from orun.store import Store
+from tests.store.support import add
+
+
+def test_a_new_store_has_the_documented_folders(store: Store) -> None:
+    assert sorted(path.name for path in store.root.iterdir()) == [
+        ".gitignore", "VERSION", "actions", "index", "latest", "locks", "objects", "out", "pins", "quarantine", "runs",
+        "tmp",
+    ]  # fmt: skip
+    assert (store.root / "VERSION").read_text() == "orun store, layout 1, blake3\n"
+    assert (store.root / ".gitignore").read_text() == "*\n!README.md\n"
+
+
+def test_every_folder_is_described(store: Store) -> None:
+    text = (Path(orun.store.__file__).parents[2] / "artifacts" / "README.md").read_text(encoding="utf-8")
+    missing = [path.name for path in store.root.iterdir() if f"`{path.name}" not in text]
+    assert missing == [".gitignore"]
+
+
+def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Store.open(Path("some/store")) as store:
+        monkeypatch.chdir("/")
+        assert store.root == tmp_path / "some" / "store"
+        assert store.check(add(store, {"a": b"1"})) == ()
+
+
+def test_the_readme_and_gitignore_of_a_project_stay(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("objects/\n")
+    with Store.open(tmp_path):
+        assert (tmp_path / ".gitignore").read_text() == "objects/\n"
+
+
+@pytest.mark.parametrize("version", ["orun store, layout 2, blake3\n", "", "\x00\xff garbage"])
+def test_an_unknown_layout_is_an_error(store: Store, version: str) -> None:
+    data = version.encode("latin-1")
+    (store.root / "VERSION").write_bytes(data)
+    with pytest.raises(StoreError) as caught:
+        Store.open(store.root)
+    assert str(caught.value) == (
+        f"the store {store.root} has a layout that this version of orun does not know\n"
+        f"  {store.root / 'VERSION'} says {data!r} instead of b'orun store, layout 1, blake3\\n'\n"
+        "  hint: Use the version of orun that made it, or put it aside and begin a new one:\n"
+        f"  hint: mv {store.root} {store.root}.old"
+    )
+
+
+def test_a_lost_version_and_lost_folders_are_made_again(store: Store) -> None:
+    digest = add(store, {"a": b"1"})
+    store.close()
+    (store.root / "VERSION").unlink()
+    (store.root / "tmp").rmdir()
+    (store.root / "locks").rmdir()
+    with Store.open(store.root) as other:
+        assert other.check(digest) == ()
+        with other.key_lock("a" * 64) as lock:
+            assert lock.try_acquire()
+
+
+def test_a_moved_store_is_whole(store: Store, tmp_path: Path) -> None:
+    digest = add(store, {"a": b"1"})
+    store.checkout(digest, "p", "s")
+    store.close()
+    store.root.rename(tmp_path / "elsewhere")
+    with Store.open(tmp_path / "elsewhere") as other:
+        assert other.check(digest) == ()
+        assert other.checkout(digest, "p", "s") == (tmp_path / "elsewhere" / "out" / "p" / "s", False)
+
+
+def test_processes_that_make_it_at_the_same_time_agree(tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; from orun.store import Store; Store.open(Path(sys.argv[1]))"
+    command = [sys.executable, "-c", code, str(tmp_path / "store")]
+    makers = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(6)]
+    assert [(maker.communicate()[1], maker.returncode) for maker in makers] == [(b"", 0)] * 6
+    assert len(list((tmp_path / "store").iterdir())) == 12
+
+
+def test_the_public_names() -> None:
+    assert orun.store.__all__ == sorted(orun.store.__all__)
+    assert [name for name in orun.store.__all__ if not hasattr(orun.store, name)] == []

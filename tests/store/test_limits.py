@@ -1,0 +1,212 @@
+"""Limits of the machine: a clear error, and nothing lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orun.errors import StoreError
+from orun.store import Store
+from tests.store.support import NOBODY, action, add, content, forks, in_child, needs_root
+
+MEGABYTE = 1_000_000
+KEPT = "Nothing that was stored is lost."
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 4 MiB."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(path)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
+    yield path
+    subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def fill_up(path: Path) -> None:
+    """Write until nothing more fits."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(b"x" * 4096):
+            pass
+
+
+def leftovers(store: Store) -> list[str]:
+    """Temporary files that are there though nothing is going on."""
+    return [path.name for path in (store.root / "tmp").glob("*/*") if path.name != "lease"]
+
+
+@needs_root
+def test_a_full_disk_loses_nothing(disk: Path, tmp_path: Path) -> None:
+    big = tmp_path / "big.bin"
+    big.write_bytes(b"x" * 8 * MEGABYTE)
+    with Store.open(disk / "store") as store:
+        digest = add(store, {"model.onnx": b"proto"})
+        store.put_action(action(tree=digest))
+        with pytest.raises(StoreError) as caught:
+            store.add_file(big)
+        (session,) = (store.root / "tmp").iterdir()
+        assert str(caught.value) == (
+            f"cannot store {big}: the disk is full\n"
+            f"  {session}: No space left on device\n"
+            f"  hint: {KEPT} Free some space and run it again: df -h {store.root}"
+        )
+        with pytest.raises(StoreError) as caught:
+            store.add_bytes(big.read_bytes())
+        assert str(caught.value).splitlines()[0] == "cannot store a file: the disk is full"
+        assert leftovers(store) == ["1-output"]
+        assert store.check(digest) == ()
+        assert store.actions("a" * 64) == (action(tree=digest),)
+        assert store.drain_notices() == []
+
+
+@needs_root
+def test_a_disk_that_is_full_to_the_last_byte(disk: Path) -> None:
+    """No record, no index, no checkout can be written; what was stored can still be used, and space mends it."""
+    with Store.open(disk / "store") as store:
+        digest = add(store, {"model.onnx": b"proto", "model.data": b"w" * MEGABYTE})
+        store.put_action(action(tree=digest))
+    fill_up(disk / "ballast")
+    with Store.open(disk / "store") as store:
+        assert store.check(digest) == ()
+        assert store.actions("a" * 64) == (action(tree=digest),)
+        for refused in (
+            lambda: store.put_action(action("b" * 64)),
+            lambda: store.checkout(digest, "bert", "int8"),
+            lambda: store.add_bytes(b"log"),
+        ):
+            with pytest.raises(StoreError, match=r"^cannot [^:]+: the disk is full\n"):
+                refused()
+        assert not (store.root / "out" / "bert").exists()
+        (disk / "ballast").unlink()
+        assert content(store.checkout(digest, "bert", "int8")[0]).keys() == {"model.onnx", "model.data"}
+        store.put_action(action("b" * 64))
+        assert store.actions("b" * 64) == (action("b" * 64),)
+
+
+@needs_root
+def test_a_read_only_store_can_be_read(disk: Path) -> None:
+    with Store.open(disk / "store") as store:
+        digest = add(store, {"model.onnx": b"proto"})
+        store.put_action(action(tree=digest))
+        store.checkout(digest, "bert", "int8")
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    with Store.open(disk / "store") as store:
+        assert store.check(digest) == ()
+        assert store.actions("a" * 64) == (action(tree=digest),)
+        assert store.checkout(digest, "bert", "int8")[1] is False
+        (notice,) = store.drain_notices()
+        assert notice.startswith(f"the index in {store.root / 'index'} cannot be used (")
+        with pytest.raises(StoreError) as caught:
+            store.add_bytes(b"more")
+    first, why, hint = str(caught.value).splitlines()
+    assert first == "cannot store a file: the file system is read-only"
+    assert why.endswith(": Read-only file system")
+    assert hint == f"  hint: Choose a place that can be written: ls -ld {disk / 'store' / 'tmp'}"
+    with pytest.raises(StoreError, match=r"^cannot open the store: the file system is read-only\n"):
+        Store.open(disk / "another")
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from orun.errors import StoreError
+from orun.store import Store
+store = Store.open(Path(sys.argv[1]))
+kept = store.add_bytes(b"small")
+limit = getattr(resource, sys.argv[2])
+resource.setrlimit(limit, (int(sys.argv[3]), resource.getrlimit(limit)[1]))
+locks = []
+try:
+    for number in range(100):
+        lock = store.key_lock(str(number))
+        lock.acquire()
+        locks.append(lock)
+        store.add_bytes(b"x" * 2_000_000)
+except StoreError as error:
+    print(error)
+del lock, locks[:]
+resource.setrlimit(limit, (resource.getrlimit(limit)[1],) * 2)
+assert store.read(kept) == b"small"
+"""
+
+
+def limited(store: Path, limit: str, value: int) -> list[str]:
+    """What a process prints that meets a limit while it stores large files and takes locks."""
+    command = [sys.executable, "-c", LIMITED, str(store), limit, str(value)]
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}  # noqa: PTH109
+    return subprocess.check_output(command, text=True, env=environment).splitlines()
+
+
+def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
+    what, why, hint = limited(tmp_path / "store", "RLIMIT_FSIZE", MEGABYTE)
+    assert what == "cannot store a file: a file is larger than this process may write"
+    assert why.endswith(": File too large")
+    assert hint == f"  hint: {KEPT} Raise the limit: ulimit -f unlimited"
+    with Store.open(tmp_path / "store") as store:
+        store.sweep()
+        assert list((tmp_path / "store" / "tmp").iterdir()) == []
+
+
+def test_a_limit_on_open_files(tmp_path: Path) -> None:
+    what, why, hint = limited(tmp_path / "store", "RLIMIT_NOFILE", 32)
+    assert what.endswith(": too many open files")
+    assert why.endswith(": Too many open files")
+    assert hint == "  hint: Raise the limit of this process: ulimit -n 4096"
+
+
+def test_a_path_that_is_too_long(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 300)
+    with pytest.raises(StoreError) as caught:
+        Store.open(path)
+    assert str(caught.value) == (
+        "cannot open the store: a name is too long\n"
+        f"  {path}: File name too long\n"
+        f"  hint: Choose a place with a shorter path than {tmp_path}"
+    )
+
+
+def test_a_path_with_everything_in_it(tmp_path: Path) -> None:
+    folder = tmp_path / ("a store of größe 文 'quoted' [1] %s {x}" + "y" * 180)
+    with Store.open(folder) as store:
+        digest = add(store, {"my model.onnx": b"proto"})
+        store.checkout(digest, "p", "s")
+        assert store.check(digest) == ()
+        assert content(store.checkout(digest, "p", "s")[0]) == {"my model.onnx": b"proto"}
+    with Store.open(folder) as store:
+        assert store.check(digest) == ()
+        assert store.drain_notices() == []
+
+
+@needs_root
+@forks
+def test_a_store_of_somebody_else(everybodys: Path) -> None:
+    with Store.open(everybodys / "store") as store:
+        digest = add(store, {"model.onnx": b"proto"})
+        assert in_child(lambda: Store.open(store.root).check(digest), NOBODY) == "()"
+        error = in_child(lambda: Store.open(store.root).add_bytes(b"mine"), NOBODY)
+    first, why, hint = error.splitlines()
+    assert first == "StoreError: cannot store a file: permission denied"
+    assert why.startswith(f"  {store.root / 'tmp'}/")
+    assert why.endswith(": Permission denied")
+    assert hint == f"  hint: See whose it is: ls -ld {store.root / 'tmp'}"
+
+
+def test_a_folder_that_cannot_be_stored_is_named(store: Store) -> None:
+    folder = store.scratch("output") / "nothing"
+    with pytest.raises(StoreError) as caught:
+        store.add_tree(folder)
+    assert str(caught.value) == (
+        f"cannot store {folder}: no such file or directory\n"
+        f"  {folder}: No such file or directory\n"
+        f"  hint: Look at what is there: ls -ld {folder.parent}"
+    )

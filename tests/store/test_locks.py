@@ -1,0 +1,263 @@
+"""Locks between processes: exclusive, free when their owner dies, fair to those who measure."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orun.errors import StoreError
+from orun.store import Lock, MachineLock, Store, machine_lock
+from orun.store import locks as locks_module
+from tests.store.support import NOBODY, forks, in_child, needs_root
+
+HOLDER = """
+import sys
+from orun.store import Lock
+lock = Lock(sys.argv[1])
+lock.acquire(lambda: print("waiting", flush=True))
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+class Holder:
+    """Another process that takes a lock and keeps it until it is told to end."""
+
+    def __init__(self, path: Path) -> None:
+        environment = {**os.environ, "PYTHONPATH": os.getcwd()}  # noqa: PTH109
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def says(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def end(self) -> None:
+        self.process.communicate("\n")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "key"
+
+
+@pytest.fixture
+def holder(path: Path) -> Iterator[Holder]:
+    started = Holder(path)
+    yield started
+    started.process.kill()
+    started.process.communicate()
+
+
+def test_one_process_holds_it(path: Path, holder: Holder) -> None:
+    assert holder.says() == "held"
+    lock = Lock(path)
+    assert (lock.try_acquire(), lock.held) == (False, False)
+    holder.end()
+    assert (lock.try_acquire(), lock.held) == (True, True)
+    assert lock.try_acquire()
+    lock.release()
+    assert not lock.held
+    lock.release()
+    assert not path.exists()
+
+
+def test_it_is_exclusive_within_a_process_too(store: Store) -> None:
+    first, second = store.key_lock("a" * 64), store.key_lock("a" * 64)
+    with first:
+        assert first.try_acquire()
+        assert not second.try_acquire()
+        assert store.key_lock("b" * 64).try_acquire()
+    assert second.try_acquire()
+
+
+def test_the_kernel_frees_it_when_its_owner_is_killed(path: Path, holder: Holder) -> None:
+    assert holder.says() == "held"
+    holder.process.kill()
+    holder.process.wait()
+    assert Lock(path).try_acquire()
+
+
+def test_who_waits_is_told_once_and_gets_it(path: Path) -> None:
+    lock = Lock(path)
+    lock.acquire(lambda: pytest.fail("nobody else has it"))
+    waiter = Holder(path)
+    assert waiter.says() == "waiting"
+    lock.release()  # removes the file that the other waits on: it must look again
+    assert waiter.says() == "held"
+    assert not Lock(path).try_acquire()
+    waiter.end()
+
+
+def test_many_waiters_get_it_one_after_the_other(path: Path) -> None:
+    lock = Lock(path)
+    lock.acquire()
+    waiters = [Holder(path) for _ in range(4)]
+    assert [waiter.says() for waiter in waiters] == ["waiting"] * 4
+    lock.release()
+    while waiters:
+        (owner,) = ready(waiters)
+        assert owner.says() == "held"
+        assert not Lock(path).try_acquire()
+        waiters.remove(owner)
+        owner.end()
+    assert Lock(path).try_acquire()
+
+
+def ready(holders: list[Holder]) -> list[Holder]:
+    """Those that have something to say, once one of them has."""
+    outputs = [holder.process.stdout for holder in holders if holder.process.stdout]
+    speaking, _, _ = select.select(outputs, [], [])
+    return [holder for holder in holders if holder.process.stdout in speaking]
+
+
+def test_ctrl_c_ends_the_waiting(path: Path) -> None:
+    with Lock(path) as lock:
+        lock.acquire()
+        waiter = Holder(path)
+        assert waiter.says() == "waiting"
+        waiter.process.send_signal(signal.SIGINT)
+        _, errors = waiter.process.communicate()
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_a_lock_file_that_was_removed_excludes_nobody(path: Path) -> None:
+    """The new owner is whoever holds the file that has the name now."""
+    first, second, third = Lock(path), Lock(path), Lock(path)
+    assert first.try_acquire()
+    path.unlink()
+    assert second.try_acquire()
+    first.release()
+    assert path.exists()  # it is the second one's
+    assert not third.try_acquire()
+    second.release()
+    assert third.try_acquire()
+
+
+@forks
+def test_a_forked_child_does_not_keep_it(path: Path) -> None:
+    lock = Lock(path)
+    lock.acquire()
+    parent, child = socket.socketpair()
+    with parent, child:
+        process = os.fork()
+        if process == 0:
+            child.send(b"%d" % lock.held)
+            child.recv(1)
+            os._exit(0)
+        assert parent.recv(1) == b"0"
+        lock.forget()  # as the parent's death would
+        assert Lock(path).try_acquire()
+        parent.send(b".")
+        os.waitpid(process, 0)
+
+
+def test_a_lock_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "no folder" / "key"
+    with pytest.raises(StoreError) as caught:
+        Lock(path).try_acquire()
+    assert str(caught.value) == (
+        "cannot take a lock: no such file or directory\n"
+        f"  {path}: No such file or directory\n"
+        f"  hint: Look at what is there: ls -ld {tmp_path}"
+    )
+    with pytest.raises(ValueError, match=r"is not held$"):
+        _ = Lock(path).descriptor
+
+
+def shared(folder: Path) -> MachineLock:
+    return MachineLock(exclusive=False, folder=folder)
+
+
+def alone(folder: Path) -> MachineLock:
+    return MachineLock(exclusive=True, folder=folder)
+
+
+def test_stages_share_the_machine_and_measuring_has_it_alone(tmp_path: Path) -> None:
+    first, second, measuring = shared(tmp_path), shared(tmp_path), alone(tmp_path)
+    with first, second, measuring:
+        assert first.try_acquire()
+        assert second.try_acquire()
+        assert first.try_acquire()
+        assert not measuring.try_acquire()
+        first.release()
+        assert not measuring.try_acquire()
+        second.release()
+        assert measuring.try_acquire()
+        assert measuring.try_acquire()
+        assert (measuring.held, first.held) == (True, False)
+        assert not first.try_acquire()
+        assert not alone(tmp_path).try_acquire()
+        measuring.release()
+        assert first.try_acquire()
+
+
+def test_who_wants_the_machine_alone_goes_first(tmp_path: Path) -> None:
+    running, late, measuring = shared(tmp_path), shared(tmp_path), alone(tmp_path)
+    with running, late, measuring:
+        assert running.try_acquire()
+        assert not measuring.try_acquire()
+        assert not late.try_acquire()  # though the machine is only shared
+        running.release()
+        assert not late.try_acquire()
+        assert measuring.try_acquire()
+        measuring.release()
+        assert late.try_acquire()
+
+
+def test_giving_up_lets_the_others_on(tmp_path: Path) -> None:
+    running, late, measuring = shared(tmp_path), shared(tmp_path), alone(tmp_path)
+    with running, late:
+        assert running.try_acquire()
+        assert not measuring.try_acquire()
+        measuring.release()
+        assert late.try_acquire()
+
+
+def test_two_that_want_it_alone_take_turns(tmp_path: Path) -> None:
+    first, second = alone(tmp_path), alone(tmp_path)
+    with first, second:
+        assert first.try_acquire()
+        assert not second.try_acquire()
+        assert not shared(tmp_path).try_acquire()
+        first.release()
+        assert not first.held
+        assert second.try_acquire()
+
+
+def test_the_lock_of_the_machine_is_in_the_folder_of_all_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Path("/tmp") == locks_module.MACHINE  # noqa: S108
+    monkeypatch.setattr(locks_module, "MACHINE", tmp_path)
+    with machine_lock(exclusive=True) as measuring:
+        assert measuring.try_acquire()
+        assert not machine_lock(exclusive=False).try_acquire()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["orun-machine-turn.lock", "orun-machine.lock"]
+
+
+@needs_root
+@forks
+def test_another_user_shares_the_lock_of_the_machine(everybodys: Path) -> None:
+    def tries() -> list[bool]:
+        return [alone(everybodys).try_acquire(), shared(everybodys).try_acquire()]
+
+    with alone(everybodys) as measuring:
+        before = os.umask(0o077)
+        assert measuring.try_acquire()
+        os.umask(before)
+        assert in_child(tries, NOBODY) == "[False, False]"
+        measuring.release()
+        assert in_child(tries, NOBODY) == "[True, True]"

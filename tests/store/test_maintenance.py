@@ -1,0 +1,97 @@
+"""Pins, statistics, and the reading of a whole store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+
+from orun.errors import StoreError, UsageError
+from orun.store import Store
+from orun.store.pins import Pin, pin, pins, unpin
+from orun.store.stats import Usage, stats
+from orun.store.verify import Verified, verify
+from tests.store.support import action, add, bytes_read, edit_and_restore_time, flip, needs_proc, object_path
+
+
+def test_pins_come_back(store: Store) -> None:
+    tree = add(store, {"model.onnx": b"1"})
+    assert pins(store) == ()
+    first, second = pin(store, "v1/rc", tree), pin(store, "v0", tree)
+    assert pins(store) == (second, first)
+    assert first == Pin("v1/rc", tree, first.at)
+    other = add(store, {"model.onnx": b"2"})
+    moved = pin(store, "v0", other)
+    assert pins(store) == (moved, first)
+    unpin(store, "v1/rc")
+    assert pins(store) == (moved,)
+    with pytest.raises(UsageError) as caught:
+        unpin(store, "v1")
+    assert str(caught.value) == "there is no pin 'v1'\n  pins: v0\n  hint: orun store pin"
+
+
+def test_only_what_is_whole_is_pinned(store: Store) -> None:
+    tree = add(store, {"model.onnx": b"1"})
+    object_path(store, blake3(b"1").hexdigest()).unlink()
+    with pytest.raises(StoreError) as caught:
+        pin(store, "v1", tree)
+    assert str(caught.value) == (
+        f"cannot pin {tree} as 'v1'\n"
+        "  model.onnx is missing from the store\n"
+        "  hint: Run the pipeline again, which mends it, and pin what it made: orun FILE"
+    )
+    assert pins(store) == ()
+
+
+@needs_proc
+def test_a_whole_store_is_read(store: Store) -> None:
+    data = b"weights " * 100_000
+    digest = add(store, {"model.onnx": data})
+    store.put_action(action(tree=digest))
+    before = bytes_read()
+    manifest = object_path(store, digest).stat().st_size
+    assert verify(store) == Verified(2, len(data) + manifest, 1, ())
+    assert bytes_read() - before > len(data)
+    before = bytes_read()
+    assert store.check(digest) == ()
+    assert bytes_read() - before < 100_000
+
+
+def test_everything_that_is_damaged_is_named(store: Store, tmp_path: Path) -> None:
+    digest = add(store, {"model.onnx": b"weights", "labels.txt": b"labels", "other.txt": b"other"})
+    store.put_action(action(tree=digest))
+    store.put_action(action("b" * 64, tree=digest))
+    damaged, missing = blake3(b"weights").hexdigest(), blake3(b"labels").hexdigest()
+    edit_and_restore_time(object_path(store, damaged))
+    object_path(store, missing).unlink()
+    flip(next((store.root / "actions").glob("bb/*/*.json")))
+    folder = store.new_run("bert")
+    (folder / "record.json").write_bytes(b"{}")
+    (store.root / "objects" / "ab").mkdir(exist_ok=True)
+    (store.root / "objects" / "ab" / "stray file").touch()
+    with Store.open(tmp_path / "store") as other:
+        found = verify(other)
+    kept = sorted((store.root / "quarantine").iterdir())
+    assert (found.objects, found.records) == (3, 1)
+    assert found.problems == (
+        f"object {damaged} was damaged; it was put away as {kept[0]}",
+        f"a record of key {'b' * 64} was damaged; it was put away as {kept[1]}",
+        "the artifact of bert/int8: labels.txt is missing from the store",
+        "the artifact of bert/int8: model.onnx is missing from the store",
+        f"the record {folder / 'record.json'} was damaged",
+    )
+
+
+def test_each_file_counts_once(store: Store) -> None:
+    digest = add(store, {"model.onnx": b"x" * 100_000})
+    store.put_action(action(tree=digest))
+    out, _ = store.checkout(digest, "bert", "int8")
+    store.close()
+    found = stats(store)
+    assert found["objects"].files == 2
+    assert found["objects"].size >= 100_000
+    assert found["actions"].files == found["out"].files == 1
+    if (out / "model.onnx").stat().st_nlink > 1:
+        assert found["out"] == Usage(1, 0)
+    assert found["quarantine"] == found["tmp"] == found["pins"] == Usage(0, 0)

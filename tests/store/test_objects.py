@@ -1,0 +1,142 @@
+"""Objects: stored once, read-only, and never returned when they are not what their name says."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+
+from orun.errors import StoreError
+from orun.store import Store
+from tests.store.support import DAMAGE, add, bytes_read, needs_proc, object_path
+
+BIG = os.urandom(1 << 20) * 5 + b"end"
+
+
+@pytest.mark.parametrize("data", [b"", b"model", BIG])
+def test_bytes_come_back_by_their_blake3_digest(store: Store, data: bytes) -> None:
+    digest = store.add_bytes(data)
+    assert digest == blake3(data).hexdigest()
+    assert store.read(digest) == data
+    assert stat.filemode(object_path(store, digest).stat().st_mode) == "-r--r--r--"
+
+
+@pytest.mark.parametrize("data", [b"", b"model", BIG])
+def test_a_file_is_copied(store: Store, tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "run.log"
+    path.write_bytes(data)
+    before = path.stat()
+    assert store.add_file(path) == blake3(data).hexdigest()
+    assert store.read(blake3(data).hexdigest()) == data
+    after = path.stat()
+    assert (after.st_mode, after.st_mtime_ns, after.st_nlink) == (before.st_mode, before.st_mtime_ns, 1)
+
+
+def test_the_same_content_is_stored_once(store: Store) -> None:
+    digest = store.add_bytes(b"model")
+    inode = object_path(store, digest).stat().st_ino
+    add(store, {"a": b"model", "b": b"model"})
+    assert object_path(store, digest).stat().st_ino == inode
+    assert len(list((store.root / "objects").rglob("*/*"))) == 2  # the content, and the list of files
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_object_is_put_away_and_said(store: Store, damage: Callable[[Path], None]) -> None:
+    digest = store.add_bytes(b"the content of a log")
+    damage(object_path(store, digest))
+    with pytest.raises(StoreError) as caught:
+        store.read(digest)
+    path = object_path(store, digest)
+    assert str(caught.value) == (
+        f"object {digest} is not in the store\n"
+        f"  {path} is missing or was damaged\n"
+        "  hint: Run the pipeline again: the stage that made it will be built again"
+    )
+    (kept,) = (store.root / "quarantine").iterdir()
+    assert store.drain_notices() == [f"object {digest} was damaged; it was put away as {kept}"]
+    assert store.drain_notices() == []
+    assert not path.exists()
+    assert store.add_bytes(b"the content of a log") == digest
+    assert store.read(digest) == b"the content of a log"
+
+
+def test_a_missing_object_is_an_error(store: Store) -> None:
+    with pytest.raises(StoreError, match=f"^object {'0' * 64} is not in the store"):
+        store.read("0" * 64)
+    assert store.drain_notices() == []
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_adding_again_replaces_a_damaged_object(store: Store, damage: Callable[[Path], None]) -> None:
+    digest = add(store, {"model.onnx": b"weights of a model"})
+    damage(object_path(store, blake3(b"weights of a model").hexdigest()))
+    assert add(store, {"model.onnx": b"weights of a model"}) == digest
+    assert store.check(digest) == ()
+    assert store.read(blake3(b"weights of a model").hexdigest()) == b"weights of a model"
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_noticed_at_once_and_by_another_process(
+    store: Store, damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    digest = add(store, {"model.onnx": b"weights of a model"})
+    assert store.check(digest) == ()
+    damage(object_path(store, blake3(b"weights of a model").hexdigest()))
+    with Store.open(tmp_path / "store") as other:
+        assert other.check(digest) == ("model.onnx was damaged in the store",)
+        assert len(other.drain_notices()) == 1
+    assert store.check(digest) == ("model.onnx is missing from the store",)
+
+
+def test_an_object_under_another_name_is_damaged(store: Store) -> None:
+    one, two = blake3(b"one").hexdigest(), blake3(b"two").hexdigest()
+    digest = add(store, {"a": b"one", "b": b"two"})
+    object_path(store, one).rename(object_path(store, two))
+    assert store.check(digest) == ("a is missing from the store", "b was damaged in the store")
+
+
+def test_a_folder_or_a_link_in_place_of_an_object_is_damage(store: Store, tmp_path: Path) -> None:
+    one, two = object_path(store, blake3(b"one").hexdigest()), object_path(store, blake3(b"two").hexdigest())
+    digest = add(store, {"a": b"one", "b": b"two"})
+    one.unlink()
+    one.mkdir()
+    two.rename(tmp_path / "elsewhere")
+    two.symlink_to(tmp_path / "elsewhere")
+    assert store.check(digest) == ("a was damaged in the store", "b was damaged in the store")
+    assert (tmp_path / "elsewhere").read_bytes() == b"two"
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o600, 0o000, 0o777])
+def test_a_changed_mode_is_put_right(store: Store, mode: int) -> None:
+    digest = add(store, {"a": b"one"})
+    path = object_path(store, blake3(b"one").hexdigest())
+    path.chmod(mode)
+    assert store.check(digest) == ()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o444
+    assert store.drain_notices() == []
+
+
+@needs_proc
+def test_what_nobody_touched_is_not_read_again(store: Store, tmp_path: Path) -> None:
+    digest = add(store, {"model.onnx": BIG, "weights.data": BIG + b"."})
+    before = bytes_read()
+    assert store.check(digest) == ()
+    with Store.open(tmp_path / "store") as other:
+        assert other.check(digest) == ()
+    assert bytes_read() - before < 100_000
+
+
+@needs_proc
+def test_what_was_touched_is_read_once(store: Store) -> None:
+    digest = add(store, {"model.onnx": BIG})
+    os.utime(object_path(store, blake3(BIG).hexdigest()))
+    before = bytes_read()
+    assert store.check(digest) == ()
+    once = bytes_read() - before
+    assert store.check(digest) == ()
+    assert len(BIG) <= once < len(BIG) + 100_000
+    assert bytes_read() - before < len(BIG) + 100_000

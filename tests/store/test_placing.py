@@ -1,0 +1,181 @@
+"""Placed trees: read-only inputs of a stage, and objects that stay trusted when these come and go."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+
+from orun.errors import StoreError
+from orun.store import Store
+from tests.store.support import add, bytes_read, content, fill, flip, needs_proc, object_path
+
+FILES = {"a.bin": b"one", "sub/deep/b.bin": b"two"}
+BIG = os.urandom(1 << 20)
+
+
+def mode(path: Path) -> str:
+    return stat.filemode(path.stat().st_mode)
+
+
+def has_reflinks(store: Store) -> bool:
+    """Whether placed files have blocks, not an inode, in common with their objects."""
+    digest = store.add_tree(fill(store.scratch("probe"), {"probe": b"probe"})).digest
+    folder = store.scratch("probe") / "placed"
+    store.place(digest, folder)
+    return (folder / "probe").stat().st_nlink == 1
+
+
+def test_a_placed_tree_is_read_only(store: Store, tmp_path: Path) -> None:
+    store.place(add(store, FILES), tmp_path / "inputs" / "model")
+    folder = tmp_path / "inputs" / "model"
+    assert content(folder) == FILES
+    assert [mode(path) for path in (folder, folder / "sub", folder / "sub/deep")] == ["dr-xr-xr-x"] * 3
+    assert mode(folder / "a.bin") == mode(folder / "sub/deep/b.bin") == "-r--r--r--"
+    store.discard(folder)
+    assert not folder.exists()
+
+
+def test_files_are_hard_links_where_there_are_no_reflinks(store: Store, tmp_path: Path) -> None:
+    if has_reflinks(store):
+        pytest.skip("this file system has reflinks, which go first")
+    store.place(add(store, FILES), tmp_path / "placed")
+    placed = (tmp_path / "placed" / "a.bin").stat()
+    assert placed.st_ino == object_path(store, blake3(b"one").hexdigest()).stat().st_ino
+
+
+def test_external_data_of_a_model_has_one_hard_link(store: Store, tmp_path: Path) -> None:
+    """The onnx package refuses to read it otherwise (onnx/onnx#7686)."""
+    digest = add(store, {"model.onnx": b"proto", "model.onnx.data": b"weights", "sub/more": b"weights 2"})
+    store.place(digest, tmp_path / "placed")
+    checkout, _ = store.checkout(digest, "p", "s")
+    for folder in (tmp_path / "placed", checkout):
+        assert (folder / "model.onnx.data").stat().st_nlink == 1
+        assert (folder / "sub/more").stat().st_nlink == 1
+        assert mode(folder / "model.onnx.data") == "-r--r--r--"
+    assert store.check(digest) == ()
+
+
+def test_onnx_loads_a_model_with_external_data_from_where_it_is_placed(store: Store, tmp_path: Path) -> None:
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    weights = numpy_helper.from_array(np.arange(4, dtype=np.float32), "w")
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", value[:1], value[1:], [weights])
+    output = store.scratch("output")
+    model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)])
+    onnx.save_model(model, output / "model.onnx", save_as_external_data=True, location="data", size_threshold=0)
+    digest = store.add_tree(output).digest
+    store.place(digest, tmp_path / "placed")
+    for folder in (tmp_path / "placed", store.checkout(digest, "p", "s")[0]):
+        loaded = onnx.load(folder / "model.onnx")
+        onnx.checker.check_model(folder / "model.onnx")
+        assert numpy_helper.to_array(loaded.graph.initializer[0]).tolist() == [0, 1, 2, 3]
+
+
+def test_an_executable_has_a_mode_of_its_own(store: Store, tmp_path: Path) -> None:
+    folder = fill(store.scratch("output"), {"run.sh": b"#!/bin/sh\n", "same.txt": b"#!/bin/sh\n"})
+    (folder / "run.sh").chmod(0o744)
+    digest = store.add_tree(folder).digest
+    store.place(digest, tmp_path / "placed")
+    assert mode(tmp_path / "placed" / "run.sh") == "-r-xr-xr-x"
+    assert mode(tmp_path / "placed" / "same.txt") == "-r--r--r--"
+    assert store.check(digest) == ()
+    assert store.checkout(digest, "p", "s")[1]
+    assert not store.checkout(digest, "p", "s")[1]
+
+
+def test_where_links_cannot_be_files_are_copied(store: Store, tmp_path: Path) -> None:
+    other = Path("/dev/shm")  # noqa: S108
+    if not other.is_dir() or other.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("no second file system here")
+    digest = add(store, {"model.onnx": b"proto", "big.bin": BIG})
+    folder = other / f"orun-test-{os.getpid()}"
+    try:
+        store.place(digest, folder)
+        assert content(folder) == {"model.onnx": b"proto", "big.bin": BIG}
+        assert mode(folder / "big.bin") == "-r--r--r--"
+    finally:
+        store.discard(folder)
+
+
+def test_a_damaged_file_is_not_placed(store: Store, tmp_path: Path) -> None:
+    digest = add(store, {"model.onnx": b"proto", "model.data": b"weights"})
+    weights = blake3(b"weights").hexdigest()
+    flip(object_path(store, weights))
+    with pytest.raises(StoreError) as caught:
+        store.place(digest, tmp_path / "placed")
+    assert str(caught.value) == (
+        "model.data cannot be taken from the store\n"
+        f"  its object {weights} is damaged\n"
+        "  hint: Run the pipeline again: the stage that made it will be built again"
+    )
+    assert store.check(digest) == ("model.data is missing from the store",)
+    with pytest.raises(StoreError, match=r"its object \w+ is missing"):
+        store.place(digest, tmp_path / "placed again")
+
+
+@needs_proc
+@pytest.mark.parametrize("name", ["a.bin", "model.onnx"])
+def test_placing_and_discarding_reads_no_artifact(store: Store, tmp_path: Path, name: str) -> None:
+    digest = add(store, {name: BIG})
+    before = bytes_read()
+    for count in range(3):
+        store.place(digest, tmp_path / f"inputs{count}")
+    for count in range(3):
+        store.discard(tmp_path / f"inputs{count}")
+    assert store.check(digest) == ()
+    with Store.open(tmp_path / "store") as other:
+        assert other.check(digest) == ()
+    assert bytes_read() - before < 100_000
+
+
+@needs_proc
+def test_links_removed_by_hand_cost_one_reading(store: Store, tmp_path: Path) -> None:
+    digest = add(store, {"a.bin": BIG})
+    if has_reflinks(store):
+        pytest.skip("a reflink leaves its object alone")
+    store.place(digest, tmp_path / "placed")
+    (tmp_path / "placed").chmod(0o755)
+    shutil.rmtree(tmp_path / "placed")
+    before = bytes_read()
+    assert store.check(digest) == ()
+    assert store.check(digest) == ()
+    assert len(BIG) <= bytes_read() - before < len(BIG) + 100_000
+
+
+def test_an_edit_through_a_placed_file_is_noticed(store: Store, tmp_path: Path) -> None:
+    digest = add(store, {"a.bin": b"one"})
+    store.place(digest, tmp_path / "placed")
+    flip(tmp_path / "placed" / "a.bin")
+    expected = () if has_reflinks(store) else ("a.bin was damaged in the store",)
+    assert store.check(digest) == expected
+
+
+def test_an_edited_link_does_not_make_its_object_trusted(store: Store, tmp_path: Path) -> None:
+    digest = add(store, {"a.bin": b"one"})
+    if has_reflinks(store):
+        pytest.skip("a reflink leaves its object alone")
+    store.place(digest, tmp_path / "placed")
+    flip(tmp_path / "placed" / "a.bin")
+    store.discard(tmp_path / "placed")
+    assert store.check(digest) == ("a.bin was damaged in the store",)
+
+
+def test_discard_takes_whatever_a_stage_leaves(store: Store) -> None:
+    scratch = fill(store.scratch("stage"), {"output/a": b"1", "work/b": b"2"})
+    (scratch / "work" / "link").symlink_to("/etc")
+    (scratch / "work" / "dangling").symlink_to("nowhere")
+    os.mkfifo(scratch / "work" / "pipe")
+    (scratch / "work" / "b").chmod(0)
+    (scratch / "work").chmod(0)
+    store.discard(scratch)
+    assert not scratch.exists()
+    assert Path("/etc").is_dir()
+    store.discard(scratch)  # nothing there: nothing happens

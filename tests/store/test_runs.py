@@ -1,0 +1,84 @@
+"""Runs: a folder each, found by a beginning of its name."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from orun.errors import StoreError, UsageError
+from orun.store import Store
+from orun.store.sealed import seal
+from tests.store.support import empty, flip, truncate
+
+
+def test_runs_are_named_by_time_and_sort_by_it(store: Store) -> None:
+    assert store.runs() == ()
+    made = tuple(store.new_run(name) for name in ("bert", "a/b", "bert", "bert"))
+    assert store.runs() == made
+    assert all(path.parent == store.root / "runs" and path.is_dir() for path in made)
+    assert re.fullmatch(r"\d{8}-\d{6}-\d{6}-bert", made[0].name)
+    assert made[1].name.endswith("-a%2Fb")
+
+
+def test_two_runs_of_one_microsecond_have_two_folders(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([100.0, 100.0, 100.000001])
+    monkeypatch.setattr(time, "time", lambda: next(times))
+    assert [store.new_run("bert").name for _ in range(2)] == [
+        "19700101-000140-000000-bert",
+        "19700101-000140-000001-bert",
+    ]
+    assert datetime.fromtimestamp(100, UTC).year == 1970
+
+
+def test_a_run_is_found_by_a_beginning(store: Store) -> None:
+    for name in ("20261103-101500-000001-bert", "20261103-101500-000001-bert-large", "20261104-080000-000000-bert"):
+        (store.root / "runs" / name).mkdir()
+    (store.root / "runs" / "notes.txt").touch()
+    runs = store.runs()
+    assert len(runs) == 3
+    assert store.run("20261104") == runs[2]
+    assert store.run("20261103-101500-000001-bert") == runs[0]
+    with pytest.raises(UsageError) as caught:
+        store.run("20261103")
+    assert str(caught.value) == (
+        "2 runs begin with '20261103'\n"
+        "  20261103-101500-000001-bert\n"
+        "  20261103-101500-000001-bert-large\n"
+        f"  hint: See all of them: ls {store.root / 'runs'}"
+    )
+    with pytest.raises(UsageError) as caught:
+        store.run("2025")
+    assert str(caught.value).splitlines()[0] == "there is no run '2025'"
+    assert str(caught.value).splitlines()[1:4] == [f"  {run.name}" for run in runs]
+
+
+def test_no_run_yet(store: Store) -> None:
+    with pytest.raises(UsageError) as caught:
+        store.run("x")
+    assert str(caught.value).splitlines()[:2] == ["there is no run 'x'", "  no run is in this store yet"]
+
+
+def test_a_record_comes_back(store: Store) -> None:
+    path = store.new_run("bert") / "record.json"
+    record = {"exit_code": 0, "stages": [{"tree": "1" * 64}], "name": "ü"}
+    path.write_bytes(seal(record))
+    assert store.read_record(path) == record
+
+
+@pytest.mark.parametrize("damage", [flip, truncate, empty])
+def test_a_damaged_record_is_an_error(store: Store, damage: Callable[[Path], None]) -> None:
+    path = store.new_run("bert") / "record.json"
+    path.write_bytes(seal({"exit_code": 0}))
+    damage(path)
+    with pytest.raises(StoreError) as caught:
+        store.read_record(path)
+    assert str(caught.value) == (
+        f"the record {path} was damaged\n"
+        "  the record is not what was written\n"
+        f"  hint: Remove it; results do not depend on it: rm {path}"
+    )

@@ -1,0 +1,129 @@
+"""Scratch folders: there while their owner lives, gone after its death."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orun.store import Store
+from orun.store.scratch import live_leases, sweep
+from tests.store.support import add, content, fill, forks, in_child
+
+ORPHAN = """
+import os, signal, sys
+from pathlib import Path
+from orun.store import Store
+store = Store.open(Path(sys.argv[1]))
+store.new_run("bert")
+folder = store.scratch("int8[per_channel=true]/x")
+(folder / "work").mkdir()
+(folder / "work" / "model.onnx").write_bytes(b"half a model")
+(folder / "work").chmod(0o555)
+store.place(sys.argv[2], folder / "inputs")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def names(store: Store) -> list[str]:
+    return sorted(path.name for path in (store.root / "tmp").iterdir())
+
+
+def kill_one(store: Store, digest: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}  # noqa: PTH109
+    command = [sys.executable, "-c", ORPHAN, str(store.root), digest]
+    assert subprocess.run(command, env=environment, check=False).returncode == -9
+
+
+def test_a_scratch_folder_is_new_and_empty(store: Store) -> None:
+    first, second = store.scratch("int8"), store.scratch("int8")
+    assert first != second
+    assert content(first) == content(second) == {}
+    assert first.stat().st_dev == (store.root / "objects").stat().st_dev
+    assert store.scratch("../a/b").parent == first.parent
+
+
+def test_close_removes_what_is_temporary(store: Store) -> None:
+    fill(store.scratch("int8"), {"work/model.onnx": b"half a model"})
+    store.close()
+    assert names(store) == []
+    store.close()
+
+
+def test_a_store_that_nobody_needs_any_more_is_closed(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store")
+    store.scratch("int8")
+    del store
+    assert list((tmp_path / "store" / "tmp").iterdir()) == []
+
+
+def test_the_end_of_the_process_closes_it(tmp_path: Path) -> None:
+    code = (
+        "import sys; from orun.store import *; s = Store.open(Path(sys.argv[1])); s.scratch('x'); raise SystemExit(3)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}  # noqa: PTH109
+    command = [sys.executable, "-c", f"from pathlib import Path; {code}", str(tmp_path / "store")]
+    assert subprocess.run(command, env=environment, check=False).returncode == 3
+    assert list((tmp_path / "store" / "tmp").iterdir()) == []
+
+
+def test_a_sweep_removes_what_the_dead_left_and_nothing_else(store: Store) -> None:
+    digest = add(store, {"model.onnx": b"proto"})
+    mine = store.scratch("mine")
+    kill_one(store, digest)
+    assert len(names(store)) == 2
+    store.sweep()
+    assert names(store) == [mine.parent.name]
+    assert mine.is_dir()
+    assert store.check(digest) == ()
+    assert store.drain_notices() == []
+
+
+def test_a_sweep_takes_a_folder_that_was_never_locked(store: Store) -> None:
+    (store.root / "tmp" / "1-died at once").mkdir()
+    store.sweep()
+    assert names(store) == []
+
+
+def test_a_session_that_is_being_swept_is_not_begun(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep that finds a new folder before its owner has locked it removes it; the owner makes another one."""
+    makedirs = os.makedirs
+    made: list[str] = []
+
+    def make_and_sweep(path: str) -> None:
+        made.append(path)
+        makedirs(path)
+        if len(made) == 1:
+            sweep(store.root / "tmp", lambda _: None)
+
+    monkeypatch.setattr(os, "makedirs", make_and_sweep)
+    folder = store.scratch("int8")
+    assert len(made) == 2
+    assert names(store) == [folder.parent.name]
+    assert str(folder.parent) == made[1]
+
+
+def test_a_run_leases_what_it_is_asked_for(store: Store, tmp_path: Path) -> None:
+    digest = add(store, {"model.onnx": b"proto"})
+    leased = {digest, *(entry.digest for entry in store.tree(digest).entries)}  # type: ignore[union-attr]
+    store.close()
+    with Store.open(tmp_path / "store") as run:
+        run.check(digest)
+        assert live_leases(run.root / "tmp") == set()  # a plan is not a run
+        run.new_run("bert")
+        run.check(digest)
+        run.check(digest)
+        assert live_leases(run.root / "tmp") == leased
+    assert live_leases(store.root / "tmp") == set()
+
+
+@forks
+def test_a_forked_child_has_a_session_of_its_own(store: Store) -> None:
+    mine = store.scratch("mine")
+    assert in_child(lambda: store.scratch("child").parent == mine.parent) == "False"
+    assert mine.is_dir()
+    store.sweep()
+    assert names(store) == [mine.parent.name]

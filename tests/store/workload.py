@@ -1,0 +1,70 @@
+"""A small run on a store, as a runner does it: `python -m tests.store.workload STORE TIMES`, reports as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from orun.store import Action, Store
+from orun.store.durable import replace_file
+from orun.store.sealed import seal
+from tests.store.support import action, content, fill
+
+STAGES = {
+    "export": {"model.onnx": b"a model", "model.onnx.data": b"weights " * 100, "more/labels.txt": b"labels"},
+    "simplify": {"model.onnx": b"a simpler model", "more/labels.txt": b"labels"},
+    "latency": {"figures.json": b"{}"},
+}
+KEYS = {name: f"{number}" * 64 for number, name in enumerate(STAGES)}
+
+
+def run(root: Path, stored: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """Bring the three stages up to date as a runner does; `stored` is told when a result is stored for good."""
+    built, digests, before = [], {}, ""
+    with Store.open(root) as store:
+        store.sweep()
+        folder = store.new_run("bert")
+        for name, files in STAGES.items():
+            with store.key_lock(KEYS[name]) as lock:
+                lock.acquire()
+                hits = [one for one in store.actions(KEYS[name]) if not store.check(one.tree)]
+                if not hits:
+                    built.append(name)
+                    hits = [build(store, name, files, before)]
+                stored(name)
+            out, _ = store.checkout(hits[0].tree, "bert", name)
+            assert content(out) == files, name
+            store.set_latest("bert", name, hits[0])
+            digests[name] = before = hits[0].tree
+        write_run(folder, "bert", digests)
+        notices = store.drain_notices()
+    left = [str(path.relative_to(root)) for name in ("tmp", "locks") for path in (root / name).iterdir()]
+    return {"built": built, "digests": digests, "notices": notices, "left": left}
+
+
+def write_run(folder: Path, pipeline: str, trees: dict[str, str]) -> None:
+    """Write what `gc` reads of the record of a run."""
+    stages = [{"stage": name, "tree": tree} for name, tree in trees.items()]
+    record = {"pipeline": pipeline, "started_at": time.time(), "stages": stages}
+    replace_file(str(folder / "record.json"), seal(record), str(folder / "record.new"))
+
+
+def build(store: Store, name: str, files: dict[str, bytes], before: str) -> Action:
+    """What a stage does: its input is placed, its output stored, its record written last."""
+    scratch = store.scratch(name)
+    if before:
+        store.place(before, scratch / "inputs" / "model")
+    tree = store.add_tree(fill(scratch / "output", files))
+    made = action(KEYS[name], tree=tree.digest, stage=name)
+    store.put_action(made)
+    store.discard(scratch)
+    return made
+
+
+if __name__ == "__main__":
+    for _ in range(int(sys.argv[2])):
+        print(json.dumps(run(Path(sys.argv[1]))))  # noqa: T201

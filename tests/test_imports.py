@@ -1,0 +1,89 @@
+"""What each command imports: start-up time is a feature, and the frameworks belong in a stage's process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FRAMEWORKS = {"numpy", "onnx", "onnxruntime", "tensorflow", "torch"}
+WHEN_NEEDED = {"jsonschema", "networkx", "rich", "sqlite3", "xml"}
+HELP_NEEDS = {"orun", "orun.__main__", "orun.cli", "orun.cli.main", "orun.cli.verb", "orun.errors"}
+
+REPORT = """
+import sys
+from orun.cli.main import main
+code = main(sys.argv[1:])
+print("\\n".join(sorted(sys.modules)), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def modules_after(*words: str, cwd: Path | None = None) -> set[str]:
+    """Every module that a command line has imported by its end."""
+    done = subprocess.run(
+        [sys.executable, "-c", REPORT, *words], capture_output=True, text=True, check=True, timeout=120, cwd=cwd
+    )
+    return set(done.stderr.splitlines())
+
+
+def test_help_imports_click_and_little_else() -> None:
+    ours = {name for name in modules_after("--help") if name.partition(".")[0] == "orun"}
+    assert ours == HELP_NEEDS - {"orun.__main__"}
+
+
+def test_help_imports_no_more_libraries_than_click() -> None:
+    shown = {name.partition(".")[0] for name in modules_after("--help")}
+    click = subprocess.run(
+        [sys.executable, "-c", "import sys, click\nprint('\\n'.join(sys.modules))"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    extra = shown - {name.partition(".")[0] for name in click.stdout.splitlines()}
+    assert extra <= {"orun", "_locale", "textwrap", "shutil"} | set(sys.stdlib_module_names)
+    assert not extra & (FRAMEWORKS | WHEN_NEEDED | {"yaml", "json", "blake3"})
+
+
+@pytest.mark.parametrize("words", [("stages",), ("schema",), ("stages", "quantize/dynamic")])
+def test_the_stage_library_is_shown_without_the_frameworks(words: tuple[str, ...]) -> None:
+    assert not modules_after(*words) & FRAMEWORKS
+
+
+CODE = """
+from orun import Context, stage
+
+@stage(inputs={}, output="files")
+def write(context: Context) -> None:
+    (context.output / "text").write_text("text")
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project that is up to date."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "code.py").write_text(CODE, encoding="utf-8")
+    (folder / "one.yaml").write_text("stages: {write: {uses: ./code.py:write}}\n", encoding="utf-8")
+    modules_after("one.yaml", cwd=folder)
+    return folder
+
+
+def test_a_run_with_nothing_to_do_imports_next_to_nothing(built: Path) -> None:
+    assert not modules_after("one.yaml", cwd=built) & (FRAMEWORKS | WHEN_NEEDED)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", "one.yaml"),
+        ("explain", "one.yaml", "write"),
+        ("graph", "one.yaml"),
+        ("validate", "one.yaml"),
+        ("one.yaml", "--force"),
+        ("one.yaml", "--json", "--only", "write"),
+        ("doctor", "one.yaml"),
+    ],
+)
+def test_no_verb_imports_a_framework(built: Path, words: tuple[str, ...]) -> None:
+    assert not modules_after(*words, cwd=built) & FRAMEWORKS

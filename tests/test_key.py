@@ -1,0 +1,144 @@
+"""Keys: canonical, told apart by every part, and blind to what must not matter."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+
+from orun import key
+from orun.errors import Position
+from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
+from orun.stages.contract import Spec
+from orun.targets import Provider, Target
+
+HERE = Position("p.yaml", 1, 1)
+SPEC = Spec(tools=("onnx", "unheard-of"))
+
+
+def digest(path: Path) -> str:
+    return blake3(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    (tmp_path / "code.py").write_text("def f(): ...\n")
+    stage = Stage(
+        "s",
+        "./code.py:f",
+        HERE,
+        params={"level": 1, "data": "code.py"},
+        references=(Reference("uses", "code.py", "f"), Reference("data", "code.py")),
+        env=("ORUN_TEST_VARIABLE",),
+        target=Target("cpu"),
+    )
+    use = KindUse("file", "code.py:f", SPEC)
+    return Pipeline("p", tmp_path / "p.yaml", (stage,), 0, {}, {"./code.py:f": use})
+
+
+def parts_of(pipeline: Pipeline, **changes: object) -> dict[str, str]:
+    stage = replace(pipeline.stages[0], **changes)  # type: ignore[arg-type]  # each test names real fields
+    return key.compose(pipeline, stage, {"model": "aa"}, digest)
+
+
+def test_parts_are_named_for_people(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ORUN_TEST_VARIABLE", raising=False)
+    parts = parts_of(pipeline)
+    code = digest(pipeline.root / "code.py")
+    assert {name: text for name, text in parts.items() if not name.startswith(("device", "tool onnx"))} == {
+        "kind": "f",
+        "parameter level": "1",
+        "parameter data": '"code.py"',
+        "input model": "aa",
+        "content of uses": code,
+        "content of data": code,
+        "python of your code": platform.python_version(),
+        "environment ORUN_TEST_VARIABLE": "unset",
+        "tool unheard-of": "not installed",
+        "target": '{"providers":[["CPUExecutionProvider",{}]],"session":{}}',
+        "seed": "0",
+    }
+    assert parts["tool onnx"].startswith("onnx 1.")
+
+
+@pytest.mark.parametrize("value", [True, 1.0, "1", None, [1]])
+def test_values_that_look_alike_are_told_apart(pipeline: Pipeline, value: object) -> None:
+    assert parts_of(pipeline, params={"level": 1}) != parts_of(pipeline, params={"level": value})
+
+
+def test_order_and_name_of_the_stage_do_not_matter(pipeline: Pipeline) -> None:
+    other = parts_of(pipeline, id="renamed", params={"data": "code.py", "level": 1}, position=Position("q.yaml", 9, 9))
+    assert key.digest_of(other) == key.digest_of(parts_of(pipeline))
+
+
+def test_limits_and_resources_do_not_matter(pipeline: Pipeline) -> None:
+    assert parts_of(pipeline, timeout=3.0, memory=10, cpus=4) == parts_of(pipeline)
+
+
+def test_an_unset_variable_is_not_an_empty_one(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORUN_TEST_VARIABLE", "")
+    empty = parts_of(pipeline)["environment ORUN_TEST_VARIABLE"]
+    monkeypatch.setenv("ORUN_TEST_VARIABLE", "secret")
+    full = parts_of(pipeline)["environment ORUN_TEST_VARIABLE"]
+    assert len({"unset", empty, full}) == 3
+    assert "secret" not in full
+
+
+def test_a_target_is_in_the_key_without_its_name(pipeline: Pipeline) -> None:
+    named = parts_of(pipeline, target=Target("other"))
+    assert named == parts_of(pipeline)
+    assert parts_of(pipeline, target=Target("cpu", session={"intra_op_num_threads": 2})) != named
+    assert parts_of(pipeline, target=Target("cpu", (Provider("XnnpackExecutionProvider"),))) != named
+
+
+def test_an_absolute_path_is_in_the_key_by_its_last_name(pipeline: Pipeline, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    keys = []
+    for folder in (tmp_path, tmp_path / "elsewhere"):
+        path = folder / "data.bin"
+        path.write_bytes(b"same")
+        params = {"data": str(path), "code": f"{path}:f"}
+        keys.append(parts_of(pipeline, params=params, references=(Reference("data", str(path)),)))
+    assert keys[0] == keys[1]
+    assert keys[0]["parameter data"] == '"data.bin"'
+    assert keys[0]["parameter code"] == '"data.bin:f"'
+
+
+def test_the_digest_is_canonical() -> None:
+    assert key.digest_of({"b": "2", "a": "1"}) == key.digest_of({"a": "1", "b": "2"})
+    assert len(key.digest_of({})) == 64
+
+
+@pytest.mark.parametrize("other", [{"a": "12"}, {"a1": "2"}, {"a": "1", "": "2"}, {"a": "1", "2": ""}, {}])
+def test_no_two_sets_of_parts_share_a_digest(other: dict[str, str]) -> None:
+    assert key.digest_of({"a": "1", "b": "2"}) != key.digest_of(other)
+    assert key.digest_of({"a": "12"}) != key.digest_of({"a1": "2"})
+
+
+def test_the_code_of_a_kind_is_its_module_and_what_that_imports_of_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "orun_test_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "kind.py").write_text("from . import near\nfrom orun_test_package.far import thing\nimport json\n")
+    (package / "near.py").write_text("def f():\n    from .deep import g\n")
+    (package / "deep.py").write_text("from orun_test_package import near\n")
+    (package / "far.py").write_text("thing = 1\n")
+    (package / "other.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names = [name for name, _ in key.code_files("orun_test_package.kind")]
+    assert [name.rpartition(".")[2] for name in names] == ["orun_test_package", "deep", "far", "kind", "near"]
+
+
+def test_changed_code_changes_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tmp_path / "orun_test_module.py"
+    module.write_text("a = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    use = KindUse("plug-in", "orun_test_module", Spec(), distribution="orun-test")
+    before = key.stage_code(use, digest)
+    module.write_text("a = 2\n")
+    assert key.stage_code(use, digest) != before

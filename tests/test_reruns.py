@@ -1,0 +1,195 @@
+"""One thing changes at a time: exactly these stages run again, and say why."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.project import PIPELINE, Project, built
+
+ALL = ["make", "upper", "count"]
+READ = """
+name: text
+stages:
+  read:
+    uses: ./stages.py:read
+    with: {name: data.txt}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project.make(tmp_path / "project")
+    first = project.run()
+    assert built(first) == ALL
+    assert {stage.reasons for stage in first.stages} == {("never run before",)}
+    return project
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Project:
+    project = Project.make(tmp_path / "project", READ)
+    project.write("data.txt", "one")
+    assert built(project.run()) == ["read"]
+    return project
+
+
+def edit(name: str, old: str, new: str) -> Callable[[Project], None]:
+    return lambda project: project.edit(name, old, new)
+
+
+def touch(project: Project) -> None:
+    for path in project.folder.iterdir():
+        os.utime(path, ns=(0, 0))
+
+
+def write_readme(project: Project) -> None:
+    project.write("README.md", "new")
+
+
+ORDERS = ("{uses: ./stages.py:upper, needs: make}", "{needs: make, uses: ./stages.py:upper}")
+NOTHING: dict[str, Callable[[Project], None]] = {
+    "no change": lambda _: None,
+    "a comment in the file": edit("pipeline.yaml", "name: text", "# why\nname: text"),
+    "the order of keys": edit("pipeline.yaml", *ORDERS),
+    "times of files": touch,
+    "a file that no stage reads": write_readme,
+    "a limit of a stage": edit("pipeline.yaml", "needs: make}", "needs: make, timeout: 60s, resources: {cpus: 2}}"),
+    "a gate that passes": edit("pipeline.yaml", "with: {text: a b}", "with: {text: a b}\n    gate: {length: {max: 3}}"),
+}
+
+
+@pytest.mark.parametrize("change", NOTHING.values(), ids=NOTHING)
+def test_nothing_reruns_after(project: Project, change: Callable[[Project], None]) -> None:
+    change(project)
+    result = project.run()
+    assert built(result) == []
+    assert result.exit_code == 0
+    assert [stage.reasons for stage in result.stages] == [("up to date",)] * 3
+
+
+def test_a_parameter_reruns_its_stage_and_what_its_bytes_reach(project: Project) -> None:
+    project.edit("pipeline.yaml", "text: a b", "text: c d")
+    result = project.run()
+    assert [(stage.outcome, *stage.reasons) for stage in result.stages] == [
+        ("built", 'parameter text: "a b" -> "c d"'),
+        ("built", "input text changed (from make)"),
+        ("built", "input text changed (from upper)"),
+    ]
+    assert project.text("upper") == "C D!"
+
+
+def test_equal_bytes_stop_the_rebuild(project: Project) -> None:
+    project.edit("pipeline.yaml", "text: a b", "text: a  b")
+    assert built(project.run()) == ["make", "upper"]
+
+
+def test_the_code_of_a_stage_reruns_the_stages_of_that_file(project: Project) -> None:
+    project.edit("stages.py", '"!"', '"?"')
+    result = project.run()
+    assert built(result) == ["make", "upper", "count"]
+    assert result["make"].reasons == ("stages.py changed",)
+
+
+@pytest.mark.parametrize(("name", "text"), [("helper.py", "deep.split(text)"), ("deep.py", "text.split()")])
+def test_a_helper_reruns_the_stages_that_import_it(project: Project, name: str, text: str) -> None:
+    project.edit(name, text, f"[*{text}]")
+    result = project.run()
+    assert built(result) == ["make", "upper", "count"], "all three functions live in the file that imports it"
+    assert result["upper"].reasons == (f"{name} changed (read by the stage)",)
+
+
+def test_an_edit_that_is_taken_back_finds_the_old_result(project: Project) -> None:
+    project.edit("helper.py", "deep.split(text)", "[*deep.split(text)]")
+    project.run()
+    project.edit("helper.py", "[*deep.split(text)]", "deep.split(text)")
+    assert built(project.run()) == []
+
+
+def test_a_data_file_that_was_not_declared(reader: Project) -> None:
+    reader.write("data.txt", "two")
+    result = reader.run()
+    assert result["read"].reasons == ("data.txt changed (read by the stage)",)
+    assert reader.text("read") == "two"
+
+
+def test_a_data_file_that_goes_and_comes_back(reader: Project) -> None:
+    (reader.folder / "data.txt").unlink()
+    assert reader.run()["read"].reasons == ("data.txt is gone (read by the stage)",)
+    assert reader.text("read") == "nothing"
+    reader.write("data.txt", "one")
+    assert built(reader.run()) == []
+    assert reader.text("read") == "one"
+
+
+def test_an_environment_variable_that_the_code_looks_up(reader: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORUN_TEST_MARK", "+")
+    result = reader.run()
+    assert result["read"].reasons == ("environment variable ORUN_TEST_MARK changed (read by the stage)",)
+    assert reader.text("read") == "one+"
+
+
+def test_a_declared_environment_variable(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.edit("pipeline.yaml", "needs: make}", "needs: make, env: [ORUN_TEST_DECLARED]}")
+    assert project.run()["upper"].reasons == ("environment variable ORUN_TEST_DECLARED changed",)
+    monkeypatch.setenv("ORUN_TEST_DECLARED", "")
+    assert built(project.run()) == ["upper"], "empty is not unset"
+
+
+def test_a_threshold_reruns_nothing_and_changes_the_verdict(project: Project) -> None:
+    project.edit("pipeline.yaml", "with: {text: a b}", "with: {text: a b}\n    gate: {length: {max: 2}}")
+    result = project.run(keep_going=True)
+    assert built(result) == []
+    assert [verdict.outcome for verdict in result.verdicts] == ["failed"]
+    assert result.exit_code == 1
+    assert result["upper"].reasons == ("a gate of make failed",)
+    project.edit("pipeline.yaml", "max: 2", "max: 3")
+    assert project.run().exit_code == 0
+
+
+def test_a_renamed_stage(project: Project) -> None:
+    for old, new in (("  make:", "  made:"), ("needs: make", "needs: made")):
+        project.edit("pipeline.yaml", old, new)
+    result = project.run()
+    assert built(result) == []
+    assert result["made"].reasons == ("up to date (the same as make)",)
+
+
+def test_a_file_in_another_order(project: Project) -> None:
+    head, _, rest = PIPELINE.partition("stages:\n")
+    make, _, others = rest.partition("  upper")
+    upper, _, count = f"  upper{others}".partition("  count")
+    project.write("pipeline.yaml", f"{head}stages:\n  count{count}{upper}{make}")
+    assert built(project.run()) == []
+
+
+def test_the_project_in_another_folder(project: Project, tmp_path: Path) -> None:
+    shutil.move(project.folder, tmp_path / "elsewhere")
+    project.folder = tmp_path / "elsewhere"
+    assert built(project.run()) == []
+
+
+def test_another_pipeline_shares_what_is_the_same(project: Project) -> None:
+    project.write("other.yaml", PIPELINE.replace("name: text", "name: other").replace("  count", "  number"))
+    result = project.run("other.yaml")
+    assert built(result) == []
+    assert result["number"].reasons == ("up to date (the same as count of text)",)
+
+
+def test_forced(project: Project) -> None:
+    result = project.run(force=["upper"])
+    assert built(result) == ["upper"]
+    assert result["upper"].reasons == ("forced",)
+
+
+def test_a_damaged_artifact_is_made_again(project: Project) -> None:
+    out = project.store / "out" / "text" / "upper" / "text"
+    out.chmod(0o644)
+    out.write_text("edited by hand")
+    result = project.run()
+    assert project.text("upper") == "A B!"
+    assert result.exit_code == 0

@@ -1,0 +1,207 @@
+"""How a run goes on when stages fail, gates fail, files are edited meanwhile, or others run too."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orun.errors import PipelineError, UsageError
+from orun.events import StageStarted
+from tests.project import PIPELINE, Project, built, outcomes
+
+FAILING = """
+name: text
+stages:
+  make: {uses: ./stages.py:make}
+  breaks: {uses: ./broken.py:breaks}
+  after: {uses: ./stages.py:count, needs: breaks}
+  other: {uses: ./stages.py:upper, needs: make}
+"""
+BROKEN = """
+from orun import stage
+
+
+@stage(inputs={}, output="files")
+def breaks(context):
+    raise ValueError("the data is not there")
+"""
+EDITS = """
+from pathlib import Path
+
+from orun import stage
+
+
+@stage(inputs={}, output="files")
+def edits(context, *, name: str):
+    path = context.root / name
+    before = path.read_text()
+    path.write_text(before + "\\n# edited\\n")
+    (context.output / "text").write_text(before)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project.make(tmp_path / "project")
+
+
+@pytest.fixture
+def failing(tmp_path: Path) -> Project:
+    project = Project.make(tmp_path / "project", FAILING)
+    project.write("broken.py", BROKEN)
+    return project
+
+
+def test_a_failed_stage_is_a_result_with_its_reason_and_the_way_on(failing: Project) -> None:
+    result = failing.run(keep_going=True)
+    assert result.exit_code == 3
+    failure = result["breaks"].failure
+    assert failure is not None
+    log = result.folder / "logs" / "breaks.log"
+    assert (failure.error, failure.what, failure.log) == (
+        "StageFailed",
+        "breaks raised ValueError: the data is not there",
+        str(log),
+    )
+    assert failure.why == f"at {failing.folder}/broken.py:7 in breaks"
+    assert "Traceback" in log.read_text()
+    assert "Traceback" not in failure.what + failure.why + failure.hint
+
+
+def test_keep_going_stops_only_what_is_after_the_failure(failing: Project) -> None:
+    result = failing.run(keep_going=True)
+    assert outcomes(result) == {"make": "built", "breaks": "failed", "after": "blocked", "other": "built"}
+    assert result["after"].reasons == ("breaks failed",)
+
+
+def test_a_failure_stops_what_has_not_started(failing: Project) -> None:
+    failing.edit("pipeline.yaml", "{uses: ./broken.py:breaks}", "{uses: ./broken.py:breaks, needs: {}, env: []}")
+    failing.run(only=["make"])
+    result = failing.run(jobs=1, only=["breaks", "after"])
+    assert (result["breaks"].outcome, result["after"].outcome) == ("failed", "blocked")
+
+
+def test_a_failed_stage_stores_nothing_and_runs_again(failing: Project) -> None:
+    failing.run(keep_going=True)
+    assert not (failing.store / "out" / "text" / "breaks").exists()
+    failing.write(
+        "broken.py", BROKEN.replace('raise ValueError("the data is not there")', "(context.output / 'text').touch()")
+    )
+    result = failing.run()
+    assert built(result) == ["breaks", "after"]
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["edits.py", "data.txt"])
+def test_what_is_edited_while_its_stage_runs_makes_nothing(tmp_path: Path, name: str) -> None:
+    text = f"name: text\nstages:\n  edits: {{uses: ./edits.py:edits, with: {{name: {name}}}}}\n"
+    project = Project.make(tmp_path / "project", text)
+    project.write("edits.py", EDITS)
+    project.write("data.txt", "one")
+    result = project.run()
+    failure = result["edits"].failure
+    assert failure is not None
+    assert (failure.error, failure.what) == ("InputChanged", f"{name} was edited while edits ran")
+    assert result.exit_code == 3
+    assert not list((project.store / "actions").rglob("*.json"))
+
+
+def test_a_failed_gate_blocks_what_is_after_it_and_only_that(project: Project) -> None:
+    project.edit("pipeline.yaml", "with: {text: a b}", "gate: {length: {max: 2}}")
+    project.edit("pipeline.yaml", "  count:", "  alone: {uses: ./stages.py:make, with: {text: c}}\n  count:")
+    result = project.run()
+    assert outcomes(result) == {"make": "built", "upper": "blocked", "alone": "built", "count": "blocked"}
+    assert result.exit_code == 1
+    (verdict,) = result.verdicts
+    assert (verdict.outcome, verdict.measured, verdict.threshold) == ("failed", 3, "2")
+
+
+def test_only_needs_what_is_before_it_up_to_date(project: Project) -> None:
+    result = project.run(only=["upper"])
+    assert outcomes(result) == {"make": "blocked", "upper": "blocked"}
+    assert result["make"].reasons == ("not up to date, and not asked for", "never run before")
+    assert result.exit_code == 3
+
+
+def test_to_runs_what_is_before_it(project: Project) -> None:
+    assert built(project.run(to=["upper"])) == ["make", "upper"]
+
+
+def test_from_runs_what_is_after_it(project: Project) -> None:
+    project.run()
+    project.edit("pipeline.yaml", "text: a b", "text: c d")
+    assert built(project.run(from_=["make"])) == ["make", "upper", "count"]
+
+
+def test_an_unknown_stage_is_named_with_the_nearest(project: Project) -> None:
+    with pytest.raises(UsageError, match="uper") as caught:
+        project.run(only=["uper"])
+    assert "upper" in str(caught.value)
+
+
+def test_a_missing_tool_is_said_before_anything_starts(project: Project) -> None:
+    project.edit(
+        "stages.py",
+        '@stage(inputs={}, output="files", metrics=["length"])',
+        '@stage(inputs={}, output="files", tools=["unheard-of"])',
+    )
+    with pytest.raises(PipelineError) as caught:
+        project.run()
+    (problem,) = caught.value.problems
+    assert (problem.message, problem.hint) == (
+        "stage 'make' (./stages.py:make) needs unheard-of, which is not installed",
+        "pip install unheard-of",
+    )
+    assert project.events == []
+
+
+def test_every_run_leaves_its_events_and_its_record(project: Project) -> None:
+    for _ in range(3):
+        result = project.run()
+        lines = [json.loads(line) for line in (result.folder / "events.jsonl").read_text().splitlines()]
+        assert lines[0]["event"] == "run_started"
+        assert lines[-1]["event"] == "run_finished"
+        assert [line["result"]["stage"] for line in lines if line["event"] == "stage_finished"] == list(
+            outcomes(result)
+        )
+        record = json.loads((result.folder / "record.json").read_text())["record"]
+        assert [stage["stage"] for stage in record["stages"]] == list(outcomes(result))
+
+
+def test_processes_that_share_a_cold_store_share_the_work(project: Project) -> None:
+    command = [sys.executable, "-m", "orun", "pipeline.yaml", "--json", "--store", str(project.store)]
+    runs = [
+        subprocess.Popen(command, cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    results = []
+    for run in runs:
+        out, err = run.communicate()
+        assert (run.returncode, err) == (0, "")
+        results.append(json.loads(out))
+    ran = [stage["stage"] for result in results for stage in result["stages"] if stage["outcome"] == "built"]
+    assert sorted(ran) == ["count", "make", "upper"]
+
+
+def test_a_wide_pipeline_starts_no_more_than_there_are_cores(tmp_path: Path) -> None:
+    stages = "".join(f"  s{i}: {{uses: ./stages.py:make, with: {{text: t{i}}}}}\n" for i in range(6))
+    project = Project.make(tmp_path / "project", f"name: text\nstages:\n{stages}")
+    result = project.run(jobs=2)
+    assert len(built(result)) == 6
+    running = most = 0
+    for event in project.events:
+        running += isinstance(event, StageStarted) - (type(event).__name__ == "StageFinished")
+        most = max(most, running)
+    assert most == 2
+
+
+def test_stages_of_a_matrix_share_what_is_before_them(tmp_path: Path) -> None:
+    text = PIPELINE.replace("needs: make}", "needs: make, matrix: {mark: [x, y]}}")
+    project = Project.make(tmp_path / "project", text)
+    result = project.run()
+    assert built(result) == ["make", "upper[mark=x]", "upper[mark=y]", "count[mark=x]", "count[mark=y]"]
+    assert project.text("upper[mark=y]") == "A By"

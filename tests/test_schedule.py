@@ -1,0 +1,65 @@
+"""The order in which stages may start."""
+
+from __future__ import annotations
+
+from orun.errors import Position
+from orun.pipeline.model import Stage
+from orun.schedule import Schedule
+
+HERE = Position("p.yaml", 1, 1)
+
+
+def stage(name: str, *before: str, cpus: int = 1) -> Stage:
+    return Stage(name, "kind", HERE, after=before, cpus=cpus)
+
+
+def names(schedule: Schedule) -> list[str]:
+    return [one.id for one in schedule.ready()]
+
+
+def test_the_longest_way_to_the_end_goes_first() -> None:
+    stages = (stage("short"), stage("head"), stage("tail", "head"))
+    schedule = Schedule(stages, {"short": 2.0, "head": 0.5, "tail": 3.0}, cores=2)
+    assert names(schedule) == ["head", "short"]
+
+
+def test_a_stage_is_ready_when_all_before_it_are_settled() -> None:
+    schedule = Schedule((stage("a"), stage("b"), stage("c", "a", "b")), {}, cores=2)
+    schedule.settle("a")
+    assert names(schedule) == ["b"]
+    schedule.settle("b")
+    assert names(schedule) == ["c"]
+
+
+def test_a_running_stage_is_not_offered_again() -> None:
+    stages = (stage("a"), stage("b"))
+    schedule = Schedule(stages, {}, cores=2)
+    schedule.start(stages[0])
+    assert names(schedule) == ["b"]
+    assert [one.id for one in schedule.running.values()] == ["a"]
+
+
+def test_cores_bound_what_runs_side_by_side() -> None:
+    stages = (stage("a", cpus=2), stage("b"), stage("c", cpus=8))
+    schedule = Schedule(stages, {}, cores=2)
+    assert schedule.fits(stages[2]), "a stage that wants more cores than there are runs alone"
+    schedule.start(stages[0])
+    assert not schedule.fits(stages[1])
+    schedule.settle("a")
+    schedule.start(stages[1])
+    assert not schedule.fits(stages[2])
+
+
+def test_stages_outside_the_run_do_not_hold_others_back() -> None:
+    schedule = Schedule((stage("b", "elsewhere"),), {}, cores=1)
+    assert names(schedule) == ["b"]
+
+
+def test_a_long_chain_needs_no_recursion() -> None:
+    chain = [stage("0"), *(stage(str(i), str(i - 1)) for i in range(1, 10_000))]
+    schedule = Schedule(tuple(chain), {}, cores=1)
+    for one in chain:
+        assert names(schedule) == [one.id]
+        schedule.start(one)
+        schedule.settle(one.id)
+    assert schedule.finished

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+
+from orun.metrics import Unit
+from orun.units import parse_duration, parse_ratio, parse_size, show, split
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("12ms", 0.012),
+        ("12 ms", 0.012),
+        ("1.5s", 1.5),
+        ("2min", 120.0),
+        ("1h", 3600.0),
+        ("250us", 0.00025),
+        ("250µs", 0.00025),
+        ("7ns", 7e-9),
+        ("3", 3.0),
+        (3, 3.0),
+        (0.25, 0.25),
+        ("1e-3", 0.001),
+        ("-1s", -1.0),
+    ],
+)
+def test_durations(text: str | float, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("300MB", 300_000_000),
+        ("22.9MB", 22_900_000),
+        ("1.5GiB", 1_610_612_736),
+        ("4 KiB", 4096),
+        ("5kB", 5000),
+        ("5KB", 5000),
+        ("12B", 12),
+        (12, 12),
+    ],
+)
+def test_sizes(text: str | float, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(("text", "ratio"), [("5%", 0.05), ("97.3%", 0.973), ("0.05", 0.05), (0.05, 0.05), (1, 1.0)])
+def test_ratios(text: str | float, ratio: float) -> None:
+    assert parse_ratio(text) == ratio
+
+
+@pytest.mark.parametrize("text", ["12 parsecs", "ms", "", "12ms later", "1e999", "nan", "300MB", "5%"])
+def test_what_is_no_duration_is_told_the_forms(text: str) -> None:
+    with pytest.raises(ValueError, match="is not") as caught:
+        parse_duration(text)
+    assert str(caught.value) == (
+        f"{text!r} is not a duration such as 12ms, 1.5s, 2min or 1h (a plain number is in seconds)"
+    )
+
+
+def test_what_is_no_size_is_told_the_forms() -> None:
+    with pytest.raises(ValueError, match="is not") as caught:
+        parse_size("300mb")
+    assert str(caught.value) == "'300mb' is not a size such as 300MB, 22.9kB or 1.5GiB (a plain number is in bytes)"
+
+
+def test_what_is_no_ratio_is_told_the_forms() -> None:
+    with pytest.raises(ValueError, match="is not") as caught:
+        parse_ratio("5ms")
+    assert str(caught.value) == "'5ms' is not a proportion such as 5% or 0.05"
+
+
+def test_split_leaves_the_unit_open() -> None:
+    assert split("1.5x") == (1.5, "x")
+    assert split("12") == (12.0, "")
+    assert split("fast") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.0123, "s", "12.3 ms"),
+        (0.00804, "s", "8.04 ms"),
+        (2.0, "s", "2 s"),
+        (0.00099996, "s", "1 ms"),
+        (59.4, "s", "59.4 s"),
+        (59.97, "s", "1 min 0 s"),
+        (125, "s", "2 min 5 s"),
+        (3725, "s", "1 h 2 min"),
+        (-125, "s", "-2 min 5 s"),
+        (0, "s", "0 s"),
+        (22_900_000, "B", "22.9 MB"),
+        (999_600, "B", "1 MB"),
+        (512, "B", "512 B"),
+        (0, "B", "0 B"),
+        (0.973, "ratio", "97.3 %"),
+        (0.05, "ratio", "5 %"),
+        (0.00012, "ratio", "0.012 %"),
+        (1.5, "x", "1.50x"),
+        (81.23, "1/s", "81.2/s"),
+        (0.99341, "", "0.9934"),
+        (1, "", "1"),
+        (123456, "", "123456"),
+        (0.0000012, "", "1.200e-06"),
+        (float("nan"), "s", "nan"),
+        (float("inf"), "B", "inf"),
+    ],
+)
+def test_show(value: float, unit: Unit, text: str) -> None:
+    assert show(value, unit) == text
