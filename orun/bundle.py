@@ -70,6 +70,18 @@ def verify_bundle(folder: Path) -> list[str]:
     return list(_differences(folder, listed))
 
 
+def release_of(manifest: bytes) -> tuple[str, str] | None:
+    """Name and version of a bundle by the content of its `manifest.json`; None when it has no version, or is none."""
+    try:
+        content = json.loads(manifest)
+    except ValueError:
+        return None
+    if not isinstance(content, dict) or not isinstance(content.get("format"), int):
+        return None
+    name, version = content.get("name"), content.get("version")
+    return (name, version) if isinstance(name, str) and isinstance(version, str) and version else None
+
+
 def _listed(files: object) -> dict[str, Mapping[str, Any]] | None:
     """The entries by their paths; None when they are not what `write_manifest` writes."""
     if not isinstance(files, list) or not all(isinstance(entry, dict) for entry in files):

@@ -25,8 +25,10 @@ VERBS = {
     "validate": "Check pipeline files; runs nothing.",
     "stages": "List the stage library, or document a kind.",
     "schema": "Print the JSON Schema of pipeline files.",
+    "history": "Show how measurements went from run to run.",
     "baseline": "Accept a release as the one to compare with.",
     "verify": "Check a bundle against its manifest.",
+    "store": "Show, check, pin and clean up what is stored.",
     "doctor": "Show what this machine has and what stages would lack.",
 }
 EXAMPLES = (

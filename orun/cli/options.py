@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from orun.errors import OrunError, UsageError
+
+if TYPE_CHECKING:
+    from orun.store import Store
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -71,6 +74,22 @@ def store_option(function: F) -> F:
         metavar="DIR",
         help="Where results are kept: $ORUN_STORE, or artifacts/ at the top of the project, when left out.",
     )(function)
+
+
+def open_store(folder: Path | None) -> Store:
+    """The store that `--store` names, or that of the working folder; it must be there.
+
+    Raises:
+        UsageError: when there is none.
+    """
+    from orun.api import default_store
+    from orun.spelling import near
+    from orun.store import Store
+
+    root = folder or default_store(Path.cwd())
+    if not (root / "VERSION").exists():
+        raise UsageError(f"there is no store at {near(str(root))}", hint="name another: --store DIR")
+    return Store.open(root)
 
 
 def parse_overrides(pairs: Sequence[str]) -> dict[str, str]:

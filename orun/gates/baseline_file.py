@@ -52,6 +52,11 @@ class Baseline:
     stages: Mapping[str, Accepted] = field(default_factory=dict)
 
 
+def path_beside(file: Path) -> Path:
+    """Where the baseline of a pipeline file lies: `bert.baseline.json` beside `bert.yaml`."""
+    return file.with_name(f"{file.stem}.baseline.json")
+
+
 def read_file(path: Path) -> Baseline | None:
     """The baseline in a file, or None when there is no file.
 

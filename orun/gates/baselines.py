@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orun.errors import UsageError
-from orun.gates.baseline_file import Accepted, Baseline, read_file, write_file
+from orun.gates.baseline_file import Accepted, Baseline, path_beside, read_file, write_file
 from orun.metrics import Metric, Unit
 from orun.pipeline.model import Pipeline, Stage
 from orun.record import RunResult, StageResult
@@ -46,7 +46,7 @@ class Difference:
 
 def path_for(pipeline: Pipeline) -> Path:
     """Where the baseline of a pipeline lies: `bert.baseline.json` beside `bert.yaml`."""
-    return pipeline.file.with_name(f"{pipeline.file.stem}.baseline.json")
+    return path_beside(pipeline.file)
 
 
 def read(pipeline: Pipeline) -> Baseline | None:

@@ -52,7 +52,7 @@ def unpin(store: Store, name: str) -> None:
             (store.root / "pins" / f"{safe_name(name)}.json").unlink()
         except FileNotFoundError:
             names = ", ".join(one.name for one in pins(store)) or "none"
-            raise UsageError(f"there is no pin {name!r}", why=f"pins: {names}", hint="orun store pin") from None
+            raise UsageError(f"there is no pin {name!r}", why=f"pins: {names}", hint="orun store pins") from None
 
 
 def pins(store: Store) -> tuple[Pin, ...]:

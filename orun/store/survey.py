@@ -25,9 +25,10 @@ class Record:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its pipeline, when it began (seconds since the epoch), and the trees of its stages."""
+    """A finished run: its pipeline and the file, when it began (seconds since the epoch), the trees of its stages."""
 
     pipeline: str
+    file: str
     started_at: float
     trees: frozenset[str]
 
@@ -84,7 +85,7 @@ def _runs(store: Store) -> Iterator[Run]:
         try:
             record: Mapping[str, Any] = store.read_record(path)
             trees = frozenset(stage["tree"] for stage in record["stages"] if "tree" in stage)
-            yield Run(record["pipeline"], record["started_at"], trees)
+            yield Run(record["pipeline"], record["file"], record["started_at"], trees)
         except StoreError as error:
             store.notices.append(f"run {folder.name} does not count as one of the last: {error.what}")
         except (KeyError, TypeError):

@@ -28,7 +28,7 @@ def test_pins_come_back(store: Store) -> None:
     assert pins(store) == (moved,)
     with pytest.raises(UsageError) as caught:
         unpin(store, "v1")
-    assert str(caught.value) == "there is no pin 'v1'\n  pins: v0\n  hint: orun store pin"
+    assert str(caught.value) == "there is no pin 'v1'\n  pins: v0\n  hint: orun store pins"
 
 
 def test_only_what_is_whole_is_pinned(store: Store) -> None:

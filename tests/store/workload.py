@@ -49,7 +49,7 @@ def run(root: Path, stored: Callable[[str], None] = lambda _: None) -> dict[str,
 def write_run(folder: Path, pipeline: str, trees: dict[str, str]) -> None:
     """Write what `gc` reads of the record of a run."""
     stages = [{"stage": name, "tree": tree} for name, tree in trees.items()]
-    record = {"pipeline": pipeline, "started_at": time.time(), "stages": stages}
+    record = {"pipeline": pipeline, "file": f"{pipeline}.yaml", "started_at": time.time(), "stages": stages}
     replace_file(str(folder / "record.json"), seal(record), str(folder / "record.new"))
 
 

@@ -1,0 +1,153 @@
+"""orun store gc: remove what nobody needs any more."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orun.cli import options
+from orun.cli.verb import Verb
+from orun.report.figures import ago, count
+from orun.report.stages import SHORT
+from orun.report.table import Cell, Column, render
+from orun.report.terminal import Terminal, detect
+from orun.units import parse_duration, parse_size, show
+
+if TYPE_CHECKING:
+    from orun.retention import Root
+    from orun.store.gc import Collected
+    from orun.store.pins import Pin
+
+RUNS = 10
+REMOVED = (Column("stage", flexible=True), Column("artifact"), Column("size", "right"), Column("last used"))
+
+
+def _quantity(parse: Callable[[str | float], float]) -> Callable[..., float | None]:
+    """What reads the text of an option as people write a duration or a size."""
+
+    def read(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
+        try:
+            return None if text is None else parse(text)
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, param) from error
+
+    return read
+
+
+EXAMPLES = (
+    ("orun store gc --dry-run", "what would go, and how much that is"),
+    ("orun store gc --max-size 20GB --max-age 30d", "keep of the rest what was used lately, up to a size"),
+    ("orun store gc --runs 3 --releases 5", "keep less"),
+)
+
+
+@click.command("gc", cls=Verb, examples=EXAMPLES)
+@click.option(
+    "--runs",
+    type=click.IntRange(0),
+    default=RUNS,
+    metavar="N",
+    help=f"Keep what the last N runs of each pipeline made or used; {RUNS} when left out.",
+)
+@click.option(
+    "--releases",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Keep the bundles of the last N versions of each pipeline; all when left out.",
+)
+@click.option(
+    "--baseline",
+    "baselines",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    multiple=True,
+    metavar="FILE",
+    help="Keep also what this baseline file names, of a pipeline that ran elsewhere. Repeatable.",
+)
+@click.option(
+    "--max-size",
+    callback=_quantity(parse_size),
+    metavar="SIZE",
+    help="Keep further results, the last used first, until all that is kept has this size, as in 20GB.",
+)
+@click.option(
+    "--max-age",
+    callback=_quantity(parse_duration),
+    metavar="AGE",
+    help="Keep further results that were used within this time, as in 30d.",
+)
+@click.option("-n", "--dry-run", is_flag=True, help="Say what would go; remove nothing.")
+@options.store_option
+@options.json_option
+def gc(
+    runs: int,
+    releases: int | None,
+    baselines: Sequence[Path],
+    max_size: int | None,
+    max_age: float | None,
+    dry_run: bool,
+    store: Path | None,
+    as_json: bool,
+) -> int:  # fmt: skip
+    """Remove what nobody needs any more, and say what and how much that is.
+
+    Kept are the results of the last runs of each pipeline, what a baseline beside a pipeline file accepts, bundles that
+    carry a version, pins, and whatever a process that runs now relies on. The rest goes, but for what --max-size and
+    --max-age keep of it. What goes is made again when it is needed.
+    """
+    from orun import retention
+    from orun.store.gc import Keep, collect
+    from orun.store.pins import pins
+    from orun.store.survey import survey
+
+    with options.open_store(store) as one:
+        found = survey(one)
+        roots = (*retention.accepted(found, baselines), *retention.releases(found, releases))
+        pinned = pins(one)
+        told = one.drain_notices()
+        keep = Keep(runs, {root.tree for root in roots}, max_size, max_age)
+        collected = collect(one, keep, dry_run=dry_run)
+        notices = tuple(dict.fromkeys((*told, *one.drain_notices(), *retention.lost(found))))  # read twice, told once
+    if as_json:
+        kept = {"roots": roots, "pins": pinned, "runs": runs}
+        options.show_json({"dry_run": dry_run, **vars(collected), "kept": kept, "notices": notices})
+    else:
+        terminal = detect(sys.stdout, os.environ)
+        options.show([*_told(notices, terminal), *lines_of(collected, roots, pinned, terminal, dry_run=dry_run)])
+    return 0
+
+
+def _told(notices: Sequence[str], terminal: Terminal) -> list[str]:
+    return [f"{terminal.paint('warning', 'doubt')}: {notice}" for notice in notices]
+
+
+def lines_of(
+    collected: Collected, roots: Sequence[Root], pinned: Sequence[Pin], terminal: Terminal, *, dry_run: bool
+) -> list[str]:
+    """The table of what goes, what is kept by name, and the sum."""
+    rows = [
+        (
+            Cell(f"{one.pipeline}/{one.stage}", "strong"),
+            Cell(one.tree[:SHORT]),
+            Cell(show(one.size, "B")),
+            Cell(ago(time.time() - one.used_at)),
+        )
+        for one in collected.removed
+    ]
+    kept = [f"kept: {root.tree[:SHORT]}, {root.why}" for root in roots]
+    kept += [f"kept: {one.tree[:SHORT]}, pinned as {one.name}" for one in pinned]
+    blocks = [render(REMOVED, rows, terminal), kept, [_sum(collected, dry_run=dry_run)]]
+    return "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
+
+
+def _sum(collected: Collected, *, dry_run: bool) -> str:
+    stays = f"{count(collected.kept_objects, 'object')} ({show(collected.kept_size, 'B')})"
+    if not collected.objects and not collected.removed:
+        return f"nothing to remove; {stays} {'would stay' if dry_run else 'stay'}"
+    goes = f"{count(collected.objects, 'object')} ({show(collected.size, 'B')})"
+    return f"{goes} would go, {stays} would stay" if dry_run else f"{goes} removed, {stays} stay"

@@ -1,0 +1,183 @@
+"""orun store: what is in a store, whether it is whole, what it keeps."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from orun.cli import options
+from orun.cli.collect import gc
+from orun.cli.verb import HELP_NAMES, Verb
+from orun.errors import UsageError
+from orun.report.figures import ago, count, quoted
+from orun.report.stages import SHORT
+from orun.report.table import Cell, Column, render
+from orun.report.terminal import detect
+from orun.spelling import near
+from orun.units import show
+
+if TYPE_CHECKING:
+    from orun.store import Store
+
+F = TypeVar("F", bound=Callable[..., object])
+DAMAGED = 1
+USAGE = (Column("folder"), Column("files", "right"), Column("on disk", "right"))
+PINS = (Column("pin"), Column("artifact"), Column("made by"), Column("since"))
+
+
+@click.group("store", context_settings={"help_option_names": HELP_NAMES})
+def command() -> None:
+    """The store of this project, or the one that --store names: its size, its state, what it keeps.
+
+    All of it may be done while runs go on beside.
+    """
+
+
+command.add_command(gc)
+
+
+def verb(name: str, *examples: tuple[str, str]) -> Callable[[F], click.Command]:
+    """A verb of this group, with --store and --json."""
+
+    def decorate(function: F) -> click.Command:
+        decorated = options.store_option(options.json_option(function))
+        return command.command(name, cls=Verb, examples=examples)(decorated)
+
+    return decorate
+
+
+@verb("stats", ("orun store stats", "how much is in it, and where"))
+def stats(store: Path | None, as_json: bool) -> int:
+    """Show how many files the store has and what they take on the disk, folder by folder.
+
+    A file that has several names, as the checkouts in `out/` may share theirs with `objects/`, counts once.
+    """
+    from orun.store.stats import stats as measure
+
+    with options.open_store(store) as one:
+        usage = measure(one)
+        runs = len(one.runs())
+        records = sum(1 for _ in one.parts.actions.all())
+        root = one.root
+    size = sum(folder.size for folder in usage.values())
+    if as_json:
+        options.show_json({"store": root, "size": size, "runs": runs, "records": records, "folders": usage})
+        return 0
+    rows = [(Cell(name, "strong"), Cell(str(one.files)), Cell(show(one.size, "B"))) for name, one in usage.items()]
+    held = f"{count(records, 'result')} of stages, {count(runs, 'run')}, {show(size, 'B')} on disk"
+    options.show([*render(USAGE, rows, detect(sys.stdout, os.environ)), "", f"{near(str(root))}: {held}"])
+    return 0
+
+
+@verb("verify", ("orun store verify", "read everything; exit 1 when something was damaged"))
+def verify(store: Path | None, as_json: bool) -> int:
+    """Read every object and record of the store again and name what is damaged or missing.
+
+    What is damaged is put into `quarantine/`, and the next run that needs it makes it again. Exits with 1 when
+    something was found.
+    """
+    from orun.store.verify import verify as read_all
+
+    with options.open_store(store) as one:
+        found = read_all(one)
+    if as_json:
+        options.show_json({"whole": not found.problems, **vars(found)})
+    else:
+        read = f"{count(found.objects, 'object')} ({show(found.size, 'B')}) and {count(found.records, 'record')} read"
+        told = f"{count(len(found.problems), 'problem')}; the next run makes again what it needs of it"
+        options.show([*found.problems, f"{read}: {told if found.problems else 'all of it is whole'}"])
+    return DAMAGED if found.problems else 0
+
+
+@verb(
+    "pin",
+    ("orun store pin v1.2-candidate bert/int8", "keep what the stage int8 of the pipeline bert made last"),
+    ("orun store pin first-try 1f0c9a2b7d3e", "keep an artifact by the beginning of its digest (orun FILE --verbose)"),
+)
+@click.argument("name")
+@click.argument("artifact")
+def pin(name: str, artifact: str, store: Path | None, as_json: bool) -> int:
+    """Keep ARTIFACT under NAME until it is unpinned, whatever `orun store gc` removes.
+
+    ARTIFACT is `pipeline/stage`, for what that stage made last, or the beginning of a digest. A NAME that is there
+    already is given to ARTIFACT.
+    """
+    from orun.store.pins import pin as keep
+
+    with options.open_store(store) as one:
+        made = keep(one, name, _tree(one, artifact))
+    if as_json:
+        options.show_json(made)
+    else:
+        options.show([f"pinned {made.tree[:SHORT]} as {name}"])
+    return 0
+
+
+@verb("unpin", ("orun store unpin v1.2-candidate", "no longer keep it for its own sake"))
+@click.argument("name")
+def unpin(name: str, store: Path | None, as_json: bool) -> int:
+    """Give up the pin NAME; nothing is removed before the next `orun store gc`."""
+    from orun.store.pins import unpin as give_up
+
+    with options.open_store(store) as one:
+        give_up(one, name)
+    if as_json:
+        options.show_json({"name": name})
+    else:
+        options.show([f"unpinned {name}"])
+    return 0
+
+
+@verb("pins", ("orun store pins", "what is pinned, and since when"))
+def pins(store: Path | None, as_json: bool) -> int:
+    """List the pins."""
+    import time
+
+    from orun.store.pins import pins as all_pins
+
+    with options.open_store(store) as one:
+        found = all_pins(one)
+        makers = {action.tree: f"{action.pipeline}/{action.stage}" for _, _, action in one.parts.actions.all()}
+    if as_json:
+        options.show_json({"pins": found})
+        return 0
+    rows = [
+        (
+            Cell(one.name, "strong"),
+            Cell(one.tree[:SHORT]),
+            Cell(makers.get(one.tree, "")),
+            Cell(ago(time.time() - one.at)),
+        )
+        for one in found
+    ]
+    options.show(render(PINS, rows, detect(sys.stdout, os.environ)) or ["nothing is pinned"])
+    return 0
+
+
+def _tree(store: Store, artifact: str) -> str:
+    """The digest of the artifact that is meant.
+
+    Raises:
+        UsageError: when it is none, or not one alone.
+    """
+    stages = {f"{pipeline}/{stage}": (pipeline, stage) for pipeline, stage, _ in store.parts.actions.pointers()}
+    if artifact in stages and (latest := store.latest(*stages[artifact])):
+        return latest.tree
+    trees = sorted({action.tree for _, _, action in store.parts.actions.all() if action.tree.startswith(artifact)})
+    if len(trees) == 1:
+        return trees[0]
+    if trees:
+        raise UsageError(f"{len(trees)} artifacts begin with {artifact!r}", why="\n".join(trees))
+    from orun.spelling import closest
+
+    close = closest(artifact, stages)
+    raise UsageError(
+        f"no artifact {artifact!r} is in the store",
+        why=f"did you mean {close}?" if close else "it is neither `pipeline/stage` nor the beginning of a digest",
+        hint=f"orun store pin NAME {quoted(close or 'PIPELINE/STAGE')}",
+    )

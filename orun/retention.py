@@ -1,0 +1,86 @@
+"""What a collection keeps besides pins and the last runs: accepted baselines and releases."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from orun.bundle import MANIFEST, release_of
+from orun.errors import StoreError
+from orun.gates.baseline_file import path_beside, read_file
+from orun.spelling import near
+from orun.store import Store
+from orun.store.survey import Survey
+
+
+@dataclass(frozen=True)
+class Root:
+    """An artifact that is kept with all that it consists of: the digest of its tree, and why."""
+
+    tree: str
+    why: str
+
+
+def accepted(survey: Survey, further: Iterable[Path]) -> tuple[Root, ...]:
+    """The models that baselines name: those beside every pipeline file that a run of the store names, and further ones.
+
+    Args:
+        survey: what is in the store.
+        further: baseline files of pipelines that ran elsewhere.
+
+    Raises:
+        PipelineError: when a baseline is damaged: what it kept is not known.
+    """
+    files = {path_beside(Path(run.file)) for run in survey.runs} | {path.absolute() for path in further}
+    return tuple(root for path in sorted(files) for root in _models(path))
+
+
+def lost(survey: Survey) -> tuple[str, ...]:
+    """What cannot be known of baselines, one sentence each: of pipelines none of whose files is where it ran."""
+    files: dict[str, set[str]] = defaultdict(set)
+    for run in survey.runs:
+        files[run.pipeline].add(run.file)
+    gone = {name: paths for name, paths in sorted(files.items()) if not any(map(os.path.exists, paths))}
+    return tuple(
+        f"{', '.join(sorted(paths))} is not there any more, so what was accepted for {name} is not known; "
+        "to keep it: --baseline FILE"
+        for name, paths in gone.items()
+    )
+
+
+def _models(path: Path) -> Iterator[Root]:
+    baseline = read_file(path)
+    for stage, one in baseline.stages.items() if baseline else ():
+        if one.model:
+            yield Root(one.model, f"accepted for {stage} in {near(str(path))}")
+
+
+def releases(survey: Survey, last: int | None = None) -> tuple[Root, ...]:
+    """The bundles that carry a version; of each name those of the so many last versions, or all."""
+    versions: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    used = survey.last_used()
+    for tree in sorted(used, key=lambda tree: -used[tree]):
+        if release := _release(survey.store, tree):
+            versions[release[0]][release[1]].append(tree)
+    return tuple(
+        Root(tree, f"release {version} of {name}")
+        for name, trees in sorted(versions.items())
+        for version in list(trees)[:last]
+        for tree in trees[version]
+    )
+
+
+def _release(store: Store, digest: str) -> tuple[str, str] | None:
+    """Name and version of the bundle that a tree is; None when it is none, has no version, or is not whole."""
+    tree = store.tree(digest)
+    manifest = next((entry.digest for entry in tree.entries if entry.path == MANIFEST), None) if tree else None
+    if manifest is None:
+        return None
+    try:
+        return release_of(store.read(manifest))
+    except StoreError as error:
+        store.notices.append(f"artifact {digest} does not count as a release: {error.what}")
+        return None

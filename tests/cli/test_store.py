@@ -1,0 +1,261 @@
+"""orun store: statistics, verification, pins and collections, on the stores of real runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.store.support import flip
+
+from .conftest import CommandLine, steady
+
+
+def run(orun: CommandLine, text: str) -> str:
+    """Run the pipeline with another text; the digest of what `write` made."""
+    shown = orun("words.yaml", "--json", "--set", f"stages.write.with.text={text}")
+    assert shown.code == 0, shown.err
+    stages: list[dict[str, str]] = json.loads(shown.out)["stages"]
+    return stages[0]["tree"]
+
+
+def collected(orun: CommandLine, *words: str) -> dict[str, Any]:
+    """What a collection removed, by the digests of the artifacts."""
+    shown = orun("store", "gc", "--json", *words)
+    assert shown.code == 0, shown.err
+    document: dict[str, Any] = json.loads(shown.out)
+    return document | {"trees": {one["tree"] for one in document["removed"] if one["stage"] == "write"}}
+
+
+def test_there_must_be_a_store(orun: CommandLine, project: Path) -> None:
+    shown = orun("store", "stats")
+    assert (shown.code, shown.err) == (
+        2,
+        "error: there is no store at artifacts\n  hint: name another: --store DIR\n",
+    )
+    assert not (project / "artifacts").exists()
+
+
+def test_how_much_is_in_it(orun: CommandLine, project: Path) -> None:
+    run(orun, "a b c")
+    run(orun, "a b c")
+    document = json.loads(orun("store", "stats", "--json").out)
+    assert document["store"] == str(project / "artifacts")
+    assert (document["runs"], document["records"]) == (2, 2)
+    assert document["folders"]["objects"]["files"] == 4  # the text, the lists of files of two stages, an empty log
+    assert document["size"] == sum(folder["size"] for folder in document["folders"].values())
+    *_, last = orun("store", "stats").out.splitlines()
+    assert last.startswith("artifacts: 2 results of stages, 2 runs, ")
+
+
+def test_a_store_that_is_whole_and_one_that_is_not(orun: CommandLine, project: Path) -> None:
+    tree = run(orun, "a b c")
+    shown = orun("store", "verify")
+    assert (shown.code, steady(shown.out)) == (0, "4 objects (202 B) and 2 records read: all of it is whole\n")
+    damaged = project / "artifacts" / "objects" / tree[:2] / tree[2:]
+    flip(damaged)
+    shown = orun("store", "verify")
+    assert shown.code == 1
+    first, second, last = shown.out.splitlines()
+    assert first.startswith(f"object {tree} was damaged; it was put away as {project}/artifacts/quarantine/")
+    assert second == "the artifact of words/write: its list of files is missing or was damaged"
+    assert last.endswith("and 2 records read: 2 problems; the next run makes again what it needs of it")
+    document = json.loads(orun("store", "verify", "--json").out)
+    assert (document["whole"], document["problems"]) == (False, [second])
+    assert run(orun, "a b c") == tree
+    assert orun("store", "verify").code == 0
+
+
+def test_a_dry_run_says_what_and_how_much_and_removes_nothing(orun: CommandLine, project: Path) -> None:
+    old = run(orun, "the old text")
+    run(orun, "the new text")
+    shown = orun("store", "gc", "--runs", "1", "--dry-run")
+    assert steady(shown.out) == (
+        f"stage  artifact  size  last used\nwords/write  {old[:12]}  12 B  just now\n\n"
+        "2 objects (173 B) would go, 4 objects (210 B) would stay\n"
+    )
+    assert collected(orun, "--runs", "1", "--dry-run")["trees"] == {old}
+    shown = orun("store", "gc", "--runs", "1")
+    assert shown.out.endswith("\n2 objects (173 B) removed, 4 objects (210 B) stay\n")
+    assert orun("store", "gc", "--runs", "1").out == "nothing to remove; 4 objects (210 B) stay\n"
+    assert (
+        json.loads(orun("plan", "words.yaml", "--json", "--set", "stages.write.with.text=the new text").out)["steps"][
+            0
+        ]["action"]
+        == "cached"
+    )
+    assert (project / "artifacts" / "out" / "words" / "write" / "text.txt").read_text() == "the new text"
+
+
+def test_runs_pins_size_and_age_keep(orun: CommandLine, project: Path) -> None:
+    del project
+    pinned, old, new = (run(orun, text) for text in ("the pinned text", "the old text", "the new text"))
+    assert orun("store", "pin", "mine", pinned[:10]).out == f"pinned {pinned[:12]} as mine\n"
+    assert collected(orun, "--runs", "2", "--dry-run")["trees"] == set()
+    assert collected(orun, "--runs", "0", "--dry-run")["trees"] == {old, new}
+    assert collected(orun, "--runs", "0", "--max-age", "1d", "--dry-run")["trees"] == set()
+    assert collected(orun, "--runs", "0", "--max-age", "0", "--dry-run")["trees"] == {old, new}
+    assert collected(orun, "--runs", "0", "--max-size", "1kB", "--dry-run")["trees"] == set()
+    assert collected(orun, "--runs", "0", "--max-size", "400B", "--dry-run")["trees"] == {old}
+    document = collected(orun, "--runs", "1")
+    assert document["trees"] == {old}
+    assert [one["name"] for one in document["kept"]["pins"]] == ["mine"]
+    assert orun("store", "unpin", "mine").out == "unpinned mine\n"
+    assert collected(orun, "--runs", "1")["trees"] == {pinned}
+
+
+def test_a_quantity_that_is_none(orun: CommandLine, project: Path) -> None:
+    run(orun, "a b c")
+    shown = orun("store", "gc", "--max-size", "20XB")
+    assert shown.code == 2
+    assert shown.err == (
+        "error: invalid value for '--max-size': '20XB' is not a size such as 300MB, 22.9kB or 1.5GiB (a plain number is"
+        " in bytes)\n  hint: to see the options: orun store gc --help\n"
+    )
+    assert (project / "artifacts").exists()
+
+
+def test_pins(orun: CommandLine, project: Path) -> None:
+    del project
+    tree = run(orun, "a b c")
+    assert orun("store", "pins").out == "nothing is pinned\n"
+    assert orun("store", "pin", "v1", "words/write").code == 0
+    assert json.loads(orun("store", "pin", "v2", tree, "--json").out)["tree"] == tree
+    assert orun("store", "pins").out == (
+        f"pin  artifact      made by      since\nv1   {tree[:12]}  words/write  just now\n"
+        f"v2   {tree[:12]}  words/write  just now\n"
+    )
+    assert [one["name"] for one in json.loads(orun("store", "pins", "--json").out)["pins"]] == ["v1", "v2"]
+    shown = orun("store", "unpin", "v3")
+    assert (shown.code, shown.err) == (
+        2,
+        "error: there is no pin 'v3'\n  pins: v1, v2\n  hint: orun store pins\n",
+    )
+    shown = orun("store", "pin", "v1", "words/wirte")
+    assert shown.err == (
+        "error: no artifact 'words/wirte' is in the store\n  did you mean words/write?\n"
+        "  hint: orun store pin NAME words/write\n"
+    )
+    assert orun("store", "pin", "v1", "zzz").err == (
+        "error: no artifact 'zzz' is in the store\n  it is neither `pipeline/stage` nor the beginning of a digest\n"
+        "  hint: orun store pin NAME PIPELINE/STAGE\n"
+    )
+
+
+def test_what_was_accepted_is_kept_as_long_as_it_is(orun: CommandLine, project: Path, tmp_path: Path) -> None:
+    model = run(orun, "the accepted text")
+    assert orun("baseline", "accept", "words.yaml", "--set", "stages.write.with.text=the accepted text").code == 0
+    run(orun, "the new text")
+    document = collected(orun, "--runs", "1")
+    assert document["trees"] == set()
+    why = "accepted for count in words.baseline.json"
+    assert document["kept"]["roots"] == [{"tree": model, "why": why}]
+    assert f"kept: {model[:12]}, {why}\n" in orun("store", "gc", "--runs", "1").out
+    elsewhere = tmp_path / "elsewhere.json"
+    (project / "words.baseline.json").rename(elsewhere)
+    assert collected(orun, "--runs", "1", "--baseline", str(elsewhere))["trees"] == set()
+    assert collected(orun, "--runs", "1")["trees"] == {model}
+
+
+def test_with_a_damaged_baseline_nothing_is_removed(orun: CommandLine, project: Path) -> None:
+    run(orun, "a b c")
+    (project / "words.baseline.json").write_text("{")
+    shown = orun("store", "gc", "--runs", "0")
+    assert shown.code == 2
+    assert "words.baseline.json:1:2: error: the baseline is not JSON" in shown.err
+    assert orun("store", "verify").out.startswith("4 objects")
+
+
+def test_a_pipeline_that_is_gone_is_said(orun: CommandLine, project: Path) -> None:
+    run(orun, "a b c")
+    (project / "words.yaml").rename(project / "other.yaml")
+    first = orun("store", "gc").out.splitlines()[0]
+    assert first == (
+        f"warning: {project}/words.yaml is not there any more, so what was accepted for words is not known; "
+        "to keep it: --baseline FILE"
+    )
+
+
+BUNDLE = """
+name: tiny
+stages:
+  model: {uses: convert/onnx, with: {path: model.onnx}}
+  release: {uses: release/bundle, needs: model}
+"""
+
+
+def test_releases_are_kept(orun: CommandLine, project: Path) -> None:
+    import onnx
+
+    header = '<ir_version: 8, opset_import: ["" : 17]> '
+    onnx.save(onnx.parser.parse_model(f"{header}g (float[2] x) => (float[2] y) {{ y = Relu(x) }}"), "model.onnx")
+    (project / "tiny.yaml").write_text(BUNDLE)
+    made = {}
+    for version in ("1.0", "1.1", ""):
+        shown = orun("tiny.yaml", "--json", "--set", f'stages.release.with.version="{version}"')
+        assert shown.code == 0, shown.out + shown.err
+        made[version] = json.loads(shown.out)["stages"][1]["tree"]
+
+    def removed(*words: str) -> set[str]:
+        document = json.loads(orun("store", "gc", "--json", "--dry-run", "--runs", "0", *words).out)
+        assert len(document["kept"]["roots"]) == 2 - len(words) // 2
+        return {one["tree"] for one in document["removed"] if one["stage"] == "release"}
+
+    assert removed() == {made[""]}
+    assert removed("--releases", "1") == {made["1.0"], made[""]}
+
+
+SLOW = """\
+import time
+
+from orun import stage
+
+
+@stage(inputs={}, output="files")
+def write(context, *, text: str):
+    time.sleep(0.1)
+    (context.output / "text.txt").write_text(text)
+
+
+@stage(inputs={"text": "files"}, output="files")
+def louder(context):
+    text = (context.inputs["text"] / "text.txt").read_text()
+    time.sleep(0.1)
+    (context.output / "text.txt").write_text(text + "!")
+"""
+CHAIN = """\
+stages:
+  one: {uses: ./words.py:write, with: {text: a}}
+  two: {uses: ./words.py:louder, needs: {text: one}}
+  three: {uses: ./words.py:louder, needs: {text: two}}
+"""
+
+
+def test_a_run_beside_is_not_disturbed(orun: CommandLine, project: Path) -> None:
+    (project / "words.py").write_text(SLOW)
+    (project / "words.yaml").write_text(CHAIN)
+    change = "stages.one.with.text=b"
+    clean = json.loads(orun("words.yaml", "--json", "--store", "clean", "--set", change).out)["stages"]
+    assert orun("words.yaml").code == 0
+    removed = 0
+    for _ in range(2):
+        command = [sys.executable, "-m", "orun", "words.yaml", "--json", "--set", change]
+        with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, text=True) as process:
+            while process.poll() is None:
+                removed += len(collected(orun, "--runs", "0")["removed"])
+            document = json.loads(process.communicate(timeout=60)[0])
+        assert [stage["outcome"] for stage in document["stages"]] == ["built", "built", "built"]
+        assert [stage["tree"] for stage in document["stages"]] == [stage["tree"] for stage in clean]
+        assert orun("store", "verify").code == 0
+        collected(orun, "--runs", "0")
+    assert removed >= 3  # what the run before had made
+
+
+@pytest.mark.parametrize("words", [("store",), ("store", "gc", "--help")])
+def test_help(orun: CommandLine, words: tuple[str, ...]) -> None:
+    shown = orun(*words)
+    assert "orun store" in shown.out + shown.err
