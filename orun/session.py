@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orun.environment import device
 from orun.errors import Interrupted, OrunError, StoreError
-from orun.events import RunStarted
+from orun.events import Notice, RunStarted
 from orun.executors import LocalExecutor
 from orun.journal import Journal
 from orun.planner import Plan, Planner
@@ -88,8 +88,20 @@ class Session:
             verdicts=tuple(sorted(runner.verdicts, key=lambda verdict: verdict.position)),
             folder=self.journal.folder,
         )
+        self._keep(result)
         self.journal.finish(result)
         return result
+
+    def _keep(self, result: RunResult) -> None:
+        """Add what was measured to the history. A history that cannot be written fails no release."""
+        if not any(stage.outcome == "built" and stage.metrics for stage in result.stages):
+            return
+        from orun.history import History, location, points_of
+
+        try:
+            History(location(self.planner.store.root)).add(points_of(result))
+        except StoreError as error:
+            self.journal.emit(Notice("warning", f"{error.what} ({error.why}): what this run measured is not in it"))
 
 
 def exit_code(stages: Sequence[StageResult], verdicts: Sequence[Verdict]) -> int:

@@ -1,0 +1,114 @@
+"""orun history: how measurements went from run to run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from time import time
+from typing import TYPE_CHECKING
+
+import click
+
+from orun.cli import options
+from orun.cli.verb import Verb
+from orun.errors import UsageError
+from orun.spelling import closest, one_of
+
+if TYPE_CHECKING:
+    from orun.history import Point, Series
+
+EXAMPLES = (
+    ("orun history", "every metric: its trend, its latest value, its last change"),
+    ("orun history latency.p50 --pipeline bert", "one metric of one stage, measurement by measurement"),
+    ("orun history p50 --csv p50.csv", "for a spreadsheet"),
+    ("orun history --mlflow http://localhost:5000", "log what is not logged yet to MLflow"),
+)
+
+
+@click.command("history", cls=Verb, examples=EXAMPLES)
+@click.argument("metric", required=False, default="")
+@click.option("--pipeline", default="", metavar="NAME", help="Only of the pipeline of that name.")
+@click.option("--last", type=click.IntRange(1), default=20, metavar="N", help="Measurements to list of each series.")
+@click.option("--csv", "csv_file", type=click.Path(path_type=Path), metavar="FILE", help="Write CSV instead.")
+@click.option("--mlflow", default="", metavar="URI", help="Log to an MLflow tracking server instead.")
+@options.store_option
+@options.json_option
+def command(
+    metric: str, pipeline: str, last: int, csv_file: Path | None, mlflow: str, store: Path | None, as_json: bool
+) -> int:
+    """Show what runs measured of METRIC (`p50`, or `latency.p50`) over time, or of everything.
+
+    Every measurement is kept in history.sqlite in the store, or in the file that $ORUN_HISTORY names. Figures of
+    different machines are never put into one series. A change is where the level moved for good: E-divisive at 1 % for
+    what is measured with noise, any other value for what is exact. History informs; gates measure for themselves.
+    """
+    points = _points(metric, pipeline, store)
+    if mlflow:
+        from orun.history.export import to_mlflow
+
+        options.show([f"logged {to_mlflow(points, mlflow)} runs to {mlflow}"])
+    elif csv_file:
+        _write_csv(points, csv_file)
+    else:
+        _show(points, last, detailed=bool(metric), as_json=as_json)
+    return 0
+
+
+def _points(metric: str, pipeline: str, store: Path | None) -> tuple[Point, ...]:
+    from orun.api import default_store
+    from orun.history import History, location
+
+    history = History(location(store or default_store(Path.cwd())))
+    points = history.points(**({"pipeline": pipeline} if pipeline else {}))
+    if not points:
+        of = f" of {pipeline}" if pipeline else ""
+        raise UsageError(f"nothing{of} was measured yet", why=f"looked in {history.path}", hint="orun FILE")
+    wanted = tuple(point for point in points if metric in ("", point.metric, f"{point.stage}.{point.metric}"))
+    if not wanted:
+        known = sorted({f"{point.stage}.{point.metric}" for point in points} | {point.metric for point in points})
+        near = closest(metric, known)
+        why = f"did you mean {near}?" if near else f"expected {one_of(known)}"
+        raise UsageError(f"no measurement of '{metric}'", why=why, hint="orun history")
+    return wanted
+
+
+def _write_csv(points: Sequence[Point], path: Path) -> None:
+    from orun.history.export import to_csv
+
+    try:
+        path.write_text(to_csv(points), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written", why=error.strerror or str(error)) from error
+
+
+def _show(points: Sequence[Point], last: int, *, detailed: bool, as_json: bool) -> None:
+    from orun.history import series_of
+    from orun.report.terminal import detect
+    from orun.report.trend import detail, overview
+
+    found = series_of(points)
+    if as_json:
+        options.show_json({"series": [_data(series) for series in found]})
+        return
+    terminal = detect(sys.stdout, os.environ)
+    if not detailed:
+        options.show(overview(found, time(), terminal))
+        return
+    options.show("\n\n".join("\n".join(detail(series, time(), terminal, last)) for series in found).split("\n"))
+
+
+def _data(series: Series) -> dict[str, object]:
+    from orun.history.changes import changes
+
+    return {
+        "pipeline": series.last.pipeline,
+        "stage": series.last.stage,
+        "metric": series.last.metric,
+        "unit": series.last.unit,
+        "host": series.last.host,
+        "machine": series.last.machine,
+        "changes": [{**vars(change), "run": series.points[change.index].run} for change in changes(series)],
+        "points": series.points,
+    }

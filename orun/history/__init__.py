@@ -1,0 +1,9 @@
+"""Every measurement that runs made, in a database that outlives the runs: trends, change points, export.
+
+It informs and never gates: a verdict rests on what a run measured, not on what is remembered here.
+"""
+
+from orun.history.database import History, location
+from orun.history.points import Point, Series, machine_of, points_of, series_of
+
+__all__ = ["History", "Point", "Series", "location", "machine_of", "points_of", "series_of"]

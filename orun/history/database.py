@@ -1,0 +1,104 @@
+"""Measurements in SQLite: appended by runs, read by `orun history`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orun.errors import StoreError
+from orun.history.points import Point
+from orun.store.refusals import quoted
+
+FORMAT = 1
+PATIENCE = 30.0  # seconds to wait for another process that writes
+COLUMNS = tuple(field.name for field in dataclasses.fields(Point))
+IDENTITY = ("pipeline", "stage", "key", "metric", "measured_at")
+TABLE = f"""
+CREATE TABLE IF NOT EXISTS points (
+    pipeline TEXT NOT NULL, stage TEXT NOT NULL, uses TEXT NOT NULL, metric TEXT NOT NULL,
+    value REAL, low REAL, high REAL, unit TEXT NOT NULL, better TEXT NOT NULL, noise TEXT NOT NULL,
+    host TEXT NOT NULL, machine TEXT NOT NULL, key TEXT NOT NULL, run TEXT NOT NULL, measured_at REAL NOT NULL,
+    PRIMARY KEY ({", ".join(IDENTITY)})
+) WITHOUT ROWID"""
+
+
+def location(store: Path) -> Path:
+    """The database of a store's runs: `$ORUN_HISTORY`, which may be shared by several stores, or one in the store."""
+    chosen = os.environ.get("ORUN_HISTORY")
+    return Path(chosen) if chosen else store / "history.sqlite"
+
+
+class History:
+    """The database at a path; made when the first measurement is added.
+
+    Any number of processes may use it. A measurement that is added twice is kept once.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def add(self, points: Iterable[Point]) -> None:
+        """Keep measurements, all of them or none.
+
+        Raises:
+            StoreError: when the database cannot be written, or is none.
+        """
+        rows = [dataclasses.astuple(point) for point in points]
+        marks = ", ".join("?" * len(COLUMNS))
+        with self._opened() as database, database:
+            database.executemany(f"INSERT OR IGNORE INTO points ({', '.join(COLUMNS)}) VALUES ({marks})", rows)  # noqa: S608 -- names of our own
+
+    def points(self, **wanted: str) -> tuple[Point, ...]:
+        """The measurements whose columns have these values, the oldest first; none where there is no database.
+
+        Raises:
+            StoreError: when the database cannot be read, or is none.
+        """
+        if not self.path.exists():
+            return ()
+        condition = " AND ".join(f"{column} = ?" for column in wanted) or "1"
+        query = f"SELECT {', '.join(COLUMNS)} FROM points WHERE {condition} ORDER BY measured_at, stage, metric"  # noqa: S608 -- names of our own
+        with self._opened() as database:
+            return tuple(_point(row) for row in database.execute(query, tuple(wanted.values())))
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        try:
+            database = sqlite3.connect(self.path, timeout=PATIENCE)
+            try:
+                self._prepare(database)
+                yield database
+            finally:
+                database.close()
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"the history {self.path} cannot be used",
+                why=str(error),
+                hint=f"if it is damaged, put it aside; the next run begins a new one:\n"
+                f"mv {quoted(self.path)} {quoted(f'{self.path}.damaged')}",
+            ) from error
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        (found,) = database.execute("PRAGMA user_version").fetchone()
+        if found > FORMAT:
+            raise StoreError(
+                f"the history {self.path} was written by a later version of orun",
+                why=f"its format is {found}; this version knows {FORMAT}",
+                hint="upgrade orun: pip install --upgrade orun",
+            )
+        if found < FORMAT:
+            with database:
+                database.execute(TABLE)
+                database.execute(f"PRAGMA user_version = {FORMAT}")
+
+
+def _point(row: tuple[object, ...]) -> Point:
+    values = dict(zip(COLUMNS, row, strict=True))
+    if values["value"] is None:  # SQLite keeps what is not a number so
+        values["value"] = math.nan
+    return Point(**values)  # type: ignore[arg-type]  # the table has the types of its columns

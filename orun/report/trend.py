@@ -1,0 +1,128 @@
+"""How measurements went from run to run, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from orun.history.changes import Change, changes
+from orun.history.points import Point, Series
+from orun.metrics import Better, Estimate
+from orun.report.figures import ago, amount, count, span
+from orun.report.markdown import escape
+from orun.report.sparkline import sparkline
+from orun.report.table import Cell, Column, render
+from orun.report.terminal import Style, Terminal
+
+OVERVIEW = (
+    Column("pipeline"),
+    Column("metric", flexible=True),
+    Column("host"),
+    Column("", "right"),
+    Column("trend"),
+    Column("latest", "right"),
+    Column("when"),
+    Column("last change", flexible=True),
+)
+POINTS = (
+    Column("measured (UTC)"),
+    Column("value", "right"),
+    Column("95 % interval"),
+    Column("to the one before", "right"),
+    Column("age"),
+    Column("run"),
+)
+
+
+def overview(all_series: Sequence[Series], now: float, terminal: Terminal) -> list[str]:
+    """A line for each series."""
+    return render(OVERVIEW, [_overview_row(series, now) for series in all_series], terminal)
+
+
+def _overview_row(series: Series, now: float) -> list[Cell]:
+    last = series.last
+    found = changes(series)
+    return [
+        Cell(last.pipeline),
+        Cell(series.name, "strong"),
+        Cell(_machine(last)),
+        Cell(f"{len(series.points)}x"),
+        Cell(sparkline(series.values)),
+        Cell(amount(last.value, last.unit)),
+        Cell(ago(now - last.measured_at)),
+        Cell(shift(found[-1], series), _style(found[-1], last.better)) if found else Cell(""),
+    ]
+
+
+def markdown_trend(all_series: Sequence[Series]) -> str:
+    """A section with a line for each series that has a past; empty where none has."""
+    rows = [_markdown_row(series) for series in all_series if len(series.points) > 1]
+    if not rows:
+        return ""
+    head = "| metric | measured | trend | latest | last change |\n| --- | --- | --- | --- | --- |"
+    return "\n".join(["\n### Trend on this machine", "", head, *rows, ""])
+
+
+def _markdown_row(series: Series) -> str:
+    found = changes(series)
+    last = series.last
+    cells = [
+        escape(series.name),
+        f"{len(series.points)}x",
+        sparkline(series.values),
+        escape(amount(last.value, last.unit)),
+        escape(f"{shift(found[-1], series)} on {_moment(series.points[found[-1].index])}") if found else "",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def detail(series: Series, now: float, terminal: Terminal, limit: int) -> list[str]:
+    """One series: its trend, its changes, and its newest measurements."""
+    last, points = series.last, series.points
+    title = f"{last.pipeline} {series.name} on {_machine(last)}: {count(len(points), 'measurement')}"
+    rows = [
+        _point_row(points[number - 1] if number else None, points[number], now)
+        for number in range(max(0, len(points) - limit), len(points))
+    ]
+    told = [f"changed {_moment(points[change.index])}: {_told(change, series, terminal)}" for change in changes(series)]
+    return [terminal.paint(title, "strong"), sparkline(series.values), *told, "", *render(POINTS, rows, terminal)]
+
+
+def shift(change: Change, series: Series) -> str:
+    """`8.04 ms -> 8.52 ms (+6.0 %)`."""
+    unit = series.last.unit
+    relative = f" ({change.ratio - 1:+.1%})".replace("%", " %") if change.before > 0 else ""
+    return f"{amount(change.before, unit)} -> {amount(change.after, unit)}{relative}"
+
+
+def _told(change: Change, series: Series, terminal: Terminal) -> str:
+    text = terminal.paint(shift(change, series), _style(change, series.last.better))
+    run = series.points[change.index].run
+    return f"{text}, p = {change.p:.3f}, from run {run} on" if change.p else f"{text} in run {run}"
+
+
+def _style(change: Change, better: Better) -> Style:
+    if better == "neither" or change.after == change.before:
+        return ""
+    return "good" if (change.after > change.before) == (better == "higher") else "bad"
+
+
+def _point_row(before: Point | None, point: Point, now: float) -> list[Cell]:
+    interval = None if point.low is None or point.high is None else Estimate(point.value, point.low, point.high)
+    relative = f"{point.value / before.value - 1:+.1%}".replace("%", " %") if before and before.value > 0 else ""
+    return [
+        Cell(_moment(point)),
+        Cell(amount(point.value, point.unit)),
+        Cell(span(interval, point.unit)),
+        Cell(relative),
+        Cell(ago(now - point.measured_at)),
+        Cell(point.run),
+    ]
+
+
+def _moment(point: Point) -> str:
+    return datetime.fromtimestamp(point.measured_at, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _machine(point: Point) -> str:
+    return f"{point.host} ({point.machine})"

@@ -1,0 +1,91 @@
+"""orun history."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import CommandLine
+
+
+@pytest.fixture
+def measured(project: Path, orun: CommandLine) -> Path:
+    """Three runs: two that measured, and one that found everything up to date."""
+    for text in ("one two three", "one two three four", "one two three four"):
+        assert orun("run", "words.yaml", "--set", f"stages.write.with.text={text}").code == 0
+    return project
+
+
+@pytest.mark.usefixtures("measured")
+def test_what_was_measured_is_kept_once(orun: CommandLine) -> None:
+    said = json.loads(orun("history", "--json").out)["series"]
+    assert {f"{one['stage']}.{one['metric']}": [p["value"] for p in one["points"]] for one in said} == {
+        "count.words": [3.0, 4.0],
+        "write.length": [13.0, 18.0],
+    }
+    (change,) = said[0]["changes"]
+    assert (change["index"], change["before"], change["after"]) == (1, 3.0, 4.0)
+    assert change["run"] == said[0]["points"][1]["run"]
+
+
+@pytest.mark.usefixtures("measured")
+def test_overview_and_detail(orun: CommandLine) -> None:
+    lines = orun("history").out.splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        ["pipeline", "metric"],
+        ["words", "count.words"],
+        ["words", "write.length"],
+    ]
+    assert lines[1].endswith("▁█          4  just now  3 -> 4 (+33.3 %)")
+    first, second, third, *_ = orun("history", "words").out.splitlines()
+    assert first.startswith("words count.words on ")
+    assert first.endswith(": 2 measurements")
+    assert second == "▁█"
+    assert "3 -> 4 (+33.3 %) in run " in third
+
+
+def test_csv(measured: Path, orun: CommandLine) -> None:
+    assert orun("history", "count.words", "--csv", "words.csv").code == 0
+    with (measured / "words.csv").open(newline="") as file:
+        assert [row["value"] for row in csv.DictReader(file)] == ["3.0", "4.0"]
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_metric_that_is_not_there(orun: CommandLine) -> None:
+    assert orun("history", "count.wrods").err == (
+        "error: no measurement of 'count.wrods'\n  did you mean count.words?\n  hint: orun history\n"
+    )
+
+
+def test_nothing_yet(project: Path, orun: CommandLine) -> None:
+    outcome = orun("history", "--pipeline", "words")
+    assert (outcome.code, outcome.err) == (
+        2,
+        f"error: nothing of words was measured yet\n  looked in {project}/artifacts/history.sqlite\n  hint: orun FILE\n",
+    )
+
+
+@pytest.mark.usefixtures("project")
+def test_a_shared_file(
+    orun: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    shared = tmp_path_factory.mktemp("shared") / "h.sqlite"
+    monkeypatch.setenv("ORUN_HISTORY", str(shared))
+    for store in ("one", "two"):
+        assert orun("run", "words.yaml", "--store", store).code == 0
+    (words,) = json.loads(orun("history", "count.words", "--json").out)["series"]
+    assert len(words["points"]) == 2
+
+
+def test_a_history_that_cannot_be_written_fails_no_release(project: Path, orun: CommandLine) -> None:
+    (project / "artifacts").mkdir()
+    (project / "artifacts/history.sqlite").write_bytes(b"no database" * 100)
+    outcome = orun("run", "words.yaml")
+    assert outcome.code == 0
+    assert (
+        f"the history {project}/artifacts/history.sqlite cannot be used (file is not a database): "
+        "what this run measured is not in it"
+    ) in outcome.out

@@ -1,0 +1,60 @@
+"""History as people read it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from orun.history import Series, series_of
+from orun.report.sparkline import sparkline
+from orun.report.terminal import Terminal
+from orun.report.trend import detail, overview
+from tests.history.support import NOW, nightly, point
+
+LEVELS = [0.00800, 0.00802, 0.00799, 0.00801, 0.00803, 0.00800, 0.00850, 0.00852, 0.00849, 0.00851, 0.00850, 0.00853]
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ([], ""),
+        ([1.0], "▅"),
+        ([3.0, 3.0], "▅▅"),
+        ([0.0, 1.0, 7.0, float("nan")], "▁▂█x"),
+        ([9.0, 1.0, 2.0], "▁█"),
+    ],
+)
+def test_sparkline(values: list[float], line: str) -> None:
+    assert sparkline(values, 2 if values[:1] == [9.0] else 40) == line
+
+
+def test_overview() -> None:
+    other = Series((point(0.0091, NOW - 60, machine="fedcba987654"),))
+    assert "\n".join(overview([nightly(LEVELS), other], NOW, Terminal())) == (
+        """\
+pipeline  metric       host                         trend          latest  when          last change
+bert      latency.p50  builder (0123456789ab)  12x  ▁▁▁▁▂▁██▇███  8.53 ms  1 day ago     8 ms -> 8.51 ms (+6.2 %)
+bert      latency.p50  builder (fedcba987654)   1x  ▅              9.1 ms  1 minute ago"""
+    )
+
+
+def test_detail() -> None:
+    series = nightly(LEVELS)
+    last = replace(series.last, low=0.0084, high=0.0086)
+    shown = detail(Series((*series.points[:-1], last)), NOW, Terminal(), 2)
+    assert "\n".join(shown) == (
+        """\
+bert latency.p50 on builder (0123456789ab): 12 measurements
+▁▁▁▁▂▁██▇███
+changed 2026-09-15 14:13: 8 ms -> 8.51 ms (+6.2 %), p = 0.004, from run run-1789481600 on
+
+measured (UTC)      value  95 % interval     to the one before  age         run
+2026-09-19 14:13   8.5 ms                               -0.1 %  2 days ago  run-1789827200
+2026-09-20 14:13  8.53 ms  8.4 ms to 8.6 ms             +0.4 %  1 day ago   run-1789913600"""
+    )
+
+
+def test_machines_are_never_put_into_one_series() -> None:
+    points = [point(1.0, 1), point(2.0, 2, machine="b" * 12), point(3.0, 3)]
+    assert [series.values for series in series_of(points)] == [(1.0, 3.0), (2.0,)]
