@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,42 +13,79 @@ import numpy as np
 from orun.measure.oncpu import Floats
 
 PREFIX = "profile"  # of the file in the working folder
+KERNEL = "_kernel_time"  # the end of the name of an event that times a node
 LOWEST = 0.1  # share of a node's inferences that count as undisturbed
 
 
-def read(file: Path, skipped: int) -> Floats:
-    """Read a profile and remove it.
+@dataclass(frozen=True)
+class Node:
+    """A node of the graph that ONNX Runtime runs, which is not that of the file.
 
-    Args:
-        file: the profile.
-        skipped: inferences to leave out at the start.
-
-    Returns:
-        Seconds of each node that runs in every inference, `[inferences, nodes]`; a node that holds a subgraph counts
-        as one.
+    Attributes:
+        index: its number in that graph.
+        name: its name.
+        op: its type.
+        provider: where it runs.
+        shapes: of its outputs, as text.
     """
+
+    index: str
+    name: str
+    op: str
+    provider: str
+    shapes: str
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """What a profile tells.
+
+    Attributes:
+        nodes: those that run in every inference, in the order of the first one; one that holds a subgraph counts as
+            one.
+        times: seconds of each, `[inferences, nodes]`.
+        whole: seconds of each inference, `[inferences]`.
+    """
+
+    nodes: tuple[Node, ...]
+    times: Floats
+    whole: Floats
+
+
+def read(file: Path, skipped: int) -> Profile:
+    """Read a profile and remove it; `skipped` inferences at its start are left out."""
     events: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
     file.unlink()
     starts = sorted((event["ts"], event["dur"]) for event in events if event["name"] == "model_run")
-    kernels = sorted(
-        (
-            (event["ts"], -event["dur"], event["args"]["node_index"], event["name"])
-            for event in events
-            if event.get("cat") == "Node" and event["name"].endswith("_kernel_time")
-        ),
-    )
-    runs: list[dict[tuple[str, str], int]] = [{} for _ in starts]
+    kernels = [event for event in events if event.get("cat") == "Node" and event["name"].endswith(KERNEL)]
+    runs: list[dict[Node, int]] = [{} for _ in starts]
     position, end = -1, 0
-    for start, negative, index, name in kernels:
-        if start < end:
+    for event in sorted(kernels, key=lambda event: (event["ts"], -event["dur"])):
+        if event["ts"] < end:
             continue  # within the subgraph of the node before
-        while position + 1 < len(starts) and starts[position + 1][0] <= start:
+        while position + 1 < len(starts) and starts[position + 1][0] <= event["ts"]:
             position += 1
-        end = start - negative
-        runs[position][index, name] = -negative
+        end = event["ts"] + event["dur"]
+        runs[position][_node(event)] = event["dur"]
     kept = runs[skipped:]
-    common = [key for key in kept[0] if all(key in run for run in kept)]
-    return np.array([[run[key] for key in common] for run in kept]) / 1e6
+    common = tuple(node for node in kept[0] if all(node in run for run in kept))
+    times = np.array([[run[node] for node in common] for run in kept]) / 1e6
+    return Profile(common, times, np.array([duration for _, duration in starts[skipped:]]) / 1e6)
+
+
+def _node(event: Mapping[str, Any]) -> Node:
+    known = event["args"]
+    shapes = [shape for output in known.get("output_type_shape", ()) for shape in output.values()]
+    text = " ".join("x".join(map(str, shape)) or "1" for shape in shapes)
+    name = event["name"].removesuffix(KERNEL)
+    return Node(known["node_index"], name, known.get("op_name", ""), known.get("provider", ""), text)
+
+
+def quiet(times: Floats) -> Floats:
+    """The time of each node when it is left in peace, from `[inferences, nodes]`: the mean of its fastest tenth."""
+    ordered = np.sort(times, axis=0)
+    found: Floats = ordered[: max(int(len(ordered) * LOWEST), 1)].mean(axis=0)
+    return found
 
 
 def undisturbed(times: Floats) -> float:
@@ -55,5 +94,4 @@ def undisturbed(times: Floats) -> float:
     Nodes are short beside a time slice, so that each was left in peace in some inferences even where no whole inference
     was: the mean over the fastest tenth of each node's times, summed over the nodes.
     """
-    ordered = np.sort(times, axis=0)
-    return float(ordered[: max(int(len(ordered) * LOWEST), 1)].mean(axis=0).sum())
+    return float(quiet(times).sum())

@@ -185,7 +185,7 @@ def _rounds(
 
 def _busy(workers: Mapping[str, Worker], beside: Mapping[str, Times], method: Method) -> dict[str, float]:
     if method == "nodes":
-        return {name: undisturbed(worker.nodes()) for name, worker in workers.items()}
+        return {name: undisturbed(worker.nodes().times) for name, worker in workers.items()}
     return {name: _median(times, method) for name, times in beside.items()}
 
 

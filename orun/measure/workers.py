@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from orun.errors import OrunError, UsageError
 from orun.measure import machine, nodes
-from orun.measure.oncpu import Floats, Times, timed, works_alone
+from orun.measure.nodes import Profile
+from orun.measure.oncpu import Times, timed, works_alone
 from orun.measure.session import open_session
 from orun.targets import Target
 
@@ -131,9 +132,9 @@ class Worker:
         """Make the session anew with the profiler on, and warm it up."""
         self._ask("profile", warmup)
 
-    def nodes(self) -> Floats:
-        """End profiling; seconds of each node in each inference that was timed since, `[inferences, nodes]`."""
-        profiled: Floats = self._ask("nodes")
+    def nodes(self) -> Profile:
+        """End profiling; the time of each node in each inference that was timed since."""
+        profiled: Profile = self._ask("nodes")
         return profiled
 
     def _ask(self, request: str, *arguments: Any) -> Any:
@@ -225,7 +226,7 @@ class _Server:
         self._warm(warmup)
         self._skipped = self._counted
 
-    def nodes(self) -> Floats:
+    def nodes(self) -> Profile:
         return nodes.read(Path(self._session.end_profiling()), self._skipped)
 
     def _run(self) -> object:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orun.measure.nodes import read, undisturbed
+from orun.measure.nodes import Node, read, undisturbed
 
 
 def event(name: str, start: int, length: int, index: int | None = None) -> dict[str, Any]:
@@ -35,8 +35,8 @@ def test_each_node_in_each_inference(tmp_path: Path) -> None:
         event("mul_kernel_time", 212, 22, 1),
         event("model_run", 200, 50),
     ]
-    times = read(profile(tmp_path, events), skipped=0)
-    assert times.tolist() == [[10e-6, 20e-6], [11e-6, 22e-6]]
+    found = read(profile(tmp_path, events), skipped=0)
+    assert found.times.tolist() == [[10e-6, 20e-6], [11e-6, 22e-6]]
     assert not (tmp_path / "profile.json").exists()
 
 
@@ -48,17 +48,17 @@ def test_a_node_with_a_subgraph_counts_once(tmp_path: Path) -> None:
         event("after_kernel_time", 131, 5, 1),
         event("model_run", 100, 40),
     ]
-    assert read(profile(tmp_path, events), skipped=0).tolist() == [[30e-6, 5e-6]]
+    assert read(profile(tmp_path, events), skipped=0).times.tolist() == [[30e-6, 5e-6]]
 
 
 def test_inferences_for_warming_up_are_left_out(tmp_path: Path) -> None:
     events = [one for run in range(3) for one in _run(100 * run, run + 1)]
-    assert read(profile(tmp_path, events), skipped=2).tolist() == [[3e-6]]
+    assert read(profile(tmp_path, events), skipped=2).times.tolist() == [[3e-6]]
 
 
 def test_a_node_that_does_not_always_run_is_left_out(tmp_path: Path) -> None:
     events = [*_run(0, 4), *_run(100, 5), event("rare_kernel_time", 110, 50, 7)]
-    assert read(profile(tmp_path, events), skipped=0).tolist() == [[4e-6], [5e-6]]
+    assert read(profile(tmp_path, events), skipped=0).times.tolist() == [[4e-6], [5e-6]]
 
 
 def _run(start: int, length: int) -> list[dict[str, Any]]:
@@ -77,3 +77,11 @@ def test_the_time_of_an_undisturbed_inference() -> None:
 def test_the_fastest_tenth_is_averaged() -> None:
     assert undisturbed(np.arange(20.0)[::-1, None]) == 0.5
     assert undisturbed(np.array([[2.0], [1.0]])) == 1.0
+
+
+def test_what_a_node_is(tmp_path: Path) -> None:
+    one = event("add_kernel_time", 101, 10, 4)
+    one["args"] |= {"op_name": "Add", "provider": "CPUExecutionProvider", "output_type_shape": [{"float": [2, 3]}]}
+    found = read(profile(tmp_path, [one, event("model_run", 100, 40)]), skipped=0)
+    assert found.nodes == (Node("4", "add", "Add", "CPUExecutionProvider", "2x3"),)
+    assert found.whole.tolist() == [40e-6]

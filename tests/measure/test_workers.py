@@ -41,7 +41,7 @@ def test_nodes_are_profiled_after_the_warm_up(model: Path) -> None:
         worker.open(0.0)
         worker.profile(0.0)
         worker.time(3)
-        nodes = worker.nodes()
+        nodes = worker.nodes().times
     assert nodes.shape == (3, 2)
     assert (nodes >= 0).all()
     assert sorted(path.name for path in model.parent.iterdir()) == ["model.onnx"]
