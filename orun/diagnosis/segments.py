@@ -1,0 +1,126 @@
+"""The parts of two graphs between the tensors that they share.
+
+A segment is all that computes one shared tensor from the shared tensors before it. A model that was quantized, fused
+or edited differs from the one before it in some segments, and what each of them does wrong can be seen by itself: feed
+it the reference's values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+from orun.diagnosis.alignment import align, constants, content
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One side of a segment.
+
+    Attributes:
+        tensor: what it computes.
+        nodes: in order.
+        inputs: the shared tensors that it starts from.
+        constants: names of the weights and constants that it uses.
+    """
+
+    tensor: str
+    nodes: tuple[NodeProto, ...]
+    inputs: tuple[str, ...]
+    constants: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """What computes a shared tensor in the model and in the reference.
+
+    Attributes:
+        ours, theirs: in the model, in the reference.
+        pairs: the model's name of every shared tensor, by the reference's.
+    """
+
+    ours: Part
+    theirs: Part
+    pairs: Mapping[str, str]
+
+    @property
+    def node(self) -> NodeProto:
+        """The reference's node that yields the tensor, whose name people know."""
+        return self.theirs.nodes[-1]
+
+    @property
+    def name(self) -> str:
+        """Name of the node, or of its tensor where it has none."""
+        return self.node.name or self.theirs.tensor
+
+
+def segments(model: ModelProto, reference: ModelProto) -> tuple[Segment, ...]:
+    """All segments, in the order of the reference; those of tensors that are inputs of both are none."""
+    pairs = align(model, reference)
+    ours = _Graph(model, set(pairs.values()))
+    theirs = _Graph(reference, set(pairs))
+    shared = [name for node in reference.graph.node for name in node.output if pairs.get(name, "") in ours.makers]
+    return tuple(Segment(ours.part(pairs[name]), theirs.part(name), pairs) for name in shared)
+
+
+def differing(found: Sequence[Segment], model: ModelProto, reference: ModelProto) -> tuple[Segment, ...]:
+    """Those whose nodes or constants are not the same on both sides."""
+    ours, theirs = constants(model), constants(reference)
+    return tuple(one for one in found if _shape(one.ours, ours) != _shape(one.theirs, theirs))
+
+
+def _shape(part: Part, stored: Mapping[str, TensorProto]) -> tuple[list[object], list[bytes]]:
+    return [_step(node) for node in part.nodes], [content(stored[name]) for name in part.constants]
+
+
+def _step(node: NodeProto) -> tuple[str, str, list[bytes]]:
+    return node.domain, node.op_type, sorted(item.SerializeToString(deterministic=True) for item in node.attribute)
+
+
+class _Graph:
+    """One of the two graphs, with the names of the tensors that it shares."""
+
+    def __init__(self, model: ModelProto, shared: Collection[str]) -> None:
+        self.shared = shared
+        self.inputs = {value.name for value in model.graph.input}
+        self.constants = constants(model)
+        self.nodes = tuple(model.graph.node)
+        places = [(name, place) for place, node in enumerate(self.nodes) for name in node.output]
+        self.makers = {name: place for name, place in places if self.nodes[place].op_type != "Constant"}
+
+    def part(self, tensor: str) -> Part:
+        """What computes a tensor, back to the shared ones."""
+        nodes: set[int] = set()
+        inputs: dict[str, None] = {}
+        used: dict[str, None] = {}
+        waiting = [self.makers[tensor]]
+        while waiting:
+            place = waiting.pop()
+            if place in nodes:
+                continue
+            nodes.add(place)
+            for name in read_by(self.nodes[place]):
+                if name in self.constants:
+                    used[name] = None
+                elif name in self.inputs or (name in self.shared and name != tensor):
+                    inputs[name] = None
+                elif name in self.makers:
+                    waiting.append(self.makers[name])
+        return Part(tensor, tuple(self.nodes[place] for place in sorted(nodes)), tuple(inputs), tuple(used))
+
+
+def read_by(node: NodeProto) -> Iterator[str]:
+    """Names of all values that a node reads, those that its nested graphs take from outside included."""
+    yield from filter(None, node.input)
+    for attribute in node.attribute:
+        for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+            yield from _free(graph)
+
+
+def _free(graph: GraphProto) -> Iterator[str]:
+    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    for node in graph.node:
+        yield from (name for name in read_by(node) if name not in own)
+        own.update(node.output)

@@ -1,0 +1,108 @@
+"""Values inside of models: fetched from both on the same inputs, and compared tensor by tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, TensorProto, helper
+
+from orun.errors import UsageError
+from orun.measure.metrics_fidelity import SQNR_LIMIT, decibels
+from orun.measure.session import open_session
+from orun.stages.onnx_io import save
+from orun.targets import Target
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+Array = NDArray[Any]
+Feed = Mapping[str, Array]
+
+
+@dataclass
+class Tally:
+    """Signal and noise of tensors, summed over examples."""
+
+    signal: dict[str, float] = field(default_factory=dict)
+    noise: dict[str, float] = field(default_factory=dict)
+    unlike: set[str] = field(default_factory=set)
+
+    def add(self, name: str, value: Array, reference: Array) -> None:
+        """Take in the value of a tensor in one example; what is not finite in the reference is left out."""
+        if value.shape != reference.shape or value.dtype.kind != "f" or reference.dtype.kind != "f":
+            self.unlike.add(name)
+            return
+        kept = np.isfinite(reference)
+        ours, theirs = value[kept].astype(np.float64), reference[kept].astype(np.float64)
+        self.signal[name] = self.signal.get(name, 0.0) + float(np.square(theirs).sum())
+        gap = float(np.square(ours - theirs).sum()) if np.isfinite(ours).all() else np.inf
+        self.noise[name] = self.noise.get(name, 0.0) + gap
+
+    def sqnr(self, name: str) -> float | None:
+        """Signal to noise in dB; None for a tensor that could not be compared."""
+        if name in self.unlike or name not in self.signal:
+            return None
+        noise = self.noise[name]
+        return -SQNR_LIMIT if np.isinf(noise) else decibels(self.signal[name], noise)
+
+    def error(self) -> float:
+        """Noise for each unit of signal, the mean over all tensors; infinite when one is not finite."""
+        names = [name for name in self.signal if name not in self.unlike]
+        return float(np.mean([self.noise[name] / (self.signal[name] or 1.0) for name in names])) if names else 0.0
+
+
+class Probe:
+    """A session of a model of which values inside can be fetched.
+
+    Args:
+        model: the model, whole in memory.
+        names: tensors to fetch beside its outputs.
+        target: where it runs.
+        as_is: without ONNX Runtime's optimizations, which replace the nodes that are looked into.
+    """
+
+    def __init__(self, model: ModelProto, names: Iterable[str], target: Target, *, as_is: bool = True) -> None:
+        present = [value.name for value in (*model.graph.output, *model.graph.input)]
+        made = ModelProto()
+        made.CopyFrom(model)
+        wanted = [name for name in dict.fromkeys(names) if name not in present]
+        made.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in wanted)
+        self.session = opened(made, target, as_is=as_is)
+        self.types = {item.name: item.type for item in (*self.session.get_outputs(), *self.session.get_inputs())}
+        self._fed = {item.name for item in self.session.get_inputs()}
+        self._fetched = [item.name for item in self.session.get_outputs() if item.type.startswith("tensor(")]
+
+    def run(self, feed: Feed) -> dict[str, Array]:
+        """Every fetched value, and what was fed."""
+        fed = {name: value for name, value in feed.items() if name in self._fed}
+        try:
+            found: Sequence[Any] = self.session.run(self._fetched, fed)
+        except Exception as error:  # ONNX Runtime's errors share no base class but this
+            shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in fed.items())
+            raise UsageError(f"a model does not run on {shapes}", why=str(error).strip().partition("\n")[0]) from error
+        return {**fed, **dict(zip(self._fetched, map(np.asarray, found), strict=True))}
+
+    def elements(self) -> dict[str, int]:
+        """Element type of each tensor that is fetched or fed, as ONNX counts them."""
+        return {name: _element(kind) for name, kind in self.types.items() if kind.startswith("tensor(")}
+
+
+def _element(kind: str) -> int:
+    return int(TensorProto.DataType.Value(kind.removeprefix("tensor(").removesuffix(")").upper()))
+
+
+def opened(model: ModelProto, target: Target, *, as_is: bool) -> InferenceSession:
+    """A session of a model in memory, on one thread, for inputs of any size."""
+    from orun.stages.agreement import any_size
+
+    level = {"graph_optimization_level": "disable"} if as_is else {}
+    with TemporaryDirectory(dir=".") as folder:
+        path = Path(folder, "probe.onnx")
+        save(model, path)
+        return open_session(path, any_size(target, intra_op_num_threads=1, **level))

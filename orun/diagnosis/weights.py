@@ -1,0 +1,45 @@
+"""How far quantized weights are from what they stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, numpy_helper
+
+from orun.diagnosis.segments import Segment
+from orun.measure.metrics_fidelity import decibels
+
+Array = NDArray[Any]
+
+
+def weight_sqnr(segment: Segment, model: ModelProto, reference: ModelProto) -> float | None:
+    """The lowest SQNR in dB among the quantized weights of a segment; None where there is none to be told.
+
+    Weights are found by the names that ONNX Runtime's quantizers give: `W_quantized` with `W_scale` and `W_zero_point`
+    for `W`. Weights in blocks (MatMulNBits) are not among them.
+    """
+    ours = {tensor.name: tensor for tensor in model.graph.initializer}
+    theirs = {tensor.name: tensor for tensor in reference.graph.initializer}
+    found = []
+    for name in segment.theirs.constants:
+        parts = [ours.get(f"{name}_{part}") for part in ("quantized", "scale", "zero_point")]
+        if name not in theirs or parts[0] is None or parts[1] is None:
+            continue
+        quantized, scale, zero = (None if part is None else numpy_helper.to_array(part) for part in parts)
+        right = numpy_helper.to_array(theirs[name]).astype(np.float64)
+        if quantized is not None and scale is not None and quantized.shape == right.shape:
+            found.append(_sqnr(right, quantized.astype(np.float64), scale, zero))
+    return min(found, default=None)
+
+
+def _sqnr(right: Array, quantized: Array, scale: Array, zero: Array | None) -> float:
+    """Per tensor, or along the axis whose size is the scale's: of two such the one that fits better."""
+    offset = np.zeros(scale.shape) if zero is None else zero.astype(np.float64)
+    axes = [axis for axis, size in enumerate(right.shape) if scale.size > 1 and size == scale.size]
+    shapes = [[-1 if one == axis else 1 for one in range(right.ndim)] for axis in axes] or [[1] * right.ndim]
+    noises = [
+        float(np.square((quantized - offset.reshape(shape)) * scale.reshape(shape) - right).sum()) for shape in shapes
+    ]
+    return decibels(float(np.square(right).sum()), min(noises))
