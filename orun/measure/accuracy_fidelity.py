@@ -49,7 +49,7 @@ def _joined(given: Answers, found: Answers | None) -> Differences:
 
 def _comparable(stage: str, asked: str, types: Mapping[str, str]) -> tuple[str, ...]:
     """The outputs for which a metric means something: classes agree or not, but have no angle."""
-    allowed = (*FLOATS, *CLASSES) if asked == "agreement" else FLOATS
+    allowed = (*FLOATS, *CLASSES) if asked.startswith("agreement") else FLOATS
     names = tuple(name for name, kind in types.items() if kind in allowed)
     if not names:
         listed = ", ".join(f"{name} is {kind}" for name, kind in types.items())

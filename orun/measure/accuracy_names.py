@@ -9,15 +9,20 @@ MODEL, REFERENCE, BASELINE = "model", "reference", "baseline"
 FIDELITY: Mapping[str, tuple[str, ...]] = {
     "cosine": ("cosine", "cosine.mean", "cosine.min"),
     "max_abs": ("max_abs",),
+    "relative": ("relative",),
     "sqnr": ("sqnr",),
     "agreement": ("agreement",),
+    "agreement_at_5": ("agreement_at_5",),
+    "kl": ("kl", "kl.max"),
 }
 """Metrics against the reference's outputs, each with the names that it yields."""
 RECALL: Mapping[str, int] = {"recall_at_1": 1, "recall_at_5": 5, "recall_at_10": 10}
 RETRIEVAL: tuple[str, ...] = (*RECALL, "mrr")
-TASK: tuple[str, ...] = ("accuracy", *RETRIEVAL)
-SHARES: tuple[str, ...] = ("agreement", "accuracy", *RECALL)
+TASK: tuple[str, ...] = ("accuracy", "accuracy_at_5", "f1", "auc", *RETRIEVAL)
+SHARES: tuple[str, ...] = ("relative", "agreement", "agreement_at_5", "accuracy", "accuracy_at_5", "f1", "auc", *RECALL)
 """Metrics that are proportions."""
+ERRORS: tuple[str, ...] = ("max_abs", "relative", "kl")
+"""Metrics that improve as they fall."""
 
 
 def named(metric: str, output: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.measure.accuracy_names import FIDELITY, SHARES
+from orun.measure.accuracy_names import ERRORS, FIDELITY, SHARES
 from orun.measure.dataset import Dataset, Values
 from orun.metrics import Better, Metric, Unit
 
@@ -50,7 +50,7 @@ class Request:
 
     def direction(self, metric: str) -> Better:
         """In which direction a metric improves."""
-        return "lower" if metric == "max_abs" else self.better.get(metric, "higher")
+        return "lower" if metric in ERRORS else self.better.get(metric, "higher")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -16,6 +17,13 @@ from orun.metrics import Comparison, Metric
 
 Scores = Mapping[str, Floats]
 """By metric: one value for each example `[n]`, or one for all of them `[]`."""
+
+BY_LABEL: Mapping[str, Callable[[Array, Array], Floats]] = {
+    "accuracy": metrics_task.accuracy,
+    "accuracy_at_5": partial(metrics_task.accuracy_at, 5),
+    "f1": metrics_task.f1,
+    "auc": metrics_task.auc,
+}
 
 
 def task_report(request: Request, dataset: Dataset, judged: str, given: Answers, found: Answers | None) -> Report:
@@ -45,8 +53,9 @@ def _built_in(request: Request, dataset: Dataset, output: Values, candidates: Va
     labels = np.asarray(dataset.labels)  # that there are any was checked before the models ran
     scores: dict[str, Floats] = {}
     try:
-        if "accuracy" in request.task:
-            scores["accuracy"] = metrics_task.accuracy(_array(output), labels)
+        for name, measure in BY_LABEL.items():
+            if name in request.task:
+                scores[name] = measure(_array(output), labels)
         if candidates is not None and any(name in RETRIEVAL for name in request.task):
             rank = metrics_task.ranks(_array(output), _array(candidates), labels)
             scores["mrr"] = metrics_task.reciprocal_rank(rank)

@@ -17,6 +17,11 @@ SQNR_LIMIT = -20 * math.log10(sys.float_info.epsilon)
 """dB; what identical outputs get, the noise of double precision itself (313 dB), so that figures stay finite."""
 
 
+TOP = 5
+LEAST = 1e-12  # probability; what a quantized softmax calls zero
+SUM_TOLERANCE = 1e-2  # how far from 1 the probabilities of a model in half precision may sum up to
+
+
 @dataclass(frozen=True, eq=False)
 class Difference:
     """One output of two models, compared example by example; every array is `[n]`.
@@ -27,7 +32,10 @@ class Difference:
         reference_power: sum of squares of the reference's.
         noise: sum of squares of what lies between them.
         max_abs: largest absolute difference of an element.
+        peak: largest magnitude of an element of the reference.
         agreement: share of positions at which both have the same top class (the same value, for integer outputs).
+        agreement_at_5: share of the reference's five top classes that are among the model's five, over positions.
+        kl: Kullback-Leibler divergence of the model's distribution from the reference's in nats, mean over positions.
     """
 
     dot: Floats
@@ -35,7 +43,10 @@ class Difference:
     reference_power: Floats
     noise: Floats
     max_abs: Floats
+    peak: Floats
     agreement: Floats
+    agreement_at_5: Floats
+    kl: Floats
 
     @property
     def cosine(self) -> Floats:
@@ -46,6 +57,13 @@ class Difference:
         np.divide(self.dot, scale, out=cosine, where=scale > 0)
         np.clip(cosine, -1.0, 1.0, out=cosine)
         return cosine
+
+    @property
+    def relative(self) -> Floats:
+        """Largest difference of each example by the largest magnitude of its reference; 1 where that alone is zero."""
+        relative: Floats = (self.max_abs > 0).astype(np.float64)
+        np.divide(self.max_abs, self.peak, out=relative, where=self.peak > 0)
+        return relative
 
     @property
     def sqnr(self) -> Floats:
@@ -69,7 +87,10 @@ def compare(output: NDArray[Any], reference: NDArray[Any]) -> Difference:
         reference_power=np.einsum("ij,ij->i", theirs, theirs),
         noise=np.einsum("ij,ij->i", gap, gap),
         max_abs=np.abs(gap).max(axis=1, initial=0.0),
-        agreement=_agreement(output, reference),
+        peak=np.abs(theirs).max(axis=1, initial=0.0),
+        agreement=agreement(output, reference),
+        agreement_at_5=agreement_at(TOP, output, reference),
+        kl=divergence(output, reference),
     )
 
 
@@ -80,14 +101,58 @@ def concatenate(parts: Sequence[Difference]) -> Difference:
     )
 
 
-def _agreement(output: NDArray[Any], reference: NDArray[Any]) -> Floats:
+def agreement(output: NDArray[Any], reference: NDArray[Any]) -> Floats:
+    """Share of positions of each example with the same top class."""
     same = top_class(output) == top_class(reference)
     return np.asarray(same.reshape(len(same), -1).mean(axis=1), dtype=np.float64)
 
 
+def agreement_at(k: int, output: NDArray[Any], reference: NDArray[Any]) -> Floats:
+    """Share of the reference's `k` top classes that are among the model's; all classes where there are fewer."""
+    if is_classes(output):
+        return agreement(output, reference)
+    ours, theirs = (top_classes(k, scores.reshape(-1, scores.shape[-1])) for scores in (output, reference))
+    shared = (theirs[:, :, None] == ours[:, None, :]).any(axis=2)
+    return np.asarray(shared.reshape(len(output), -1).mean(axis=1), dtype=np.float64)
+
+
+def top_classes(k: int, scores: NDArray[Any]) -> NDArray[np.intp]:
+    """The `k` classes with the highest scores, the first of those that score the same: `[n, c] -> [n, k]`."""
+    return np.argsort(-scores.astype(np.float64), axis=1, kind="stable")[:, :k]
+
+
+def divergence(output: NDArray[Any], reference: NDArray[Any]) -> Floats:
+    """KL(reference || model) of each example in nats, mean over positions; 0 for outputs that are classes.
+
+    Along the last axis lie probabilities where those of the reference are one distribution, otherwise logits, whose
+    softmax is taken. Probabilities below `LEAST` count as that, so that a zero does not make it infinite.
+    """
+    if is_classes(output):
+        return np.zeros(len(output))
+    ours, theirs = (scores.reshape(-1, scores.shape[-1]).astype(np.float64) for scores in (output, reference))
+    given = (theirs >= 0).all(axis=1) & (np.abs(theirs.sum(axis=1) - 1) < SUM_TOLERANCE)
+    log_q, log_p = (np.where(given[:, None], _log(values), _log_softmax(values)) for values in (ours, theirs))
+    positions = (np.exp(log_p) * (log_p - log_q)).sum(axis=1)
+    return np.asarray(np.maximum(positions, 0.0).reshape(len(output), -1).mean(axis=1), dtype=np.float64)
+
+
+def _log(probabilities: Floats) -> Floats:
+    return np.asarray(np.log(np.maximum(probabilities, LEAST)), dtype=np.float64)
+
+
+def _log_softmax(logits: Floats) -> Floats:
+    shifted = logits - logits.max(axis=1, keepdims=True, initial=-np.inf)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)), dtype=np.float64)
+
+
+def is_classes(output: NDArray[Any]) -> bool:
+    """Whether an output holds classes themselves and not a score for each."""
+    return output.dtype.kind in "iub" or output.ndim == 1
+
+
 def top_class(output: NDArray[Any]) -> NDArray[Any]:
     """The class with the highest score along the last axis, `[b, ..., c] -> [b, ...]`; integers are classes already."""
-    return output if output.dtype.kind in "iub" or output.ndim == 1 else output.argmax(axis=-1)
+    return output if is_classes(output) else output.argmax(axis=-1)
 
 
 def decibels(signal: float, noise: float) -> float:
@@ -102,8 +167,11 @@ def decibels(signal: float, noise: float) -> float:
 PER_EXAMPLE: Mapping[str, Callable[[Difference], Floats]] = {
     "cosine": lambda difference: difference.cosine,
     "max_abs": lambda difference: difference.max_abs,
+    "relative": lambda difference: difference.relative,
     "sqnr": lambda difference: difference.sqnr,
     "agreement": lambda difference: difference.agreement,
+    "agreement_at_5": lambda difference: difference.agreement_at_5,
+    "kl": lambda difference: difference.kl,
 }
 
 SUMMARIES: Mapping[str, Callable[[Difference], float]] = {
@@ -111,6 +179,10 @@ SUMMARIES: Mapping[str, Callable[[Difference], float]] = {
     "cosine.mean": lambda difference: float(difference.cosine.mean()),
     "cosine.min": lambda difference: float(difference.cosine.min()),
     "max_abs": lambda difference: float(difference.max_abs.max()),
+    "relative": lambda difference: float(difference.relative.max()),
     "sqnr": lambda difference: decibels(float(difference.reference_power.sum()), float(difference.noise.sum())),
     "agreement": lambda difference: float(difference.agreement.mean()),
+    "agreement_at_5": lambda difference: float(difference.agreement_at_5.mean()),
+    "kl": lambda difference: float(difference.kl.mean()),
+    "kl.max": lambda difference: float(difference.kl.max()),
 }

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.errors import UsageError
-from orun.measure.metrics_fidelity import Floats, top_class
+from orun.measure.metrics_fidelity import Floats, is_classes, top_class, top_classes
 
 ROWS = 1024  # queries scored at once, so that the table of similarities stays small
 
@@ -31,6 +31,86 @@ def accuracy(output: NDArray[Any], labels: NDArray[Any]) -> Floats:
         )
     right = (predicted == labels).reshape(len(labels), -1)
     return np.asarray(right.mean(axis=1), dtype=np.float64)
+
+
+def accuracy_at(k: int, output: NDArray[Any], labels: NDArray[Any]) -> Floats:
+    """Share of positions of each example whose label is among the `k` classes that score highest.
+
+    Raises:
+        UsageError: when the output holds no scores of classes, or the shapes do not fit.
+    """
+    _need_scores(f"accuracy_at_{k}", output)
+    if output.shape[:-1] != labels.shape:
+        raise UsageError(
+            f"accuracy_at_{k} needs one label for each class that the model predicts",
+            why=f"the output is {list(output.shape)}, and the labels are {list(labels.shape)}",
+        )
+    best = top_classes(k, output.reshape(-1, output.shape[-1]))
+    right = (best == labels.reshape(-1, 1)).any(axis=1).reshape(len(labels), -1)
+    return np.asarray(right.mean(axis=1), dtype=np.float64)
+
+
+def f1(output: NDArray[Any], labels: NDArray[Any]) -> Floats:
+    """F1 of each class that is a label or was predicted, averaged with equal weights (macro), `[]`.
+
+    Raises:
+        UsageError: when the shapes do not fit.
+    """
+    predicted = top_class(output)
+    if predicted.shape != labels.shape:
+        raise UsageError(
+            "f1 needs one label for each class that the model predicts",
+            why=f"the output is {list(output.shape)}, and the labels are {list(labels.shape)}",
+        )
+    predicted, labels = predicted.ravel(), labels.ravel()
+    scores = [
+        2 * np.count_nonzero((predicted == one) & (labels == one))
+        / (np.count_nonzero(predicted == one) + np.count_nonzero(labels == one))
+        for one in sorted({*predicted.tolist(), *labels.tolist()})
+    ]  # fmt: skip
+    return np.asarray(np.mean(scores), dtype=np.float64)
+
+
+def auc(output: NDArray[Any], labels: NDArray[Any]) -> Floats:
+    """Area under the ROC curve, ties counted half; of several classes the mean of one against the rest, `[]`.
+
+    Args:
+        output: the score of class 1, `[n]` or `[n, 1]`; of both classes, `[n, 2]`; or of each class, `[n, classes]`.
+        labels: classes `[n]`, from 0.
+
+    Raises:
+        UsageError: when the shapes do not fit, or a class has no example or all of them.
+    """
+    scores = output.reshape(len(output), -1).astype(np.float64)
+    if output.dtype.kind != "f" or labels.shape != (len(output),) or labels.dtype.kind not in "iub":
+        raise UsageError(
+            "auc needs scores for each example, and the label of its class as a number",
+            why=f"the output is {output.dtype} {list(output.shape)}, the labels {labels.dtype} {list(labels.shape)}",
+            hint="name the output that holds scores in `outputs`",
+        )
+    if scores.shape[1] <= 2:  # noqa: PLR2004 - one class against the other
+        return np.asarray(_area(scores[:, -1], labels == 1, 1))
+    classes = range(scores.shape[1])
+    return np.asarray(np.mean([_area(scores[:, one], labels == one, one) for one in classes]), dtype=np.float64)
+
+
+def _area(scores: Floats, positive: NDArray[np.bool_], name: int) -> float:
+    """Mann-Whitney's statistic: how often a positive example scores above a negative one."""
+    count = int(np.count_nonzero(positive))
+    if count in (0, len(positive)):
+        raise UsageError(f"auc: {'no' if count == 0 else 'every'} example is of class {name}")
+    _, place, times = np.unique(scores, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(times) - (times - 1) / 2)[place]
+    return float((rank[positive].sum() - count * (count + 1) / 2) / (count * (len(positive) - count)))
+
+
+def _need_scores(metric: str, output: NDArray[Any]) -> None:
+    if is_classes(output):
+        raise UsageError(
+            f"{metric} needs a score for each class",
+            why=f"the output is {output.dtype} {list(output.shape)}",
+            hint="name the output that holds scores in `outputs`",
+        )
 
 
 def ranks(queries: NDArray[Any], candidates: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:

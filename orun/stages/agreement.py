@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context
+from orun.stages.data.source import Examples
 from orun.stages.feeds import Case, Masks, cases
-from orun.stages.params import Code, Doc, Range
+from orun.stages.params import Doc, Range
 from orun.targets import Target
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ Dims = Annotated[
     dict[str, list[int]], Doc("Sizes at which each dynamic axis is tried, by its name; 1, 2 and 7 when left out.")
 ]
 Inputs = Annotated[
-    Code | None,
-    Doc("Function that returns inputs to compare with, an `orun.Dataset`; made up from the model when left out."),
+    Examples | None,
+    Doc("A dataset of inputs to compare with (see `measure/accuracy`); made up from the model when left out."),
 ]
 Atol = Annotated[float, Doc("Largest absolute error that is allowed, beside `rtol` times the value."), Range(0)]
 Rtol = Annotated[float, Doc("Largest relative error that is allowed, beside `atol`."), Range(0)]
@@ -54,12 +55,12 @@ class Trial:
 
     Attributes:
         dims: sizes of dynamic axes that are not `feeds.SIZES`.
-        inputs: a function of the user's own that returns the inputs; they are made up when it is None.
+        inputs: a dataset of inputs; they are made up when it is None.
         masks: what a mask that is made up may hide.
     """
 
     dims: Mapping[str, Sequence[int]]
-    inputs: Code | None = None
+    inputs: Examples | None = None
     masks: Masks = "any"
 
 
@@ -198,7 +199,7 @@ def check_against_input(
 
 
 def _tries(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, ...]:
-    from orun.stages.datasets import load_dataset
+    from orun.stages.datasets import load_dataset, title
     from orun.stages.signature import input_names, inputs_of
 
     if trial.inputs is None:
@@ -212,7 +213,7 @@ def _tries(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, ...
         return example if example.ndim == ranks[name] else example[None]  # most inputs have an axis for the batch
 
     return tuple(
-        Case(f"example {number} of {trial.inputs}", {}, {name: value(name, number) for name in names})
+        Case(f"example {number} of {title(trial.inputs)}", {}, {name: value(name, number) for name in names})
         for number in range(len(dataset))
     )
 

@@ -2,28 +2,56 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from orun.errors import StageFailed
 from orun.stages.contract import Context
-from orun.stages.params import Code
+from orun.stages.data.source import Examples, Source
+from orun.stages.params import Code, FilePath
 
 if TYPE_CHECKING:
     from orun.measure.dataset import Dataset
 
+CODE = re.compile(r".+\.py:[A-Za-z_]\w*")
 
-def load_dataset(context: Context, reference: Code, inputs: Collection[str] = ()) -> Dataset:
-    """What the function that `reference` names returns.
+
+def load_dataset(context: Context, examples: Examples, inputs: Collection[str] = ()) -> Dataset:
+    """The dataset that a parameter names: what a function returns, or what lies in files.
 
     Args:
         context: of the stage.
-        reference: `file.py:function`.
+        examples: `file.py:function`, a path, or a `Source`.
         inputs: names of inputs that it must have values for.
 
     Raises:
         StageFailed: when it is no dataset, or has no values for one of the inputs.
+        UsageError: when a file is not what it should be; says which file, column and row.
     """
+    if isinstance(examples, str) and CODE.fullmatch(examples):
+        dataset = _returned(context, Code(examples))
+    else:
+        from orun.stages.data.files import read
+
+        source = examples if isinstance(examples, Source) else Source(FilePath(examples))
+        dataset = read(context.root, source)
+    for name in inputs:
+        if name not in dataset.inputs:
+            raise StageFailed(
+                context.stage,
+                f"{title(examples)} has no values for the input {name!r} of the model",
+                why=f"it has {', '.join(dataset.inputs)}",
+            )
+    return dataset
+
+
+def title(examples: Examples) -> str:
+    """What a dataset is called in messages."""
+    return str(examples.path if isinstance(examples, Source) else examples)
+
+
+def _returned(context: Context, reference: Code) -> Dataset:
     from orun.measure.dataset import Dataset
 
     dataset = context.load(reference)()
@@ -33,11 +61,4 @@ def load_dataset(context: Context, reference: Code, inputs: Collection[str] = ()
             f"{reference} must return an orun.Dataset, not a {type(dataset).__name__}",
             hint="wrap the arrays: orun.Dataset({'input name': array})",
         )
-    for name in inputs:
-        if name not in dataset.inputs:
-            raise StageFailed(
-                context.stage,
-                f"{reference} has no values for the input {name!r} of the model",
-                why=f"it has {', '.join(dataset.inputs)}",
-            )
     return dataset

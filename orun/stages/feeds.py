@@ -112,6 +112,13 @@ def cases(
         yield Case(title, turn, {item.name: _values(item, turn, mode, masks, random) for item in inputs})
 
 
+def random_values(
+    inputs: Sequence[Input], turn: Mapping[str, int], masks: Masks, random: np.random.Generator
+) -> dict[str, Array]:
+    """Random values of every input at these sizes of the dynamic axes."""
+    return {item.name: _values(item, turn, "random", masks, random) for item in inputs}
+
+
 def _values(item: Input, turn: Mapping[str, int], mode: Mode, masks: Masks, random: np.random.Generator) -> Array:
     import numpy as np
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.codec import encode
 from orun.stages.contract import Context, Port
-from orun.stages.params import Code, Doc, Range, TargetName
+from orun.stages.data.source import Examples
+from orun.stages.datasets import load_dataset
+from orun.stages.params import Doc, Range, TargetName
 
 if TYPE_CHECKING:
     from orun.measure.fresh import Reading
@@ -27,8 +29,8 @@ class Launches:
 
     target: Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")] = None
     inputs: Annotated[
-        Code | None,
-        Doc("Function that returns the inputs, an `orun.Dataset`; made up from the model's signature when left out."),
+        Examples | None,
+        Doc("A dataset of inputs (see `measure/accuracy`); made up from the model's signature when left out."),
     ] = None
     batch: Annotated[int, Doc("Examples in an inference."), Range(low=1)] = 1
     shape: Annotated[
@@ -52,7 +54,7 @@ def readings(context: Context, params: Launches, runs: int) -> Mapping[str, Sequ
 
     target = context.target or Target("cpu")
     models = {role: context.model(role) for role in ("model", "reference", "baseline") if role in context.inputs}
-    dataset = context.load(params.inputs)() if params.inputs else None
+    dataset = load_dataset(context, params.inputs) if params.inputs else None
     fed = feeds(models, Sizes(params.batch, params.shape), context.seed, dataset)
     requests = {role: Request(path, target, runs) for role, path in models.items()}
     return rounds(requests, fed, params.launches, context.progress)

@@ -6,8 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import rel_entr, softmax
 
 from orun.measure.metrics_fidelity import SQNR_LIMIT, SUMMARIES, Difference, compare, concatenate
+
+# of softmax([3, 4]) from softmax([4, 3]), and of softmax([0, 2]) from softmax([0, 1])
+KL = (math.tanh(0.5), math.log((1 + math.e) / (1 + math.e**2)) + math.e**2 / (1 + math.e**2))
 
 
 def values(difference: Difference) -> dict[str, float]:
@@ -21,8 +25,12 @@ def test_identical_outputs() -> None:
         "cosine.mean": 1.0,
         "cosine.min": 1.0,
         "max_abs": 0.0,
+        "relative": 0.0,
         "sqnr": SQNR_LIMIT,
         "agreement": 1.0,
+        "agreement_at_5": 1.0,
+        "kl": 0.0,
+        "kl.max": 0.0,
     }
 
 
@@ -40,8 +48,12 @@ def test_by_hand() -> None:
             "cosine.mean": 0.98,
             "cosine.min": 0.96,
             "max_abs": 1.0,
+            "relative": 0.5,
             "sqnr": 10 * math.log10(29 / 3),
             "agreement": 0.5,
+            "agreement_at_5": 1.0,
+            "kl": (KL[0] + KL[1]) / 2,
+            "kl.max": KL[0],
         }
     )
 
@@ -79,3 +91,30 @@ def test_concatenated_and_reordered() -> None:
     parts = concatenate((compare(output[2:], reference[2:]), compare(output[:2], reference[:2])))
     whole = compare(output, reference)
     assert parts.take(np.array([1, 2, 0])).cosine.tolist() == whole.cosine.tolist()
+
+
+def test_relative_is_by_the_reference() -> None:
+    difference = compare(np.array([[1.0, 5.0], [0.0, 0.0], [0.5, 0.0]]), np.array([[1.0, 4.0], [0.0, 0.0], [0.0, 0.0]]))
+    assert difference.relative.tolist() == [0.25, 0.0, 1.0]
+
+
+def test_five_classes_of_many() -> None:
+    reference = np.arange(10.0)[None]
+    output = reference.copy()
+    output[0, 5] = -1  # the fifth of the reference, and the first of the others takes its place
+    assert compare(output, reference).agreement_at_5.tolist() == [0.8]
+    assert compare(reference, reference).agreement_at_5.tolist() == [1.0]
+
+
+def test_divergence_of_probabilities_and_of_logits() -> None:
+    random = np.random.default_rng(0)
+    ours, theirs = random.standard_normal((2, 20, 3, 7))
+    expected = rel_entr(softmax(theirs, axis=-1), softmax(ours, axis=-1)).sum(axis=-1).mean(axis=1)
+    assert compare(ours, theirs).kl == pytest.approx(expected, rel=1e-9)
+    assert compare(softmax(ours, axis=-1), softmax(theirs, axis=-1)).kl == pytest.approx(expected, rel=1e-9)
+
+
+def test_divergence_stays_finite_and_is_nothing_for_classes() -> None:
+    certain = np.array([[1.0, 0.0]])
+    assert compare(certain[:, ::-1], certain).kl.tolist() == pytest.approx([-math.log(1e-12)])
+    assert compare(np.array([1, 2]), np.array([1, 0])).kl.tolist() == [0.0, 0.0]

@@ -1,14 +1,21 @@
 """Measure a model's accuracy on a dataset, against a reference model and the accepted baseline.
 
-The dataset is a function of yours that returns an `orun.Dataset`.
+The dataset is a function of yours that returns an `orun.Dataset`, or lies in files: arrays (.npz, .npy, .safetensors),
+a table (.csv, .parquet) whose columns become inputs and labels, texts that a tokenizer of `transformers` reads, or a
+folder of images. Arrays and columns go by their names: `labels` holds the labels, `candidates.x` the candidates' input
+`x`, and any other the input of its name, unless `inputs` says which. Without a dataset, seeded inputs are made up from
+the model's signature: indices within their tables, masks that end early; they have no labels.
 
 Metrics against the reference's outputs, on examples and candidates, are exact: `cosine` (with `cosine.mean`, which is
-the same, and `cosine.min`), `max_abs`, `sqnr` in dB, and `agreement` of the top class. Of several outputs the worst
-counts; those named in `outputs` are also shown one by one, as `cosine.min[logits]`.
+the same, and `cosine.min`), `max_abs`, `relative` to the reference's largest value, `sqnr` in dB, `agreement` of the
+top class, `agreement_at_5` of the five top classes, and `kl` (with `kl.max`), the Kullback-Leibler divergence of the
+distribution along the last axis in nats. Of several outputs the worst counts; those named in `outputs` are also shown
+one by one, as `cosine.min[logits]`.
 
-Metrics against the dataset's labels are `accuracy` and, with candidates, `recall_at_1`, `recall_at_5`, `recall_at_10`
-and `mrr` by cosine similarity; they judge the first output. With a reference or a baseline they are compared example
-by example, with a 95 % interval of the difference.
+Metrics against the dataset's labels are `accuracy`, `accuracy_at_5`, `f1` (macro), `auc` (of several classes, the mean
+of one against the rest) and, with candidates, `recall_at_1`, `recall_at_5`, `recall_at_10` and `mrr` by cosine
+similarity; they judge the first output, or the first of `outputs`. With a reference or a baseline they are compared
+example by example, with a 95 % interval of the difference; `f1` and `auc` are of all examples and have none.
 
 A metric of your own is `file.py:function` and goes by the function's name. It is called with (outputs, dataset):
 `outputs` maps the name of each output to an array `[n, ...]`, or to n arrays where shapes differ; those of candidates
@@ -35,16 +42,20 @@ from orun.errors import StageFailed
 from orun.measure.accuracy_names import FIDELITY, TASK, named
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
+from orun.stages.data.source import Examples
 from orun.stages.datasets import load_dataset
 from orun.stages.params import Code, Doc, Range, TargetName
 from orun.targets import Target
 
 if TYPE_CHECKING:
     from orun.measure.accuracy import Report, Request
+    from orun.measure.dataset import Dataset
 
 Known = Literal[
-    "cosine", "max_abs", "sqnr", "agreement", "accuracy", "recall_at_1", "recall_at_5", "recall_at_10", "mrr"
-]
+    "cosine", "max_abs", "relative", "sqnr", "agreement", "agreement_at_5", "kl",
+    "accuracy", "accuracy_at_5", "f1", "auc", "recall_at_1", "recall_at_5", "recall_at_10", "mrr",
+]  # fmt: skip
+MADE_UP = 64  # examples, unless `samples` says how many
 SPEC = Spec(
     inputs={
         "model": Port(("onnx",), "The model to judge."),
@@ -64,8 +75,15 @@ SPEC = Spec(
 class Params:
     """Parameters of `measure/accuracy`."""
 
-    dataset: Annotated[Code, Doc("Function that returns the examples, an `orun.Dataset`.")]
     metrics: Annotated[list[Known | Code], Doc("What to measure: names, and functions of your own.")]
+    dataset: Annotated[
+        Examples | None,
+        Doc("The examples: a function that returns an `orun.Dataset`, or files; made up when left out."),
+    ] = None
+    dims: Annotated[
+        dict[str, list[int]],
+        Doc("For examples that are made up: sizes of each dynamic axis by its name; 1, 2 and 7 when left out."),
+    ] = field(default_factory=dict)
     target: Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")] = None
     samples: Annotated[int | None, Doc("Use only the first so many examples."), Range(low=1)] = None
     batch: Annotated[int, Doc("Examples of equal shape that are fed together at most."), Range(low=1)] = 1
@@ -94,13 +112,20 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.measure.session import open_session
 
     request = _request(context, params)
-    dataset = load_dataset(context, params.dataset)
-    if params.samples is not None:
-        dataset = dataset.take(params.samples)
+    dataset = _dataset(context, params)
     sessions = {role: open_session(context.model(role), _target(context)) for role in context.inputs}
     report = evaluate(sessions, dataset, request, context.progress)
     _write(context, report)
     return report.metrics
+
+
+def _dataset(context: Context, params: Params) -> Dataset:
+    from orun.stages.data.synthetic import synthetic
+
+    if params.dataset is None:
+        return synthetic(context.model(), params.samples or MADE_UP, params.dims, context.seed)
+    dataset = load_dataset(context, params.dataset)
+    return dataset if params.samples is None else dataset.take(params.samples)
 
 
 def _target(context: Context) -> Target:

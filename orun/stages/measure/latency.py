@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
+from orun.stages.data.source import Examples
 from orun.stages.datasets import load_dataset
-from orun.stages.params import Code, Doc, Duration, Range, Ratio, TargetName
+from orun.stages.params import Doc, Duration, Range, Ratio, TargetName
 
 if TYPE_CHECKING:
     from orun.measure.workers import Subject
@@ -49,8 +50,8 @@ class Params:
 
     target: Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")] = None
     inputs: Annotated[
-        Code | None,
-        Doc("Function that returns the inputs, an `orun.Dataset`; made up from the model's signature when left out."),
+        Examples | None,
+        Doc("A dataset of inputs (see `measure/accuracy`); made up from the model's signature when left out."),
     ] = None
     batch: Annotated[int, Doc("Examples in an inference."), Range(low=1)] = 1
     shape: Annotated[

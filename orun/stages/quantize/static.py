@@ -1,8 +1,9 @@
 """Store weights and activations in 8 or 16 bits, with ranges of activations measured beforehand, with ONNX Runtime.
 
-`dataset` names a function of yours that returns an `orun.Dataset` of typical inputs: the ranges are those of the values
-that it brings about. That the result still works is checked on made-up inputs (it runs, and every output is finite);
-how good it is takes other data than it was calibrated on: put `measure/accuracy` after it.
+`dataset` holds typical inputs, in any form that `measure/accuracy` takes: the ranges are those of the values that they
+bring about. Without one, inputs are made up from the model's signature, which suits trying a pipeline out and no
+release: the ranges of noise are not those of data. That the result still works is checked on made-up inputs (it runs,
+and every output is finite); how good it is takes other data than it was calibrated on: put `measure/accuracy` after it.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.agreement import Dims, Inputs
 from orun.stages.contract import Context, Port, Spec
+from orun.stages.data.source import Examples
 from orun.stages.integers import require_integers
 from orun.stages.known import require_known
-from orun.stages.params import Code, Doc, Range
+from orun.stages.params import Doc, Range
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from orun.measure.dataset import Dataset
     from orun.stages.agreement import Feed
 
 Width = Literal["int8", "uint8", "int16", "uint16"]
@@ -35,7 +38,10 @@ METHODS: Mapping[str, str] = {"minmax": "MinMax", "entropy": "Entropy", "percent
 class Params:
     """What is quantized, how, and by which data."""
 
-    dataset: Annotated[Code, Doc("Function that returns typical inputs, an `orun.Dataset`.")]
+    dataset: Annotated[
+        Examples | None,
+        Doc("Typical inputs: a function that returns an `orun.Dataset`, or files; made up when left out."),
+    ] = None
     samples: Annotated[int, Doc("Use only the first so many examples."), Range(1)] = 128
     method: Annotated[
         Literal["minmax", "entropy", "percentile"],
@@ -154,14 +160,22 @@ def _refused(context: Context, error: ValueError) -> StageFailed:
     )
 
 
+def _dataset(context: Context, params: Params, names: Sequence[str]) -> Dataset:
+    from orun.stages.data.synthetic import synthetic
+    from orun.stages.datasets import load_dataset
+
+    if params.dataset is not None:
+        return load_dataset(context, params.dataset, names).take(params.samples)
+    context.log.warning("no dataset: ranges are those of made-up inputs, which are not those of data")
+    return synthetic(context.model(), params.samples, params.dims, context.seed)
+
+
 def _reader(context: Context, params: Params, names: Sequence[str]) -> Any:
     """The examples as ONNX Runtime asks for them: one dictionary after another, then None."""
     import numpy as np
     from onnxruntime.quantization import CalibrationDataReader
 
-    from orun.stages.datasets import load_dataset
-
-    dataset = load_dataset(context, params.dataset, names).take(params.samples)
+    dataset = _dataset(context, params, names)
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]  # ONNX Runtime is not checked
         shapes_differ = not all(isinstance(dataset.inputs[name], np.ndarray) for name in names)

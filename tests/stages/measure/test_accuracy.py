@@ -468,3 +468,21 @@ def test_planning_imports_nothing_heavy() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "[]\n"
+
+
+def test_files_and_made_up_examples(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", x=np.array([[1, 0, 0], [0, 1, 0], [1, 0, 0.5]]), labels=np.arange(3))
+    ports = {"model": artifact(tmp_path, linear(EYE)), "reference": artifact(tmp_path, linear(EYE * 2))}
+    asked = ["accuracy", "f1", "auc", "relative"]
+    read = run_stage("measure/accuracy", tmp_path, {"metrics": asked, "dataset": "data.npz"}, inputs=ports)
+    assert read.value("accuracy") == pytest.approx(2 / 3)
+    assert read.value("f1") == pytest.approx((2 / 3 + 1 + 0) / 3)
+    assert read.value("auc") == pytest.approx((0.75 + 1 + 1) / 3)
+    assert read.value("relative") == 0.5
+    source = {"path": "data.npz", "inputs": {"x": "x"}, "labels": "labels"}
+    again = run_stage("measure/accuracy", tmp_path, {"metrics": asked, "dataset": source}, inputs=ports)
+    assert again.metrics == read.metrics
+    made = run_stage("measure/accuracy", tmp_path, {"metrics": ["cosine", "kl"]}, inputs=ports)
+    assert made.value("cosine.min") == pytest.approx(1)
+    assert made.value("kl") > 0
+    assert made.progress[-1][:2] == (64, 64)

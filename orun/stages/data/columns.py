@@ -1,0 +1,105 @@
+"""Named columns to the inputs, labels and candidates of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+
+from orun.errors import UsageError
+from orun.measure.dataset import Array, Dataset, Values
+from orun.spelling import closest
+from orun.stages.data.source import LABELS, Source
+
+Columns: TypeAlias = Mapping[str, Values]
+"""By name: one value for each example."""
+
+CANDIDATES = "candidates."  # before the name of an input: its values for the candidates of a retrieval task
+REST = "*"
+
+
+def assemble(name: str, columns: Columns, source: Source) -> Dataset:
+    """The dataset of these columns: inputs as the source says, or each other column under its own name.
+
+    Args:
+        name: of the file, for messages.
+        columns: what the file holds.
+        source: what is to be made of it.
+
+    Raises:
+        UsageError: when a column is missing or holds what it cannot.
+    """
+    labels = label_column(name, columns, source)
+    free = [column for column in columns if column != labels and not column.startswith(CANDIDATES)]
+    asked = {title: [one] if isinstance(one, str) and one == REST else one for title, one in source.inputs.items()}
+    named = {column for one in asked.values() for column in ([one] if isinstance(one, str) else one)}
+    rest = [column for column in free if column not in named]
+    inputs = {title: _input(name, columns, one, rest, source.types.get(title)) for title, one in asked.items()} or {
+        column: typed(name, column, columns[column], source.types.get(column)) for column in free
+    }
+    candidates = {
+        column.removeprefix(CANDIDATES): typed(name, column, values, source.types.get(column.removeprefix(CANDIDATES)))
+        for column, values in columns.items()
+        if column.startswith(CANDIDATES)
+    }
+    return Dataset(inputs, None if labels is None else np.asarray(columns[labels]), candidates or None)
+
+
+def label_column(name: str, columns: Columns, source: Source) -> str | None:
+    """The column of the labels; None when the source names none and there is none of the usual name."""
+    if source.labels == LABELS and LABELS not in columns:
+        return None
+    column(name, columns, source.labels)
+    return source.labels
+
+
+def column(name: str, columns: Columns, title: str) -> Values:
+    """A column; raises UsageError when there is none of that name."""
+    if title not in columns:
+        near = closest(title, columns)
+        raise UsageError(
+            f"{name} has no {title!r}",
+            why=f"it has {', '.join(columns)}",
+            hint=f"did you mean {near!r}?" if near else "",
+        )
+    return columns[title]
+
+
+def _input(name: str, columns: Columns, asked: str | list[str], rest: list[str], dtype: str | None) -> Values:
+    if isinstance(asked, str):
+        return typed(name, asked, column(name, columns, asked), dtype)
+    titles = [title for one in asked for title in (rest if one == REST else [one])]
+    parts = []
+    for title in titles:
+        values = typed(name, title, _numbers(name, title, column(name, columns, title), dtype), dtype)
+        if not isinstance(values, np.ndarray):
+            raise UsageError(f"{name}: {title!r} has values of several lengths and cannot be joined with others")
+        parts.append(values.reshape(len(values), -1))
+    return typed(name, "", np.concatenate(parts, axis=1), dtype)
+
+
+def typed(name: str, title: str, values: Values, dtype: str | None) -> Values:
+    """The values in a type: the one asked for, or their own, but `float32` for `float64`."""
+    if not isinstance(values, np.ndarray):
+        return [np.asarray(typed(name, title, value, dtype)) for value in values]
+    if dtype == "text":
+        return values.astype(str).astype(object)
+    if dtype is None:
+        return values.astype(np.float32) if values.dtype == np.float64 else values
+    return _numbers(name, title, values, dtype).astype(dtype)
+
+
+def _numbers(name: str, title: str, values: Values, dtype: str | None) -> Array:
+    """Values that are to be numbers; the first that is none is named with its row."""
+    array = np.asarray(values)
+    if dtype == "text" or array.dtype.kind not in "OUS":
+        return array
+    found = np.empty(array.shape, np.float64)
+    for place, value in np.ndenumerate(array):
+        try:
+            found[place] = float(value)
+        except ValueError as error:
+            row = place[0] + 1
+            raise UsageError(f"{name}: {title!r} is no number in row {row}", why=f"it is {value!r}") from error
+    return found

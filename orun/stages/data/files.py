@@ -1,0 +1,47 @@
+"""A dataset from a file or folder, by what kind of file it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from orun.errors import UsageError
+from orun.measure.dataset import Dataset
+from orun.stages.data import arrays, tables
+from orun.stages.data.columns import Columns, assemble
+from orun.stages.data.source import Source
+
+READERS: Mapping[str, Callable[[Path, str], Columns]] = {
+    ".npz": arrays.npz,
+    ".npy": arrays.npy,
+    ".safetensors": arrays.safetensors,
+    ".csv": tables.csv,
+    ".parquet": tables.parquet,
+    ".txt": tables.lines,
+}
+
+
+def read(root: Path, source: Source) -> Dataset:
+    """The dataset of a source; messages name its file as the pipeline does.
+
+    Raises:
+        UsageError: when a file, an array, a column or a row is not what it should be.
+    """
+    path, name = root / source.path, str(source.path)
+    if path.is_dir():
+        from orun.stages.data.images import images
+
+        return images(path, name, source.images)
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise UsageError(
+            f"{name} is no dataset that can be read",
+            why=f"its name ends in {path.suffix or 'nothing'}, not in {', '.join(READERS)}; images are in a folder",
+            hint="read it in a function of your own: `file.py:function` that returns an orun.Dataset",
+        )
+    columns = reader(path, name)
+    if source.text is not None:
+        from orun.stages.data.texts import tokenized
+
+        return tokenized(root, name, columns, source)
+    return assemble(name, columns, source)

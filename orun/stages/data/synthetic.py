@@ -1,0 +1,49 @@
+"""Examples that are made up from a model's signature: seeded, within its tables, with masks that end early."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from orun.errors import UsageError
+from orun.measure.dataset import Dataset
+from orun.stages.feeds import Input, assignments, random_values
+from orun.stages.signature import inputs_of
+
+
+def synthetic(model: Path, examples: int, dims: Mapping[str, Sequence[int]], seed: int) -> Dataset:
+    """Random inputs without labels.
+
+    Args:
+        model: path of the proto whose inputs they are for.
+        examples: how many.
+        dims: sizes of dynamic axes that are not `feeds.SIZES`; the examples take turns at them. The first axis of an
+            input is that of the examples, and has none.
+        seed: of the values.
+
+    Raises:
+        UsageError: when an input is no tensor or has no axis for examples, or `dims` names an axis that is not there.
+    """
+    import numpy as np
+
+    from orun.stages.onnx_io import load_graph
+
+    inputs = inputs_of(load_graph(model))
+    for item in inputs:
+        _check(item)
+    one = [Input(item.name, item.dtype, (1, *item.shape[1:]), item.low, item.high, mask=item.mask) for item in inputs]
+    turns = assignments(one, dims)
+    feeds = [
+        random_values(one, turns[number % len(turns)], "right-padded", np.random.default_rng([seed, number]))
+        for number in range(examples)
+    ]
+    return Dataset({item.name: [feed[item.name][0] for feed in feeds] for item in inputs})
+
+
+def _check(item: Input) -> None:
+    if not item.shape or item.shape[0] == 0 or (isinstance(item.shape[0], int) and item.shape[0] > 1):
+        raise UsageError(
+            f"examples for input {item.name!r} cannot be made up",
+            why=f"its shape is {list(item.shape)}, and the first axis must be that of the examples",
+            hint="give a dataset: `file.py:function` or a file",
+        )

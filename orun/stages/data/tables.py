@@ -1,0 +1,80 @@
+"""Tables as columns: .csv and .parquet by pyarrow, and the lines of a .txt file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orun.errors import UsageError
+from orun.stages.data.columns import Columns
+from orun.stages.data.packages import need
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def csv(path: Path, name: str) -> Columns:
+    """The columns of a text file whose first line names them."""
+    need("pyarrow", f"reading {name}")
+    from pyarrow import ArrowInvalid
+    from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
+
+    options = {
+        "read_options": ReadOptions(use_threads=False),  # one thread knows the row of a mistake
+        "parse_options": ParseOptions(newlines_in_values=True),
+        "convert_options": ConvertOptions(strings_can_be_null=False),
+    }
+    try:
+        return _columns(read_csv(path, **options), name)
+    except ArrowInvalid as error:
+        raise UsageError(f"{name} is no table", why=str(error).strip()) from error
+
+
+def parquet(path: Path, name: str) -> Columns:
+    """The columns of a Parquet file."""
+    need("pyarrow", f"reading {name}")
+    from pyarrow import ArrowInvalid
+    from pyarrow.parquet import read_table
+
+    try:
+        return _columns(read_table(path), name)
+    except ArrowInvalid as error:
+        raise UsageError(f"{name} is no Parquet file", why=str(error).strip()) from error
+
+
+def lines(path: Path, name: str) -> Columns:
+    """The column `text`: one text a line, empty lines left out."""
+    try:
+        texts = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not text in UTF-8", why=str(error)) from error
+    if not texts:
+        raise UsageError(f"{name} has no lines")
+    return {"text": np.array(texts, dtype=object)}
+
+
+def _columns(table: pa.Table, name: str) -> Columns:
+    if not table.num_rows:
+        raise UsageError(f"{name} has no rows")
+    return {column: _values(table.column(column), column, name) for column in table.column_names}
+
+
+def _values(column: pa.ChunkedArray, title: str, name: str) -> Any:
+    """One value for each row: an array, or a list of arrays for a column of lists of several lengths."""
+    import pyarrow as pa
+
+    if column.null_count:
+        row = column.is_null().to_pylist().index(True) + 1
+        raise UsageError(
+            f"{name}: column {title!r} is empty in row {row}",
+            why=f"{column.null_count} of {len(column)} rows have no value",
+            hint="fill it in, or leave the row out",
+        )
+    if pa.types.is_nested(column.type):
+        rows = [np.asarray(row) for row in column.to_pylist()]
+        return np.stack(rows) if len({row.shape for row in rows}) == 1 else rows
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return np.array(column.to_pylist(), dtype=object)
+    return column.to_numpy()

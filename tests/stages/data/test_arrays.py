@@ -1,0 +1,75 @@
+"""Arrays in files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from tests.stages.data.support import array, labels, load, refusal
+
+X = np.arange(6.0).reshape(3, 2)
+ARRAYS = {"x": X, "labels": np.array([2, 0, 1]), "candidates.x": X + 1, "ids": np.array([7, 8, 9])}
+
+
+def savez(path: Path) -> None:
+    np.savez(path, allow_pickle=False, **ARRAYS)
+
+
+def test_arrays_go_by_their_names(tmp_path: Path) -> None:
+    savez(tmp_path / "data.npz")
+    save_file(ARRAYS, tmp_path / "data.safetensors")
+    for name in ("data.npz", "data.safetensors"):
+        dataset = load(tmp_path, name)
+        assert set(dataset.inputs) == {"x", "ids"}
+        assert array(dataset, "x").dtype == np.float32
+        assert array(dataset, "ids").dtype == np.int64
+        assert np.array_equal(array(dataset, "x"), X)
+        assert labels(dataset) == [2, 0, 1]
+        assert dataset.candidates is not None
+        assert np.array_equal(dataset.candidates["x"], X + 1)
+
+
+def test_one_array_is_named_after_its_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "pixels.npy", X)
+    assert list(load(tmp_path, "pixels.npy").inputs) == ["pixels"]
+    assert list(load(tmp_path, "pixels.npy", inputs={"image": "pixels"}).inputs) == ["image"]
+
+
+def test_types_that_are_asked_for(tmp_path: Path) -> None:
+    savez(tmp_path / "data.npz")
+    dataset = load(tmp_path, "data.npz", inputs={"a": "x", "b": "ids"}, types={"a": "float64", "b": "int32"})
+    assert [array(dataset, name).dtype for name in "ab"] == [np.float64, np.int32]
+
+
+def test_nothing_is_unpickled(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", allow_pickle=True, x=np.array([{}], dtype=object))
+    assert refusal(tmp_path, "data.npz") == (
+        "data.npz: the array 'x' cannot be read\n  Object arrays cannot be loaded when allow_pickle=False"
+    )
+    np.save(tmp_path / "data.npy", np.array([{}], dtype=object), allow_pickle=True)
+    assert refusal(tmp_path, "data.npy").startswith("data.npy is no array\n")
+
+
+def test_damaged_files_are_named(tmp_path: Path) -> None:
+    for name, what in (("a.npz", "archive of arrays"), ("a.npy", "array"), ("a.safetensors", "file of tensors")):
+        (tmp_path / name).write_bytes(b"\x93NUMPY, no")
+        assert refusal(tmp_path, name).startswith(f"{name} is no {what}\n  ")
+
+
+def test_an_array_that_is_not_there(tmp_path: Path) -> None:
+    savez(tmp_path / "data.npz")
+    assert refusal(tmp_path, "data.npz", inputs={"x": "idz"}) == (
+        "data.npz has no 'idz'\n  it has x, labels, candidates.x, ids\n  hint: did you mean 'ids'?"
+    )
+    assert refusal(tmp_path, "data.npz", labels="classes").startswith("data.npz has no 'classes'\n")
+
+
+def test_a_file_of_no_known_kind(tmp_path: Path) -> None:
+    (tmp_path / "data.xls").write_bytes(b"")
+    assert refusal(tmp_path, "data.xls") == (
+        "data.xls is no dataset that can be read\n"
+        "  its name ends in .xls, not in .npz, .npy, .safetensors, .csv, .parquet, .txt; images are in a folder\n"
+        "  hint: read it in a function of your own: `file.py:function` that returns an orun.Dataset"
+    )

@@ -1,0 +1,38 @@
+"""Examples that are made up from a model's signature."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orun.errors import UsageError
+from orun.stages.data.synthetic import synthetic
+from tests.stages.models import parse
+from tests.stages.support import artifact
+
+
+def test_indices_stay_in_their_tables_and_masks_end_early(tiny_bert: Path) -> None:
+    dataset = synthetic(tiny_bert / "model.onnx", 30, {"sequence": [4, 9]}, seed=1)
+    ids, masks = dataset.inputs["input_ids"], dataset.inputs["attention_mask"]
+    assert [row.shape for row in ids[:4]] == [(4,), (9,), (4,), (9,)]
+    assert max(row.max() for row in ids) <= 99
+    assert min(row.min() for row in ids) >= 0
+    assert all((np.diff(row) <= 0).all() and row[0] == 1 for row in masks)
+    assert len({row.tobytes() for row in ids}) == 30
+    again = synthetic(tiny_bert / "model.onnx", 30, {"sequence": [4, 9]}, seed=1)
+    assert all(np.array_equal(one, other) for one, other in zip(ids, again.inputs["input_ids"], strict=True))
+    other = synthetic(tiny_bert / "model.onnx", 30, {"sequence": [4, 9]}, seed=2)
+    assert not np.array_equal(ids[0], other.inputs["input_ids"][0])
+
+
+def test_an_input_without_an_axis_for_examples(tmp_path: Path) -> None:
+    model = '<ir_version: 9, opset_import: ["" : 20]> g (float[4] x) => (float[4] y) { y = Abs(x) }'
+    with pytest.raises(UsageError) as caught:
+        synthetic(artifact(tmp_path, parse(model)) / "model.onnx", 1, {}, 0)
+    assert str(caught.value) == (
+        "examples for input 'x' cannot be made up\n"
+        "  its shape is [4], and the first axis must be that of the examples\n"
+        "  hint: give a dataset: `file.py:function` or a file"
+    )

@@ -1,0 +1,62 @@
+"""Tables in files: columns become inputs and labels, and what is wrong is named by column and row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.stages.data.support import array, labels, load, refusal
+
+CSV = "age,income,town,bought\n31,2.5,Ulm,yes\n64,1,Bonn,no\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "people.csv").write_text(CSV)
+    columns = {"age": [31, 64], "income": [2.5, 1.0], "town": ["Ulm", "Bonn"], "bought": ["yes", "no"]}
+    pq.write_table(pa.table(columns), tmp_path / "people.parquet")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["people.csv", "people.parquet"])
+def test_columns_become_inputs_and_labels(folder: Path, name: str) -> None:
+    dataset = load(folder, name, inputs={"X": ["age", "income"], "town": "town"}, labels="bought")
+    assert array(dataset, "X").tolist() == [[31.0, 2.5], [64.0, 1.0]]
+    assert array(dataset, "X").dtype == np.float32
+    assert array(dataset, "town").tolist() == ["Ulm", "Bonn"]
+    assert labels(dataset) == ["yes", "no"]
+
+
+def test_the_rest_of_the_columns(folder: Path) -> None:
+    dataset = load(folder, "people.csv", inputs={"town": "town", "X": "*"}, labels="bought")
+    assert array(dataset, "X").shape == (2, 2)
+    whole = load(folder, "people.csv")
+    assert list(whole.inputs) == ["age", "income", "town", "bought"]
+    assert array(whole, "age").dtype == np.int64
+    assert whole.labels is None
+
+
+def test_lists_of_several_lengths(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"ids": [[1, 2, 3], [4]], "vector": [[1.0, 2.0], [3.0, 4.0]]}), tmp_path / "t.parquet")
+    dataset = load(tmp_path, "t.parquet")
+    assert [row.tolist() for row in dataset.inputs["ids"]] == [[1, 2, 3], [4]]
+    assert array(dataset, "vector").shape == (2, 2)
+
+
+def test_mistakes_are_named_by_column_and_row(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n3,\n")
+    assert refusal(tmp_path, "t.csv") == (
+        "t.csv: column 'b' is empty in row 2\n  1 of 2 rows have no value\n  hint: fill it in, or leave the row out"
+    )
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n3,four\n")
+    assert refusal(tmp_path, "t.csv", inputs={"X": ["a", "b"]}) == "t.csv: 'b' is no number in row 2\n  it is 'four'"
+    (tmp_path / "t.csv").write_text("a,b\n1\n")
+    assert refusal(tmp_path, "t.csv") == ("t.csv is no table\n  CSV parse error: Row #2: Expected 2 columns, got 1: 1")
+    (tmp_path / "t.csv").write_text("a,b\n")
+    assert refusal(tmp_path, "t.csv") == "t.csv has no rows"
+    (tmp_path / "t.parquet").write_bytes(b"PAR0")
+    assert refusal(tmp_path, "t.parquet").startswith("t.parquet is no Parquet file\n  ")

