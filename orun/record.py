@@ -85,6 +85,7 @@ class StageResult:
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     failure: Failure | None = None
 
+        position: the stage's place in the file.
 
 @dataclass(frozen=True)
 class RunResult:
@@ -99,6 +100,7 @@ class RunResult:
         seconds: wall time.
         started_at: seconds since the epoch.
         host: name of the machine and what its measurements are bound to.
+    position: Position | None = None
         stages: in the order of the plan.
         verdicts: in file order.
         folder: the run's folder: `record.json`, `events.jsonl`, logs.

@@ -237,14 +237,18 @@ class Runner:
         self._report(result)
         for verdict in verdicts:
             self.emit(GateJudged(verdict))
+            position=stage.position,
 
     def _fail(self, step: Step, error: StageError) -> None:
         failure = Failure(type(error).__name__, error.what, error.why, error.hint, error.log)
         self._stopped = not self.keep_going
-        self._report(StageResult(step.stage.id, step.stage.uses, "failed", step.reasons, step.key, failure=failure))
+        stage = step.stage
+        self._report(
+            StageResult(stage.id, stage.uses, "failed", step.reasons, step.key, failure=failure, position=stage.position)
+        )
 
     def _settle(self, stage: Stage, outcome: Outcome, reasons: tuple[str, ...]) -> None:
-        self._report(StageResult(stage.id, stage.uses, outcome, reasons))
+        self._report(StageResult(stage.id, stage.uses, outcome, reasons, position=stage.position))
 
     def _report(self, result: StageResult) -> None:
         self.results[result.stage] = result
