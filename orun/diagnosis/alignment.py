@@ -136,7 +136,7 @@ def _by_place(model: ModelProto, reference: ModelProto, found: Mapping[str, str]
 
 
 def _steps(model: ModelProto) -> list[tuple[str, list[str]]]:
-    """What each node stands for and its outputs, as float: what only carries values to integers and back is left out."""
+    """What each node stands for and its outputs, as float; carriers to integers and back are left out."""
     nodes = [node for node in model.graph.node if node.op_type != "Constant"]
     ends, scaling = _scaled(nodes)
     return [

@@ -36,3 +36,31 @@ def layers(outlier: float = 300.0) -> onnx.ModelProto:
     )
     onnx.checker.check_model(model, full_check=True)
     return model
+
+
+def detour(products: int = 6, width: int = 128) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    """A model, and the same with products by the identity in one place, which change nothing but the time it takes."""
+    random = np.random.default_rng(0)
+    text = """
+    <ir_version: 9, opset_import: ["" : 20]>
+    path (float[64, {width}] x) => (float[64, {width}] y)
+    {{
+      [first] a = MatMul (x, w1)
+      [bend] b = Tanh (a)
+      {extra}
+      [second] c = MatMul ({last}, w2)
+      [turn] y = Tanh (c)
+    }}
+    """
+    names = ["b", *(f"b{number}" for number in range(products))]
+    steps = [f"[detour_{n}] {names[n + 1]} = MatMul ({names[n]}, same{n})" for n in range(products)]
+    weights = {name: random.standard_normal((width, width)) / width**0.5 for name in ("w1", "w2")}
+    plain = parser.parse_model(text.format(width=width, extra="", last="b"))
+    slow = parser.parse_model(text.format(width=width, extra=chr(10).join(steps), last=names[-1]))
+    identities = {f"same{n}": np.eye(width) for n in range(products)}
+    for model, stored in ((plain, weights), (slow, weights | identities)):
+        model.graph.initializer.extend(
+            numpy_helper.from_array(value.astype(np.float32), name) for name, value in stored.items()
+        )
+        onnx.checker.check_model(model, full_check=True)
+    return plain, slow

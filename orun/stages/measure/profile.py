@@ -1,0 +1,166 @@
+"""Measure where the time of an inference goes, by node, operator and provider; and what makes one model slower.
+
+ONNX Runtime's profiler times each node. Models run in turns, in processes that are started anew for each launch. Of a
+node's times the fastest tenth counts: a node is short, so that in these nothing took its core away, whatever else the
+machine did. The figure of a node is the median over the launches.
+
+With a `reference` the two are lined up by the names of nodes and, where names changed, by type and shape in their
+order. What only one has is held against what the other has in its place. The difference is split by place and by
+operator; the shares of each add up to 1. The nodes are those of the graph that ONNX Runtime makes of a model: fused
+nodes bear names of its own.
+
+Metrics: `total` of all nodes, `outside`, the time of an inference that is no node's, `nodes`, how many run, and
+`busiest`, the share of the node that takes most. The profiler itself slows an inference down, so that `measure/latency`
+is what tells how long it takes, and it counts in microseconds: nodes that take less are not told apart. The artifact
+holds `profile.json` and `profile.md`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+from orun.codec import encode
+from orun.metrics import Comparison, Estimate, Metric
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.datasets import load_dataset
+from orun.stages.params import Code, Doc, Duration, Range, TargetName
+
+if TYPE_CHECKING:
+    from orun.diagnosis.profiles import ModelTimes
+    from orun.diagnosis.slower import Slower
+
+SHOWN = 20  # rows of a table for people
+
+SPEC = Spec(
+    inputs={
+        "model": Port(("onnx",), "The model to profile."),
+        "reference": Port(("onnx",), "The model that it is compared with.", optional=True),
+    },
+    output="metrics",
+    tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
+    extra="cpu",
+    stage_class="measurement",
+    exclusive=True,
+    preload=("numpy", "onnx", "onnxruntime"),
+    metrics=("total", "outside", "nodes", "busiest"),
+)
+
+
+@dataclass(frozen=True)
+class Params:
+    """How long is measured, and on what."""
+
+    target: Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")] = None
+    inputs: Annotated[
+        Code | None,
+        Doc("Function that returns the inputs, an `orun.Dataset`; made up from the model's signature when left out."),
+    ] = None
+    batch: Annotated[int, Doc("Examples in an inference."), Range(low=1)] = 1
+    shape: Annotated[
+        dict[str, int],
+        Doc("Sizes of dynamic axes other than the batch, by name, for inputs that are made up; 128 when left out."),
+    ] = field(default_factory=dict)
+    launches: Annotated[int, Doc("Launches of each model."), Range(low=2)] = 3
+    runs: Annotated[int, Doc("Inferences of each model in a launch."), Range(low=1)] = 40
+    warmup: Annotated[Duration, Doc("Inference time before the first of them."), Range(low=0)] = Duration(0.05)
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Profile the models, and leave the tables."""
+    from orun.diagnosis.profiles import Course, profile
+    from orun.diagnosis.slower import compare
+    from orun.measure.workers import Subject
+    from orun.stages.timing import Sizes, feeds
+    from orun.targets import Target
+
+    target = context.target or Target("cpu")
+    models = {role: context.model(role) for role in ("model", "reference") if role in context.inputs}
+    dataset = load_dataset(context, params.inputs) if params.inputs else None
+    fed = feeds(models, Sizes(params.batch, params.shape), context.seed, dataset)
+    subjects = {role: Subject(path, target, fed[role]) for role, path in models.items()}
+    course = Course(params.launches, params.runs, params.warmup, context.seed)
+    found = profile(subjects, course, context.progress)
+    slower = compare(found["model"], found["reference"]) if "reference" in found else None
+    _write(context, found, slower)
+    return _metrics(found)
+
+
+def _metrics(found: Mapping[str, ModelTimes]) -> dict[str, Metric]:
+    from orun.measure.sequential import Evidence
+
+    model = found["model"]
+    total = Evidence.of([math.log(value) for value in model.totals]).ratio
+    slowest = max(one.seconds for one in model.nodes)
+    return {
+        "total": Metric(total.value, "s", "lower", "timing", total, _against(found)),
+        "outside": Metric(model.outside, "s", "lower"),
+        "nodes": Metric(len(model.nodes), better="lower"),
+        "busiest": Metric(slowest / model.total, "ratio"),
+    }
+
+
+def _against(found: Mapping[str, ModelTimes]) -> Comparison | None:
+    from orun.measure.sequential import Evidence
+
+    if "reference" not in found:
+        return None
+    pairs = zip(found["model"].totals, found["reference"].totals, strict=True)
+    ratio = Evidence.of([math.log(ours / theirs) for ours, theirs in pairs]).ratio
+    other = found["reference"].total
+    difference = Estimate(*(other * (value - 1) for value in (ratio.value, ratio.low, ratio.high)))
+    count = len(found["model"].totals)
+    return Comparison(other, ratio, difference, f"time of undisturbed nodes, {count} launches", count)
+
+
+def _write(context: Context, found: Mapping[str, ModelTimes], slower: Slower | None) -> None:
+    document: dict[str, Any] = {"format": 1, "models": {role: _model(times) for role, times in found.items()}}
+    if slower:
+        document["slower"] = encode(slower)
+    text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    (context.output / "profile.json").write_text(text, encoding="utf-8")
+    lines = [*_table(found["model"]), *(["", *_differences(slower)] if slower else [])]
+    (context.output / "profile.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for line in lines:
+        context.log.info("%s", line)
+
+
+def _model(times: ModelTimes) -> dict[str, Any]:
+    providers: dict[str, float] = {}
+    for one in times.nodes:
+        providers[one.node.provider] = providers.get(one.node.provider, 0.0) + one.seconds
+    return {
+        "total": times.total,
+        "outside": times.outside,
+        "launches": list(times.totals),
+        "providers": providers,
+        "nodes": [{**encode(one.node), "seconds": one.seconds} for one in times.nodes],
+    }
+
+
+def _table(times: ModelTimes) -> list[str]:
+    from orun.diagnosis.slower import label
+    from orun.units import show
+
+    rows = sorted(times.nodes, key=lambda one: (-one.seconds, one.node.index))[:SHOWN]
+    lines = ["| node | operator | provider | time | share |", "|---|---|---|---|---|"]
+    for one in rows:
+        share = one.seconds / times.total
+        lines.append(f"| {label(one)} | {one.node.op} | {one.node.provider} | {show(one.seconds, 's')} | {share:.1%} |")
+    return lines
+
+
+def _differences(slower: Slower) -> list[str]:
+    from orun.units import show
+
+    lines = [f"Against the reference: {show(slower.seconds, 's')}, of which", ""]
+    for title, shares in (("operator", slower.operators), ("place", slower.places)):
+        lines += [f"| {title} | time | reference | difference | share |", "|---|---|---|---|---|"]
+        for one in shares[:SHOWN]:
+            figures = [show(value, "s") for value in (one.seconds, one.reference, one.difference)]
+            lines.append(f"| {one.name} | {' | '.join(figures)} | {one.share:.1%} |")
+        lines.append("")
+    return lines[:-1]
