@@ -1,0 +1,141 @@
+"""Who may write results that others use: a shared secret (HMAC-SHA-256) or a key pair (Ed25519).
+
+Secrets come from the environment and stay in the process that transfers.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orun.errors import UsageError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+SECRET = "ORUN_REMOTE_KEY"  # noqa: S105 - the name of a variable
+SIGNING_KEY = "ORUN_REMOTE_SIGNING_KEY"
+
+SHORTEST = 16  # characters of a shared secret
+HMAC, ED25519 = "hmac-sha256", "ed25519"
+_PEM = "-----BEGIN"
+_MARK = b"orun remote record 1\n"  # so that a signature made for another purpose is none here
+
+
+@dataclass(frozen=True)
+class Keyring:
+    """The keys at hand.
+
+    Attributes:
+        secret: shared by all who write and read; empty when there is none.
+        private: signs; None for who only reads.
+        trusted: public keys whose signatures are good.
+    """
+
+    secret: bytes = b""
+    private: Ed25519PrivateKey | None = None
+    trusted: tuple[Ed25519PublicKey, ...] = ()
+
+    @property
+    def demanding(self) -> bool:
+        """Whether a record must be signed to be believed."""
+        return bool(self.secret or self.trusted)
+
+    def sign(self, text: bytes) -> dict[str, str]:
+        """Signatures over a text by each key that can sign, hexadecimal, by method."""
+        signatures: dict[str, str] = {}
+        if self.secret:
+            signatures[HMAC] = hmac.new(self.secret, _MARK + text, sha256).hexdigest()
+        if self.private:
+            signatures[ED25519] = self.private.sign(_MARK + text).hex()
+        return signatures
+
+    def verify(self, text: bytes, signatures: Mapping[str, str]) -> str:
+        """Why the signatures do not vouch for a text; empty when one does, or when nobody asks for any."""
+        if not self.demanding:
+            return ""
+        if not signatures:
+            return "it is not signed"
+        mine = hmac.new(self.secret, _MARK + text, sha256).hexdigest() if self.secret else ""
+        if mine and hmac.compare_digest(mine, signatures.get(HMAC, "")):
+            return ""
+        if self._is_signed(text, signatures.get(ED25519, "")):
+            return ""
+        return "its signature is not by a key that is trusted here"
+
+    def _is_signed(self, text: bytes, signature: str) -> bool:
+        if not (self.trusted and signature):
+            return False
+        from cryptography.exceptions import InvalidSignature
+
+        for key in self.trusted:
+            try:
+                key.verify(bytes.fromhex(signature), _MARK + text)
+            except (InvalidSignature, ValueError):
+                continue
+            return True
+        return False
+
+
+def keyring(trusted: Sequence[str], environment: Mapping[str, str] = os.environ) -> Keyring:
+    """The keys of the environment, and public ones as PEM texts.
+
+    Raises:
+        UsageError: when one of them is not what it should be.
+    """
+    secret = environment.get(SECRET, "")
+    if secret and len(secret) < SHORTEST:
+        raise UsageError(
+            f"{SECRET} is too short to keep anybody out: it needs {SHORTEST} characters",
+            hint=f"export {SECRET}=$(openssl rand -hex 32)",
+        )
+    private = environment.get(SIGNING_KEY, "")
+    return Keyring(
+        secret=secret.encode(errors="surrogateescape"),
+        private=_private(private) if private else None,
+        trusted=tuple(_public(text) for text in trusted),
+    )
+
+
+def public_texts(text: str) -> list[str]:
+    """Each PEM block of a text."""
+    return [_PEM + block for block in text.split(_PEM)[1:]]
+
+
+def _private(value: str) -> Ed25519PrivateKey:
+    """The key of a PEM text, or of the file that is named instead."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    hint = "openssl genpkey -algorithm ed25519 -out orun-signing.pem"
+    try:
+        text = value if value.startswith(_PEM) else Path(value).read_text(encoding="ascii")
+    except (OSError, ValueError):  # the value may be a secret that was meant as text: it is not shown
+        raise UsageError(f"{SIGNING_KEY} is neither a key in PEM nor a file that holds one", hint=hint) from None
+    try:
+        key = load_pem_private_key(text.encode("ascii"), password=None)
+    except (ValueError, TypeError):
+        raise UsageError(f"{SIGNING_KEY} does not hold a private key in PEM without a password", hint=hint) from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise UsageError(f"{SIGNING_KEY} is not an Ed25519 key", hint=hint)
+    return key
+
+
+def _public(text: str) -> Ed25519PublicKey:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    hint = "openssl pkey -in orun-signing.pem -pubout"
+    try:
+        key = load_pem_public_key(text.encode("ascii"))
+    except (ValueError, UnsupportedAlgorithm):
+        raise UsageError("a trusted key of the remote is not a public key in PEM", why=text, hint=hint) from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise UsageError("a trusted key of the remote is not an Ed25519 key", why=text, hint=hint)
+    return key

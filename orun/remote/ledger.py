@@ -1,0 +1,49 @@
+"""Which results are known to be in a remote, so that a result is offered once: `index/remote-<digest of the URL>.txt`.
+
+One line a result, appended. It may be deleted at any time: then what is there is asked for once more.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from orun.store import Action
+from orun.store.digests import digest_bytes
+from orun.store.refusals import refusals
+
+
+class Ledger:
+    """The results of a store that are known to be in one remote."""
+
+    def __init__(self, store: Path, url: str) -> None:
+        self._path = store / "index" / f"remote-{digest_bytes(url.encode())[:16]}.txt"
+        self._known: set[str] | None = None
+
+    def __contains__(self, action: Action) -> bool:
+        return _line(action) in self._lines()
+
+    def add(self, action: Action) -> None:
+        """Note that a result is there; StoreError when it cannot be written."""
+        line = _line(action)
+        if line in self._lines():
+            return
+        with refusals("note what is in the remote", self._path):
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            try:
+                os.write(descriptor, f"{line}\n".encode("ascii"))
+            finally:
+                os.close(descriptor)
+        self._lines().add(line)
+
+    def _lines(self) -> set[str]:
+        if self._known is None:
+            try:
+                self._known = set(self._path.read_text(encoding="ascii", errors="replace").split("\n"))
+            except OSError:
+                self._known = set()
+        return self._known
+
+
+def _line(action: Action) -> str:
+    return f"{action.key} {action.tree}"

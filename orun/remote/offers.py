@@ -1,0 +1,68 @@
+"""Results as a remote offers them, held against what this machine asked for: none is taken at its word."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+
+from orun import codec, key
+from orun.environment import device
+from orun.pipeline.model import Pipeline
+from orun.planner import Step
+from orun.remote.envelope import RefusedError
+from orun.remote.shape import conforms, is_plain
+from orun.store import Action, Entry
+from orun.store.digests import is_digest
+from orun.store.trees import decode
+
+LONGEST_NAME, LONGEST_PATH = 255, 4096 - 1024  # bytes; a store's own folder comes before
+
+
+def offered(pipeline: Pipeline, step: Step, record: str) -> Action:
+    """The result in a record, if it is one of this step's key and made on a device like this.
+
+    Raises:
+        RefusedError: when it is not.
+    """
+    try:
+        action = codec.decode(Action, json.loads(record))
+    except (TypeError, KeyError, ValueError, AttributeError, RecursionError):
+        raise RefusedError("it is not a result of this version of orun") from None
+    numbers = (action.size, action.started_at, action.seconds, action.cpu_seconds, action.peak_memory)
+    if not (conforms(action, Action) and is_digest(action.tree) and is_digest(action.log)):
+        raise RefusedError("it is not a result of this version of orun")
+    if not all(math.isfinite(number) and number >= 0 for number in numbers):
+        raise RefusedError("it holds a number that cannot be")
+    if action.key != step.key or key.digest_of(action.parts) != step.key:
+        raise RefusedError("it is a result of something else")
+    spec = pipeline.kinds[step.stage.uses].spec
+    here = device.fingerprint(spec.stage_class, step.stage.target)
+    if other := sorted(name for name, value in here.items() if action.host.get(name) != value):
+        raise RefusedError(f"it was made on another device ({', '.join(other)})")
+    return action
+
+
+def listed(text: str, size: int) -> tuple[Entry, ...]:
+    """The files in a list of files of so many bytes in all.
+
+    Raises:
+        RefusedError: when it is none, reaches out of its folder, or tells of another size.
+    """
+    try:
+        entries = decode(text.encode("ascii"))
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(str(error)) from None
+    if any(entry.size < 0 for entry in entries) or sum(entry.size for entry in entries) != size:
+        raise RefusedError("its files have not the size that it tells")
+    if bad := [entry.path for entry in entries if not _fits(entry.path)]:
+        raise RefusedError(f"it names {bad[0][:80]!r}, which no file should be called")
+    return entries
+
+
+def _fits(path: str) -> bool:
+    """Whether a path can be one of a file here."""
+    if not is_plain(path):
+        return False
+    names: Sequence[bytes] = [name.encode() for name in path.split("/")]
+    return all(len(name) <= LONGEST_NAME for name in names) and sum(map(len, names)) + len(names) <= LONGEST_PATH

@@ -1,0 +1,162 @@
+"""Which remote a run uses, and how: from the command line, the environment, or the project's `pyproject.toml`.
+
+Its table `[tool.orun.remote]` may hold `url`, `mode`, `required`, and `trusted-keys`: files with the public keys of
+those whose results are believed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+from urllib.parse import urlsplit
+
+from orun.environment import tools
+from orun.errors import UsageError
+from orun.remote.asked import MODE, URL, Remote, config_file
+from orun.remote.keys import SECRET, SIGNING_KEY, public_texts
+from orun.spelling import closest, one_of
+
+Mode = Literal["read", "read-write"]
+
+OFF = "off"  # the URL that stands for no remote
+MODES: tuple[Mode, ...] = ("read", "read-write")
+SCHEMES = ("file", "s3", "gs", "az", "http", "https")
+FIELDS: Mapping[str, type] = {"url": str, "mode": str, "required": bool, "trusted-keys": list}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A remote to be used.
+
+    Attributes:
+        url: where it is.
+        mode: whether results are written to it.
+        required: whether the run fails when it cannot be used.
+        trusted: public keys as PEM texts: whose results are believed; anybody's when there is none and no shared key.
+    """
+
+    url: str
+    mode: Mode
+    required: bool = False
+    trusted: tuple[str, ...] = ()
+
+
+def resolve(asked: Remote, project: Path, environment: Mapping[str, str] = os.environ) -> Settings | None:
+    """The remote that a run of a project uses, or None.
+
+    Raises:
+        UsageError: when what is said of it cannot be, or a package for it is not installed.
+    """
+    table = _table(config_file(project))
+    url = asked.url if asked.url is not None else environment.get(URL) or table.get("url", "")
+    if url in ("", OFF):
+        _need_no_url(asked)
+        return None
+    _check_url(url)
+    trusted = tuple(_trusted(project, table))
+    mode = asked.mode or environment.get(MODE) or table.get("mode") or ""
+    settings = Settings(
+        url, _mode(mode, url, trusted, environment), asked.required or bool(table.get("required")), trusted
+    )
+    _check_packages(settings, environment)
+    return settings
+
+
+def _table(file: Path) -> Mapping[str, Any]:
+    """`[tool.orun.remote]` of a project."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {file}", why=str(error), hint=f"ls -l {file}") from error
+    if "orun" not in text:
+        return {}
+    import tomllib
+
+    try:
+        table = tomllib.loads(text).get("tool", {}).get("orun", {}).get("remote", {})
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{file} is not TOML", why=str(error)) from error
+    for name, value in table.items():
+        _check_field(file, name, value)
+    return cast("Mapping[str, Any]", table)
+
+
+def _check_field(file: Path, name: str, value: object) -> None:
+    where = f"[tool.orun.remote] in {file}"
+    if name not in FIELDS:
+        meant = closest(name, FIELDS)
+        raise UsageError(f"{where} has no field {name!r}", why=f"did you mean {meant}?" if meant else one_of(FIELDS))
+    texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    if not isinstance(value, FIELDS[name]) or (FIELDS[name] is list and not texts):
+        words = {str: "a text", bool: "true or false", list: "a list of files"}
+        raise UsageError(f"{name} of {where} must be {words[FIELDS[name]]}, not {value!r}")
+
+
+def _need_no_url(asked: Remote) -> None:
+    if asked.url is None and (asked.mode or asked.required):
+        option = "--remote-mode" if asked.mode else "--remote-required"
+        raise UsageError(f"{option} without a remote", hint=f"name one: --remote URL, or {URL}")
+
+
+def _check_url(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in SCHEMES:
+        meant = f"file://{Path(url).absolute()}" if url.startswith((".", "/")) else "s3://bucket/path"
+        known = one_of(f"{scheme}://" for scheme in SCHEMES)
+        raise UsageError(f"no remote can be at {url!r}", why=f"it must begin with {known}", hint=f"--remote {meant}")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        plain = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        raise UsageError(
+            "the URL of a remote holds a name, password or query, and would be shown and stored",
+            hint=f"give credentials in the environment, and --remote {plain}",
+        )
+    if parts.scheme == "file" and (parts.netloc or not parts.path.startswith("/")):
+        raise UsageError(f"{url} is not the URL of a folder", hint="three slashes and the whole path: file:///mnt/orun")
+    if parts.scheme != "file" and not parts.netloc:
+        raise UsageError(f"{url} names no place", hint=f"{parts.scheme}://NAME/path")
+
+
+def _mode(wanted: str, url: str, trusted: tuple[str, ...], environment: Mapping[str, str]) -> Mode:
+    """As it is wanted, or read-write where that can be."""
+    if wanted not in ("", *MODES):
+        raise UsageError(f"{wanted!r} is no mode of a remote", why=f"expected {one_of(MODES)}")
+    why = ""
+    if url.startswith(("http://", "https://")):
+        why = "a web server is only read"
+    elif trusted and not (environment.get(SIGNING_KEY) or environment.get(SECRET)):
+        why = f"its readers want signed results, and {SIGNING_KEY} is not set"
+    if why and wanted == "read-write":
+        raise UsageError(f"nothing can be written to the remote {url}", why=why, hint="--remote-mode read")
+    return cast("Mode", wanted) if wanted else "read" if why else "read-write"
+
+
+def _trusted(project: Path, table: Mapping[str, Any]) -> list[str]:
+    """The public keys in the files that the project names."""
+    found: list[str] = []
+    for name in table.get("trusted-keys", ()):
+        path = project / name
+        try:
+            texts = public_texts(path.read_text(encoding="ascii"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"cannot read the trusted key {path}", why=str(error), hint=f"ls -l {path}") from error
+        if not texts:
+            hint = "openssl pkey -in orun-signing.pem -pubout"
+            raise UsageError(f"the trusted key {path} holds no public key in PEM", hint=hint)
+        found += texts
+    return found
+
+
+def _check_packages(settings: Settings, environment: Mapping[str, str]) -> None:
+    """See that what the remote needs is installed, without importing it."""
+    needs = ["obstore"] + (["cryptography"] if settings.trusted or environment.get(SIGNING_KEY) else [])
+    for name in needs:
+        if tools.find(name) is None:
+            raise UsageError(
+                f"the remote {settings.url} needs {name}, which is not installed",
+                hint=tools.install_command(name, "remote"),
+            )
