@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import time
 
@@ -17,6 +17,9 @@ from orun.pipeline.model import Pipeline
 from orun.planner import Step
 from orun.store import Action, Discovered, Signature, Store
 from orun.store.layout import safe_name
+from orun.store.refusals import quoted
+
+SHORT = 12  # characters of a digest that tell two apart for people
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,8 @@ class Attempt:
     def conclude(self, result: JobResult) -> Action:
         """Store what a stage made, once it is known that nothing it read changed meanwhile.
 
+        Where the same inputs have made another artifact before, the first one is kept and returned.
+
         Raises:
             InputChanged: when something did.
             StoreError: when the store cannot take it.
@@ -99,8 +104,35 @@ class Attempt:
             cpu_seconds=result.cpu_seconds,
             peak_memory=result.peak_memory,
         )
-        self.store.put_action(action)
-        return action
+        kept = self._kept(action)
+        self.store.put_action(kept)
+        return kept
+
+    def _kept(self, action: Action) -> Action:
+        """The first result that the same inputs made, as long as it is whole; else the new one."""
+        spec = self.pipeline.kinds[self.step.stage.uses].spec
+        alike = (one for one in self.store.actions(action.key) if one.discovered == action.discovered)
+        first = next(alike, None)
+        if first is None or spec.stage_class == "measurement":  # to measure again is to replace
+            return action
+        differs = action.tree != first.tree
+        kept = first if differs and not self.store.check(first.tree) else action
+        if differs and spec.deterministic:
+            self.store.notices.append(self._rebuilt_differently(first, action, kept))
+        trees = dict.fromkeys((*first.others, first.tree, action.tree))
+        return replace(kept, others=tuple(tree for tree in trees if tree != kept.tree))
+
+    def _rebuilt_differently(self, first: Action, action: Action, kept: Action) -> str:
+        old, new = first.tree[:SHORT], action.tree[:SHORT]
+        done = f"kept the first ({old}), not the new result ({new})"
+        if kept is action:
+            done = f"the first result ({old}) is no longer whole, so the new one ({new}) was stored"
+        stage = quoted(self.step.stage.id)
+        return (
+            f"{stage} was rebuilt differently from the same inputs: {done}; it is not deterministic, or reads what is "
+            f"not seen; to compare: orun verify {quoted(self.pipeline.file)} --rebuild {stage}; to have it made anew: "
+            f"rm -r {quoted(Path(self.store.parts.actions.path(kept)).parent)}"
+        )
 
     def discard(self) -> None:
         """Remove its folders."""

@@ -70,6 +70,8 @@ class StageResult:
         built_at: when it was built, seconds since the epoch; 0 when it was not.
         metrics: by name.
         failure: set when it failed.
+        position: the stage's place in the file.
+        others: digests of other artifacts that the same inputs have made: the stage is not deterministic.
     """
 
     stage: str
@@ -84,8 +86,9 @@ class StageResult:
     built_at: float = 0.0
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     failure: Failure | None = None
+    position: Position | None = None
+    others: tuple[str, ...] = ()
 
-        position: the stage's place in the file.
 
 @dataclass(frozen=True)
 class RunResult:
@@ -100,7 +103,6 @@ class RunResult:
         seconds: wall time.
         started_at: seconds since the epoch.
         host: name of the machine and what its measurements are bound to.
-    position: Position | None = None
         stages: in the order of the plan.
         verdicts: in file order.
         folder: the run's folder: `record.json`, `events.jsonl`, logs.

@@ -110,13 +110,16 @@ class Runner:
         waiting = False
         for stage in self._schedule.ready():
             waiting = self._try(stage) or waiting
-        for notice in self.store.drain_notices():
-            self.emit(Notice("warning", notice))
+        self._pass_on_notices()
         if self._attempts:
             for message in self.executor.wait(POLL_SECONDS if waiting else None):
                 self._hear(message)
         elif waiting:
             sleep(POLL_SECONDS)
+
+    def _pass_on_notices(self) -> None:
+        for notice in self.store.drain_notices():
+            self.emit(Notice("warning", notice))
 
     def _try(self, stage: Stage) -> bool:
         """Settle or start a stage whose turn may have come; whether it waits for another process."""
@@ -233,18 +236,19 @@ class Runner:
             seconds=action.seconds,
             built_at=action.started_at,
             metrics=action.metrics,
+            position=stage.position,
+            others=action.others,
         )
         self._report(result)
         for verdict in verdicts:
             self.emit(GateJudged(verdict))
-            position=stage.position,
 
     def _fail(self, step: Step, error: StageError) -> None:
         failure = Failure(type(error).__name__, error.what, error.why, error.hint, error.log)
         self._stopped = not self.keep_going
-        stage = step.stage
+        stage, place = step.stage, step.stage.position
         self._report(
-            StageResult(stage.id, stage.uses, "failed", step.reasons, step.key, failure=failure, position=stage.position)
+            StageResult(stage.id, stage.uses, "failed", step.reasons, step.key, failure=failure, position=place)
         )
 
     def _settle(self, stage: Stage, outcome: Outcome, reasons: tuple[str, ...]) -> None:
@@ -253,4 +257,5 @@ class Runner:
     def _report(self, result: StageResult) -> None:
         self.results[result.stage] = result
         self._schedule.settle(result.stage)
+        self._pass_on_notices()
         self.emit(StageFinished(result))

@@ -101,6 +101,7 @@ def facts(kind: Kind) -> list[tuple[str, str]]:
         ("tools in its key", ", ".join(tool.replace("|", " or ") for tool in kind.spec.tools)),
         ("extra", f'pip install "orun[{kind.spec.extra}]"' if kind.spec.extra else ""),
         ("result holds for", BOUND[kind.spec.stage_class]),
+        ("deterministic", "" if kind.spec.deterministic else "no: the first result of equal inputs is kept"),
     ]
     return [(name, text) for name, text in told if text]
 
@@ -130,4 +131,5 @@ def kind_data(kind: Kind) -> dict[str, Any]:
         "tools": list(kind.spec.tools),
         "extra": kind.spec.extra,
         "class": kind.spec.stage_class,
+        "deterministic": kind.spec.deterministic,
     }

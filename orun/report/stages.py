@@ -52,9 +52,10 @@ def what_happened(stage: StageResult, *, now: float, every: bool = False) -> str
     """`built: opset changed from 17 to 20`, `cached, measured 3 hours ago`, ..."""
     if stage.failure:
         return f"failed: {stage.failure.what}"
+    outcome = f"{stage.outcome}, not deterministic" if stage.others else stage.outcome
     if stage.outcome == "cached" and not every:
-        return f"cached, measured {ago(now - stage.built_at)}" if _is_timing(stage) else "cached"
-    return f"{stage.outcome}: {why(stage.reasons, every=every)}" if stage.reasons else stage.outcome
+        return f"{outcome}, measured {ago(now - stage.built_at)}" if _is_timing(stage) else outcome
+    return f"{outcome}: {why(stage.reasons, every=every)}" if stage.reasons else outcome
 
 
 def why(reasons: tuple[str, ...], *, every: bool = False) -> str:

@@ -58,6 +58,8 @@ class Spec:
         extra: the extra of orun that installs them.
         stage_class: what its result is bound to (see the key).
         interface: `same` when an `onnx` output must have the inputs and outputs of the primary input.
+        deterministic: whether equal inputs make equal bytes. Where they do not, the first result is kept, and a warning
+            is given unless the kind says so here.
         exclusive: it needs the machine to itself (it measures time).
         cpus: cores that it keeps busy.
         preload: modules that its process imports before the stage starts, shared with other stages.
@@ -74,6 +76,7 @@ class Spec:
     extra: str = ""
     stage_class: StageClass = "portable"
     interface: Literal["same", "changed"] = "same"
+    deterministic: bool = True
     exclusive: bool = False
     cpus: int = 1
     preload: tuple[str, ...] = ()
@@ -155,6 +158,7 @@ def stage(
     interface: Literal["same", "changed"] = "same",
     stage_class: StageClass = "portable",
     metrics: Collection[str] | None = None,
+    deterministic: bool = True,
 ) -> Callable[[F], F]:
     """Declare a function of your own as a stage: `uses: ./file.py:function`.
 
@@ -169,8 +173,17 @@ def stage(
         interface: `same` when an `onnx` output keeps the inputs and outputs of its input.
         stage_class: `portable`, `device` or `measurement`.
         metrics: names it returns; any name when left out.
+        deterministic: whether equal inputs make equal bytes; where they do not, the first result is kept.
     """
-    del inputs, output, tools, interface, stage_class, metrics  # read from the source by `orun.stages.custom`
+    del (
+        inputs,
+        output,
+        tools,
+        interface,
+        stage_class,
+        metrics,
+        deterministic,
+    )  # read from the source by `orun.stages.custom`
 
     def mark(function: F) -> F:
         return function

@@ -27,7 +27,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "stage_class": typing.get_args(StageClass),
 }
 NAMES = ("tools", "metrics")  # arguments that are lists of names
-ARGUMENTS = ("inputs", *CHOICES, *NAMES)
+FLAGS = ("deterministic",)
+ARGUMENTS = ("inputs", *CHOICES, *NAMES, *FLAGS)
 UNITS: Mapping[str, Callable[[str | float], float]] = {
     "duration": parse_duration,
     "size": parse_size,
@@ -161,6 +162,7 @@ class _Declaration:
             tools=tuple(found.get("tools", ())),
             interface=found.get("interface", "same"),
             stage_class=found.get("stage_class", "portable"),
+            deterministic=found.get("deterministic", True),
             metrics=tuple(found["metrics"]) if "metrics" in found else None,
         )
 
@@ -184,6 +186,8 @@ class _Declaration:
             return None
         if choices := CHOICES.get(keyword.arg):
             return self._checked(keyword, given, given in choices, one_of(choices))
+        if keyword.arg in FLAGS:
+            return self._checked(keyword, given, isinstance(given, bool), "True or False")
         if keyword.arg in NAMES:
             good = isinstance(given, list | tuple | set) and all(isinstance(name, str) for name in given)
             return self._checked(keyword, given, good, "a list of names")

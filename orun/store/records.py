@@ -72,6 +72,7 @@ class Action:
         started_at: seconds since the epoch.
         seconds, cpu_seconds: what it took.
         peak_memory: bytes of its largest process.
+        others: digests of other trees that the same inputs have made: the stage is not deterministic.
     """
 
     key: str
@@ -88,3 +89,4 @@ class Action:
     seconds: float
     cpu_seconds: float
     peak_memory: int
+    others: tuple[str, ...] = ()

@@ -1,0 +1,160 @@
+"""A stage that is not deterministic: the first result of equal inputs wins, and everything says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orun.codec import decode
+from orun.events import Notice
+from orun.record import RunResult, StageResult
+from orun.report.stages import stage_table
+from orun.report.terminal import Terminal
+from orun.store import Store
+from tests.project import Project
+from tests.store.support import flip, object_path
+
+CODE = """
+import os
+
+from orun import stage
+
+
+def write(context):
+    (context.output / "text").write_bytes(os.urandom(32))
+
+
+@stage(inputs={}, output="files")
+def roll(context):
+    write(context)
+
+
+@stage(inputs={}, output="files", deterministic=False)
+def declared(context):
+    write(context)
+
+
+@stage(inputs={}, output="files", stage_class="measurement")
+def measured(context):
+    write(context)
+
+
+@stage(inputs={}, output="files")
+def steady(context):
+    (context.output / "text").write_text("the same")
+"""
+PIPELINE = """
+name: dice
+stages:
+  roll: {{uses: ./stages.py:{kind}}}
+"""
+
+
+@pytest.fixture
+def kind() -> str:
+    return "roll"
+
+
+@pytest.fixture
+def project(tmp_path: Path, kind: str) -> Project:
+    project = Project.make(tmp_path / "project", PIPELINE.format(kind=kind))
+    project.write("stages.py", CODE)
+    return project
+
+
+def text(project: Project) -> bytes:
+    return (project.store / "out" / "dice" / "roll" / "text").read_bytes()
+
+
+def notices(project: Project) -> list[str]:
+    return [event.text for event in project.events if isinstance(event, Notice)]
+
+
+def advice(project: Project, stage: StageResult) -> str:
+    return (
+        "it is not deterministic, or reads what is not seen; to compare: "
+        f"orun verify {project.folder}/pipeline.yaml --rebuild roll; to have it made anew: "
+        f"rm -r {project.store}/actions/{stage.key[:2]}/{stage.key}"
+    )
+
+
+def record(result: RunResult) -> Mapping[str, Any]:
+    """The stage as the record of the run on the disk has it."""
+    with Store.open(result.folder.parents[1]) as store:
+        stages: list[dict[str, Any]] = store.read_record(result.folder / "record.json")["stages"]
+    return stages[0]
+
+
+def test_the_first_result_is_kept(project: Project) -> None:
+    first = project.run()["roll"]
+    made = text(project)
+    assert first.others == ()
+    again = project.run(force=["roll"])
+    (other,) = again["roll"].others
+    assert (again["roll"].outcome, again["roll"].tree) == ("built", first.tree)
+    assert other != first.tree
+    assert text(project) == made
+    (notice,) = notices(project)
+    assert notice == (
+        f"roll was rebuilt differently from the same inputs: kept the first ({first.tree[:12]}), "
+        f"not the new result ({other[:12]}); {advice(project, first)}"
+    )
+    assert record(again)["others"] == [other]
+    with Store.open(project.store) as store:
+        (action,) = store.actions(first.key)
+    assert (action.tree, action.others, action.started_at) == (first.tree, (other,), first.built_at)
+    third = project.run(force=["roll"])["roll"]
+    assert (third.tree, len(third.others), third.others[0]) == (first.tree, 2, other)
+    later = project.run()
+    assert (later["roll"].outcome, later["roll"].others) == ("cached", third.others)
+    assert "cached, not deterministic" in stage_table(later, Terminal())[1]
+
+
+@pytest.mark.parametrize("kind", ["declared"])
+def test_a_kind_that_says_so_is_not_warned_about(project: Project) -> None:
+    first = project.run()["roll"]
+    again = project.run(force=["roll"])["roll"]
+    assert (again.tree, len(again.others)) == (first.tree, 1)
+    assert notices(project) == []
+
+
+@pytest.mark.parametrize("kind", ["measured"])
+def test_a_measurement_is_replaced(project: Project) -> None:
+    first = project.run()["roll"]
+    again = project.run(fresh=True)["roll"]
+    assert again.tree != first.tree
+    assert again.others == ()
+    assert notices(project) == []
+
+
+@pytest.mark.parametrize("kind", ["steady"])
+def test_a_steady_stage_has_no_others(project: Project) -> None:
+    first = project.run()["roll"]
+    again = project.run(force=["roll"])["roll"]
+    assert (again.tree, again.others) == (first.tree, ())
+    assert again.built_at > first.built_at
+
+
+def test_when_the_first_is_lost_the_new_one_is_stored_and_differs(project: Project) -> None:
+    first = project.run()["roll"]
+    with Store.open(project.store) as store:
+        tree = store.tree(first.tree)
+        assert tree
+        flip(object_path(store, tree.entries[0].digest))
+    again = project.run()
+    second = again["roll"]
+    assert (second.outcome, second.others) == ("built", (first.tree,))
+    assert second.reasons == ("its stored result is damaged: text is missing from the store",)
+    (notice,) = (text for text in notices(project) if text.startswith("roll was"))
+    assert notice == (
+        f"roll was rebuilt differently from the same inputs: the first result ({first.tree[:12]}) is no longer whole, "
+        f"so the new one ({second.tree[:12]}) was stored; {advice(project, first)}"
+    )
+    assert decode(StageResult, record(again)) == second
+    line = json.loads((again.folder / "events.jsonl").read_text().splitlines()[-2])
+    assert line["result"]["others"] == [first.tree]
+    assert project.run()["roll"].tree == second.tree
