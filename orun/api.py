@@ -155,9 +155,10 @@ def run(  # noqa: PLR0913 - the options of the command line
     from orun.session import Session
 
     planner = _planner(_pipeline(file, set), store, force, fresh=fresh)
+    from orun.events import Notice
     chosen = _selected(planner.pipeline, only, from_, to)
     planned = planner.plan()
-    require(planned, chosen)
+    require(planned, chosen, lambda text: on_event(Notice("info", text)))
     with Journal(planner.store.new_run(planner.pipeline.name), on_event, started_at) as journal:
         session = Session(planner, planned, chosen, jobs or device.usable_cores(), journal)
         result, runner = session.run(keep_going=keep_going)

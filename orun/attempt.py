@@ -9,7 +9,7 @@ from pathlib import Path
 from time import time
 
 from orun.discovery import carry_over, collect_files
-from orun.environment import device
+from orun.environment import device, isolated
 from orun.errors import InputChanged
 from orun.executors.job import Job, JobResult
 from orun.observe import portable_name, project_of, value_digest
@@ -73,6 +73,7 @@ class Attempt:
             timeout=stage.timeout,
             memory=stage.memory,
             lineage=str(lineage_file) if use.spec.lineage else None,
+            interpreter=isolated.interpreter(stage.environment) if stage.environment else None,
         )
 
     def conclude(self, result: JobResult) -> Action:
@@ -88,6 +89,7 @@ class Attempt:
         discovered = self._discovered(result)
         tree = self.store.add_tree(self.scratch / "output")
         step, use = self.step, self.pipeline.kinds[self.step.stage.uses]
+        packages = isolated.packages(step.stage.environment)
         action = Action(
             key=step.key,
             parts=step.parts,
@@ -98,7 +100,7 @@ class Attempt:
             log=self.store.add_file(self.log),
             pipeline=self.pipeline.name,
             stage=step.stage.id,
-            host=device.fingerprint(use.spec.stage_class, step.stage.target) | device.clocks(),
+            host=device.fingerprint(use.spec.stage_class, step.stage.target, packages) | device.clocks(),
             started_at=self.started_at,
             seconds=result.seconds,
             cpu_seconds=result.cpu_seconds,

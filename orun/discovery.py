@@ -16,14 +16,18 @@ from orun.observe import ABSENT, listing_digest, portable_name, value_digest
 from orun.store import Discovered, Signature, StatCache
 
 
-def changes(discovered: Discovered, root: Path, files: StatCache) -> list[str]:
+def changes(
+    discovered: Discovered, root: Path, files: StatCache, packages: Mapping[str, str] | None = None
+) -> list[str]:
     """What differs now from what a stage found when it ran, as sentences; empty when its result still holds.
 
     Args:
         discovered: what it found.
         root: the pipeline's folder, which relative paths start from.
         files: digests of files.
+        packages: versions by normalised name of what it runs with; of what orun runs with when None.
     """
+    packages = tools.installed() if packages is None else packages
     found: list[str] = []
     for name, digest in discovered.files.items():
         now = _digest(root / name, files)
@@ -33,7 +37,7 @@ def changes(discovered: Discovered, root: Path, files: StatCache) -> list[str]:
         if listing_digest(root / name) != digest:
             found.append(f"folder {name} has other files now (listed by the stage)")
     for name, version in discovered.packages.items():
-        now = tools.installed().get(name, "not installed")
+        now = packages.get(name, "not installed")
         if now != version:
             found.append(f"package {name}: {version} -> {now} (imported by the stage)")
     for name, digest in discovered.environment.items():

@@ -3,6 +3,7 @@
 OrunError                    exit code
 ├── UsageError               2   the command line or an API call is wrong
 ├── PipelineError            2   the pipeline file is wrong: carries every problem of the file
+├── EnvironmentFailed        2   an isolated environment cannot be made
 ├── StoreError               3   the store cannot be read or written
 ├── StageError               3   a stage did not deliver
 │   ├── StageFailed              it raised
@@ -95,6 +96,10 @@ class PipelineError(OrunError):
 
 
 class StoreError(OrunError):
+class EnvironmentFailed(OrunError):
+    """An isolated environment of packages cannot be made."""
+
+
     """The store cannot be read or written (full disk, permissions, unknown layout)."""
 
     exit_code = 3

@@ -18,7 +18,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from orun.environment import device, tools
+from orun.environment import device, isolated, tools
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 
 FORMAT = 1  # raise it when the meaning of a part changes, or what the runner does to a stage's process
@@ -61,10 +61,16 @@ def compose(
     if any(reference.function for reference in stage.references):
         parts["python of your code"] = platform.python_version()  # it may read the standard library, or print it
     parts |= {f"environment {name}": environment_value(name) for name in stage.env}
-    parts |= {f"tool {tool}": _version(tool) for tool in use.spec.tools}
+    packages = isolated.packages(stage.environment)
+    parts |= {f"tool {tool}": _version(tool, packages) for tool in use.spec.tools}
+    if stage.environment:
+        parts |= {f"package {name}": version for name, version in (packages or {}).items()}
     if stage.target:
         parts["target"] = _text({"providers": _plain(stage.target.providers), "session": dict(stage.target.session)})
-    parts |= {f"device {name}": value for name, value in device.fingerprint(use.spec.stage_class, stage.target).items()}
+    parts |= {
+        f"device {name}": value
+        for name, value in device.fingerprint(use.spec.stage_class, stage.target, packages).items()
+    }
     parts["seed"] = str(pipeline.seed)
     return parts
 
@@ -118,8 +124,8 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
-def _version(tool: str) -> str:
-    found = tools.find(tool)
+def _version(tool: str, packages: Mapping[str, str] | None) -> str:
+    found = tools.find(tool, packages)
     return " ".join(found) if found else "not installed"
 
 

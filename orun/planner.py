@@ -17,7 +17,7 @@ from blake3 import blake3
 from orun import key
 from orun.codec import encode
 from orun.discovery import changes
-from orun.environment import device, providers, tools
+from orun.environment import device, isolated, providers, tools
 from orun.gates.baselines import Accepted, Baseline
 from orun.gates.judge import judge
 from orun.pipeline.model import Pipeline, Stage
@@ -128,10 +128,14 @@ class Planner:
         parts = key.compose(self.pipeline, stage, inputs, self.store.files.digest_path)
         step = Step(stage, "run", (), seconds, "", parts, previous, inputs)
         unknown = [name for name in stage.upstream if name not in done]
-        step = self._unknown(step, unknown) if unknown else self._look_up(replace(step, key=key.digest_of(parts)))
-        if step.action == "cached" or not (stage.target and stage.target.missing == "skip"):
+        known = isolated.is_known(stage.environment)
+        if unknown or not known:
+            step = self._unknown(step, unknown)
+        else:
+            step = self._look_up(replace(step, key=key.digest_of(parts)))
+        if step.action == "cached" or not known or not (stage.target and stage.target.missing == "skip"):
             return step
-        missing = providers.missing(stage.target)
+        missing = providers.missing(stage.target, stage.environment)
         return replace(step, action="skipped", reasons=(f"target {stage.target.name}: {missing}",)) if missing else step
 
     def _inputs(self, stage: Stage, done: Mapping[str, Done]) -> dict[str, str]:
@@ -150,7 +154,11 @@ class Planner:
 
     def _unknown(self, step: Step, unknown: list[str]) -> Step:
         """The step of a stage that waits for others: its own changes are known, its inputs are not."""
-        mine = [reason for reason in self._changes(step) if not reason.startswith("input ")]
+        known = isolated.is_known(step.stage.environment)
+        others = ("input ",) if known else ("input ", "package ", "tool ", "device ")
+        mine = [reason for reason in self._changes(step) if not reason.startswith(others)]
+        if step.stage.environment and not known:
+            unknown = [*unknown, f"environment {step.stage.environment.name!r} is made"]
         waits = f"after {', '.join(unknown)}"
         if not step.previous:
             return replace(step, action="run", reasons=("never run before", waits))
@@ -164,11 +172,16 @@ class Planner:
             return replace(step, reasons=("--fresh: measured again",))
         reasons: list[str] = []
         for action in self.store.actions(step.key):
-            stale = changes(action.discovered, self.pipeline.root, self.store.files) or self._damage(action)
+            stale = self.changes(step.stage, action) or self._damage(action)
             if not stale:
                 return replace(step, action="cached", reasons=(self._origin(step, action),), hit=action)
             reasons = reasons or stale
         return replace(step, reasons=tuple(reasons or self._changes(step) or ["its result is no longer in the store"]))
+
+    def changes(self, stage: Stage, action: Action) -> list[str]:
+        """What differs now from what a stage found when it ran, as sentences; empty when its result still holds."""
+        packages = isolated.packages(stage.environment)
+        return changes(action.discovered, self.pipeline.root, self.store.files, packages)
 
     def _damage(self, action: Action) -> list[str]:
         return [f"its stored result is damaged: {what}" for what in self.store.check(action.tree)]
@@ -212,7 +225,7 @@ class Planner:
         if not stage.gates:
             return ()
         spec = self.pipeline.kinds[stage.uses].spec
-        host = device.fingerprint(spec.stage_class, stage.target)
+        host = device.fingerprint(spec.stage_class, stage.target, isolated.packages(stage.environment))
         return judge(stage, action, self.accepted(stage), host)
 
     def lineage(self, stage: Stage, done: Mapping[str, Done]) -> bytes:
@@ -231,7 +244,8 @@ class Planner:
     def _entry(self, done: Done) -> dict[str, object]:
         stage, action = done.step.stage, done.action
         spec = self.pipeline.kinds[stage.uses].spec
-        versions = [found for tool in spec.tools if (found := tools.find(tool))]
+        packages = isolated.packages(stage.environment)
+        versions = [found for tool in spec.tools if (found := tools.find(tool, packages))]
         return {
             "stage": stage.id,
             "uses": stage.uses,

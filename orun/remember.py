@@ -12,6 +12,7 @@ from time import time
 from typing import Any
 
 from orun.codec import encode
+from orun.environment import isolated
 from orun.errors import StoreError
 from orun.gates import baselines
 from orun.memory import FORMAT, Request, around, signature
@@ -117,6 +118,9 @@ def _read(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
     return found
 
 
+        if one.step.stage.environment:
+            record = str(isolated.record_of(one.step.stage.environment))
+            found[record] = _content(planner, record)
 def _expanded(read: Iterable[str]) -> Iterator[str]:
     """The files and folders, and everything below the folders."""
     for path in read:

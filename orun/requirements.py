@@ -2,41 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 
-from orun.environment import providers, tools
-from orun.errors import PipelineError, Problem
+from orun.environment import isolated, providers, tools
+from orun.errors import EnvironmentFailed, PipelineError, Problem
 from orun.pipeline.model import Pipeline, Stage
 from orun.planner import Plan
+from orun.targets import Environment
+
+Tell = Callable[[str], None]
 
 
-def require(plan: Plan, chosen: Collection[str]) -> None:
-    """Refuse a plan when a stage that is to run lacks a package or a provider.
+def require(plan: Plan, chosen: Collection[str], tell: Tell = lambda _: None) -> None:
+    """Make the isolated environments of the stages that are to run; refuse a plan when one lacks a package or provider.
 
     Args:
         plan: the plan.
         chosen: ids of the stages that may run; stages that are up to date need nothing.
+        tell: takes a sentence before something that lasts.
 
     Raises:
         PipelineError: with everything that is missing, each at its stage's line.
     """
     to_run = [step.stage for step in plan.steps if step.action in ("run", "maybe") and step.stage.id in chosen]
-    problems = [problem for stage in to_run for problem in lacks(plan.pipeline, stage)]
+    failed = _make({stage.environment for stage in to_run if stage.environment}, tell)
+    problems = [
+        problem
+        for stage in to_run
+        for problem in (
+            [_unmade(stage, failed[stage.environment])] if stage.environment in failed else lacks(plan.pipeline, stage)
+        )
+    ]
     if problems:
         raise PipelineError(problems)
 
 
+def _make(environments: Iterable[Environment], tell: Tell) -> dict[Environment | None, EnvironmentFailed]:
+    """Make environments; those that cannot be made, with the reason."""
+    from orun.environment import making
+
+    failed: dict[Environment | None, EnvironmentFailed] = {}
+    for environment in sorted(environments, key=lambda one: one.name):
+        try:
+            making.make(environment, tell)
+        except EnvironmentFailed as error:
+            failed[environment] = error
+    return failed
+
+
+def _unmade(stage: Stage, error: EnvironmentFailed) -> Problem:
+    why = "; ".join(error.why.splitlines())
+    return Problem(stage.position, f"stage {stage.id!r} cannot run: {error.what}: {why}", hint=error.hint)
+
+
 def lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
-    """What a stage would miss on this machine: packages, and providers of its target."""
-    spec = pipeline.kinds[stage.uses].spec
-    missing = [tool for tool in spec.tools if tools.find(tool) is None]
+    """What a stage would miss on this machine: packages, and providers of its target.
+
+    Of an isolated environment that has not been made yet nothing is known.
+    """
+    if not isolated.is_known(stage.environment):
+        return []
+    spec, packages = pipeline.kinds[stage.uses].spec, isolated.packages(stage.environment)
+    missing = [tool for tool in spec.tools if tools.find(tool, packages) is None]
     if missing:
         names = ", ".join(tool.replace("|", " or ") for tool in missing)
         verb = "is" if len(missing) == 1 else "are"
-        hint = tools.install_command(missing[0], spec.extra)
-        message = f"stage {stage.id!r} ({stage.uses}) needs {names}, which {verb} not installed"
+        where, hint = "installed", tools.install_command(missing[0], spec.extra)
+        if stage.environment:
+            where = f"in environment {stage.environment.name!r}"
+            hint = f"add it to that environment: {missing[0].partition('|')[0]}==VERSION"
+        message = f"stage {stage.id!r} ({stage.uses}) needs {names}, which {verb} not {where}"
         return [Problem(stage.position, message, hint=hint)]
-    if stage.target and (why := providers.missing(stage.target)):
+    if stage.target and (why := providers.missing(stage.target, stage.environment)):
         message = f"target {stage.target.name!r} of stage {stage.id!r} cannot run here: {why}"
         hint = f"`missing: skip` under target {stage.target.name!r} skips its stages; see orun doctor"
         return [Problem(stage.position, message, hint=hint)]

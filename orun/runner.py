@@ -206,6 +206,10 @@ class Runner:
         else:
             self._finish(step, action, "built")
         finally:
+        if step.stage.environment:
+            from orun.environment import making
+
+            making.make(step.stage.environment, lambda text: self.emit(Notice("info", text)))
             self._release(message.stage)
 
     def _release(self, name: str) -> None:

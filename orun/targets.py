@@ -18,6 +18,34 @@ class Provider:
 
 
 @dataclass(frozen=True)
+class Environment:
+    """An entry of `environments`: packages of their own, apart from those that orun runs with.
+
+    Attributes:
+        name: its name in the file.
+        requirements: lines as a requirements file has them, those of files that it includes in their place.
+        constraints: lines of the constraint files that it names.
+    """
+
+    name: str
+    requirements: tuple[str, ...]
+    constraints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python that can run orun's code.
+
+    Attributes:
+        python: path of the program.
+        path: the `PYTHONPATH` under which it finds orun; None to leave the variable as it is.
+    """
+
+    python: str
+    path: str | None = None
+
+
+@dataclass(frozen=True)
 class Target:
     """A resolved entry of `targets`.
 
@@ -27,6 +55,7 @@ class Target:
         session: session options by their names in the file (`intra_op_num_threads`, ...), plain values.
         fallback: what to do when a node lands on the CPU that was not meant for it.
         missing: `error`, or `skip` the stages that use it, when a provider is not on this machine.
+        environment: where ONNX Runtime comes from; None for the packages that orun runs with.
     """
 
     name: str
@@ -34,3 +63,4 @@ class Target:
     session: Mapping[str, Any] = field(default_factory=dict)
     fallback: Fallback = "warn"
     missing: Literal["error", "skip"] = "error"
+    environment: Environment | None = None

@@ -30,6 +30,7 @@ EXAMPLES = (
     ("orun doctor pipelines/bert.yaml", "also what the stages of a file would lack; exit 2 when they lack something"),
 )
 TOOLS = (Column("tool"), Column("version"), Column("needed by", flexible=True), Column("to install it"))
+ENVIRONMENTS = (Column("isolated environment"), Column("made for", flexible=True), Column("state"))
 PROVIDERS = (Column("provider"), Column("loads"), Column("why not", flexible=True))
 
 
@@ -66,6 +67,7 @@ def _facts(store: Path) -> dict[str, Any]:
         "store": _store(store),
         "tools": _tools(),
         "providers": _providers(),
+        "environments": _environments(),
     }
 
 
@@ -118,6 +120,21 @@ def _providers() -> dict[str, dict[str, Any]]:
     }
 
 
+def _environments() -> list[dict[str, Any]]:
+    """The isolated environments that were made on this machine."""
+    from orun.environment import isolated
+
+    return [
+        {
+            "folder": str(folder),
+            "holds": [line for line in made.requirements if not line.startswith("-")],
+            "packages": dict(made.packages),
+            "damage": isolated.damage(folder),
+        }
+        for folder, made in isolated.all_made().items()
+    ]
+
+
 def _lacks(file: str, overrides: Sequence[str]) -> list[Problem]:
     from orun.requirements import lacks
 
@@ -131,6 +148,7 @@ def lines_of(facts: dict[str, Any], terminal: Terminal) -> list[str]:
     state = f"{show(store['free'], 'B')} free" if store["writable"] else "not writable"
     tools = [_tool_row(tool) for tool in facts["tools"]]
     providers = [_provider_row(name, provider) for name, provider in facts["providers"].items()]
+    environments = [_environment_row(environment) for environment in facts.get("environments", ())]
     return [
         f"orun {facts['orun']}, Python {facts['python']}, {facts['platform']}",
         f"store: {near(store['folder'])}, {state}",
@@ -139,12 +157,19 @@ def lines_of(facts: dict[str, Any], terminal: Terminal) -> list[str]:
         *render(TOOLS, tools, terminal),
         "",
         *(render(PROVIDERS, providers, terminal) if providers else ["ONNX Runtime is not installed: no providers"]),
+        *(["", *render(ENVIRONMENTS, environments, terminal)] if environments else []),
     ]
 
 
 def _tool_row(tool: dict[str, Any]) -> tuple[Cell, ...]:
     version = Cell(tool["version"]) if tool["version"] else Cell("missing", "doubt")
     return Cell(tool["tool"], "strong"), version, Cell(", ".join(tool["needed_by"])), Cell(tool["install"])
+
+
+def _environment_row(environment: dict[str, Any]) -> tuple[Cell, ...]:
+    damage = environment["damage"]
+    state = Cell(f"will be made again: {damage}", "doubt") if damage else Cell("whole", "good")
+    return Cell(near(environment["folder"]), "strong"), Cell(", ".join(environment["holds"])), state
 
 
 def _provider_row(name: str, provider: dict[str, Any]) -> tuple[Cell, ...]:

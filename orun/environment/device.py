@@ -27,16 +27,18 @@ PROVIDER_LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "OpenVINOExecutionProvider": ("openvino", "onnxruntime-openvino", "onnxruntime-ep-openvino"),
     "QNNExecutionProvider": ("onnxruntime-qnn",),
 }
-RUNTIMES = "onnxruntime|onnxruntime-gpu|onnxruntime-openvino|onnxruntime-qnn"
 
 
-def fingerprint(stage_class: StageClass, target: Target | None) -> dict[str, str]:
+def fingerprint(
+    stage_class: StageClass, target: Target | None, packages: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """What the result of a stage of that class is bound to on this machine, part by part.
 
     Args:
         stage_class: `portable` results hold for a Python minor, a system and an architecture; `device` ones also for
             the processor and the accelerator of the target; `measurement` ones also for this host and its clocks.
         target: the target that the stage runs for, if it names one.
+        packages: versions by normalised name of what it runs with; of what orun runs with when None.
 
     Raises:
         OrunError: when a GPU that the target needs cannot be read. A guess would let an engine pass for another's.
@@ -48,7 +50,7 @@ def fingerprint(stage_class: StageClass, target: Target | None) -> dict[str, str
     }
     if stage_class == "portable":
         return parts
-    parts |= cpu() | libraries(target)
+    parts |= cpu() | libraries(target, packages)
     if target and any(provider.name in GPU_PROVIDERS for provider in target.providers):
         parts |= gpu()
     if stage_class == "measurement":
@@ -98,13 +100,14 @@ def clocks() -> dict[str, str]:
     return parts
 
 
-def libraries(target: Target | None) -> dict[str, str]:
+def libraries(target: Target | None, packages: Mapping[str, str] | None = None) -> dict[str, str]:
     """Versions of ONNX Runtime and of the libraries behind the target's providers, as far as they are packages."""
-    runtime = find(RUNTIMES)
+    packages = installed() if packages is None else packages
+    runtime = find("onnxruntime", packages)
     parts = {"runtime": " ".join(runtime) if runtime else "none"}
     for provider in target.providers if target else ():
         for name in PROVIDER_LIBRARIES.get(provider.name, ()):
-            parts[name] = installed().get(name, "none")
+            parts[name] = packages.get(name, "none")
     return parts
 
 

@@ -15,8 +15,9 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+from orun.environment import isolated
 from orun.environment.tools import find
-from orun.targets import Target
+from orun.targets import Environment, Target
 
 PROBE = """
 import json, sys
@@ -46,16 +47,20 @@ def compiled_in() -> tuple[str, ...]:
     return tuple(done.stdout.split()) if done.returncode == 0 else ()
 
 
-def missing(target: Target) -> str:
+def missing(target: Target, environment: Environment | None = None) -> str:
     """Why the target cannot run on this machine, one sentence for each provider; empty when it can.
 
     The CPU provider is in every build of ONNX Runtime and is not probed.
+
+    Args:
+        target: the target.
+        environment: where ONNX Runtime comes from; that of orun itself for None.
     """
     problems = []
     for provider in target.providers:
         if provider.name == "CPUExecutionProvider":
             continue
-        loaded = probe(provider.name, json.dumps(dict(provider.options), sort_keys=True))
+        loaded = probe(provider.name, json.dumps(dict(provider.options), sort_keys=True), environment)
         if provider.name not in loaded.providers:
             reason = first_reason(loaded.messages)
             problems.append(f"{provider.name} does not load on this machine" + (f" ({reason})" if reason else ""))
@@ -63,17 +68,19 @@ def missing(target: Target) -> str:
 
 
 @functools.cache
-def probe(provider: str, options: str) -> Loaded:
+def probe(provider: str, options: str, environment: Environment | None = None) -> Loaded:
     """Create a session with that provider alone (and the CPU behind it) and ask it what it has.
 
     Args:
         provider: its full name.
         options: its options as a JSON object.
+        environment: where ONNX Runtime comes from; that of orun itself for None.
     """
-    if find("onnx") is None or find("onnxruntime|onnxruntime-gpu|onnxruntime-openvino|onnxruntime-qnn") is None:
+    packages = isolated.packages(environment)
+    if find("onnx", packages) is None or find("onnxruntime", packages) is None:
         return Loaded((), "onnx and ONNX Runtime are not installed")
     wanted = json.dumps([[provider, json.loads(options)], ["CPUExecutionProvider", {}]])
-    command = [sys.executable, "-c", PROBE, wanted]
+    command = [isolated.interpreter(environment).python, "-P", "-c", PROBE, wanted]
     quiet = os.environ | {"ORT_DISABLE_TELEMETRY": "1"}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False, env=quiet)

@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 # The extra of orun that brings a distribution, for the hint of a missing one.
 EXTRAS: Mapping[str, str] = {
@@ -23,6 +23,11 @@ EXTRAS: Mapping[str, str] = {
     "torch": "torch",
     "transformers": "demo",
 }
+# Distributions that put an `onnxruntime` module on the path; they exclude one another.
+BUILDS = (
+    "onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml", "onnxruntime-migraphx",
+    "onnxruntime-rocm", "onnxruntime-cann", "onnxruntime-vitisai", "onnxruntime-training",
+)  # fmt: skip
 
 
 def normalise(name: str) -> str:
@@ -33,8 +38,13 @@ def normalise(name: str) -> str:
 @functools.cache
 def installed() -> Mapping[str, str]:
     """Version of every distribution on `sys.path`, by normalised name; the first on the path wins, as for imports."""
+    return installed_in(sys.path)
+
+
+def installed_in(folders: Iterable[str]) -> dict[str, str]:
+    """Version of every distribution in some folders, by normalised name; the first folder wins."""
     found: dict[str, str] = {}
-    for folder in sys.path:
+    for folder in folders:
         for stem in _metadata_folders(folder):
             name, _, version = stem.partition("-")
             found.setdefault(normalise(name), version)
@@ -49,14 +59,18 @@ def _metadata_folders(folder: str) -> list[str]:
     return [name.removesuffix(".dist-info") for name in names if name.endswith(".dist-info")]
 
 
-def find(tool: str) -> tuple[str, str] | None:
+def find(tool: str, packages: Mapping[str, str] | None = None) -> tuple[str, str] | None:
     """Name and version of a tool, or None when it is not installed.
 
     Args:
-        tool: a distribution, or alternatives that exclude one another, joined by `|`.
+        tool: a distribution, or alternatives that exclude one another, joined by `|`. Any build of ONNX Runtime stands
+            for `onnxruntime`.
+        packages: those to look among, by normalised name; the installed ones when None.
     """
-    for name in tool.split("|"):
-        if version := installed().get(normalise(name)):
+    packages = installed() if packages is None else packages
+    names = tool.split("|")
+    for name in (*names, *(BUILDS if "onnxruntime" in names else ())):
+        if version := packages.get(normalise(name)):
             return name, version
     return None
 

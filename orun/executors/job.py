@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from orun.errors import StageError
 from orun.metrics import Metric
 from orun.stages.contract import Spec
-from orun.targets import Target
+from orun.targets import Interpreter, Target
 
 Signature = tuple[int, int, int, int, int]  # device, inode, size, mtime and ctime in nanoseconds
 
@@ -37,6 +37,7 @@ class Job:
         timeout: seconds that it may run, or None.
         memory: bytes that its processes may hold together, or None.
         lineage: `lineage.json`, for kinds that ask for it.
+        interpreter: the Python of the isolated environment that it runs in; None for orun's own.
     """
 
     stage: str
@@ -57,6 +58,7 @@ class Job:
     timeout: float | None = None
     memory: int | None = None
     lineage: str | None = None
+    interpreter: Interpreter | None = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from orun.codec import decode, encode
 from orun.executors.job import Finished, Job, JobResult, Progress
+from orun.targets import Interpreter
 
 if TYPE_CHECKING:
     import selectors
@@ -26,13 +27,49 @@ CLOSE_PATIENCE = 3.0  # seconds that stopped stages are waited for; the servers 
 LOG_TAIL = 2000  # bytes of what a dead server had printed that are shown
 
 
+@dataclass(frozen=True)
+class Server:
+    """Which fork server: its Python, orun's own when that is None, and the modules that it has imported, in order."""
+
+    interpreter: Interpreter | None
+    modules: Modules
+
+    def after(self, count: int) -> Server:
+        """The server that has imported the first so many of the modules."""
+        return Server(self.interpreter, self.modules[:count])
+
+
+@dataclass
+class Root:
+    """The server of a Python that has imported nothing, and what it and those grown from it print."""
+
+    process: subprocess.Popen[bytes]
+    log: IO[bytes]
+
+    def reap(self) -> None:
+        """Wait for the end of the servers, whose connections are closed."""
+        import subprocess
+
+        try:
+            self.process.wait(CLOSE_PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        self.log.close()
+
+    def printed(self) -> str:
+        """The end of what they have printed."""
+        self.log.seek(max(0, self.log.seek(0, os.SEEK_END) - LOG_TAIL))
+        return self.log.read().decode(errors="replace").strip()
+
+
 @dataclass
 class Running:
     """A job under way.
 
     Attributes:
         job: the job.
-        modules: the list of the server that runs it.
+        server: the server that runs it.
         process: the id of its process; 0 until it has started.
         cancelled: it is to be stopped.
         said: what it said of its end.
@@ -40,7 +77,7 @@ class Running:
     """
 
     job: Job
-    modules: Modules
+    server: Server
     process: int = 0
     cancelled: bool = False
     said: JobResult | Trouble | None = None
@@ -52,12 +89,11 @@ class LocalExecutor:
 
     def __init__(self) -> None:
         self._running: dict[str, Running] = {}
-        self._servers: dict[Modules, Channel] = {}
-        self._serving: set[Modules] = set()
-        self._broken: set[Modules] = set()
+        self._servers: dict[Server, Channel] = {}
+        self._serving: set[Server] = set()
+        self._broken: set[Server] = set()
         self._selector: selectors.BaseSelector | None = None
-        self._root: subprocess.Popen[bytes] | None = None
-        self._log: IO[bytes] | None = None
+        self._roots: dict[Interpreter | None, Root] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -73,33 +109,33 @@ class LocalExecutor:
         """
         from orun.executors.preload import modules_of
 
-        self._launch(job, modules_of(job))
+        self._launch(job, Server(job.interpreter, modules_of(job)))
 
-    def _launch(self, job: Job, modules: Modules) -> None:
-        for length in range(1, len(modules) + 1):
-            if modules[:length] in self._broken:
-                modules = modules[: length - 1]
+    def _launch(self, job: Job, server: Server) -> None:
+        for length in range(1, len(server.modules) + 1):
+            if server.after(length) in self._broken:
+                server = server.after(length - 1)
                 break
-        server = self._server(modules)
-        self._running[job.stage] = Running(job, modules)
-        server.send({"run": encode(job)})
+        channel = self._connection(server)
+        self._running[job.stage] = Running(job, server)
+        channel.send({"run": encode(job)})
 
-    def _server(self, modules: Modules) -> Channel:
-        """The connection to the server that has imported these modules in this order; it is made when there is none."""
+    def _connection(self, server: Server) -> Channel:
+        """The connection to a server; it is started when it does not run."""
         from selectors import EVENT_READ
 
         from orun.executors.channel import Channel
 
-        if modules in self._servers:
-            return self._servers[modules]
+        if server in self._servers:
+            return self._servers[server]
         ours, theirs = Channel.pair()
-        if modules:
-            self._server(modules[:-1]).send({"grow": modules[-1]}, theirs.fileno())
+        if server.modules:
+            self._connection(server.after(-1)).send({"grow": server.modules[-1]}, theirs.fileno())
         else:
-            self._start_root(theirs.fileno())
+            self._start_root(server.interpreter, theirs.fileno())
         theirs.close()
-        self._servers[modules] = ours
-        self._watch().register(ours, EVENT_READ, modules)
+        self._servers[server] = ours
+        self._watch().register(ours, EVENT_READ, server)
         return ours
 
     def _watch(self) -> selectors.BaseSelector:
@@ -108,21 +144,29 @@ class LocalExecutor:
         self._selector = self._selector or selectors.DefaultSelector()
         return self._selector
 
-    def _start_root(self, descriptor: int) -> None:
+    def _start_root(self, interpreter: Interpreter | None, descriptor: int) -> None:
         import subprocess
         import tempfile
 
-        self._reap_root()
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the servers
-        self._root = subprocess.Popen(
-            [sys.executable, "-P", "-m", "orun.executors.zygote", str(descriptor)],
+        if dead := self._roots.pop(interpreter, None):
+            dead.reap()
+        log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the servers
+        process = subprocess.Popen(
+            [
+                interpreter.python if interpreter else sys.executable,
+                "-P",
+                "-m",
+                "orun.executors.zygote",
+                str(descriptor),
+            ],
             stdin=subprocess.DEVNULL,
-            stdout=self._log,
+            stdout=log,
             stderr=subprocess.STDOUT,
-            env=_environment(os.environ),
+            env=_environment(os.environ, interpreter),
             pass_fds=(descriptor,),
             start_new_session=True,  # Ctrl-C reaches the runner alone, which then cancels
         )
+        self._roots[interpreter] = Root(process, log)
 
     def wait(self, timeout: float | None = None) -> list[Progress | Finished]:
         """What happened since the last call, waiting at most `timeout` seconds; at once when no job is running."""
@@ -136,17 +180,17 @@ class LocalExecutor:
                 break
         return happened
 
-    def _hear(self, modules: Modules) -> list[Progress | Finished]:
-        channel = self._servers[modules]
-        happened = [event for message in channel.messages() for event in self._take(modules, message)]
-        return happened + self._bury(modules) if channel.closed else happened
+    def _hear(self, server: Server) -> list[Progress | Finished]:
+        channel = self._servers[server]
+        happened = [event for message in channel.messages() for event in self._take(server, message)]
+        return happened + self._bury(server) if channel.closed else happened
 
-    def _take(self, modules: Modules, message: Mapping[str, Any]) -> list[Progress | Finished]:
+    def _take(self, server: Server, message: Mapping[str, Any]) -> list[Progress | Finished]:
         from orun.executors.messages import Ended, Trouble
         from orun.executors.outcome import outcome_of
 
         if "serving" in message:
-            self._serving.add(modules)
+            self._serving.add(server)
             return []
         stage = message["stage"]
         running = self._running[stage]
@@ -165,21 +209,21 @@ class LocalExecutor:
             return [Finished(stage, outcome_of(running.job, running.said, running.written, ended))]
         return []
 
-    def _bury(self, modules: Modules) -> list[Progress | Finished]:
+    def _bury(self, server: Server) -> list[Progress | Finished]:
         """A server is gone. When an import ended it, its jobs are started without: they meet the import themselves."""
         from orun.executors.failures import lost
 
-        self._watch().unregister(self._servers[modules])
-        self._servers.pop(modules).close()
-        imported = modules in self._serving
-        self._serving.discard(modules)
+        self._watch().unregister(self._servers[server])
+        self._servers.pop(server).close()
+        imported = server in self._serving
+        self._serving.discard(server)
         happened: list[Progress | Finished] = []
         for stage, running in list(self._running.items()):
-            if running.modules != modules:
+            if running.server != server:
                 continue
-            if modules and not imported:
-                self._broken.add(modules)
-                self._launch(running.job, modules)
+            if server.modules and not imported:
+                self._broken.add(server)
+                self._launch(running.job, server)
                 if running.cancelled:
                     self.cancel(stage)
                 continue
@@ -187,21 +231,19 @@ class LocalExecutor:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(running.process, signal.SIGKILL)
             del self._running[stage]
-            happened.append(Finished(stage, lost(running.job, self._printed())))
+            happened.append(Finished(stage, lost(running.job, self._printed(server))))
         return happened
 
-    def _printed(self) -> str:
-        """The end of what the servers have printed."""
-        if self._log is None:
-            return ""
-        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - LOG_TAIL))
-        return self._log.read().decode(errors="replace").strip()
+    def _printed(self, server: Server) -> str:
+        """The end of what a server and those beside it have printed."""
+        root = self._roots.get(server.interpreter)
+        return root.printed() if root else ""
 
     def cancel(self, stage: str) -> None:
         """Stop a job: SIGTERM to its group, and SIGKILL two seconds later to what is left."""
         if running := self._running.get(stage):
             running.cancelled = True
-            self._servers[running.modules].send({"cancel": stage})
+            self._servers[running.server].send({"cancel": stage})
 
     def close(self) -> None:
         """Stop what still runs, end the servers, and wait until all of it is gone."""
@@ -218,25 +260,14 @@ class LocalExecutor:
         if self._selector:
             self._selector.close()
             self._selector = None
-        self._reap_root()
-
-    def _reap_root(self) -> None:
-        """Wait for the end of the servers, whose connections are closed."""
-        import subprocess
-
-        if self._root is not None:
-            try:
-                self._root.wait(CLOSE_PATIENCE)
-            except subprocess.TimeoutExpired:
-                os.killpg(self._root.pid, signal.SIGKILL)
-                self._root.wait()
-            self._root = None
-        if self._log is not None:
-            self._log.close()
-            self._log = None
+        for root in self._roots.values():
+            root.reap()
+        self._roots.clear()
 
 
-def _environment(environment: Mapping[str, str]) -> dict[str, str]:
+def _environment(environment: Mapping[str, str], interpreter: Interpreter | None) -> dict[str, str]:
     """The environment of every stage: sets iterate alike in each run, and ONNX Runtime keeps to itself."""
     fixed = {"PYTHONHASHSEED": environment.get("PYTHONHASHSEED", "0"), "ORT_DISABLE_TELEMETRY": "1"}
+    if interpreter and interpreter.path is not None:
+        fixed["PYTHONPATH"] = interpreter.path
     return {**environment, **fixed}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from orun.pipeline.model import Rule
-from orun.stages.params import Doc, Duration, Range, Size
+from orun.stages.params import Doc, Duration, FilePath, Range, Size
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,24 @@ class Resources:
 
 
 @dataclass(frozen=True)
+class EnvironmentKeys:
+    """The keys of an isolated environment."""
+
+    packages: Annotated[list[str], Doc("Packages with their versions: `onnxruntime-openvino==1.24.1`.")] = field(
+        default_factory=list
+    )
+    requirements: Annotated[FilePath | None, Doc("A requirements or lock file, as pip reads it.")] = None
+
+
+@dataclass(frozen=True)
 class Limits:
-    """Limits of a stage."""
+    """Limits of a stage, and where its process runs."""
 
     timeout: Annotated[Duration | None, Doc("How long it may run (`30min`)."), Range(0)] = None
     resources: Annotated[Resources, Doc("What it takes of the machine.")] = Resources()
+    environment: Annotated[
+        str | None, Doc("The entry of `environments` whose packages it runs with; that of its target when left out.")
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +81,9 @@ class TargetKeys:
         Literal["error", "skip"],
         Doc("What to do with the stages that use it when a provider is not on this machine."),
     ] = "error"
+    environment: Annotated[
+        str | None, Doc("The entry of `environments` that its ONNX Runtime comes from; orun's own when left out.")
+    ] = None
 
 
 RULES: Mapping[Rule, str] = {

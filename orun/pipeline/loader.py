@@ -11,6 +11,7 @@ from typing import cast
 from orun.errors import PipelineError
 from orun.pipeline import overrides as overriding
 from orun.pipeline import schema
+from orun.pipeline.environments import Environments
 from orun.pipeline.expressions import Expressions
 from orun.pipeline.files import Files
 from orun.pipeline.graph import ordered
@@ -38,6 +39,7 @@ class Loader:
         self.problems = Problems()
         self.files = Files(self.problems)
         self.code = CodeFiles()
+        self.environments = Environments(self.problems)
         self.kinds: dict[str, Kind] = {}
 
     @property
@@ -64,11 +66,14 @@ class Loader:
         instances, tree = self._expand(tree)
         known = {kind.name: kind for kind in (*registry.all_kinds(), *self.kinds.values())}
         unsound = validate(tree, schema.build(known.values()), self.problems)
-        named = targets(tree.map("targets"), unsound, self.problems)
+        self.environments.read(tree.map("environments"), self.root, unsound)
+        named = targets(tree.map("targets"), self.environments, unsound, self.problems)
         around = Surroundings(self.root, tuple(named), self.code, unsound, self.problems)
         by_id = {instance.id: instance for instance in instances}
         stages = {
-            instance.id: make(instance, instance.kind, by_id, named, around) for instance in instances if instance.kind
+            instance.id: make(instance, instance.kind, by_id, named, self.environments, around)
+            for instance in instances
+            if instance.kind
         }
         self.problems.check()
         return self._pipeline(tree, stages)
@@ -127,7 +132,7 @@ class Loader:
             file=self.file,
             stages=tuple(stages[name] for name in order),
             seed=int(cast("float", seed.value)) if isinstance(seed, Scalar) else 0,
-            sources={**self.files.digests, **self.code.digests},
+            sources={**self.files.digests, **self.code.digests, **self.environments.digests},
             kinds={
                 name: KindUse(kind.origin, kind.entry, kind.spec, kind.distribution)
                 for name, kind in self.kinds.items()

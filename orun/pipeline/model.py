@@ -10,7 +10,7 @@ from typing import Any, Literal
 from orun.errors import Position
 from orun.metrics import Unit
 from orun.stages.contract import Spec
-from orun.targets import Target
+from orun.targets import Environment, Target
 
 Rule = Literal["min", "max", "max_drop", "max_increase", "max_regression", "min_speedup"]
 RULES: tuple[Rule, ...] = ("min", "max", "max_drop", "max_increase", "max_regression", "min_speedup")
@@ -98,7 +98,8 @@ class Stage:
     params: Mapping[str, Any] = field(default_factory=dict)
     references: tuple[Reference, ...] = ()
     target: Target | None = None
-    gates: tuple[Gate, ...] = ()
+    environment: Environment | None = None
+    gates: tuple[Gate | Group, ...] = ()
     env: tuple[str, ...] = ()
     timeout: float | None = None
     cpus: int = 1
@@ -122,6 +123,8 @@ class KindUse:
     """
 
     origin: Literal["built-in", "plug-in", "file"]
+        environment: the isolated environment that its process runs in, its own or that of its target; None for the
+            packages that orun runs with.
     entry: str
     spec: Spec
     distribution: str = ""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orun.pipeline.fragments import EXPRESSION, Fragment, choice, described, fields, fragment, value
-from orun.pipeline.grammar import RULES, Limits, Session, TargetKeys
+from orun.pipeline.grammar import RULES, EnvironmentKeys, Limits, Session, TargetKeys
 from orun.pipeline.providers import PROVIDERS, Options, OptionType
 from orun.spelling import one_of
 from orun.stages.kind import Kind
@@ -26,6 +26,7 @@ ID = r"^[A-Za-z_][A-Za-z0-9_-]*(\[[^\]]*\])?$"  # with the axes of a matrix
 NAME_WORDS = "letters, digits, _ and -, beginning with a letter"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 FILE_KIND = r"\.py:[A-Za-z_][A-Za-z0-9_]*$"
+PINNED = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._, -]+\])?==[A-Za-z0-9][A-Za-z0-9.+!_-]*$"
 THRESHOLD = rf"^{NUMBER} *({'|'.join((*DURATIONS, *SIZES, '%', 'x'))})?$"
 SPEEDUP = rf"^{NUMBER}x?$"
 THRESHOLD_WORDS = "a number, or one with a unit such as 12ms, 300MB, 5% or 1.5x"
@@ -55,7 +56,7 @@ def build(kinds: Iterable[Kind] | None = None) -> dict[str, Any]:
                 "targets": _whole(target, "providers"),
             },
         },
-        "definitions": {"stage": stage, "target": target, "gate": _gate()},
+        "definitions": {"stage": stage, "target": target, "environment": _environment(), "gate": _gate()},
     }
 
 
@@ -76,6 +77,8 @@ def _top_level() -> dict[str, Fragment]:
         "extends": extends | {"description": "Files that this one is laid over, the last on top; relative to it."},
         "vars": vars_ | {"description": "Values that ${vars.name} stands for anywhere below."},
         "seed": seed | {"description": "The seed of every random choice.", "default": 0},
+        "environments": _named("environment")
+        | {"description": "Packages that cannot be beside those that orun runs with; each is made once and reused."},
         "targets": _named("target") | {"description": "Where models must run; `cpu` is there without being named."},
         "stages": _named("stage", ID) | {"description": "What is built and measured; each may feed others."},
     }
@@ -209,6 +212,16 @@ def _target() -> Fragment:
             **keys,
         },
     }
+
+
+def _environment() -> Fragment:
+    made = fields(params_of(EnvironmentKeys), "key of an environment")
+    made["properties"]["packages"] |= {
+        "minItems": 1,
+        "patternErrorMessage": "expected a list of packages with their versions",
+        "items": value([], PINNED, "a package with its version, such as onnxruntime-openvino==1.24.1"),
+    }
+    return made | {"patternErrorMessage": "expected a mapping with `packages` or `requirements`"}
 
 
 def _provider() -> Fragment:

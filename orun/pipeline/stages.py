@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from orun.pipeline.environments import Environments
 from orun.pipeline.gates import gates
 from orun.pipeline.grammar import Limits
 from orun.pipeline.instances import Instance
@@ -20,11 +21,12 @@ from orun.targets import Target
 LIMITS = params_of(Limits)
 
 
-def make(
+def make(  # noqa: PLR0913 - a stage is held against all of the file
     instance: Instance,
     kind: Kind,
     instances: Mapping[str, Instance],
     targets: Mapping[str, Target],
+    environments: Environments,
     around: Surroundings,
 ) -> Stage:
     """A stage; good only when no problem was noted on the way.
@@ -34,6 +36,7 @@ def make(
         kind: what it uses.
         instances: every stage by its id.
         targets: every target by its name.
+        environments: those of the file.
         around: what its values are checked against.
     """
     path: NodePath = ("stages", instance.id)
@@ -43,6 +46,7 @@ def make(
         values.references.append(Reference("uses", file, function))
     params = values.fields(kind.params, instance.node.map("with"), (*path, "with"))
     metrics = _metrics(kind, params, instance, around) if values.whole else kind.spec.metrics or None
+    target = _target(kind, params, targets)
     limits = Values(around).fields(LIMITS, instance.node, path)
     wiring = wire(instance, kind, instances, around.unsound, around.problems)
     return Stage(
@@ -53,7 +57,8 @@ def make(
         after=wiring.after,
         params=params,
         references=tuple(values.references),
-        target=_target(kind, params, targets),
+        target=target,
+        environment=environments.of_stage(instance.node, target),
         gates=gates(instance, kind, metrics, around.unsound, around.problems),
         env=_texts(instance.node.get("env")),
         timeout=limits["timeout"],

@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, cast
 
+from orun.pipeline.environments import KEY, Environments
 from orun.pipeline.grammar import TargetKeys
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
 from orun.pipeline.problems import Problems
 from orun.pipeline.providers import PROVIDERS, OptionType
 from orun.stages.params import params_of
-from orun.targets import Provider, Target
+from orun.targets import Environment, Provider, Target
 
 DEFAULT = "cpu"  # there without being named
 
 
-def targets(declared: Map, unsound: Collection[Path], problems: Problems) -> dict[str, Target]:
+def targets(
+    declared: Map, environments: Environments, unsound: Collection[Path], problems: Problems
+) -> dict[str, Target]:
     """Every target by name.
 
     Args:
         declared: the `targets` of the file; the schema has been checked.
+        environments: those of the file.
         unsound: paths of nodes that are wrong, which was said.
         problems: takes what is wrong.
     """
@@ -27,21 +31,28 @@ def targets(declared: Map, unsound: Collection[Path], problems: Problems) -> dic
     for name, entry in declared.entries.items():
         path = ("targets", name)
         sound = not any(wrong[:2] == path for wrong in unsound)
-        found[name] = _target(name, entry.value, problems) if sound and isinstance(entry.value, Map) else Target(name)
+        if sound and isinstance(entry.value, Map):
+            found[name] = _target(name, entry.value, environments.find(entry.value.get(KEY)), problems)
+        else:
+            found[name] = Target(name)
     return found
 
 
-def _target(name: str, node: Map, problems: Problems) -> Target:
+def _target(name: str, node: Map, environment: Environment | None, problems: Problems) -> Target:
     listed = node.get("providers")
     providers = [_provider(item) for item in listed.items] if isinstance(listed, List) else []
     for number, (provider, span) in enumerate(providers):
         if provider.name in [other.name for other, _ in providers[:number]]:
             problems.add(span, f"{provider.name} is named twice", expected="each provider once")
     given = {
-        param.name: cast("Scalar", node.get(param.name)).text for param in params_of(TargetKeys) if node.get(param.name)
+        param.name: cast("Scalar", node.get(param.name)).text
+        for param in params_of(TargetKeys)
+        if node.get(param.name) and param.name != KEY
     }
     session = {key: _option(key, entry.value) for key, entry in node.map("session").entries.items()}
-    return Target(name, tuple(provider for provider, _ in providers), session, **cast("Any", given))
+    return Target(
+        name, tuple(provider for provider, _ in providers), session, environment=environment, **cast("Any", given)
+    )
 
 
 def _provider(node: Node) -> tuple[Provider, Span]:

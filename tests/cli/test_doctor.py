@@ -26,6 +26,10 @@ FACTS = {
         "CUDAExecutionProvider": {"loads": False, "why_not": "libcublas.so.13: cannot open shared object file"},
         "CPUExecutionProvider": {"loads": True, "why_not": ""},
     },
+    "environments": [
+        {"folder": "/cache/1f", "holds": ["onnx==1.23.2", "numpy==2.4.6"], "packages": {}, "damage": ""},
+        {"folder": "/cache/2e", "holds": ["tiny==1.0"], "packages": {}, "damage": "its interpreter is gone"},
+    ],
 }
 
 
@@ -42,12 +46,16 @@ torch  missing  convert/torch                   pip install "orun[torch]"
 
 provider               loads  why not
 CUDAExecutionProvider  no     libcublas.so.13: cannot open shared object file
-CPUExecutionProvider   yes"""
+CPUExecutionProvider   yes
+
+isolated environment  made for                    state
+/cache/1f             onnx==1.23.2, numpy==2.4.6  whole
+/cache/2e             tiny==1.0                   will be made again: its interpreter is gone"""
     )
 
 
 def test_a_store_that_cannot_be_written_and_no_runtime() -> None:
-    facts = {**FACTS, "store": {"folder": "artifacts", "writable": False, "free": 1}, "providers": {}}
+    facts = {**FACTS, "store": {"folder": "artifacts", "writable": False, "free": 1}, "providers": {}, "environments": []}
     lines = lines_of(facts, Terminal())
     assert lines[1] == "store: artifacts, not writable"
     assert lines[-1] == "ONNX Runtime is not installed: no providers"
@@ -67,7 +75,7 @@ def test_this_machine(orun: CommandLine, project: Path) -> None:
 def test_what_a_file_lacks(orun: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "model.onnx").touch()
     (project / "lacking.yaml").write_text("stages:\n  import: {uses: convert/onnx, with: {path: model.onnx}}\n")
-    monkeypatch.setattr(tools, "find", lambda _: None)
+    monkeypatch.setattr(tools, "find", lambda *_: None)
     shown = orun("doctor", "lacking.yaml")
     assert shown.code == 2
     assert shown.out.startswith("orun 0.1.0, Python 3.")

@@ -34,7 +34,7 @@ def test_a_provider_that_is_built_in_but_cannot_load_is_missing() -> None:
 
 
 def test_without_a_runtime_nothing_loads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orun.environment.providers.find", lambda _: None)
+    monkeypatch.setattr("orun.environment.providers.find", lambda *_: None)
     providers.probe.cache_clear()
     assert missing("CUDAExecutionProvider") == (
         "CUDAExecutionProvider does not load on this machine (onnx and ONNX Runtime are not installed)"

@@ -10,6 +10,8 @@ import site
 import sys
 from collections.abc import Iterable
 
+import blake3
+
 import orun
 from orun.executors.job import Job
 
@@ -62,7 +64,8 @@ def installed() -> tuple[str, ...]:
     packages = (*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.__file__))
     home = os.path.expanduser("~")
     private = (os.path.join(home, name) for name in (*CREDENTIALS, *CACHES))
-    return (*SYSTEM, *prefixes, *packages, os.path.dirname(orun.__file__), *private)
+    ours = (os.path.dirname(orun.__file__), os.path.dirname(blake3.__file__))
+    return (*SYSTEM, *prefixes, *packages, *ours, *private)
 
 
 def _prefixes(paths: Iterable[str]) -> tuple[str, ...]:

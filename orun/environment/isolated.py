@@ -1,0 +1,155 @@
+"""Isolated environments: packages that cannot be beside those that orun runs with, in a folder of their own.
+
+Each lies in a folder named by the digest of what was asked for, of the interpreter and of the platform, so that every
+pipeline and store of a user shares it. `packages.json` there says what the request came to. It is written last, stays
+when the rest is removed, and then names the very versions to install again. Any of these folders may be removed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import blake3
+
+from orun.codec import decode
+from orun.environment.tools import installed_in
+from orun.targets import Environment, Interpreter
+
+PACKAGE = Path(__file__).parent.parent
+# What a stage's process imports to run orun's code. It is linked, not installed, so that it decides nothing about the
+# versions of the environment; the interpreter is the same, and with it what compiled modules must fit.
+LINKED = {"orun": PACKAGE, "blake3": Path(str(blake3.__file__)).parent}
+RECORD = "packages.json"
+BRINGERS = frozenset({"pip", "setuptools", "wheel"})  # they may be there to install the others
+
+
+@dataclass(frozen=True)
+class Made:
+    """What became of a request.
+
+    Attributes:
+        requirements: the lines that asked for it.
+        packages: version of every distribution that is there, by normalised name.
+    """
+
+    requirements: tuple[str, ...]
+    packages: Mapping[str, str] = field(default_factory=dict)
+
+
+def root() -> Path:
+    """The folder of all isolated environments: `ORUN_ENVIRONMENTS`, else in the user's cache."""
+    if chosen := os.environ.get("ORUN_ENVIRONMENTS"):
+        return Path(chosen).absolute()
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return Path(cache if cache and Path(cache).is_absolute() else Path.home() / ".cache") / "orun" / "environments"
+
+
+@functools.cache
+def digest(environment: Environment) -> str:
+    """What tells environments apart: the request, the interpreter and the platform; not the name. 32 hex digits."""
+    interpreter = [sys.implementation.cache_tag, sys.base_prefix, sys.platform, platform.machine()]
+    request = [list(environment.requirements), list(environment.constraints), interpreter]
+    return blake3.blake3(json.dumps(request).encode()).hexdigest()[:32]
+
+
+def folder_of(environment: Environment) -> Path:
+    """Where it lies, or will."""
+    return root() / digest(environment)
+
+
+def record_of(environment: Environment) -> Path:
+    """The file that says what is in it."""
+    return folder_of(environment) / RECORD
+
+
+def all_made() -> dict[Path, Made]:
+    """Every environment on this machine that was made, by its folder."""
+    found = {record.parent: read(record) for record in sorted(root().glob(f"*/{RECORD}"))}
+    return {folder: made for folder, made in found.items() if made}
+
+
+def read(record: Path) -> Made | None:
+    """What a record says; None when there is none that can be used."""
+    try:
+        return _read(str(record), record.stat().st_mtime_ns)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+@functools.lru_cache(maxsize=64)
+def _read(record: str, _changed: int) -> Made:
+    return decode(Made, json.loads(Path(record).read_text("utf-8")))
+
+
+def packages(environment: Environment | None) -> Mapping[str, str] | None:
+    """Version of every distribution in an environment, by normalised name.
+
+    None means: those that orun runs with. An environment that was never made on this machine holds nothing yet.
+    """
+    if environment is None:
+        return None
+    made = read(record_of(environment))
+    return made.packages if made else {}
+
+
+def is_known(environment: Environment | None) -> bool:
+    """Whether its versions are known: it was made on this machine, or is where orun itself runs."""
+    return environment is None or read(record_of(environment)) is not None
+
+
+def prefix(folder: Path) -> Path:
+    """The top folder of the interpreter of the environment in a folder."""
+    return folder / "venv"
+
+
+def python(folder: Path) -> Path:
+    """Its interpreter."""
+    return prefix(folder) / "bin" / "python"
+
+
+def damage(folder: Path) -> str:
+    """What keeps an environment from being used as it is, as a clause; empty when it is what its record says."""
+    made = read(folder / RECORD)
+    if made is None:
+        return "it is not there"
+    if not os.access(python(folder), os.X_OK):
+        return "its interpreter is gone"
+    there = content(folder)
+    for name in sorted(there.keys() | made.packages.keys()):
+        if there.get(name) != made.packages.get(name):
+            return f"{name} is {there.get(name, 'gone')} instead of {made.packages.get(name, 'absent')}"
+    return ""
+
+
+def content(folder: Path) -> dict[str, str]:
+    """Versions of what is installed there now, without what only installs."""
+    there = installed_in(map(str, prefix(folder).glob("lib/python3.*/site-packages")))
+    return {name: version for name, version in sorted(there.items()) if name not in BRINGERS}
+
+
+def interpreter(environment: Environment | None) -> Interpreter:
+    """The Python of an environment, orun's own for None, and how it finds orun's code."""
+    if environment is None:
+        return Interpreter(sys.executable)
+    return Interpreter(str(python(folder_of(environment))), str(_links()))
+
+
+def _links() -> Path:
+    """A folder with links to `LINKED` and nothing else; it is made when it is not there."""
+    targets = {name: str(path.resolve()) for name, path in LINKED.items()}
+    folder = root() / "links" / blake3.blake3(json.dumps(targets).encode()).hexdigest()[:32]
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, target in targets.items():
+        link = folder / name
+        if not link.is_symlink():
+            fresh = folder / f".{name}-{os.getpid()}"
+            fresh.symlink_to(target)
+            fresh.rename(link)  # two processes may do so at once
+    return folder

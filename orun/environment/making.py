@@ -1,0 +1,154 @@
+"""Makes isolated environments: a virtual environment of orun's own Python, filled by pip."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from orun.codec import encode
+from orun.environment import isolated
+from orun.errors import EnvironmentFailed
+from orun.store.durable import replace_file
+from orun.store.locks import Lock
+from orun.store.refusals import refusals
+from orun.targets import Environment
+
+PIP_SECONDS = 3600
+PIP_OPTIONS = ("--no-input", "--disable-pip-version-check", "--no-color", "--progress-bar", "off")
+# Variables that would lead pip or the interpreter out of the environment.
+OUTSIDE = ("PYTHONHOME", "PYTHONPATH", "PIP_PREFIX", "PIP_TARGET", "PIP_USER", "PIP_REQUIRE_VIRTUALENV")
+UNREACHABLE = ("connection broken", "Max retries exceeded", "Could not fetch URL", "Temporary failure in name")
+LONGEST = 300  # characters of a line of pip's that are shown
+
+Tell = Callable[[str], None]
+
+
+def make(environment: Environment, tell: Tell = lambda _: None) -> None:
+    """Make an environment, unless it is there as its record says.
+
+    Several processes may ask for the same one at once: the first makes it and the others wait. One that is killed
+    meanwhile leaves no record, and the next begins anew.
+
+    Args:
+        environment: what is wanted.
+        tell: takes a sentence before something that lasts.
+
+    Raises:
+        EnvironmentFailed: when it cannot be made, with pip's own last words.
+        StoreError: when its folder cannot be written.
+    """
+    folder = isolated.folder_of(environment)
+    if not isolated.damage(folder):
+        return
+    with refusals("make an environment", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    lock = Lock(folder / "lock", keep=True)
+    lock.acquire(lambda: tell(f"environment {environment.name!r}: another orun process makes it"))
+    with lock:
+        if damage := isolated.damage(folder):
+            again = isolated.is_known(environment)
+            what = f"making it again, because {damage}" if again else "making it, once for this machine"
+            tell(f"environment {environment.name!r}: {what} ({', '.join(_packages(environment))})")
+            with refusals("make an environment", folder):
+                _build(environment, folder, lock.descriptor)
+
+
+def _build(environment: Environment, folder: Path, lock: int) -> None:
+    shutil.rmtree(isolated.prefix(folder), ignore_errors=True)
+    pip = _create(environment, folder)
+    lines = _lines(environment)
+    (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    (folder / "constraints.txt").write_text("".join(f"{line}\n" for line in environment.constraints), "utf-8")
+    exact = ["--no-deps"] if isolated.is_known(environment) else []
+    command = [*pip, "install", *PIP_OPTIONS, *exact, "-r", "requirements.txt", "-c", "constraints.txt"]
+    log = folder / "pip.log"
+    with log.open("wb") as output:
+        status = _run(command, folder, output.fileno(), lock)
+    if status:
+        said = log.read_text("utf-8", "replace").splitlines()
+        raise EnvironmentFailed(
+            f"environment {environment.name!r} cannot be made", why=_why(said), hint=f"all that pip said: {log}"
+        )
+    made = isolated.Made(environment.requirements, isolated.content(folder))
+    text = json.dumps(encode(made), indent=1, sort_keys=True) + "\n"
+    replace_file(str(isolated.record_of(environment)), text.encode(), str(folder / f".packages-{os.getpid()}"))
+
+
+def _create(environment: Environment, folder: Path) -> list[str]:
+    """Make the empty virtual environment; the command of a pip that installs into it."""
+    import venv
+
+    own = importlib.util.find_spec("pip") is not None
+    try:
+        venv.EnvBuilder(symlinks=True, with_pip=not own).create(isolated.prefix(folder))
+    except (subprocess.CalledProcessError, ImportError) as error:
+        raise EnvironmentFailed(
+            f"environment {environment.name!r} cannot be made: pip is missing",
+            why=f"neither is it beside orun, nor does this Python bring it along: {error}",
+            hint=f"install pip beside orun: {sys.executable} -m ensurepip, or uv pip install pip",
+        ) from error
+    python = str(isolated.python(folder))
+    return [sys.executable, "-m", "pip", "--python", python] if own else [python, "-m", "pip"]
+
+
+def _lines(environment: Environment) -> Sequence[str]:
+    """What pip is to install: what was asked for, or the very versions that this came to before."""
+    made = isolated.read(isolated.record_of(environment))
+    asked = environment.requirements
+    if made is None or any("--hash" in line for line in asked):
+        return asked
+    options = [line for line in asked if line.startswith("-")]
+    return [*options, *(f"{name}=={version}" for name, version in made.packages.items())]
+
+
+def _packages(environment: Environment) -> list[str]:
+    """The requirements without options and hashes, for messages."""
+    return [line.partition(" --")[0] for line in environment.requirements if not line.startswith("-")]
+
+
+def _run(command: Sequence[str], folder: Path, output: int, lock: int) -> int:
+    """Run pip to its end, which comes with an interruption of this process at the latest.
+
+    Args:
+        command: its command line.
+        folder: its working folder.
+        output: descriptor of the file that takes what it says.
+        lock: descriptor of the lock, which it holds too: should this process be killed, nobody else begins before pip
+            has ended.
+    """
+    variables = {name: value for name, value in os.environ.items() if name not in OUTSIDE}
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=variables,
+        pass_fds=(lock,),
+        start_new_session=True,
+    )
+    try:
+        return process.wait(PIP_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.write(output, f"ERROR: pip had not ended after {PIP_SECONDS} s\n".encode())
+        return 1
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _why(said: Sequence[str]) -> str:
+    """Pip's own last words: its errors, or the end of what it said."""
+    errors = [line for line in said if line.startswith("ERROR:")] or said[-3:]
+    lines = [line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}" for line in errors]
+    if any(sign in line for line in said for sign in UNREACHABLE):
+        lines.append("a package index could not be reached; PIP_INDEX_URL and PIP_FIND_LINKS name others")
+    return "\n".join(lines[-6:]) or "pip said nothing"

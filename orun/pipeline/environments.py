@@ -1,0 +1,104 @@
+"""The `environments` of a pipeline file, and who names them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+
+from orun.pipeline.files import neighbour
+from orun.pipeline.nodes import List, Map, Node, Path, Scalar
+from orun.pipeline.problems import Problems
+from orun.pipeline.requirements import Requirements
+from orun.pipeline.values import localise
+from orun.spelling import closest, one_of
+from orun.targets import Environment, Target
+
+KEY = "environment"
+
+
+@dataclass
+class Environments:
+    """The environments of a file by name.
+
+    Attributes:
+        problems: takes what is wrong.
+        known: what was read.
+        digests: of the files that were read, by path.
+    """
+
+    problems: Problems
+    known: dict[str, Environment] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+
+    def read(self, declared: Map, root: FilePath, unsound: Collection[Path]) -> None:
+        """Take in the `environments` of a file; the schema has been checked.
+
+        Args:
+            declared: the mapping.
+            root: the folder that paths are relative to.
+            unsound: paths of nodes that are wrong, which was said.
+        """
+        for name, entry in declared.entries.items():
+            if any(wrong[:2] == ("environments", name) for wrong in unsound) or not isinstance(entry.value, Map):
+                self.known[name] = Environment(name, ())
+                continue
+            listed = entry.value.get("packages")
+            items = listed.items if isinstance(listed, List) else ()
+            found = Requirements([item.text for item in items if isinstance(item, Scalar)])
+            file = entry.value.get("requirements")
+            if isinstance(file, Scalar):
+                self._file(file, root, found)
+            elif not entry.value.entries:
+                self.problems.add(
+                    entry.key,
+                    f"environment {name!r} holds nothing",
+                    expected="`packages`, a list such as [onnxruntime-openvino==1.24.1], or `requirements`, a file",
+                )
+            self.known[name] = Environment(name, tuple(found.lines), tuple(found.constraints))
+            self.digests |= found.digests
+
+    def _file(self, node: Scalar, root: FilePath, found: Requirements) -> None:
+        path = root / localise(node, root)
+        try:
+            found.read(path)
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no text"
+            named = getattr(error, "filename", None) or node.text
+            self.problems.add(
+                node.span,
+                f"cannot read {named if str(path) != str(named) else node.text!r}: {why}",
+                expected="a requirements file, its path relative to the pipeline file",
+                suggestion=neighbour(path, node.text),
+            )
+        for line in found.local:
+            self.problems.add(
+                node.span,
+                f"an isolated environment cannot hold what is not on a package index: {line}",
+                expected="packages with versions, or URLs",
+            )
+
+    def of_stage(self, node: Map, target: Target | None) -> Environment | None:
+        """Where the process of a stage runs: in its own environment, or else where its target's ONNX Runtime is."""
+        own = self.find(node.get(KEY))
+        wanted = target.environment if target else None
+        if own and target and wanted and own.name != wanted.name:
+            self.problems.add(
+                node.entries[KEY].key,
+                f"the stage is to run in environment {own.name!r}, and its target {target.name!r} in {wanted.name!r}",
+                expected="the same for both, or none for the stage",
+            )
+        return own or wanted
+
+    def find(self, node: Node | None) -> Environment | None:
+        """The environment that a stage or a target names; None when it names none, or one that is not there."""
+        if not isinstance(node, Scalar) or not isinstance(node.value, str) or node.broken:
+            return None
+        if node.text not in self.known:
+            self.problems.add(
+                node.span,
+                f"there is no environment {node.text!r}",
+                expected=one_of(self.known) or "an entry of `environments`, of which there are none",
+                suggestion=closest(node.text, self.known),
+            )
+        return self.known.get(node.text)

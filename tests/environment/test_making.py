@@ -1,0 +1,188 @@
+"""Isolated environments: made once by real pip from wheels in a folder, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from orun.environment import isolated, making
+from orun.errors import EnvironmentFailed, StoreError
+from orun.targets import Environment
+
+from .wheels import use_index, wheel
+
+TINY = Environment("tiny", ("tiny==1.0",))
+MAKE = """
+import sys
+from orun.environment.making import make
+from orun.targets import Environment
+make(Environment("tiny", ("tiny==1.0",)), lambda text: print(text, flush=True))
+print("done", flush=True)
+"""
+
+
+@pytest.fixture(autouse=True)
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "index"
+    wheel(folder, "tiny", "1.0", ["inner"])
+    wheel(folder, "inner", "1.0")
+    use_index(folder, tmp_path / "environments", monkeypatch)
+    return folder
+
+
+def make(environment: Environment = TINY) -> list[str]:
+    """What was said while it was made."""
+    said: list[str] = []
+    making.make(environment, said.append)
+    return said
+
+
+def ask(code: str, environment: Environment = TINY) -> str:
+    """What a program prints in the environment, isolated from this process's variables."""
+    found = isolated.interpreter(environment)
+    variables = {"PYTHONPATH": found.path or ""}
+    done = subprocess.run([found.python, "-P", "-c", code], capture_output=True, text=True, check=True, env=variables)
+    return done.stdout.strip()
+
+
+def start_making() -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", MAKE], stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def test_made_once_whatever_its_name() -> None:
+    assert isolated.packages(TINY) == {}
+    assert not isolated.is_known(TINY)
+    assert make() == ["environment 'tiny': making it, once for this machine (tiny==1.0)"]
+    assert isolated.packages(TINY) == {"inner": "1.0", "tiny": "1.0"}
+    assert make(Environment("other", ("tiny==1.0",))) == []
+    assert isolated.folder_of(TINY) != isolated.folder_of(Environment("tiny", ("tiny==2.0",)))
+
+
+def test_it_runs_orun_with_its_own_packages_and_no_other() -> None:
+    make()
+    code = "import orun.executors.stage, tiny, inner, sys; print(tiny.version, sys.prefix, 'site' in sys.modules)"
+    assert ask(code) == f"1.0 {isolated.prefix(isolated.folder_of(TINY))} True"
+    assert ask("import importlib.util as u; print(u.find_spec('numpy'), u.find_spec('click'))") == "None None"
+
+
+def test_a_package_that_was_changed_by_hand_is_put_right() -> None:
+    make()
+    folder = isolated.folder_of(TINY)
+    (metadata,) = isolated.prefix(folder).glob("lib/python3.*/site-packages/inner-1.0.dist-info")
+    metadata.rename(metadata.with_name("inner-2.0.dist-info"))
+    assert make() == [
+        "environment 'tiny': making it again, because inner is 2.0 instead of 1.0 (tiny==1.0)",
+    ]
+    assert isolated.damage(folder) == ""
+
+
+def test_what_was_removed_is_made_again_with_the_versions_it_had(index: Path) -> None:
+    make()
+    wheel(index, "inner", "2.0")
+    folder = isolated.folder_of(TINY)
+    isolated.prefix(folder).rename(folder / "away")
+    assert make() == ["environment 'tiny': making it again, because its interpreter is gone (tiny==1.0)"]
+    assert ask("import inner; print(inner.version)") == "1.0"
+
+
+def test_two_processes_make_it_together() -> None:
+    first, second = start_making(), start_making()
+    said = sorted(process.communicate(timeout=120)[0] for process in (first, second))
+    assert said[0] in ("done\n", "environment 'tiny': another orun process makes it\ndone\n")
+    assert said[1] == "environment 'tiny': making it, once for this machine (tiny==1.0)\ndone\n"
+
+
+def test_one_that_is_killed_leaves_nothing_that_passes_for_made() -> None:
+    process = start_making()
+    folder = isolated.folder_of(TINY)
+    while not isolated.python(folder).exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert isolated.damage(folder) == "it is not there"
+    making.make(TINY)
+    assert isolated.damage(folder) == ""
+
+
+def test_a_package_that_no_index_has() -> None:
+    with pytest.raises(EnvironmentFailed) as caught:
+        make(Environment("e", ("not-there==1.0",)))
+    folder = isolated.folder_of(Environment("e", ("not-there==1.0",)))
+    assert str(caught.value) == (
+        "environment 'e' cannot be made\n"
+        "  ERROR: Could not find a version that satisfies the requirement not-there==1.0 (from versions: none)\n"
+        "  ERROR: No matching distribution found for not-there==1.0\n"
+        f"  hint: all that pip said: {folder}/pip.log"
+    )
+    assert isolated.damage(folder) == "it is not there"
+
+
+def test_an_index_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    with pytest.raises(EnvironmentFailed) as caught:
+        make()
+    assert caught.value.why.splitlines() == [
+        "ERROR: Could not find a version that satisfies the requirement tiny==1.0 (from versions: none)",
+        "ERROR: No matching distribution found for tiny==1.0",
+        "a package index could not be reached; PIP_INDEX_URL and PIP_FIND_LINKS name others",
+    ]
+
+
+def test_without_pip_the_one_that_python_brings_along_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    making.make(TINY)
+    assert isolated.packages(TINY) == {"inner": "1.0", "tiny": "1.0"}
+
+
+def test_no_pip_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    monkeypatch.setattr("venv.EnvBuilder._setup_pip", _without_ensurepip)
+    with pytest.raises(EnvironmentFailed) as caught:
+        make()
+    assert str(caught.value) == (
+        "environment 'tiny' cannot be made: pip is missing\n"
+        "  neither is it beside orun, nor does this Python bring it along: No module named ensurepip\n"
+        f"  hint: install pip beside orun: {sys.executable} -m ensurepip, or uv pip install pip"
+    )
+
+
+def _without_ensurepip(*_: object) -> None:
+    raise ModuleNotFoundError("No module named ensurepip")
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("ORUN_ENVIRONMENTS", str(tmp_path / "file"))
+    with pytest.raises(StoreError, match="cannot make an environment"):
+        make()
+
+
+def test_a_lock_file_is_installed_by_its_hashes(index: Path) -> None:
+    wrong = "0" * 64
+    with pytest.raises(EnvironmentFailed) as caught:
+        make(Environment("e", (f"inner==1.0 --hash=sha256:{wrong}",)))
+    assert "THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE" in caught.value.why
+    right = subprocess.run(
+        ["sha256sum", str(index / "inner-1.0-py3-none-any.whl")], capture_output=True, text=True, check=True
+    ).stdout.split()[0]
+    locked = Environment("e", (f"inner==1.0 --hash=sha256:{right}",))
+    assert make(locked) == ["environment 'e': making it, once for this machine (inner==1.0)"]
+
+
+def test_a_record_that_is_no_record_counts_for_nothing() -> None:
+    make()
+    isolated.record_of(TINY).write_text("{")
+    assert not isolated.is_known(TINY)
+    assert make() == ["environment 'tiny': making it, once for this machine (tiny==1.0)"]
+    assert json.loads(isolated.record_of(TINY).read_text())["packages"] == {"inner": "1.0", "tiny": "1.0"}

@@ -1,0 +1,139 @@
+"""Stages in isolated environments: what runs where, what reruns and why."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+import orun
+from orun.environment import isolated
+from orun.errors import PipelineError
+from orun.events import Notice
+from orun.report.console import Console
+from orun.report.terminal import Terminal
+from tests.environment.wheels import use_index, wheel
+from tests.project import Project, built, outcomes
+
+PIPELINE = """
+name: text
+environments:
+  old: {packages: [tiny==1.0]}
+stages:
+  there:
+    uses: ./where.py:where
+    environment: old
+  after: {uses: ./where.py:repeat, needs: there}
+"""
+WHERE = """
+import sys
+from orun import stage
+
+
+@stage(inputs={}, output="files")
+def where(context):
+    import tiny
+    (context.output / "text").write_text(f"tiny {tiny.version}")
+    context.log.info("prefix %s", sys.prefix)
+
+
+@stage(inputs={"text": "files"}, output="files")
+def repeat(context):
+    (context.output / "text").write_text((context.inputs["text"] / "text").read_text() + ", and so on")
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    for version in ("1.0", "2.0"):
+        wheel(tmp_path / "index", "tiny", version)
+    use_index(tmp_path / "index", tmp_path / "environments", monkeypatch)
+    made = Project.make(tmp_path / "project", PIPELINE)
+    made.write("where.py", WHERE)
+    return made
+
+
+def reasons(project: Project) -> dict[str, tuple[str, ...]]:
+    plan = orun.plan(project.folder / "pipeline.yaml", store=project.store)
+    return {step.stage.id: (step.action, *step.reasons) for step in plan.steps}
+
+
+def notices(project: Project) -> list[str]:
+    return [event.text for event in project.events if isinstance(event, Notice)]
+
+
+def test_a_stage_runs_with_the_packages_of_its_environment_alone(project: Project) -> None:
+    assert reasons(project)["there"] == ("run", "never run before", "after environment 'old' is made")
+    assert built(project.run()) == ["there", "after"]
+    assert notices(project) == ["environment 'old': making it, once for this machine (tiny==1.0)"]
+    assert project.text("after") == "tiny 1.0, and so on"
+    assert reasons(project) == {"there": ("cached", "up to date"), "after": ("cached", "up to date")}
+    (run,) = (project.store / "runs").iterdir()
+    log = run / "logs" / "there.log"
+    assert f"prefix {os.environ['ORUN_ENVIRONMENTS']}" in log.read_text()
+    assert sys.prefix not in log.read_text()
+
+
+def test_another_version_runs_its_stages_again_and_says_why(project: Project) -> None:
+    project.run()
+    project.edit("pipeline.yaml", "tiny==1.0", "tiny==2.0")
+    assert reasons(project)["there"] == ("maybe", "after environment 'old' is made")
+    result = project.run()
+    assert outcomes(result) == {"there": "built", "after": "built"}
+    assert result["there"].reasons == ("package tiny: 1.0 -> 2.0",)
+    project.edit("pipeline.yaml", "tiny==2.0", "tiny==1.0")
+    assert built(project.run()) == []
+    assert not any("making" in notice for notice in notices(project))
+
+
+def test_a_run_with_nothing_to_do_needs_no_environment_but_its_record(project: Project) -> None:
+    project.run()
+    folder = next(iter(isolated.all_made()))
+    shutil.rmtree(isolated.prefix(folder))
+    assert built(project.run()) == []
+    shutil.rmtree(folder)
+    assert reasons(project)["there"] == ("maybe", "after environment 'old' is made")
+    assert built(project.run()) == []  # the same versions came of it
+    assert notices(project) == ["environment 'old': making it, once for this machine (tiny==1.0)"]
+
+
+def test_an_environment_that_cannot_be_made_stops_the_run_before_it_starts(project: Project) -> None:
+    project.edit("pipeline.yaml", "tiny==1.0", "tiny==3.0")
+    with pytest.raises(PipelineError) as caught:
+        project.run()
+    (problem,) = caught.value.problems
+    assert problem.position.line == 6
+    assert problem.message == (
+        "stage 'there' cannot run: environment 'old' cannot be made: ERROR: Could not find a version that satisfies the"
+        " requirement tiny==3.0 (from versions: 1.0, 2.0); ERROR: No matching distribution found for tiny==3.0"
+    )
+    assert problem.hint.startswith("all that pip said: ")
+    assert not list((project.store / "runs").iterdir())
+
+
+def test_a_tool_that_the_environment_does_not_hold(project: Project) -> None:
+    (project.folder / "model.onnx").touch()
+    file = project.write(
+        "lacking.yaml",
+        """
+        environments: {old: {packages: [tiny==1.0]}}
+        stages:
+          import: {uses: convert/onnx, with: {path: model.onnx}, environment: old}
+        """,
+    )
+    with pytest.raises(PipelineError) as caught:
+        orun.run(file, store=project.store)
+    (problem,) = caught.value.problems
+    assert problem.message == "stage 'import' (convert/onnx) needs onnx, which is not in environment 'old'"
+    assert problem.hint == "add it to that environment: onnx==VERSION"
+
+
+def test_what_is_made_is_shown_before_the_first_stage(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console(sys.stdout, Terminal())
+    orun.run(project.folder / "pipeline.yaml", store=project.store, on_event=console)
+    assert capsys.readouterr().out.splitlines()[0] == (
+        "info: environment 'old': making it, once for this machine (tiny==1.0)"
+    )
