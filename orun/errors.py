@@ -5,6 +5,7 @@ OrunError                    exit code
 ├── PipelineError            2   the pipeline file is wrong: carries every problem of the file
 ├── EnvironmentFailed        2   an isolated environment cannot be made
 ├── StoreError               3   the store cannot be read or written
+│   └── RemoteError              the remote store cannot be used, and is required
 ├── StageError               3   a stage did not deliver
 │   ├── StageFailed              it raised
 │   ├── StageCrashed             its process died of a signal
@@ -95,14 +96,18 @@ class PipelineError(OrunError):
         super().__init__(f"{count} problem{'s' if count != 1 else ''} in the pipeline file", why=lines)
 
 
-class StoreError(OrunError):
 class EnvironmentFailed(OrunError):
     """An isolated environment of packages cannot be made."""
 
 
+class StoreError(OrunError):
     """The store cannot be read or written (full disk, permissions, unknown layout)."""
 
     exit_code = 3
+
+
+class RemoteError(StoreError):
+    """The remote store cannot be used, and the run was told not to go on without it."""
 
 
 class StageError(OrunError):
