@@ -150,12 +150,12 @@ def run(  # noqa: PLR0913 - the options of the command line
     if request and (remembered := recall(request)):
         return replay(request, remembered, on_event, started_at)
     from orun.environment import device
+    from orun.events import Notice
     from orun.remember import remember
     from orun.requirements import require
     from orun.session import Session
 
     planner = _planner(_pipeline(file, set), store, force, fresh=fresh)
-    from orun.events import Notice
     chosen = _selected(planner.pipeline, only, from_, to)
     planned = planner.plan()
     require(planned, chosen, lambda text: on_event(Notice("info", text)))

@@ -112,15 +112,15 @@ def _read(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
     baseline = str(baselines.path_for(planner.pipeline))
     found[baseline] = _content(planner, baseline)  # compared as it was read, by the caller
     for one in done.values():
+        if one.step.stage.environment:
+            record = str(isolated.record_of(one.step.stage.environment))
+            found[record] = _content(planner, record)
         for reference in one.step.stage.references:
             found[str(root / reference.path)] = one.step.parts[f"content of {reference.parameter}"]
         found |= {str(root / name): digest for name, digest in one.action.discovered.files.items()}
     return found
 
 
-        if one.step.stage.environment:
-            record = str(isolated.record_of(one.step.stage.environment))
-            found[record] = _content(planner, record)
 def _expanded(read: Iterable[str]) -> Iterator[str]:
     """The files and folders, and everything below the folders."""
     for path in read:

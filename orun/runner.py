@@ -182,6 +182,10 @@ class Runner:
 
     def _start(self, step: Step) -> None:
         name = step.stage.id
+        if step.stage.environment:
+            from orun.environment import making
+
+            making.make(step.stage.environment, lambda text: self.emit(Notice("info", text)))
         asks = self.planner.pipeline.kinds[step.stage.uses].spec.lineage  # what all stages before it did: not for each
         with refusals(f"start {name}", self.store.root):
             attempt = Attempt.begin(self.planner.pipeline, self.store, step, self.logs)
@@ -206,10 +210,6 @@ class Runner:
         else:
             self._finish(step, action, "built")
         finally:
-        if step.stage.environment:
-            from orun.environment import making
-
-            making.make(step.stage.environment, lambda text: self.emit(Notice("info", text)))
             self._release(message.stage)
 
     def _release(self, name: str) -> None:

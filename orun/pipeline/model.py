@@ -82,6 +82,8 @@ class Stage:
             proportions).
         references: the code and paths among the parameters.
         target: the resolved target that a parameter names, or None.
+        environment: the isolated environment that its process runs in, its own or that of its target; None for the
+            packages that orun runs with.
         gates: its gates in file order.
         env: environment variables that are in its key.
         timeout: seconds it may run, or None.
@@ -123,8 +125,6 @@ class KindUse:
     """
 
     origin: Literal["built-in", "plug-in", "file"]
-        environment: the isolated environment that its process runs in, its own or that of its target; None for the
-            packages that orun runs with.
     entry: str
     spec: Spec
     distribution: str = ""
