@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 GROUP = "orun.stages"
 BUILTIN: tuple[str, ...] = (
     "convert/torch",
+    "convert/sklearn",
     "convert/onnx",
     "convert/opset",
     "check/model",

@@ -27,6 +27,9 @@ def chain(folder: Path) -> dict[str, StageRun]:
     return {
         "convert/torch torchscript": exported,
         "convert/torch dynamo": dynamo,
+        "convert/sklearn": run_stage(
+            "convert/sklearn", folder, {"model": "estimators.py:boosted", "data": "estimators.py:digits"}, root=MODULES
+        ),
         "convert/onnx": run_stage("convert/onnx", folder, {"path": "given.onnx"}),
         "optimize/simplify": simplified,
         "optimize/transformer": fused,

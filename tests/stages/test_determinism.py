@@ -35,6 +35,7 @@ def test_the_same_bytes(tmp_path: Path) -> None:
     assert first.keys() == {
         "convert/torch torchscript",
         "convert/torch dynamo",
+        "convert/sklearn",
         "convert/onnx",
         "convert/opset",
         "optimize/simplify",

@@ -1,0 +1,170 @@
+"""A graph whose order and names follow from what it computes alone, however the converter counted its nodes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+
+COUNTER = re.compile(r"__\d+")  # what tf2onnx appends to a name, counting as it goes
+PREFIX = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
+MATRIX = 2  # axes that a weight has at least
+
+
+def canonical(model: ModelProto) -> None:
+    """Bring a model of one graph into its canonical form; it computes the same.
+
+    Nodes stand in the order in which the outputs need them, those that none needs are dropped, and equal weights are
+    one. A node with a matrix of weights keeps the name of its layer, any other is called after its operator. The names
+    of inputs and outputs stay.
+    """
+    graph = model.graph
+    names = {value.name: value.name for value in (*graph.input, *graph.output)}
+    _Canonical(Counter(names.values())).bring(graph, names, "")
+    graph.name = "model"
+
+
+class _Canonical:
+    def __init__(self, taken: Counter[str]) -> None:
+        self._taken = taken
+
+    def bring(self, graph: GraphProto, names: dict[str, str], prefix: str) -> None:
+        """Order and rename a graph.
+
+        Args:
+            graph: the graph, or one inside a node.
+            names: new names of the values that are known so far, those outside included; the graph's own are added.
+            prefix: begins every name of it.
+        """
+        _merge_weights(graph)
+        weights = {tensor.name: tensor for tensor in graph.initializer}
+        nodes = [graph.node[place] for place in _needed(graph)]
+        for node in nodes:
+            self._name(node, weights, names, prefix)
+        for value in graph.output:
+            if value.name in weights and value.name not in names:
+                names[value.name] = self._unused(f"{prefix}weight")
+            value.name = names.get(value.name, value.name)
+        _keep(graph.node, nodes)
+        _keep(graph.initializer, [tensor for name, tensor in weights.items() if name in names])
+        for tensor in graph.initializer:
+            tensor.name = names[tensor.name]
+        graph.initializer.sort(key=lambda tensor: tensor.name)
+        del graph.value_info[:]
+
+    def _name(self, node: NodeProto, weights: Mapping[str, TensorProto], names: dict[str, str], prefix: str) -> None:
+        layer = any(len(weights[name].dims) >= MATRIX for name in node.input if name in weights)
+        base = COUNTER.sub("", PREFIX.sub("", node.name)) if layer else ""
+        node.name = self._unused(prefix + (base or node.op_type))
+        for place, name in enumerate(_takes(node)):
+            if name in weights and name not in names:
+                names[name] = self._unused(f"{node.name}.{place}")
+        for attribute in sorted(node.attribute, key=lambda one: one.name):
+            for inner in [attribute.g] if attribute.HasField("g") else []:
+                self._inside(inner, names, f"{node.name}/{attribute.name}/")
+        node.input[:] = [names.get(name, name) for name in node.input]
+        for place, name in enumerate(node.output):
+            if name and name not in names:
+                names[name] = self._unused(f"{node.name}:{place}")
+        node.output[:] = [names.get(name, name) for name in node.output]
+        node.attribute.sort(key=lambda one: one.name)
+        node.ClearField("doc_string")
+        if not node.domain:
+            node.ClearField("domain")  # said or not, an empty one is the same
+
+    def _inside(self, graph: GraphProto, names: Mapping[str, str], prefix: str) -> None:
+        inner = dict(names)
+        for place, value in enumerate(graph.input):
+            inner[value.name] = self._unused(f"{prefix}in:{place}")
+            value.name = inner[value.name]
+        graph.name = prefix.rstrip("/")
+        _untangle(graph)
+        self.bring(graph, inner, prefix)
+
+    def _unused(self, name: str) -> str:
+        count = self._taken[name]
+        self._taken[name] += 1
+        return self._unused(f"{name}_{count}") if count else name
+
+
+def _untangle(graph: GraphProto) -> None:
+    """Of outputs of an inner graph that are one value, let the first be that value and the others copies of it."""
+    copies = {node.output[0]: node for node in graph.node if node.op_type == "Identity"}
+    made = {name for node in graph.node for name in node.output}
+    used: set[str] = set()
+    for place, value in enumerate(graph.output):
+        source = value.name
+        while source in copies and copies[source].input[0] in made:
+            source = copies[source].input[0]
+        if source in used:
+            copy = f"{source}/output:{place}"
+            graph.node.add(op_type="Identity", input=[source], output=[copy])
+            source = copy
+        used.add(source)
+        value.name = source
+
+
+def _merge_weights(graph: GraphProto) -> None:
+    """Let weights that are equal be one."""
+    first: dict[bytes, str] = {}
+    same: dict[str, str] = {}
+    outputs = {value.name for value in graph.output}
+    for tensor in graph.initializer:
+        name, tensor.name = tensor.name, ""
+        content = tensor.SerializeToString(deterministic=True)
+        tensor.name = name
+        if name not in outputs:
+            same[name] = first.setdefault(content, name)
+    for part in _scopes(graph):
+        for node in part.node:
+            node.input[:] = [same.get(name, name) for name in node.input]
+
+
+def _scopes(graph: GraphProto) -> Iterator[GraphProto]:
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _scopes(attribute.g)
+
+
+def _needed(graph: GraphProto) -> Iterator[int]:
+    """Places of the nodes that the outputs need, each after those that it takes from: depth first."""
+    maker = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
+    seen: set[int] = set()
+    for output in graph.output:
+        waiting = [(maker[output.name], False)] if output.name in maker else []
+        while waiting:
+            place, ready = waiting.pop()
+            if ready:
+                yield place
+            elif place not in seen:
+                seen.add(place)
+                waiting.append((place, True))
+                taken = [name for name in _takes(graph.node[place]) if name in maker]
+                waiting += [(maker[name], False) for name in reversed(taken)]
+
+
+def _takes(node: NodeProto) -> Iterator[str]:
+    """Names of the values that a node takes, those that graphs inside it take from outside included."""
+    yield from node.input
+    for attribute in sorted(node.attribute, key=lambda one: one.name):
+        if attribute.HasField("g"):
+            graph = attribute.g
+            own = {name for inner in graph.node for name in inner.output}
+            own |= {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+            yield from (name for place in _needed(graph) for name in _takes(graph.node[place]) if name not in own)
+            yield from (value.name for value in graph.output if value.name not in own)
+
+
+def _keep(field: Any, items: Sequence[Any]) -> None:
+    """Let a repeated field hold these of its items, in this order."""
+    copies = [type(item)() for item in items]
+    for copy, item in zip(copies, items, strict=True):
+        copy.CopyFrom(item)
+    del field[:]
+    field.extend(copies)

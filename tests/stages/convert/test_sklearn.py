@@ -1,0 +1,131 @@
+"""Estimators of scikit-learn, converted and compared with what scikit-learn itself answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnxruntime import InferenceSession
+
+from orun.errors import OrunError
+from tests.stages.modules import estimators
+from tests.stages.support import StageRun, run_stage
+
+MODULES = Path(__file__).parents[1] / "modules"
+
+
+def convert(folder: Path, model: str, data: str, **params: Any) -> StageRun:
+    given = {"model": f"estimators.py:{model}", "data": f"estimators.py:{data}", **params}
+    return run_stage("convert/sklearn", folder, given, root=MODULES)
+
+
+def refusal(folder: Path, model: str, data: str, **params: Any) -> str:
+    with pytest.raises(OrunError) as caught:
+        convert(folder, model, data, **params)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "outputs"),
+    [
+        ("pipeline", "digits", {"label": ["batch"], "probabilities": ["batch", 10]}),
+        ("forest", "digits", {"label": ["batch"], "probabilities": ["batch", 10]}),
+        ("boosted", "digits", {"label": ["batch"], "probabilities": ["batch", 10]}),
+        ("tree_of_names", "digits", {"label": ["batch"], "probabilities": ["batch", 2]}),
+        ("margins", "digits", {"label": ["batch"], "probabilities": ["batch", 1]}),
+        ("ridge", "bodies", {"variable": ["batch", 1]}),
+        ("regression_tree", "bodies", {"variable": ["batch", 1]}),
+        ("neighbours", "bodies", {"variable": ["batch", 1]}),
+        ("components", "digits", {"variable": ["batch", 3]}),
+        ("clusters", "digits", {"label": ["batch"], "scores": ["batch", 4]}),
+        ("outliers", "bodies", {"label": ["batch", 1], "scores": ["batch", 1]}),
+        ("opinions", "texts", {"label": ["batch"], "probabilities": ["batch", 2]}),
+        ("columns", "people", {"label": ["batch"], "probabilities": ["batch", 2]}),
+    ],
+)
+def test_it_answers_what_scikit_learn_answers(
+    tmp_path: Path, model: str, data: str, outputs: dict[str, list[int | str]]
+) -> None:
+    made = convert(tmp_path, model, data)
+    graph = onnx.load(made.model)
+    shapes = {
+        value.name: [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim]
+        for value in graph.graph.output
+    }
+    assert shapes == outputs
+    domains = [item.domain for item in graph.opset_import]
+    assert len(domains) == len(set(domains))
+    assert made.value("agreement") == 1.0
+    assert made.value("max_abs_error") < 1e-3
+
+
+def test_the_figures_are_those_of_scikit_learn(tmp_path: Path) -> None:
+    made = convert(tmp_path, "pipeline", "digits", outputs=["digit", "chances"])
+    rows = estimators.X[600:800]
+    session = InferenceSession(made.model, providers=["CPUExecutionProvider"])
+    label, chances = session.run(["digit", "chances"], {"X": rows.astype(np.float32)})
+    fitted = estimators.pipeline()
+    assert label.tolist() == fitted.predict(rows).tolist()
+    assert np.abs(chances - fitted.predict_proba(rows)).max() < 1e-5
+
+
+def test_float64_is_closer(tmp_path: Path) -> None:
+    errors = [
+        convert(tmp_path, "pipeline", "digits", precision=precision).value("max_abs_error")
+        for precision in ("float32", "float64")
+    ]
+    assert errors[1] < errors[0]
+
+
+def test_dictionaries_where_they_are_asked_for(tmp_path: Path) -> None:
+    made = convert(tmp_path, "tree_of_names", "digits", zipmap=True)
+    session = InferenceSession(made.model, providers=["CPUExecutionProvider"])
+    _, rows = session.run(None, {"X": estimators.X[600:602].astype(np.float32)})
+    assert set(rows[0]) == {"high", "low"}
+
+
+def test_options_of_the_converter(tmp_path: Path) -> None:
+    made = convert(tmp_path, "pipeline", "digits", options={"raw_scores": True})
+    session = InferenceSession(made.model, providers=["CPUExecutionProvider"])
+    _, scores = session.run(None, {"X": estimators.X[600:610].astype(np.float32)})
+    assert np.abs(scores - estimators.pipeline().decision_function(estimators.X[600:610])).max() < 1e-3
+
+
+def test_a_pickle_is_read_when_the_file_says_so(tmp_path: Path) -> None:
+    (tmp_path / "ridge.pkl").write_bytes(estimators.pickled())
+    np.save(tmp_path / "X.npy", estimators.BODIES[300:])
+    params = {"model": "ridge.pkl", "data": "X.npy"}
+    with pytest.raises(OrunError) as caught:
+        run_stage("convert/sklearn", tmp_path, params)
+    assert str(caught.value) == (
+        "ridge.pkl was not read: it is a pickle, which can run any code\n"
+        "  `trust_pickle` is false\n"
+        "  hint: if you know where it comes from: trust_pickle: true; better, return the estimator from a function"
+    )
+    made = run_stage("convert/sklearn", tmp_path, {**params, "trust_pickle": True})
+    assert made.value("agreement") == 1.0
+    (tmp_path / "ridge.pkl").write_bytes(b"no pickle")
+    with pytest.raises(OrunError) as caught:
+        run_stage("convert/sklearn", tmp_path, {**params, "trust_pickle": True})
+    assert caught.value.what == "ridge.pkl cannot be unpickled"
+
+
+def test_a_disagreement_names_an_example(tmp_path: Path) -> None:
+    text = refusal(tmp_path, "ridge", "bodies", atol=0.0, rtol=1e-9)
+    assert text.startswith("the converted model disagrees with scikit-learn in output 'variable'\n  ")
+    assert " of 100 examples differ, further off than 0 + 1e-09 x |reference|\n  example " in text
+    allowed = convert(tmp_path, "ridge", "bodies", atol=0.0, rtol=1e-9, min_agreement=0.0)
+    assert allowed.value("agreement") < 1
+
+
+def test_what_cannot_be_converted(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "number", "digits") == (
+        "estimators.py:number must be a fitted estimator of scikit-learn\n  a int has neither `predict` nor `transform`"
+    )
+    assert refusal(tmp_path, "unfitted", "bodies").startswith("skl2onnx cannot convert the Ridge\n  ")
+    assert refusal(tmp_path, "ridge", "bodies", outputs=["a", "b"]) == (
+        "the converted model has 1 outputs, and `outputs` names 2\n  skl2onnx calls them variable"
+    )

@@ -1,0 +1,131 @@
+"""Fitted estimators of scikit-learn on its own small data sets, and the examples that they are checked on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_diabetes, load_digits
+from sklearn.decomposition import PCA
+from sklearn.ensemble import HistGradientBoostingClassifier, IsolationForest, RandomForestClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+import orun
+
+X, Y = load_digits(return_X_y=True)
+BODIES, SUGAR = load_diabetes(return_X_y=True)
+TEXTS = np.array(["good book", "bad film", "good film", "a long book"] * 3, dtype=object)
+TOWNS = np.array(["Ulm", "Bonn", "Kiel"] * 5, dtype=object)
+AGES = np.arange(15.0)
+
+
+def digits() -> orun.Dataset:
+    """Images of digits, `[200, 64]`, that no estimator here was fitted to."""
+    return orun.Dataset({"X": X[600:800]}, Y[600:800])
+
+
+def bodies() -> orun.Dataset:
+    """Ten measurements of each of 100 people."""
+    return orun.Dataset({"X": BODIES[300:400]})
+
+
+def texts() -> orun.Dataset:
+    """Short texts."""
+    return orun.Dataset({"text": TEXTS})
+
+
+def people() -> orun.Dataset:
+    """A number and a word of each person."""
+    return orun.Dataset({"age": AGES, "town": TOWNS})
+
+
+def pipeline() -> Any:
+    """Scaling and logistic regression."""
+    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=100)).fit(X[:600], Y[:600])
+
+
+def forest() -> Any:
+    """A random forest."""
+    return RandomForestClassifier(8, max_depth=6, random_state=0).fit(X[:600], Y[:600])
+
+
+def boosted() -> Any:
+    """Boosted histograms, whose trees know missing values."""
+    return HistGradientBoostingClassifier(max_iter=3, max_leaf_nodes=7).fit(X[:300], Y[:300])
+
+
+def tree_of_names() -> Any:
+    """A tree whose classes are words."""
+    return DecisionTreeClassifier(max_depth=4, random_state=0).fit(X[:600], np.where(Y[:600] < 5, "low", "high"))
+
+
+def margins() -> Any:
+    """A classifier of two classes without probabilities."""
+    return LinearSVC(random_state=0).fit(X[:600] / 16, Y[:600] < 5)
+
+
+def ridge() -> Any:
+    """A linear regressor."""
+    return Ridge().fit(BODIES[:300], SUGAR[:300])
+
+
+def regression_tree() -> Any:
+    """A tree that regresses."""
+    return DecisionTreeRegressor(max_depth=4, random_state=0).fit(BODIES[:300], SUGAR[:300])
+
+
+def neighbours() -> Any:
+    """Regression by the nearest neighbours."""
+    return KNeighborsRegressor(3).fit(BODIES[:50], SUGAR[:50])
+
+
+def components() -> Any:
+    """A transformer."""
+    return PCA(3, random_state=0).fit(X[:200])
+
+
+def clusters() -> Any:
+    """Clusters with the distances to them."""
+    return KMeans(4, n_init=1, random_state=0).fit(X[:200])
+
+
+def outliers() -> Any:
+    """What finds outliers."""
+    return IsolationForest(n_estimators=5, random_state=0).fit(BODIES[:300])
+
+
+def opinions() -> Any:
+    """A classifier of texts."""
+    return make_pipeline(TfidfVectorizer(lowercase=False), LogisticRegression()).fit(TEXTS, np.arange(len(TEXTS)) % 2)
+
+
+def columns() -> Any:
+    """A pipeline over columns of several types."""
+    split = ColumnTransformer([("age", StandardScaler(), [0]), ("town", OneHotEncoder(), [1])])
+    table = np.stack([AGES.astype(object), TOWNS], axis=1)
+    return make_pipeline(split, LogisticRegression()).fit(table, np.arange(15) % 2)
+
+
+def unfitted() -> Any:
+    """Nothing was learned yet."""
+    return Ridge()
+
+
+def number() -> int:
+    """No estimator."""
+    return 4
+
+
+def pickled() -> bytes:
+    """A file of an estimator."""
+    import pickle
+
+    return pickle.dumps(ridge())
