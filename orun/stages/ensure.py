@@ -98,11 +98,13 @@ def _check_external(stage: str, output: Path, model: ModelProto, names: list[str
 
 
 def _check_validity(stage: str, path: Path) -> None:
-    """The model passes the checker, which reads it by path: a proto in memory ends at 2 GB."""
+    """The model passes the checker."""
     from onnx import checker
 
+    from orun.stages.validity import check
+
     try:
-        checker.check_model(str(path))
+        check(path)
     except checker.ValidationError as error:
         what = f"{stage} left a model that the ONNX checker refuses"
         raise OutputRefused(stage, what, why=str(error).strip()) from error

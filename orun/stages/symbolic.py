@@ -7,21 +7,25 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, NodeProto
     from onnx.onnx_pb import TensorShapeProto
 
 # Reductions whose axes are an input since opset 18, of which ONNX Runtime's inference knows but ReduceSum.
 REDUCTIONS = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMin", "ReduceSumSquare")
 AXES_ARE_INPUT = 18
+HEADS_APART = 4  # axes of an attention's inputs whose heads have an axis of their own
 
 
 @functools.cache
 def taught() -> Any:
-    """ONNX Runtime's inference for transformers, taught every reduction of opset 18; its optimizer uses it from now on.
+    """ONNX Runtime's inference for transformers, taught what it lacks; its optimizer uses it from now on.
 
-    Without it the inference of a whole model fails when there is such a reduction (a normalised embedding ends in
-    ReduceL2), and then no SkipLayerNormalization is fused. As of onnxruntime 1.31.
+    It lacks the reductions of opset 18 and the operators of opset 23, and takes the standard's Attention for its own:
+    the inference of a whole model fails when there is one of them (a normalised embedding ends in ReduceL2), and then
+    no SkipLayerNormalization is fused. As of onnxruntime 1.31.
     """
+    from onnx import helper
+
     importlib.import_module("onnxruntime.transformers.onnx_model")  # puts its folder onto the path
     module: Any = importlib.import_module("shape_infer_helper")
     known = module.SymbolicShapeInferenceHelper
@@ -31,6 +35,17 @@ def taught() -> Any:
             super().__init__(model, *arguments, **options)
             if any(item.domain == "" and item.version >= AXES_ARE_INPUT for item in model.opset_import):
                 self.dispatcher_ |= dict.fromkeys(REDUCTIONS, self._infer_ReduceSum)
+            own = self.dispatcher_["Attention"]
+            self.dispatcher_["Attention"] = lambda node: own(node) if node.domain else self._infer_standard(node)
+            self.dispatcher_["RMSNormalization"] = self._infer_LayerNormalization
+
+        def _infer_standard(self, node: NodeProto) -> None:
+            """The standard's Attention: the shape of the queries, with heads of the size of the values'."""
+            query, value = self._get_shape(node, 0), self._get_shape(node, 2)
+            if len(query) == len(value) == HEADS_APART:
+                kind = self.known_vi_[node.input[0]].type.tensor_type.elem_type
+                made = helper.make_tensor_value_info(node.output[0], kind, [*query[:3], value[3]])
+                self.known_vi_[node.output[0]].CopyFrom(made)
 
     module.SymbolicShapeInferenceHelper = Taught
     return Taught

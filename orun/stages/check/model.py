@@ -118,8 +118,10 @@ def _limits(model: ModelProto, params: Params) -> Iterator[str]:
 def _invalid(context: Context) -> Iterator[str]:
     from onnx import checker, shape_inference
 
+    from orun.stages.validity import check
+
     try:
-        checker.check_model(str(context.model()), full_check=True)
+        check(context.model(), full=True)
     except (checker.ValidationError, shape_inference.InferenceError) as error:
         yield str(error).strip()
 

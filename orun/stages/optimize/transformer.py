@@ -1,9 +1,23 @@
-"""Fuse the parts of a transformer (attention, layer norms, GELU, embeddings) into single operators of ONNX Runtime.
+"""Fuse the parts of a transformer (attention, norms, GELU, rotary and other embeddings) into single operators.
 
-The log lists what was fused, layer by layer; `fused.Attention` and the like count it. The result is compared with the
-model before it on random and boundary inputs at several sizes of each dynamic axis.
+The operators are those of ONNX Runtime. The log lists what was fused, layer by layer, and each attention that was not;
+`fused.Attention` and the like count it, and `attentions_left` is what a gate can hold at 0. `expect: {Attention: 12}`
+fails the stage when it did not come to that. The result is compared with the model before it on random and boundary
+inputs at several sizes of each dynamic axis, with masks that hide any position: a wrong fusion fails the stage.
 
-Attention is recognised best in a TorchScript export with eager attention (`attn_implementation="eager"`).
+By `method: rules` every attention of these models is fused, as `transformers` 5 has them, with eager or sdpa attention,
+from either of PyTorch's exporters:
+
+| family | attention | normalisation | other |
+|---|---|---|---|
+| BERT, RoBERTa, DistilBERT | Attention | EmbedLayerNormalization, SkipLayerNormalization | BiasGelu |
+| GPT-2 | Attention | SkipLayerNormalization | FastGelu |
+| ViT, Whisper's encoder | Attention | SkipLayerNormalization | BiasGelu |
+| CLIP | Attention | SkipLayerNormalization | QuickGelu |
+| T5 | Attention; across: MultiHeadAttention | SkipSimplifiedLayerNormalization | |
+| Llama | MultiHeadAttention | SkipSimplifiedLayerNormalization | RotaryEmbedding |
+
+Operators of ONNX's own that do the same, as PyTorch exports them for operator set 23, are fused further or left.
 """
 
 from __future__ import annotations
@@ -19,13 +33,12 @@ from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Range
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
-    from onnxruntime.transformers.fusion_options import FusionOptions
+    from orun.stages.fusion.methods import Made
 
-FUSED = (
-    "Attention", "MultiHeadAttention", "EmbedLayerNormalization", "LayerNormalization", "SkipLayerNormalization",
-    "SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization", "RotaryEmbedding", "Gelu", "BiasGelu",
-    "FastGelu",
+COUNTED = (
+    "Attention", "MultiHeadAttention", "GroupQueryAttention", "EmbedLayerNormalization", "LayerNormalization",
+    "SkipLayerNormalization", "SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization", "RMSNormalization",
+    "RotaryEmbedding", "Gelu", "BiasGelu", "FastGelu", "QuickGelu",
 )  # fmt: skip
 
 
@@ -33,25 +46,36 @@ FUSED = (
 class Params:
     """Which fusions, and what must come of them."""
 
+    method: Annotated[
+        Literal["auto", "rules", "onnxruntime"],
+        Doc(
+            "`onnxruntime` is ONNX Runtime's transformer optimizer, which knows the patterns of a family; `rules` are "
+            "orun's own, which go by what the graph computes; `auto` takes the first of the two that fuses every "
+            "attention and computes the same, or the one that fuses most."
+        ),
+    ] = "auto"
     model_type: Annotated[
         Literal[
             "bart", "bert", "bert_keras", "bert_tf", "clip", "conformer", "gpt2", "gpt2_tf", "gpt_neox", "mmdit", "phi",
             "qwen3", "sam2", "swin", "t5", "tnlr", "unet", "vae", "vit",
         ],
-        Doc("Which family's patterns to look for; RoBERTa and DistilBERT are `bert`."),
+        Doc("Which family's patterns ONNX Runtime's optimizer looks for; RoBERTa and DistilBERT are `bert`."),
     ] = "bert"  # fmt: skip
     num_heads: Annotated[
-        int | None, Doc("Attention heads of a layer; read from the graph when left out."), Range(1)
+        int | None, Doc("Attention heads of a layer, for ONNX Runtime's optimizer; read from the graph when left out."),
+        Range(1),
+    ] = None  # fmt: skip
+    hidden_size: Annotated[
+        int | None, Doc("Width of a layer, for ONNX Runtime's optimizer; read from the graph when left out."), Range(1)
     ] = None
-    hidden_size: Annotated[int | None, Doc("Width of a layer; read from the graph when left out."), Range(1)] = None
     level: Annotated[
         Literal["disable", "basic", "extended"], Doc("ONNX Runtime's own optimizations that go before the fusions.")
     ] = "basic"
     mask: Annotated[
         Literal["any", "right-padded", "none"],
         Doc(
-            "What the attention mask may be. `right-padded` is faster where the padding stands behind the text, and "
-            "wrong anywhere else; `none` drops the mask."
+            "What ONNX Runtime's optimizer makes of the attention mask; `rules` keep it as it is. `right-padded` is "
+            "faster where the padding stands behind the text, and wrong anywhere else; `none` drops the mask."
         ),
     ] = "any"
     multi_head_attention: Annotated[
@@ -64,7 +88,10 @@ class Params:
                 "qordered_matmul", "rotary_embeddings", "shape_inference", "skip_layer_norm",
             ]
         ],
-        Doc("Fusions to leave out."),
+        Doc(
+            "Fusions to leave out; `qordered_matmul` and `shape_inference` are of ONNX Runtime's optimizer alone, and "
+            "`layer_norm` includes the RMS norm."
+        ),
     ] = field(default_factory=list)  # fmt: skip
     expect: Annotated[
         dict[str, int], Doc("How many nodes of each operator type the result must have: `{Attention: 12}`.")
@@ -77,102 +104,71 @@ class Params:
 
 SPEC = Spec(
     inputs={"model": Port(("onnx",), "The model to fuse.")},
-    tools=("onnxruntime|onnxruntime-gpu", "onnx", "sympy"),
+    tools=("onnxruntime|onnxruntime-gpu", "onnx", "onnx-ir", "ml-dtypes", "numpy", "sympy"),
     extra="cpu",
-    preload=("onnx", "onnxruntime", "onnxruntime.transformers.optimizer"),
-    metrics=("size", "nodes", "nodes_before", "max_abs_error", *(f"fused.{name}" for name in FUSED)),
-)
+    preload=("onnx", "onnx_ir", "onnxruntime", "onnxruntime.transformers.optimizer"),
+    metrics=(
+        "size", "nodes", "nodes_before", "max_abs_error", "attentions", "attentions_left",
+        *(f"fused.{name}" for name in COUNTED),
+    ),
+)  # fmt: skip
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the fused model to `context.result`."""
-    from orun.stages.agreement import Tolerance, Trial, check_against_input
-    from orun.stages.fusion import count
+    from orun.stages.fusion.methods import candidates
+    from orun.stages.fusion.report import ATTENTION, count, layers
     from orun.stages.onnx_io import save, weigh
 
-    model = _fuse(context, params)
-    fused = count(model)
-    _report(context, model)
-    _require(context, params.expect, fused)
-    save(model, context.result)
-    error = check_against_input(
+    refused: StageFailed | None = None
+    for made in candidates(context, params):
+        fused = count(made.model)
+        context.log.info("fused by method %s", made.method)
+        for line in (*layers(made.model), *(f"in pieces: the attention that yields {name}" for name in made.left)):
+            context.log.info("%s", line)
+        _require(context, params, fused, made)
+        save(made.model, context.result)
+        try:
+            error = _compare(context, params)
+        except StageFailed as failure:
+            if params.method != "auto":
+                raise
+            context.log.warning("method %s: %s", made.method, failure)
+            refused = refused or failure
+            continue
+        return {
+            **weigh(context.result),
+            "nodes_before": weigh(context.model())["nodes"],
+            "max_abs_error": error,
+            "attentions": Metric(sum(fused[name] for name in ATTENTION) + len(made.left)),
+            "attentions_left": Metric(len(made.left), better="lower"),
+            **{f"fused.{name}": Metric(fused[name]) for name in COUNTED},
+        }
+    raise refused or StageFailed(context.stage, "nothing fused the model")
+
+
+def _compare(context: Context, params: Params) -> Metric:
+    from orun.stages.agreement import Tolerance, Trial, check_against_input
+
+    return check_against_input(
         context,
         "the fused model",
         Trial(params.dims, params.inputs, "right-padded" if params.mask == "right-padded" else "any"),
         Tolerance(params.atol, params.rtol),
-        hint="leave out the fusion that does it: `disable: [...]`; check `mask`, `num_heads` and `model_type`",
+        hint="leave out the fusion that does it: `disable: [...]`; check `mask`, `num_heads` and `model_type`, or try "
+        "another `method`",
     )
-    return {
-        **weigh(context.result),
-        "nodes_before": weigh(context.model())["nodes"],
-        "max_abs_error": error,
-        **{f"fused.{name}": Metric(fused[name]) for name in FUSED},
-    }
 
 
-def _fuse(context: Context, params: Params) -> ModelProto:
-    from onnxruntime.transformers.optimizer import optimize_by_fusion
-
-    from orun.stages.domains import tidy_domains
-    from orun.stages.fusion import heads
-    from orun.stages.onnx_io import load
-    from orun.stages.ort_graph import IN_THE_WAY, optimized
-    from orun.stages.symbolic import taught
-
-    taught()
-    model = load(context.model()) if params.level == "disable" else optimized(context.model(), params.level, IN_THE_WAY)
-    found = heads(model)
-    num_heads, hidden_size = params.num_heads or found[0], params.hidden_size or found[1]
-    context.log.info("%d attention heads, hidden size %d", num_heads, hidden_size)
-    if (num_heads == 0) != (hidden_size == 0) or (num_heads and hidden_size % num_heads):
-        raise StageFailed(
-            context.stage,
-            f"{num_heads} attention heads and hidden size {hidden_size} do not go together",
-            hint="give both `num_heads` and `hidden_size`, or none of them",
-        )
-    try:
-        fused = optimize_by_fusion(model, params.model_type, num_heads, hidden_size, _options(params))
-    except Exception as error:  # its pattern matching raises whatever a graph that it did not expect leads to
-        context.log.exception("the optimizer failed")
-        raise StageFailed(
-            context.stage,
-            f"ONNX Runtime's optimizer cannot handle the model as {params.model_type}",
-            why=f"{type(error).__name__}: {error}",
-            hint="try another `model_type`, or leave fusions out: `disable: [...]`; the log has the whole traceback",
-        ) from error
-    result: ModelProto = fused.model
-    tidy_domains(result)
-    return result
-
-
-def _options(params: Params) -> FusionOptions:
-    from onnxruntime.transformers.fusion_options import FusionOptions
-
-    options = FusionOptions(params.model_type)
-    options.use_multi_head_attention = params.multi_head_attention
-    options.use_raw_attention_mask(params.mask != "right-padded")
-    if params.mask == "none":
-        options.disable_attention_mask()
-    for name in params.disable:
-        setattr(options, f"enable_{name}", False)
-    return options
-
-
-def _report(context: Context, model: ModelProto) -> None:
-    from orun.stages.onnx_io import nodes
-
-    for node in nodes(model):
-        if node.op_type in FUSED:
-            context.log.info("%s: %s", node.op_type, node.output[0])
-
-
-def _require(context: Context, expected: Mapping[str, int], fused: Mapping[str, int]) -> None:
-    missed = {name: number for name, number in expected.items() if fused.get(name, 0) != number}
+def _require(context: Context, params: Params, fused: Mapping[str, int], made: Made) -> None:
+    missed = {name: number for name, number in params.expect.items() if fused.get(name, 0) != number}
     if missed:
-        got = ", ".join(f"{name} {fused[name]}" for name in sorted(fused) if name in FUSED) or "nothing"
+        got = ", ".join(f"{name} {fused[name]}" for name in sorted(fused) if name in COUNTED) or "nothing"
+        left = "".join(f"\nin pieces: the attention that yields {name}" for name in made.left)
         raise StageFailed(
             context.stage,
             ", ".join(f"expected {number} {name}, got {fused.get(name, 0)}" for name, number in missed.items()),
-            why=f"fused: {got}",
-            hint="export by TorchScript with eager attention; keep MatMul and Add apart in `optimize/simplify`",
+            why=f"fused by method {made.method}: {got}{left}",
+            hint="correct `expect`, try another `method`, or fuse before what takes the layers apart; "
+            "the log lists what was fused",
         )

@@ -7,8 +7,8 @@ import onnx
 import pytest
 
 from orun.errors import StageFailed
-from orun.stages.fusion import heads
-from orun.stages.optimize.transformer import FUSED
+from orun.stages.fusion.optimizer import heads
+from orun.stages.optimize.transformer import COUNTED
 from tests.stages.models import ADD, parse
 from tests.stages.support import StageRun, artifact, run_stage
 
@@ -18,7 +18,7 @@ def fuse(folder: Path, model: Path, **params: Any) -> StageRun:
 
 
 def fused(made: StageRun) -> dict[str, float]:
-    return {name: made.value(f"fused.{name}") for name in FUSED if made.value(f"fused.{name}")}
+    return {name: made.value(f"fused.{name}") for name in COUNTED if made.value(f"fused.{name}")}
 
 
 def test_every_layer_is_fused_and_agrees(tmp_path: Path, tiny_bert: Path) -> None:
@@ -28,8 +28,8 @@ def test_every_layer_is_fused_and_agrees(tmp_path: Path, tiny_bert: Path) -> Non
     assert made.value("nodes") < 40
     assert made.value("nodes_before") > 100
     log = made.log.splitlines()
-    assert log[0] == "4 attention heads, hidden size 32"
-    assert [line for line in log if line.startswith("Attention: ")] == [
+    assert log[:2] == ["4 attention heads, hidden size 32", "fused by method onnxruntime"]
+    assert [line.partition(", by")[0] for line in log if line.startswith("Attention: ")] == [
         f"Attention: /bert/encoder/layer.{layer}/attention/self/Reshape_3_output_0" for layer in (0, 1)
     ]
 
@@ -55,8 +55,9 @@ def test_what_is_expected_and_missing_fails_the_stage(tmp_path: Path, tiny_bert:
         fuse(tmp_path, tiny_bert, expect={"Attention": 12, "BiasGelu": 2}, disable=["embed_layer_norm"])
     assert str(caught.value) == (
         "expected 12 Attention, got 2\n"
-        "  fused: Attention 2, BiasGelu 2, LayerNormalization 1, SkipLayerNormalization 4\n"
-        "  hint: export by TorchScript with eager attention; keep MatMul and Add apart in `optimize/simplify`"
+        "  fused by method onnxruntime: Attention 2, BiasGelu 2, LayerNormalization 1, SkipLayerNormalization 4\n"
+        "  hint: correct `expect`, try another `method`, or fuse before what takes the layers apart; "
+        "the log lists what was fused"
     )
 
 
@@ -69,10 +70,11 @@ def test_a_right_padded_mask_is_right_for_such_masks_alone(tmp_path: Path, tiny_
 
 def test_dropping_the_mask_of_a_model_that_needs_it_is_caught(tmp_path: Path, tiny_bert: Path) -> None:
     with pytest.raises(StageFailed) as caught:
-        fuse(tmp_path, tiny_bert, mask="none")
+        fuse(tmp_path, tiny_bert, method="onnxruntime", mask="none")
     assert caught.value.what == "the fused model disagrees with the model before it in output 'hidden'"
     assert caught.value.hint == (
-        "leave out the fusion that does it: `disable: [...]`; check `mask`, `num_heads` and `model_type`"
+        "leave out the fusion that does it: `disable: [...]`; check `mask`, `num_heads` and `model_type`, or try "
+        "another `method`"
     )
 
 
@@ -83,7 +85,7 @@ def test_heads_are_read_from_the_graph(tiny_bert: Path) -> None:
 
 def test_heads_that_do_not_divide_the_width(tmp_path: Path, tiny_bert: Path) -> None:
     with pytest.raises(StageFailed) as caught:
-        fuse(tmp_path, tiny_bert, num_heads=5)
+        fuse(tmp_path, tiny_bert, method="onnxruntime", num_heads=5)
     assert str(caught.value) == (
         "5 attention heads and hidden size 32 do not go together\n"
         "  hint: give both `num_heads` and `hidden_size`, or none of them"
@@ -94,13 +96,14 @@ def test_an_optimizer_that_stumbles(tmp_path: Path, tiny_bert: Path, monkeypatch
     def stumble(*_: object) -> None:
         raise IndexError("list index out of range")
 
-    monkeypatch.setattr("onnxruntime.transformers.optimizer.optimize_by_fusion", stumble)
+    monkeypatch.setattr("orun.stages.fusion.optimizer.optimize_by_fusion", stumble)
     with pytest.raises(StageFailed) as caught:
-        fuse(tmp_path, tiny_bert, model_type="gpt2")
+        fuse(tmp_path, tiny_bert, method="onnxruntime", model_type="gpt2")
     assert str(caught.value) == (
         "ONNX Runtime's optimizer cannot handle the model as gpt2\n"
         "  IndexError: list index out of range\n"
-        "  hint: try another `model_type`, or leave fusions out: `disable: [...]`; the log has the whole traceback"
+        "  hint: use `method: rules`, try another `model_type`, or leave fusions out: `disable: [...]`; "
+        "the log has the whole traceback"
     )
 
 
@@ -109,4 +112,4 @@ def test_nothing_to_fuse(tmp_path: Path) -> None:
     assert fused(made) == {}
     with pytest.raises(StageFailed) as caught:
         fuse(tmp_path, artifact(tmp_path, parse(ADD)), expect={"Attention": 1})
-    assert caught.value.why == "fused: nothing"
+    assert caught.value.why == "fused by method onnxruntime: nothing"

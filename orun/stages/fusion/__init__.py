@@ -1,0 +1,1 @@
+"""Fusions of transformer layers: rules of our own, and ONNX Runtime's optimizer."""
