@@ -14,12 +14,26 @@ import click
 from orun.cli.describe import default_text, facts, flat_params, port_text
 from orun.cli.main import group
 from orun.cli.verb import Verb, Verbs
+from orun.events import KINDS, VERSION, name_of
 from orun.pipeline.fragments import words
+from orun.report.event_schema import fields, records
 from orun.stages.kind import Kind
 from orun.stages.registry import all_kinds
 
 HERE = Path(__file__).parent
 NOTE = "<!-- Written by docs/generate.py: change the source, then run it. -->"
+EVENTS = f"""\
+Everything that happens in a run is written to `events.jsonl` in the folder of the run, `artifacts/runs/<id>/`, when it
+happens: one JSON object a line. It is all that reports are made of: the run record, the console, JUnit XML and Markdown
+say nothing that is not in it.
+
+Each line has `version` (a number, now {VERSION}), `event` (its name), `time` (seconds since the epoch) and the fields
+below. A field that has its default value (empty, 0 or null) is left out. Numbers that are not finite are the texts
+`inf`, `-inf` and `nan`. The version is raised when a field or an event goes or changes its meaning. New ones may come
+without: ignore what you do not know. `orun schema --events` prints the form of a line as a JSON Schema, exactly for
+this version of orun.
+
+A log that does not end with `run_finished` is of a run that goes on or was killed."""
 
 
 def commands_page() -> str:
@@ -102,12 +116,36 @@ def _kind(kind: Kind) -> Iterator[str]:
     yield "\n".join(f"- {name}: {text}" for name, text in facts(kind))
 
 
+def events_page() -> str:
+    """Every event of the log with its fields."""
+    rows = [(f"[`{name_of(kind)}`](#{name_of(kind)})", _first(kind)) for kind in KINDS]
+    blocks = ["# The event log", NOTE, EVENTS, _table(("event", "when"), rows)]
+    blocks += [block for kind in KINDS for block in _fields(name_of(kind), kind)]
+    blocks += [block for cls in records() for block in _fields(cls.__name__, cls)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _first(cls: type) -> str:
+    return inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def _fields(title: str, cls: type) -> Iterator[str]:
+    yield f"## {title}"
+    yield _first(cls)
+    rows = [(f"`{one.name}`", one.words, "yes" if one.optional else "", one.doc) for one in fields(cls)]
+    yield _table(("field", "type", "may be left out", "what it is"), rows)
+
+
 def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [titles, ("---",) * len(titles), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
-PAGES: Mapping[str, Callable[[], str]] = {"commands.md": commands_page, "stages.md": stages_page}
+PAGES: Mapping[str, Callable[[], str]] = {
+    "commands.md": commands_page,
+    "events.md": events_page,
+    "stages.md": stages_page,
+}
 
 if __name__ == "__main__":
     for page, write in PAGES.items():

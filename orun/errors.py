@@ -53,7 +53,13 @@ class UsageError(OrunError):
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """A place in a text file; line and column count from 1."""
+    """A place in a text file.
+
+    Attributes:
+        file: its path.
+        line: counts from 1.
+        column: counts from 1.
+    """
 
     file: str
     line: int

@@ -1,36 +1,63 @@
-"""What happens in a run, as it happens: the only thing that live reporters read.
+"""What happens in a run, as it happens: the only thing that reports are made of.
 
-Each event is one JSON line of `events.jsonl` in the run's folder: `{"event": "stage_finished", "time": ..., ...}` with
-the fields below, `time` in seconds. The first line is `run_started` and carries the version of the format.
+Each event is one line of `events.jsonl` in the run's folder, a JSON object: `version` of the format, `event`
+(`stage_finished`), `time` in seconds since the epoch, and the fields below. Fields with their default are left out.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
-from orun.codec import encode
+from orun.codec import decode, encode
 from orun.record import StageResult, Verdict
 
-FORMAT = 1
+VERSION = 1  # raise it when a field or an event goes, or changes its meaning; a new one needs no other version
 
 
 @dataclass(frozen=True)
 class RunStarted:
-    """A run begins; `stages` are the ids in the order of the plan."""
+    """A run begins; the first event.
+
+    Attributes:
+        run: the run's id.
+        pipeline: the pipeline's name.
+        file: the pipeline file.
+        stages: ids of its stages, in the order of the plan.
+        jobs: cores that it may keep busy; 0 when it repeats another run.
+        started_at: when it was asked for, seconds since the epoch.
+        host: name of the machine and what its measurements are bound to.
+        folder: the run's folder.
+        overrides: the `--set` values.
+        sources: digest of each file that the pipeline was read from, by its path from the pipeline's folder.
+        repeats: id of the run whose results this one found unchanged at a glance; empty when it looks at each stage.
+    """
 
     run: str
     pipeline: str
     file: str
     stages: tuple[str, ...]
     jobs: int
-    format: int = FORMAT
+    started_at: float
+    host: Mapping[str, str]
+    folder: Path
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    repeats: str = ""
 
 
 @dataclass(frozen=True)
 class StageWaiting:
-    """A stage could start but waits for something that other processes hold."""
+    """A stage could start but waits for something that other processes hold.
+
+    Attributes:
+        stage: the stage's id.
+        what: for whom or what it waits.
+    """
 
     stage: str
     what: str
@@ -38,7 +65,14 @@ class StageWaiting:
 
 @dataclass(frozen=True)
 class StageStarted:
-    """The process of a stage was started; `seconds` is how long it took last time, or None."""
+    """The process of a stage was started.
+
+    Attributes:
+        stage: the stage's id.
+        reasons: why it runs, one sentence each, the most telling first.
+        log: path of the file that takes everything it prints.
+        seconds: how long it took last time; null when that is not known.
+    """
 
     stage: str
     reasons: tuple[str, ...]
@@ -48,7 +82,14 @@ class StageStarted:
 
 @dataclass(frozen=True)
 class StageProgress:
-    """A stage says how far it is; `total` is 0 when it does not know."""
+    """A stage says how far it is.
+
+    Attributes:
+        stage: the stage's id.
+        done: how much is done.
+        total: of how much; 0 when it does not know.
+        what: what it counts.
+    """
 
     stage: str
     done: int
@@ -58,21 +99,34 @@ class StageProgress:
 
 @dataclass(frozen=True)
 class StageFinished:
-    """A stage is up to date, or will not be."""
+    """A stage is up to date, or will not be.
+
+    Attributes:
+        result: what became of it.
+    """
 
     result: StageResult
 
 
 @dataclass(frozen=True)
 class GateJudged:
-    """A gate has its verdict."""
+    """A gate has its verdict.
+
+    Attributes:
+        verdict: the verdict.
+    """
 
     verdict: Verdict
 
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that the user should know: a repaired object, a restored output, a missing baseline."""
+    """Something that the user should know: a repaired object, a restored output, a stage that is not deterministic.
+
+    Attributes:
+        level: `info` or `warning`.
+        text: one sentence.
+    """
 
     level: Literal["info", "warning"]
     text: str
@@ -80,16 +134,39 @@ class Notice:
 
 @dataclass(frozen=True)
 class RunFinished:
-    """The run ended."""
+    """The run ended; the last event of a run that was not killed.
+
+    Attributes:
+        exit_code: that of the command: 0 all gates passed, 1 a gate failed, 3 a stage failed, 4 a gate could not be
+            decided and must be, 130 interrupted.
+        seconds: wall time.
+    """
 
     exit_code: int
     seconds: float
 
 
 Event = RunStarted | StageWaiting | StageStarted | StageProgress | StageFinished | GateJudged | Notice | RunFinished
+KINDS: tuple[type[Event], ...] = typing.get_args(Event)
+
+
+def name_of(kind: type) -> str:
+    """The name of a kind of event in the log: `stage_finished`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
 
 
 def event_to_json(event: Event, time: float) -> dict[str, Any]:
     """The event as the plain data of its line in the log."""
-    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(event).__name__).lower()
-    return {"event": name, "time": round(time, 3), **encode(event)}
+    return {"version": VERSION, "event": name_of(type(event)), "time": round(time, 3), **encode(event)}
+
+
+def event_from_json(line: Mapping[str, Any]) -> Event:
+    """The event of a line of the log.
+
+    Raises:
+        TypeError, KeyError, ValueError: when it is none of this version.
+    """
+    if line["version"] != VERSION:
+        raise ValueError(f"the event log has version {line['version']}, and this orun reads version {VERSION}")
+    kind = {name_of(one): one for one in KINDS}[line["event"]]
+    return decode(kind, {name: value for name, value in line.items() if name not in ("version", "event", "time")})

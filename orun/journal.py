@@ -12,6 +12,7 @@ from typing import Self
 
 from orun.codec import encode
 from orun.events import Event, RunFinished, event_to_json
+from orun.fold import Fold
 from orun.record import RunResult
 from orun.store.durable import replace_file, write_all
 from orun.store.refusals import refusals
@@ -41,6 +42,7 @@ class Journal:
     def __enter__(self) -> Self:
         with refusals("begin the log of the run", self.folder):
             self._log = (self.folder / "events.jsonl").open("wb", buffering=0)
+        self._fold = Fold()
         return self
 
     def __exit__(
@@ -58,11 +60,17 @@ class Journal:
         line = json.dumps(event_to_json(event, time())) + "\n"
         with refusals("write the log of the run", self.folder):
             write_all(self._log.fileno(), line.encode())
+        self._fold(event)
         self.listener(event)
 
-    def finish(self, result: RunResult) -> None:
+    def result(self, exit_code: int) -> RunResult:
+        """What the run came to, by its events until now."""
+        return self._fold.result(exit_code, self.seconds)
+
+    def finish(self, result: RunResult) -> RunResult:
         """Write the record of the run and say that it is over; StoreError when it cannot be written."""
         record = self.folder / "record.json"
         with refusals("write the record of the run", self.folder):
             replace_file(str(record), seal(encode(result)), f"{record}.new")
         self.emit(RunFinished(result.exit_code, result.seconds))
+        return result

@@ -13,7 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -109,19 +109,24 @@ def replay(request: Request, remembered: RunResult, listener: Listener, started_
     with refusals("begin a run", request.store):
         folder = Runs(request.store / "runs").new(remembered.pipeline)
     with Journal(folder, listener, started_at) as journal:
-        names = tuple(stage.stage for stage in remembered.stages)
-        journal.emit(RunStarted(journal.folder.name, remembered.pipeline, remembered.file, names, 0))
+        journal.emit(
+            RunStarted(
+                run=journal.folder.name,
+                pipeline=remembered.pipeline,
+                file=remembered.file,
+                stages=tuple(stage.stage for stage in remembered.stages),
+                jobs=0,
+                started_at=journal.started_at,
+                host=remembered.host,
+                folder=journal.folder,
+                overrides=remembered.overrides,
+                sources=remembered.sources,
+                repeats=remembered.repeats,
+            )
+        )
         for stage in remembered.stages:
             journal.emit(StageFinished(stage))
             for verdict in remembered.verdicts:
                 if verdict.stage == stage.stage:
                     journal.emit(GateJudged(verdict))
-        result = replace(
-            remembered,
-            run=journal.folder.name,
-            seconds=journal.seconds,
-            started_at=journal.started_at,
-            folder=journal.folder,
-        )
-        journal.finish(result)
-    return result
+        return journal.finish(journal.result(remembered.exit_code))

@@ -12,7 +12,13 @@ Noise = Literal["none", "sample", "timing"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95 % confidence interval."""
+    """A value with its 95 % confidence interval.
+
+    Attributes:
+        value: the value.
+        low: the lower end.
+        high: the upper end.
+    """
 
     value: float
     low: float

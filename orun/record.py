@@ -44,7 +44,15 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a stage failed, as text for people and machines (see `orun.errors.StageError`)."""
+    """Why a stage failed, as text for people and machines.
+
+    Attributes:
+        error: the class below `orun.errors.StageError`.
+        what: what went wrong, one sentence.
+        why: the cause, one or more lines; may be empty.
+        hint: how to mend it; may be empty.
+        log: path of the log of its process; empty when it never started.
+    """
 
     error: str
     what: str
@@ -72,6 +80,8 @@ class StageResult:
         failure: set when it failed.
         position: the stage's place in the file.
         others: digests of other artifacts that the same inputs have made: the stage is not deterministic.
+        inputs: all that its result rests on, by name: each part of its key, and what it was seen to read besides; none
+            in a run that repeats another.
     """
 
     stage: str
@@ -88,6 +98,7 @@ class StageResult:
     failure: Failure | None = None
     position: Position | None = None
     others: tuple[str, ...] = ()
+    inputs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -106,6 +117,9 @@ class RunResult:
         stages: in the order of the plan.
         verdicts: in file order.
         folder: the run's folder: `record.json`, `events.jsonl`, logs.
+        overrides: the `--set` values.
+        sources: digest of each file that the pipeline was read from, by its path from the pipeline's folder.
+        repeats: id of the run whose results this one found unchanged at a glance; empty when it looked at each stage.
     """
 
     run: str
@@ -118,6 +132,9 @@ class RunResult:
     stages: tuple[StageResult, ...]
     verdicts: tuple[Verdict, ...]
     folder: Path
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    repeats: str = ""
 
     def __getitem__(self, stage: str) -> StageResult:
         """The result of a stage by its id; KeyError when the run had none of that name."""

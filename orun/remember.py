@@ -144,7 +144,9 @@ def _is_older(seen: list[int] | None, moment: float) -> bool:
 def _again(result: RunResult) -> RunResult:
     """The same result as the next run will have it: all of it from the store."""
     stages = tuple(
-        stage if stage.outcome == "cached" else replace(stage, outcome="cached", reasons=("up to date",))
+        replace(stage, inputs={})
+        if stage.outcome == "cached"
+        else replace(stage, outcome="cached", reasons=("up to date",), inputs={})
         for stage in result.stages
     )
-    return replace(result, stages=stages)
+    return replace(result, stages=stages, repeats=result.run)

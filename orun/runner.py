@@ -242,6 +242,7 @@ class Runner:
             metrics=action.metrics,
             position=stage.position,
             others=action.others,
+            inputs=action.inputs,
         )
         self._report(result)
         for verdict in verdicts:
@@ -250,9 +251,18 @@ class Runner:
     def _fail(self, step: Step, error: StageError) -> None:
         failure = Failure(type(error).__name__, error.what, error.why, error.hint, error.log)
         self._stopped = not self.keep_going
-        stage, place = step.stage, step.stage.position
+        stage = step.stage
         self._report(
-            StageResult(stage.id, stage.uses, "failed", step.reasons, step.key, failure=failure, position=place)
+            StageResult(
+                stage.id,
+                stage.uses,
+                "failed",
+                step.reasons,
+                step.key,
+                failure=failure,
+                position=stage.position,
+                inputs=step.parts,
+            )
         )
 
     def _settle(self, stage: Stage, outcome: Outcome, reasons: tuple[str, ...]) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from orun.environment import device
 from orun.errors import Interrupted, OrunError, StoreError
 from orun.events import Notice, RunStarted
 from orun.executors import LocalExecutor
 from orun.journal import Journal
+from orun.observe import portable_name, project_of
 from orun.planner import Plan, Planner
 from orun.record import RunResult, StageResult, Verdict
 from orun.runner import Runner
@@ -43,7 +45,7 @@ class Session:
         pipeline, needed = self.planner.pipeline, self._needed()
         plan = Plan(pipeline, tuple(step for step in self.plan.steps if step.stage.id in needed))
         names = tuple(step.stage.id for step in plan.steps)
-        self.journal.emit(RunStarted(self.journal.folder.name, pipeline.name, str(pipeline.file), names, self.jobs))
+        self.journal.emit(self._started(names))
         with LocalExecutor() as executor:
             runner = Runner(
                 planner=self.planner,
@@ -62,9 +64,9 @@ class Session:
                 code = interrupted.exit_code
             except OrunError as error:
                 with suppress(StoreError):  # what stopped the run keeps its record from being written too
-                    self._end(runner, names, error.exit_code)
+                    self._end(error.exit_code)
                 raise
-        return self._end(runner, names, code), runner
+        return self._end(code), runner
 
     def _needed(self) -> set[str]:
         """The chosen stages and all before them."""
@@ -74,23 +76,28 @@ class Session:
                 needed |= {step.stage.id, *step.stage.upstream}
         return needed
 
-    def _end(self, runner: Runner, names: Sequence[str], code: int) -> RunResult:
+    def _started(self, stages: tuple[str, ...]) -> RunStarted:
         pipeline = self.planner.pipeline
-        result = RunResult(
+        project = project_of(pipeline.root)
+        return RunStarted(
             run=self.journal.folder.name,
             pipeline=pipeline.name,
             file=str(pipeline.file),
-            exit_code=code,
-            seconds=self.journal.seconds,
+            stages=stages,
+            jobs=self.jobs,
             started_at=self.journal.started_at,
             host=device.fingerprint("measurement", None),
-            stages=tuple(runner.results[name] for name in names if name in runner.results),
-            verdicts=tuple(sorted(runner.verdicts, key=lambda verdict: verdict.position)),
             folder=self.journal.folder,
+            overrides=pipeline.overrides,
+            sources={
+                portable_name(Path(path), pipeline.root, project): digest for path, digest in pipeline.sources.items()
+            },
         )
+
+    def _end(self, code: int) -> RunResult:
+        result = self.journal.result(code)
         self._keep(result)
-        self.journal.finish(result)
-        return result
+        return self.journal.finish(result)
 
     def _keep(self, result: RunResult) -> None:
         """Add what was measured to the history. A history that cannot be written fails no release."""

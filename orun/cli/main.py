@@ -24,7 +24,7 @@ VERBS = {
     "graph": "Draw the stages and what feeds them.",
     "validate": "Check pipeline files; runs nothing.",
     "stages": "List the stage library, or document a kind.",
-    "schema": "Print the JSON Schema of pipeline files.",
+    "schema": "Print the JSON Schema of pipeline files, or of the event log.",
     "history": "Show how measurements went from run to run.",
     "baseline": "Accept a release as the one to compare with.",
     "verify": "Check a bundle against its manifest.",

@@ -1,4 +1,4 @@
-"""orun schema: the JSON Schema of pipeline files."""
+"""orun schema: the JSON Schemas of pipeline files and of the event log."""
 
 from __future__ import annotations
 
@@ -7,17 +7,22 @@ import click
 from orun.cli import options
 from orun.cli.verb import Verb
 
-EXAMPLES = (("orun schema > pipeline.schema.json", "for an editor; first line of a pipeline file: see below"),)
+EXAMPLES = (
+    ("orun schema > pipeline.schema.json", "for an editor; first line of a pipeline file: see below"),
+    ("orun schema --events > events.schema.json", "for a program that reads event logs"),
+)
 
 
 @click.command("schema", cls=Verb, examples=EXAMPLES)
-def command() -> int:
+@click.option("--events", is_flag=True, help="Print that of a line of the event log instead.")
+def command(events: bool) -> int:
     """Print the JSON Schema (draft 7) of pipeline files, made from the stage kinds of this installation.
 
     An editor with a YAML language server completes and explains every key when the file begins with
     `# yaml-language-server: $schema=pipeline.schema.json`.
     """
     from orun.pipeline import schema
+    from orun.report import event_schema
 
-    options.show_json(schema.build())
+    options.show_json(event_schema.build() if events else schema.build())
     return 0

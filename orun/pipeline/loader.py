@@ -137,4 +137,5 @@ class Loader:
                 name: KindUse(kind.origin, kind.entry, kind.spec, kind.distribution)
                 for name, kind in self.kinds.items()
             },
+            overrides=self.overrides,
         )

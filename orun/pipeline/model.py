@@ -142,6 +142,7 @@ class Pipeline:
         sources: absolute path and BLAKE3 digest of every file that was read to build it (the file, what it extends,
             code files looked into).
         kinds: each kind used, by `uses`.
+        overrides: the `--set` values that replaced values of the file.
     """
 
     name: str
@@ -150,6 +151,7 @@ class Pipeline:
     seed: int
     sources: Mapping[str, str]
     kinds: Mapping[str, KindUse] = field(default_factory=dict)
+    overrides: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def root(self) -> Path:

@@ -90,3 +90,15 @@ class Action:
     cpu_seconds: float
     peak_memory: int
     others: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """All that its result rests on, by name: each part of its key, and what it was seen to read besides."""
+        read = self.discovered
+        return {
+            **self.parts,
+            **{f"read {path}": digest for path, digest in read.files.items()},
+            **{f"listed {path}": digest for path, digest in read.folders.items()},
+            **{f"imported {name}": version for name, version in read.packages.items()},
+            **{f"looked up {name}": digest for name, digest in read.environment.items()},
+        }

@@ -30,7 +30,7 @@ from .support import ACCURACY, EXPORT, GATE_FAILED, INT8, LATENCY, PASSED, RELEA
 
 NAMES = tuple(stage.stage for stage in PASSED.stages)
 EVENTS: tuple[Event, ...] = (
-    RunStarted(PASSED.run, "bert", "pipelines/bert.yaml", NAMES, jobs=2),
+    RunStarted(PASSED.run, "bert", "pipelines/bert.yaml", NAMES, 2, PASSED.started_at, {}, PASSED.folder),
     StageFinished(EXPORT),
     StageStarted("int8", INT8.reasons, "int8.log", 3.4),
     StageProgress("int8", 3, 10, "quantizing"),
@@ -82,7 +82,7 @@ def test_quiet_says_nothing_while_it_runs() -> None:
 def test_a_failed_stage_is_told_at_once() -> None:
     stream = io.StringIO()
     console = Console(stream, Terminal())
-    console(RunStarted("id", "bert", "bert.yaml", NAMES, jobs=2))
+    console(RunStarted("id", "bert", "bert.yaml", NAMES, 2, 0.0, {}, Path("runs/id")))
     console(StageFinished(crashed(Path("int8.log"))["int8"]))
     assert stream.getvalue() == "int8      failed: its process died of signal 11 (SIGSEGV)\n"
 

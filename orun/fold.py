@@ -1,0 +1,64 @@
+"""What a run came to, made of its events alone: so that the log holds everything that a report or a record says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from orun.events import Event, GateJudged, RunFinished, RunStarted, StageFinished, event_from_json
+from orun.record import RunResult, StageResult, Verdict
+
+
+class Fold:
+    """A listener that keeps of each event what the result needs."""
+
+    def __init__(self) -> None:
+        self._started: RunStarted | None = None
+        self._stages: dict[str, StageResult] = {}
+        self._verdicts: list[Verdict] = []
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+        if isinstance(event, RunStarted):
+            self._started = event
+        elif isinstance(event, StageFinished):
+            self._stages[event.result.stage] = event.result
+        elif isinstance(event, GateJudged):
+            self._verdicts.append(event.verdict)
+
+    def result(self, exit_code: int, seconds: float) -> RunResult:
+        """The run until now; ValueError when it has not started."""
+        if (started := self._started) is None:
+            raise ValueError("there is no run_started among the events")
+        return RunResult(
+            run=started.run,
+            pipeline=started.pipeline,
+            file=started.file,
+            exit_code=exit_code,
+            seconds=seconds,
+            started_at=started.started_at,
+            host=started.host,
+            stages=tuple(self._stages[name] for name in started.stages if name in self._stages),
+            verdicts=tuple(sorted(self._verdicts, key=lambda verdict: verdict.position)),
+            folder=started.folder,
+            overrides=started.overrides,
+            sources=started.sources,
+            repeats=started.repeats,
+        )
+
+
+def read_log(path: Path) -> RunResult:
+    """The result of the run whose event log that is.
+
+    Raises:
+        OSError: when the file cannot be read.
+        TypeError, KeyError, ValueError: when it is no event log of a finished run that this version reads.
+    """
+    fold = Fold()
+    event: Event | None = None
+    for line in path.read_text(encoding="utf-8").splitlines():
+        event = event_from_json(json.loads(line))
+        fold(event)
+    if not isinstance(event, RunFinished):
+        raise ValueError("the run has not ended")  # noqa: TRY004 - of all events, the last is of another kind
+    return fold.result(event.exit_code, event.seconds)

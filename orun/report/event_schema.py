@@ -1,0 +1,147 @@
+"""The form of the event log, from the classes of the events: as a JSON Schema, and as rows for the documentation."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from orun.events import KINDS, VERSION, name_of
+
+ENTRY = re.compile(r"^    (\w+(?:, \w+)*): (.*)$")
+PLAIN: Mapping[Any, tuple[str, dict[str, Any]]] = {
+    str: ("text", {"type": "string"}),
+    Path: ("path", {"type": "string"}),
+    int: ("integer", {"type": "integer"}),
+    bool: ("boolean", {"type": "boolean"}),
+    float: ("number", {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}),
+}
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of an event, or of a record in one: its type in words and as a schema, and whether it may be left out."""
+
+    name: str
+    words: str
+    schema: Mapping[str, Any]
+    doc: str
+    optional: bool
+
+
+@functools.cache
+def fields(cls: type) -> tuple[Field, ...]:
+    """The fields of a class in order; LookupError when its docstring leaves one out."""
+    hints, docs = typing.get_type_hints(cls), _documented(cls)
+    return tuple(
+        Field(
+            one.name,
+            _words(hints[one.name]),
+            _schema(hints[one.name]),
+            docs[one.name],
+            one.default is not dataclasses.MISSING or one.default_factory is not dataclasses.MISSING,
+        )
+        for one in dataclasses.fields(cls)
+    )
+
+
+def records() -> tuple[type, ...]:
+    """The classes that the events are made of, each once, those nearest to the events first."""
+    found: dict[type, None] = {}
+    waiting: list[Any] = list(KINDS)
+    while waiting:
+        for hint in typing.get_type_hints(waiting.pop(0)).values():
+            for cls in _classes(hint):
+                if cls not in found:
+                    found[cls] = None
+                    waiting.append(cls)
+    return tuple(found)
+
+
+def build() -> dict[str, Any]:
+    """The JSON Schema (draft 7) of one line of the log."""
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": f"an event of a run of orun, version {VERSION}",
+        "oneOf": [{"$ref": f"#/definitions/{kind.__name__}"} for kind in KINDS],
+        "definitions": {
+            **{kind.__name__: _object(kind, _envelope(kind)) for kind in KINDS},
+            **{cls.__name__: _object(cls, {}) for cls in records()},
+        },
+    }
+
+
+def _envelope(kind: type) -> dict[str, Any]:
+    return {"version": {"const": VERSION}, "event": {"const": name_of(kind)}, "time": {"type": "number"}}
+
+
+def _object(cls: type, before: Mapping[str, Any]) -> dict[str, Any]:
+    own = {one.name: {**one.schema, "description": one.doc} for one in fields(cls)}
+    return {
+        "type": "object",
+        "description": inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0],
+        "properties": {**before, **own},
+        "required": [*before, *(one.name for one in fields(cls) if not one.optional)],
+        "additionalProperties": False,
+    }
+
+
+def _documented(cls: type) -> dict[str, str]:
+    """What the docstring says of each attribute."""
+    docs: dict[str, str] = {}
+    names: list[str] = []
+    for line in inspect.cleandoc(cls.__doc__ or "").partition("\nAttributes:\n")[2].splitlines():
+        if entry := ENTRY.match(line):
+            names = entry[1].split(", ")
+            docs |= dict.fromkeys(names, entry[2])
+        else:
+            docs |= {name: f"{docs[name]} {line.strip()}" for name in names}
+    return docs
+
+
+def _schema(hint: Any) -> dict[str, Any]:
+    """How a value of that type looks in the log; see `orun.codec.encode`."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint in PLAIN:
+        return PLAIN[hint][1]
+    if dataclasses.is_dataclass(hint):
+        return {"$ref": f"#/definitions/{typing.cast('type', hint).__name__}"}
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin in (types.UnionType, typing.Union):
+        (kept,) = (one for one in arguments if one is not type(None))
+        return {"anyOf": [_schema(kept), {"type": "null"}]}
+    if origin is tuple:
+        return {"type": "array", "items": _schema(arguments[0])}
+    return {"type": "object", "additionalProperties": _schema(arguments[1])}
+
+
+def _words(hint: Any) -> str:
+    """The type for people."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint in PLAIN:
+        return PLAIN[hint][0]
+    if dataclasses.is_dataclass(hint):
+        return typing.cast("type", hint).__name__
+    if origin is Literal:
+        return ", ".join(str(one) or '""' for one in arguments)
+    if origin in (types.UnionType, typing.Union):
+        (kept,) = (one for one in arguments if one is not type(None))
+        return f"{_words(kept)} or null"
+    if origin is tuple:
+        return f"list of {_words(arguments[0])}"
+    return f"mapping of text to {_words(arguments[1])}"
+
+
+def _classes(hint: Any) -> Iterator[type]:
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        yield hint
+    for argument in typing.get_args(hint):
+        yield from _classes(argument)

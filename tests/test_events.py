@@ -1,0 +1,148 @@
+"""The event log: of the documented form, and enough to make the record of the run and every report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from orun.codec import decode
+from orun.events import KINDS, Event, StageProgress, StageWaiting, event_from_json, event_to_json, name_of
+from orun.fold import Fold, read_log
+from orun.record import RunResult
+from orun.report import event_schema
+from orun.store import Store
+from tests.project import Project
+
+GATED = """
+name: text
+stages:
+  make:
+    uses: ./stages.py:make
+    with: {text: a b}
+    gate:
+      length: {max: 10}
+  upper: {uses: ./stages.py:upper, needs: make}
+  count:
+    uses: ./stages.py:count
+    needs: upper
+    gate:
+      words: {min: 5}
+"""
+SCHEMA = jsonschema.Draft7Validator(event_schema.build())
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project.make(tmp_path / "project", GATED)
+
+
+def lines(result: RunResult) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (result.folder / "events.jsonl").read_text().splitlines()]
+
+
+def problems(log: Sequence[dict[str, Any]]) -> list[str]:
+    return [error.message for line in log for error in SCHEMA.iter_errors(line)]
+
+
+def record(result: RunResult) -> RunResult:
+    with Store.open(result.folder.parents[1]) as store:
+        return decode(RunResult, store.read_record(result.folder / "record.json"))
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft7Validator.check_schema(event_schema.build())
+    assert len(event_schema.build()["oneOf"]) == len(KINDS)
+
+
+def test_the_log_of_a_run_is_as_documented_and_makes_its_record(project: Project) -> None:
+    result = project.run(set={"stages.make.with.text": "a b c"})
+    log = lines(result)
+    assert problems(log) == []
+    assert [line["event"] for line in log[:3]] == ["run_started", "stage_started", "stage_finished"]
+    assert log[-1]["event"] == "run_finished"
+    assert {line["event"] for line in log} == {
+        "run_started", "stage_started", "stage_finished", "gate_judged", "run_finished",
+    }  # fmt: skip
+    assert {line["version"] for line in log} == {1}
+    assert result.exit_code == 1
+    assert result.overrides == {"stages.make.with.text": "a b c"}
+    assert list(result.sources) == ["pipeline.yaml", "stages.py"]
+    assert result["upper"].inputs["parameter mark"] == '"!"'
+    assert "read helper.py" in result["upper"].inputs
+    assert read_log(result.folder / "events.jsonl") == result == record(result)
+
+
+def test_a_run_that_repeats_another_says_so_in_its_log(project: Project) -> None:
+    project.edit("pipeline.yaml", "min: 5", "min: 2")
+    first, second = project.run(), project.run()
+    assert (first.repeats, second.repeats) == ("", first.run)
+    assert problems(lines(second)) == []
+    assert {stage.outcome for stage in second.stages} == {"cached"}
+    assert second["upper"].inputs == {}
+    assert read_log(second.folder / "events.jsonl") == second == record(second)
+
+
+def test_a_failure_and_a_notice_are_as_documented(project: Project) -> None:
+    project.run()
+    (project.store / "out" / "text" / "make" / "text").unlink()
+    restored = lines(project.run())
+    assert "notice" in {line["event"] for line in restored}
+    project.edit("deep.py", "return text.split()", "raise ValueError(text)")
+    result = project.run()
+    assert problems([*restored, *lines(result)]) == []
+    assert result["upper"].failure is not None
+    assert result["count"].outcome == "blocked"
+    assert read_log(result.folder / "events.jsonl") == result == record(result)
+
+
+def test_every_event_comes_back_from_its_line(project: Project) -> None:
+    project.run()
+    events: list[Event] = [*project.events, StageWaiting("make", "another"), StageProgress("make", 1, 2, "rows")]
+    for event in events:
+        line = json.loads(json.dumps(event_to_json(event, 1.0)))
+        assert problems([line]) == []
+        assert event_from_json(line) == event
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"what": 3}, "3 is not of type 'string'"),
+        ({"more": 1}, "Additional properties are not allowed ('more' was unexpected)"),
+        ({"version": 2}, "1 was expected"),
+        ({"event": "stage_lost"}, "'stage_waiting' was expected"),
+    ],
+)
+def test_what_is_not_documented_is_found(change: dict[str, Any], problem: str) -> None:
+    line = event_to_json(StageWaiting("int8", "another process"), 1.0) | change
+    validator = jsonschema.Draft7Validator({**event_schema.build(), "oneOf": [{"$ref": "#/definitions/StageWaiting"}]})
+    found = [error.message for whole in validator.iter_errors(line) for error in whole.context or ()]
+    assert problem in found
+    assert problems([line]) != []
+
+
+def test_another_version_is_refused() -> None:
+    line = event_to_json(StageWaiting("int8", "another process"), 1.0) | {"version": 2}
+    with pytest.raises(ValueError, match=r"^the event log has version 2, and this orun reads version 1$"):
+        event_from_json(line)
+
+
+def test_the_log_of_a_run_that_goes_on_makes_no_result(project: Project, tmp_path: Path) -> None:
+    log = (project.run().folder / "events.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "cut.jsonl").write_text("".join(log[:-1]))
+    with pytest.raises(ValueError, match=r"^the run has not ended$"):
+        read_log(tmp_path / "cut.jsonl")
+    with pytest.raises(ValueError, match=r"^there is no run_started among the events$"):
+        Fold().result(0, 1.0)
+
+
+def test_the_names_of_events() -> None:
+    assert [name_of(kind) for kind in KINDS] == [
+        "run_started", "stage_waiting", "stage_started", "stage_progress", "stage_finished", "gate_judged", "notice",
+        "run_finished",
+    ]  # fmt: skip
