@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from orun.pipeline.model import Pipeline
     from orun.planner import Plan, Step
     from orun.record import RunResult, StageResult, Verdict
+    from orun.remote.asked import Remote
     from orun.stages.contract import Context, stage
     from orun.stages.params import Code, Doc, Duration, FilePath, Range, Ratio, Size
 
@@ -33,6 +34,7 @@ _HOMES = {
     "orun.pipeline.model": ("Pipeline",),
     "orun.planner": ("Plan", "Step"),
     "orun.record": ("RunResult", "StageResult", "Verdict"),
+    "orun.remote.asked": ("Remote",),
     "orun.stages.contract": ("Context", "stage"),
     "orun.stages.params": ("Code", "Doc", "Duration", "FilePath", "Range", "Ratio", "Size"),
 }
@@ -55,6 +57,7 @@ __all__ = [
     "Problem",
     "Range",
     "Ratio",
+    "Remote",
     "RunResult",
     "Size",
     "StageError",

@@ -14,6 +14,7 @@ from orun.journal import Journal, Listener, ignore
 from orun.memory import Request, recall, replay
 from orun.observe import project_of
 from orun.record import RunResult
+from orun.remote.asked import Remote
 
 if TYPE_CHECKING:
     from orun.pipeline.model import Pipeline
@@ -119,6 +120,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     keep_going: bool = False,
     jobs: int | None = None,
     store: PathLike | None = None,
+    remote: Remote | str | None = None,
     on_event: Listener = ignore,
 ) -> RunResult:
     """Bring a pipeline up to date and judge its gates.
@@ -134,6 +136,8 @@ def run(  # noqa: PLR0913 - the options of the command line
         keep_going: whether a failed stage stops only what is after it.
         jobs: cores to keep busy; all usable ones when None.
         store: the store's folder; see `default_store`.
+        remote: the store that is shared with other machines, or its URL; what `$ORUN_REMOTE` or the project's
+            `pyproject.toml` says when None.
         on_event: called with each event as it happens.
 
     Returns:
@@ -142,35 +146,41 @@ def run(  # noqa: PLR0913 - the options of the command line
     Raises:
         PipelineError: with every mistake of the file, and all that its stages lack on this machine.
         StoreError: when the store cannot be used.
-        UsageError: when a stage of that name is not in the file.
+        UsageError: when a stage of that name is not in the file, or the remote cannot be as it is asked for.
     """
     started_at = time()
+    remote = Remote(remote) if isinstance(remote, str) else remote
     part = only or from_ or to or force or fresh
-    request = None if part or not isinstance(file, str | os.PathLike) else _request(file, set, store)
+    request = None if part or not isinstance(file, str | os.PathLike) else _request(file, set, store, remote)
     if request and (remembered := recall(request)):
         return replay(request, remembered, on_event, started_at)
     from orun.environment import device
     from orun.events import Notice
     from orun.remember import remember
+    from orun.remote.settings import resolve
     from orun.requirements import require
     from orun.session import Session
 
     planner = _planner(_pipeline(file, set), store, force, fresh=fresh)
     chosen = _selected(planner.pipeline, only, from_, to)
+    shared = resolve(remote or Remote(), project_of(planner.pipeline.root))
     planned = planner.plan()
     require(planned, chosen, lambda text: on_event(Notice("info", text)))
     with Journal(planner.store.new_run(planner.pipeline.name), on_event, started_at) as journal:
-        session = Session(planner, planned, chosen, jobs or device.usable_cores(), journal)
+        session = Session(planner, planned, chosen, jobs or device.usable_cores(), journal, shared)
         result, runner = session.run(keep_going=keep_going)
-    if request and len(runner.done) == len(planner.pipeline.stages):
+    offered = runner.remote is None or runner.remote.complete
+    if request and offered and len(runner.done) == len(planner.pipeline.stages):
         remember(request, planner, runner.done, result)
     return result
 
 
-def _request(file: PathLike, values: Mapping[str, Any] | None, store: PathLike | None) -> Request:
+def _request(
+    file: PathLike, values: Mapping[str, Any] | None, store: PathLike | None, remote: Remote | None
+) -> Request:
     path = Path(file).absolute()
     root = Path(store).absolute() if store else default_store(path.parent).absolute()
-    return Request(root, path, _texts(values))
+    return Request(root, path, _texts(values), remote)
 
 
 def _pipeline(file: PathLike | Pipeline, values: Mapping[str, Any] | None) -> Pipeline:

@@ -19,12 +19,13 @@ from typing import Any
 
 from blake3 import blake3
 
-from orun.codec import decode
+from orun.codec import decode, encode
 from orun.environment import device, tools
 from orun.events import GateJudged, RunStarted, StageFinished
 from orun.journal import Journal, Listener
 from orun.observe import digest_file, listing_digest, value_digest
 from orun.record import RunResult
+from orun.remote.asked import Remote
 from orun.store.reading import signature_of
 from orun.store.refusals import refusals
 from orun.store.runs import Runs
@@ -42,16 +43,19 @@ class Request:
         store: absolute path of the store.
         file: absolute path of the pipeline file.
         overrides: the `--set` values.
+        remote: what was said of the remote; nothing when nothing was.
     """
 
     store: Path
     file: Path
     overrides: Mapping[str, str]
+    remote: Remote | None = None
 
     @property
     def note(self) -> Path:
         """Where what is remembered of it lies."""
-        text = json.dumps([str(self.file), dict(self.overrides)], sort_keys=True)
+        parts = [str(self.file), dict(self.overrides), *([encode(self.remote)] if self.remote else [])]
+        text = json.dumps(parts, sort_keys=True)
         return self.store / "index" / f"run-{blake3(text.encode()).hexdigest()}.json"
 
 

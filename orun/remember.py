@@ -16,9 +16,10 @@ from orun.environment import isolated
 from orun.errors import StoreError
 from orun.gates import baselines
 from orun.memory import FORMAT, Request, around, signature
-from orun.observe import ABSENT, digest_file, listing_digest, value_digest
+from orun.observe import ABSENT, digest_file, listing_digest, project_of, value_digest
 from orun.planner import Done, Planner
 from orun.record import RunResult
+from orun.remote.asked import VARIABLES, config_file
 from orun.store.durable import replace_file
 from orun.store.reading import CLOCK
 from orun.store.sealed import seal
@@ -59,7 +60,7 @@ def _note(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict
         "targets": targets,
         "around": around(targets),
         "files": {path: seen for path, seen in looked.files.items() if path not in fresh} | code | dict(stored.files),
-        "contents": {path: digest_file(path) for path in sorted(fresh)},
+        "contents": {path: digest_file(path) for path in sorted({*fresh, _config(planner)})},
         "folders": looked.folders | dict(stored.folders) | _listed(planner, done),
         "variables": _variables(done),
         "result": encode(_again(result)),
@@ -86,6 +87,11 @@ def _look(planner: Planner, done: Mapping[str, Done]) -> Look | None:
     return Look({path: one for path, one in seen.items() if path not in folders}, folders)
 
 
+def _config(planner: Planner) -> str:
+    """The file that may name a remote."""
+    return str(config_file(project_of(planner.pipeline.root)))
+
+
 def _targets(done: Mapping[str, Done]) -> Iterator[Target | None]:
     return (one.step.stage.target for one in done.values())
 
@@ -97,8 +103,8 @@ def _listed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
 
 
 def _variables(done: Mapping[str, Done]) -> dict[str, str]:
-    """Environment variables: those that stages looked up as they found them, those declared as they are."""
-    found: dict[str, str] = {}
+    """Environment variables: those that stages looked up as they found them, those declared and our own as they are."""
+    found = {name: value_digest(os.environ.get(name)) for name in VARIABLES}
     for one in done.values():
         found |= one.action.discovered.environment
         found |= {name: value_digest(os.environ.get(name)) for name in one.step.stage.env}

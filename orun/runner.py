@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
+from typing import TYPE_CHECKING
 
 from orun.attempt import Attempt
 from orun.errors import Interrupted, StageError
@@ -22,6 +23,9 @@ from orun.record import Failure, Outcome, StageResult, Verdict
 from orun.schedule import Schedule
 from orun.store import Action, Lock, MachineLock, Store, machine_lock
 from orun.store.refusals import refusals
+
+if TYPE_CHECKING:
+    from orun.remote.exchange import Exchange
 
 POLL_SECONDS = 0.05  # how often a lock that another process holds is tried again
 VERBS: Mapping[Outcome, str] = {"failed": "failed", "blocked": "did not run", "skipped": "was skipped"}
@@ -63,6 +67,7 @@ class Runner:
         jobs: cores that the run may keep busy.
         keep_going: whether a failed stage stops only what is after it.
         allowed: ids of stages that may run; the others must be up to date.
+        remote: where results of other machines are, if anywhere.
         results: what became of each stage so far.
         verdicts: of the gates judged so far.
         done: the stages that are up to date so far.
@@ -76,6 +81,7 @@ class Runner:
     jobs: int
     keep_going: bool = False
     allowed: Collection[str] = ()
+    remote: Exchange | None = None
     results: dict[str, StageResult] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     done: dict[str, Done] = field(default_factory=dict)
@@ -111,9 +117,13 @@ class Runner:
         for stage in self._schedule.ready():
             waiting = self._try(stage) or waiting
         self._pass_on_notices()
+        if self.remote:
+            self.remote.gather()
         if self._attempts:
             for message in self.executor.wait(POLL_SECONDS if waiting else None):
                 self._hear(message)
+        elif waiting and self.remote:
+            self.remote.wait(POLL_SECONDS)
         elif waiting:
             sleep(POLL_SECONDS)
 
@@ -132,6 +142,8 @@ class Runner:
             self._settle(stage, "skipped", step.reasons)
         elif step.hit:
             self._finish(step, step.hit, "cached")
+        elif self.remote and self.remote.wants(step):
+            return self._fetch(step, self.remote)
         elif stage.id not in self.allowed:
             self._settle(stage, "blocked", ("not up to date, and not asked for", *step.reasons))
         elif self._schedule.fits(stage) and not self._quieter_first(stage):
@@ -169,6 +181,18 @@ class Runner:
             return self._try(stage)
         self._start(step)
         return False
+
+    def _fetch(self, step: Step, remote: Exchange) -> bool:
+        """Go on asking the remote for a result, under the lock of its key; whether there is no answer yet."""
+        stage = step.stage
+        turn = self._turns.setdefault(stage.id, self._turn(step))
+        if not turn.lock.try_acquire():
+            return self._waits(step, "another orun process, which runs the same stage")
+        if not remote.fetch(step):
+            return True
+        self._turns.pop(stage.id).release()
+        del self._steps[stage.id]  # it is decided anew: the result may be here now
+        return self._try(stage)
 
     def _turn(self, step: Step) -> Turn:
         exclusive = self.planner.pipeline.kinds[step.stage.uses].spec.exclusive
@@ -222,9 +246,12 @@ class Runner:
         """A stage is up to date: put its artifact where people look, judge its gates, and let those after it go on."""
         stage, pipeline = step.stage, self.planner.pipeline
         out, restored = self.store.checkout(action.tree, pipeline.name, stage.id)
-        if restored and outcome == "cached":
+        brought = self.remote is not None and self.remote.brought(step)
+        if restored and outcome == "cached" and not brought:
             self.emit(Notice("info", f"{stage.id}: restored {out}"))
         self.store.set_latest(pipeline.name, stage.id, action)
+        if self.remote:
+            self.remote.push(step, action, new=outcome == "built")
         verdicts = self.planner.judge(stage, action)
         self.done[stage.id] = Done(step, action, verdicts)
         self.verdicts += verdicts
@@ -232,7 +259,7 @@ class Runner:
             stage.id,
             stage.uses,
             outcome,
-            step.reasons,
+            ("fetched from the remote", *step.reasons) if brought else step.reasons,
             key=action.key,
             tree=action.tree,
             out=str(out),

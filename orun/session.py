@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orun.environment import device
 from orun.errors import Interrupted, OrunError, StoreError
@@ -16,6 +17,10 @@ from orun.observe import portable_name, project_of
 from orun.planner import Plan, Planner
 from orun.record import RunResult, StageResult, Verdict
 from orun.runner import Runner
+
+if TYPE_CHECKING:
+    from orun.remote.exchange import Exchange
+    from orun.remote.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ class Session:
         chosen: ids of the stages that may run.
         jobs: cores that it may keep busy.
         journal: takes every event.
+        remote: the store that it shares with other machines, if any.
     """
 
     planner: Planner
@@ -35,6 +41,7 @@ class Session:
     chosen: Collection[str]
     jobs: int
     journal: Journal
+    remote: Settings | None = None
 
     def run(self, *, keep_going: bool) -> tuple[RunResult, Runner]:
         """Run to the end; the runner knows what became of each stage.
@@ -56,9 +63,12 @@ class Session:
                 jobs=self.jobs,
                 keep_going=keep_going,
                 allowed=frozenset(self.chosen),
+                remote=self._exchange(),
             )
             try:
                 runner.run(plan)
+                if runner.remote:
+                    runner.remote.finish()
                 code = exit_code(tuple(runner.results.values()), runner.verdicts)
             except Interrupted as interrupted:
                 code = interrupted.exit_code
@@ -66,7 +76,17 @@ class Session:
                 with suppress(StoreError):  # what stopped the run keeps its record from being written too
                     self._end(error.exit_code)
                 raise
+            finally:
+                if runner.remote:
+                    runner.remote.close()
         return self._end(code), runner
+
+    def _exchange(self) -> Exchange | None:
+        if self.remote is None:
+            return None
+        from orun.remote.exchange import Exchange
+
+        return Exchange(self.remote, self.planner, self.journal.emit)
 
     def _needed(self) -> set[str]:
         """The chosen stages and all before them."""

@@ -10,11 +10,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from orun.errors import OrunError, UsageError
+from orun.remote.asked import Remote
 
 if TYPE_CHECKING:
     from orun.store import Store
 
 F = TypeVar("F", bound=Callable[..., object])
+
+REMOTE = (
+    click.option(
+        "--remote",
+        metavar="URL",
+        help="Share results with other machines there: file, s3, gs, az, http or https; off for none."
+        " $ORUN_REMOTE, or the project's pyproject.toml, when left out.",
+    ),
+    click.option("--remote-mode", type=click.Choice(("read", "read-write")), help="Whether results go there as well."),
+    click.option("--remote-required", is_flag=True, help="Fail when the remote cannot be used."),
+)
 
 
 def complete_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -90,6 +102,19 @@ def open_store(folder: Path | None) -> Store:
     if not (root / "VERSION").exists():
         raise UsageError(f"there is no store at {near(str(root))}", hint="name another: --store DIR")
     return Store.open(root)
+
+
+def remote_options(function: F) -> F:
+    """--remote, --remote-mode, --remote-required."""
+    for decorate in reversed(REMOTE):
+        function = decorate(function)
+    return function
+
+
+def remote_of(choices: dict[str, Any]) -> Remote | None:
+    """The remote that the options name, taken out of the choices; None when nothing is said of it."""
+    url, mode, required = (choices.pop(name) for name in ("remote", "remote_mode", "remote_required"))
+    return Remote(url, mode, required) if url is not None or mode or required else None
 
 
 def parse_overrides(pairs: Sequence[str]) -> dict[str, str]:

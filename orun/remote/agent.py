@@ -68,7 +68,7 @@ def _transfers(settings: Settings) -> Transfers:
 def _answer(transfers: Transfers, message: Mapping[str, Any]) -> dict[str, Any]:
     pieces = [Piece(*piece) for piece in message.get("pieces", ())]
     operations: Mapping[str, Callable[[], dict[str, Any]]] = {
-        "records": lambda: transfers.records(message["key"]),
+        "records": lambda: transfers.records(message["key"], message["first"], message["count"]),
         "read": lambda: transfers.read(message["digest"]),
         "fetch": lambda: transfers.fetch(pieces),
         "push": lambda: transfers.push(message["key"], message["record"], pieces),

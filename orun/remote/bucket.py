@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from obstore import get, get_range, head, put
+from obstore import delete, get, get_range, head, put
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import HTTPStore, from_url
 
@@ -98,6 +98,10 @@ class Bucket:
         """Give a file's content that name, whatever had it before; all of it is there afterwards, or nothing."""
         part = max(PART, size // PARTS)
         _sent(lambda: put(self._long, name, Path(path), chunk_size=part, max_concurrency=UPLOADS))
+
+    def remove(self, name: str) -> None:
+        """Remove what has that name, if anything has."""
+        _found(lambda: delete(self._quick, name))
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         """Give some bytes a name that nothing has; False when something has it, which stays."""

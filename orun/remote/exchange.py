@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, Literal
 
 from orun.codec import encode
-from orun.discovery import changes
 from orun.errors import Interrupted, RemoteError
 from orun.events import Event, Notice, StageWaiting
 from orun.planner import Planner, Step
@@ -34,6 +34,7 @@ Fetch = Generator[Message, Any, bool]
 Piece = tuple[str, int, str]  # digest, size, file: see `orun.remote.transfers.Piece`
 
 POLL_SECONDS = 0.05
+SILENCE = 1.0  # seconds that a run may go on for pushes without saying why
 REFUSALS_SHOWN = 3  # of one stage
 
 
@@ -145,27 +146,36 @@ class Exchange:
         """Ask for what is damaged here, else for a result; whether there is one now."""
         store, name = self.planner.store, step.stage.id
         for action in store.actions(step.key):
-            if not self._changes(action) and (yield from self._tree(name, action)):
+            if not self._changes(step, action) and (yield from self._tree(name, action)):
                 self.emit(Notice("warning", f"{name}: what was damaged or missing was refetched from the remote"))
                 self._note(step, action)
                 return True
-        answer = yield {"do": "records", "key": step.key}
+        first, count = 0, 1  # most keys have one record: then a few more at a time
+        while True:
+            answer = yield {"do": "records", "key": step.key, "first": first, "count": count}
+            for action in self._offered(step, answer):
+                if not self._changes(step, action) and (yield from self._tree(name, action)):
+                    store.put_action(action)
+                    self._note(step, action)
+                    return True
+            if not answer["more"]:
+                return False
+            first, count = first + count, 3 * count
+
+    def _offered(self, step: Step, answer: Message) -> list[Action]:
+        """The records of an answer that are to be believed."""
+        found: list[Action] = []
         refused = list(answer["refused"])
         for record in answer["records"]:
             try:
-                action = offered(self.planner.pipeline, step, record)
+                found.append(offered(step, record))
             except RefusedError as error:
                 refused.append(f"a record of key {step.key}: {error}")
-                continue
-            if not self._changes(action) and (yield from self._tree(name, action)):
-                store.put_action(action)
-                self._note(step, action)
-                return True
-        self._refused(name, refused)
-        return False
+        self._refused(step.stage.id, refused)
+        return found
 
-    def _changes(self, action: Action) -> list[str]:
-        return changes(action.discovered, self.planner.pipeline.root, self.planner.store.files)
+    def _changes(self, step: Step, action: Action) -> list[str]:
+        return self.planner.changes(step.stage, action)
 
     def _tree(self, name: str, action: Action) -> Generator[Message, Any, bool]:
         """Bring what is missing of an artifact; whether it is whole now."""
@@ -228,10 +238,13 @@ class Exchange:
 
     # Giving
 
-    def push(self, step: Step, action: Action) -> None:
-        """Begin to give a result to the remote if it takes it and is not known to have it. Never waits."""
+    def push(self, step: Step, action: Action, *, new: bool) -> None:
+        """Begin to give a result to the remote if it takes it and is not known to have it. Never waits.
+
+        A new one is offered anyway: had it been there, and whole, it would have been fetched.
+        """
         spec = self.planner.pipeline.kinds[step.stage.uses].spec
-        if self.settings.mode == "read" or spec.stage_class == "measurement" or action in self._ledger:
+        if self.settings.mode == "read" or spec.stage_class == "measurement" or (not new and action in self._ledger):
             return
         if self.state != "usable":
             self.complete = False
@@ -286,14 +299,8 @@ class Exchange:
             RemoteError: when something did not get there and the remote is required.
             Interrupted: when the user does not wait for it.
         """
-        self.gather()
-        if self._pushes:
-            noun = "result" if len(self._pushes) == 1 else "results"
-            self.emit(Notice("info", f"pushing {len(self._pushes)} {noun} to the remote {self.settings.url}"))
         try:
-            while self._pushes:
-                self._client.wait(POLL_SECONDS)
-                self.gather()
+            self._drain()
         except KeyboardInterrupt:
             text = f"{len(self._pushes)} results are not in the remote; the next run offers them again"
             self.emit(Notice("warning", text))
@@ -305,6 +312,18 @@ class Exchange:
             told = [f"{traffic.fetched} fetched ({show(traffic.bytes_fetched, 'B')})"] if traffic.fetched else []
             told += [f"{traffic.pushed} pushed ({show(traffic.bytes_pushed, 'B')})"] if traffic.pushed else []
             self.emit(Notice("info", f"remote {self.settings.url}: {', '.join(told)}"))
+
+    def _drain(self) -> None:
+        """Wait for every push; after a while, say so."""
+        patient = monotonic() + SILENCE
+        self.gather()
+        while self._pushes:
+            if patient and monotonic() > patient:
+                patient = 0.0
+                noun = "result" if len(self._pushes) == 1 else "results"
+                self.emit(Notice("info", f"pushing {len(self._pushes)} {noun} to the remote {self.settings.url}"))
+            self._client.wait(POLL_SECONDS)
+            self.gather()
 
     def close(self) -> None:
         """End every transfer; what is not there by now comes or goes another time."""
@@ -332,7 +351,11 @@ class Exchange:
         if before == "usable" or doing == "read":
             self.state = "read" if kind == "denied" and doing == "written" else "down"
         if self.state != before:
-            without = "nothing is pushed" if self.state == "read" else "the run goes on without it"
+            without = (
+                "nothing more is pushed, as with --remote-mode read"
+                if self.state == "read"
+                else "the run goes on without it"
+            )
             self.emit(Notice("warning", f"{what}; {without}: {error}"))
 
 

@@ -7,8 +7,6 @@ import math
 from collections.abc import Sequence
 
 from orun import codec, key
-from orun.environment import device
-from orun.pipeline.model import Pipeline
 from orun.planner import Step
 from orun.remote.envelope import RefusedError
 from orun.remote.shape import conforms, is_plain
@@ -17,9 +15,10 @@ from orun.store.digests import is_digest
 from orun.store.trees import decode
 
 LONGEST_NAME, LONGEST_PATH = 255, 4096 - 1024  # bytes; a store's own folder comes before
+DEVICE = "device "  # what the names of those parts of a key begin with that say where its result is valid
 
 
-def offered(pipeline: Pipeline, step: Step, record: str) -> Action:
+def offered(step: Step, record: str) -> Action:
     """The result in a record, if it is one of this step's key and made on a device like this.
 
     Raises:
@@ -36,8 +35,7 @@ def offered(pipeline: Pipeline, step: Step, record: str) -> Action:
         raise RefusedError("it holds a number that cannot be")
     if action.key != step.key or key.digest_of(action.parts) != step.key:
         raise RefusedError("it is a result of something else")
-    spec = pipeline.kinds[step.stage.uses].spec
-    here = device.fingerprint(spec.stage_class, step.stage.target)
+    here = {name.removeprefix(DEVICE): value for name, value in step.parts.items() if name.startswith(DEVICE)}
     if other := sorted(name for name, value in here.items() if action.host.get(name) != value):
         raise RefusedError(f"it was made on another device ({', '.join(other)})")
     return action

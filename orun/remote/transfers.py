@@ -73,23 +73,15 @@ class Transfers:
     present: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
 
-    def records(self, key: str) -> dict[str, Any]:
-        """The records of a key, in the order of their arrival, and why others were refused."""
-        found: list[str] = []
-        refused: list[str] = []
-        first, count = 0, 1
-        while first < SLOTS:
-            slots = range(first, min(first + count, SLOTS))
-            answers = self._each(lambda slot: self._record(key, slot), slots)
-            for answer in answers:
-                if isinstance(answer, RefusedError):
-                    refused.append(str(answer))
-                elif answer is not None:
-                    found.append(answer.decode("ascii"))
-            if None in answers:
-                break
-            first, count = first + count, count * 3
-        return {"records": found, "refused": refused}
+    def records(self, key: str, first: int, count: int) -> dict[str, Any]:
+        """Some records of a key as they arrived, why others were refused, and whether there may be more."""
+        slots = range(first, min(first + count, SLOTS))
+        answers = self._each(lambda slot: self._record(key, slot), slots)
+        return {
+            "records": [answer.decode("ascii") for answer in answers if isinstance(answer, bytes)],
+            "refused": [str(answer) for answer in answers if isinstance(answer, RefusedError)],
+            "more": None not in answers and slots.stop < SLOTS,
+        }
 
     def _record(self, key: str, slot: int) -> bytes | RefusedError | None:
         name = record_name(key, slot)

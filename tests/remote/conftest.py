@@ -1,0 +1,71 @@
+"""Remotes of each sort."""
+
+from __future__ import annotations
+
+import http.client
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from orun.remote.keys import SECRET, SIGNING_KEY
+from tests.remote.relay import Relay
+
+SERVER = Path(__file__).with_name("s3_server.py")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ORUN_REMOTE", "ORUN_REMOTE_MODE", SECRET, SIGNING_KEY):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def s3_port() -> Iterator[int]:
+    """The port of an S3 server in a process of its own."""
+    server = subprocess.Popen([sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert server.stdin
+    assert server.stdout
+    yield int(server.stdout.readline())
+    server.stdin.close()
+    server.wait(20)
+    server.stdout.close()
+
+
+@pytest.fixture
+def relay(s3_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Relay]:
+    """A server before the S3 server, whose address is in the environment with credentials."""
+    relay = Relay(s3_port)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", relay.url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "password")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    yield relay
+    relay.close()
+
+
+@pytest.fixture
+def s3(relay: Relay) -> str:
+    """The URL of a new bucket."""
+    bucket = f"bucket-{uuid4().hex}"
+    connection = http.client.HTTPConnection("127.0.0.1", relay.port, timeout=20)
+    connection.request("PUT", f"/{bucket}")
+    assert connection.getresponse().status == 200
+    connection.close()
+    return f"s3://{bucket}/some/path"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    """The URL of a folder."""
+    return f"file://{tmp_path / 'bucket'}"
+
+
+@pytest.fixture(params=["folder", "s3"])
+def remote(request: pytest.FixtureRequest) -> str:
+    """A remote that can be written to, of each sort."""
+    url: str = request.getfixturevalue(request.param)
+    return url

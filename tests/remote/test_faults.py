@@ -1,0 +1,234 @@
+"""A remote that is damaged, slow, down, or dies: the run ends right, and says what was wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from time import sleep
+
+import pytest
+
+import orun
+from orun.errors import RemoteError
+from orun.executors.system import children
+from orun.remote.client import Client
+from orun.remote.names import record_name
+from orun.store import machine_lock
+from tests.project import Project, built
+from tests.remote.relay import Relay
+from tests.remote.support import contents, holding, machine, named, notices, remove, traffic, write
+
+
+@pytest.fixture
+def shared(tmp_path: Path, remote: str) -> tuple[Project, str]:
+    """A machine that has built nothing and a remote that another one has filled."""
+    machine(tmp_path, "one").run(remote=remote)
+    return machine(tmp_path, "other"), remote
+
+
+def test_damaged_objects_are_refused_built_and_mended(shared: tuple[Project, str], tmp_path: Path) -> None:
+    other, remote = shared
+    flipped, truncated = holding(remote, b"a b"), holding(remote, b"A B!")
+    write(remote, flipped, b"a c")
+    write(remote, truncated, b"A ")
+    assert built(other.run(remote=remote)) == ["make", "upper"]
+    assert other.text("upper") == "A B!"
+    assert notices(other) == [
+        f"make: refused from the remote: {flipped} was damaged",
+        f"upper: refused from the remote: {truncated}: it has 2 bytes in the place of 4",
+    ]
+    assert (holding(remote, b"a b"), holding(remote, b"A B!")) == (flipped, truncated)
+    assert built(machine(tmp_path, "third").run(remote=remote)) == []
+
+
+def test_a_damaged_list_of_files_is_refused_and_mended(tmp_path: Path, folder: str) -> None:
+    machine(tmp_path, "one").run(remote=folder)
+    found = contents(folder).items()
+    name, data = next((name, data) for name, data in found if data.startswith(b'{"files"') and b'"size":4' in data)
+    write(folder, name, data.replace(b'"path":"text"', b'"path":"../x"'))
+    other = machine(tmp_path, "other")
+    assert built(other.run(remote=folder)) == ["upper"]
+    assert notices(other) == [f"upper: refused from the remote: {name} was damaged"]
+    assert built(machine(tmp_path, "third").run(remote=folder)) == []
+
+
+def test_records_that_are_none_are_refused(tmp_path: Path, folder: str) -> None:
+    one = machine(tmp_path, "one")
+    result = one.run(remote=folder)
+    make, upper = (record_name(result[stage].key, 0) for stage in ("make", "upper"))
+    write(folder, make, b"junk")
+    write(folder, upper, b'{"format":1,"signatures":{}}\n{"key":1}')
+    other = machine(tmp_path, "other")
+    assert built(other.run(remote=folder)) == ["make", "upper"]
+    assert notices(other) == [
+        f"make: refused from the remote: {make}: it is not a record of orun",
+        (
+            f"upper: refused from the remote: a record of key {result['upper'].key}:"
+            " it is not a result of this version of orun"
+        ),
+    ]
+    assert built(machine(tmp_path, "third").run(remote=folder)) == []  # new records stand after these
+
+
+def test_a_record_without_its_objects_is_no_result(tmp_path: Path, folder: str) -> None:
+    machine(tmp_path, "one").run(remote=folder)
+    for name in named(folder, "objects/"):
+        remove(folder, name)
+    other = machine(tmp_path, "other")
+    assert built(other.run(remote=folder)) == ["make", "upper"]
+    assert all(text.endswith(" is missing") for text in notices(other))
+    assert built(machine(tmp_path, "third").run(remote=folder)) == []
+
+
+def test_a_remote_that_is_down_is_said_once(tmp_path: Path, s3: str, relay: Relay) -> None:
+    one = machine(tmp_path, "one")
+    relay.lives = 0
+    result = one.run(remote=s3)
+    assert (result.exit_code, built(result)) == (0, ["make", "upper"])
+    (told,) = notices(one)
+    assert told.startswith(f"the remote {s3} cannot be reached; the run goes on without it: Generic S3 error: ")
+    assert "after 4 retries" in told
+    assert "password" not in told
+    assert len(relay.requests) == 5  # none for the second stage, none for pushes
+    relay.lives = None
+    assert built(one.run(remote=s3)) == []
+    assert traffic(one) == "2 pushed"
+
+
+def test_a_remote_that_is_down_fails_a_run_that_requires_it(tmp_path: Path, s3: str, relay: Relay) -> None:
+    one = machine(tmp_path, "one")
+    relay.lives = 0
+    with pytest.raises(RemoteError) as caught:
+        one.run(remote=orun.Remote(s3, required=True))
+    assert caught.value.exit_code == 3
+    assert caught.value.what == f"the remote {s3} cannot be reached"
+    assert caught.value.hint == "See that it is there and lets you in, or go on without it: --remote off"
+    assert not (one.store / "out" / "text").exists()
+
+
+def test_a_remote_that_dies_midway_is_resumed(tmp_path: Path, s3: str, relay: Relay) -> None:
+    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+    relay.lives = 6
+    result = one.run(remote=s3)
+    assert (result.exit_code, built(result)) == (0, ["make", "upper"])
+    assert len(notices(one)) == 1
+    relay.lives = None
+    before = set(contents(s3))
+    assert built(one.run(remote=s3)) == []
+    assert before < set(contents(s3))
+    assert built(other.run(remote=s3)) == []
+
+
+def test_a_fetch_that_dies_midway_builds(tmp_path: Path, s3: str, relay: Relay) -> None:
+    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+    one.run(remote=s3)
+    relay.lives = 2
+    result = other.run(remote=s3)
+    assert (result.exit_code, built(result)) == (0, ["make", "upper"])
+    assert other.text("upper") == "A B!"
+    assert not list((other.store / "tmp").glob("*/*fetched*"))
+
+
+def test_faults_of_the_server_are_tried_again(tmp_path: Path, s3: str, relay: Relay) -> None:
+    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+    relay.failures = 2
+    one.run(remote=s3)
+    relay.failures = 2
+    assert built(other.run(remote=s3)) == []
+    assert notices(one) == notices(other) == []
+
+
+def test_a_remote_that_may_not_be_written_is_still_read(tmp_path: Path, s3: str, relay: Relay) -> None:
+    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+    one.run(remote=s3, to=["make"])
+    relay.refuse = "PUT"
+    assert built(other.run(remote=s3)) == ["upper"]
+    (told,) = notices(other)
+    assert told.startswith(
+        f"the remote {s3} cannot be written; nothing more is pushed, as with --remote-mode read: The operation "
+    )
+    assert traffic(other) == "1 fetched"
+
+
+def test_ctrl_c_ends_the_wait_for_pushes(tmp_path: Path, s3: str, relay: Relay) -> None:
+    one = machine(tmp_path, "one")
+    relay.stalled = threading.Event()
+    command = [
+        sys.executable,
+        "-m",
+        "orun",
+        str(one.folder / "pipeline.yaml"),
+        "--store",
+        str(one.store),
+        "--remote",
+        s3,
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=Path.cwd())
+    assert process.stdout
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if line.startswith("info: pushing 2 results to the remote"):
+            break
+    agents = children(process.pid)
+    os.kill(process.pid, signal.SIGINT)
+    said += process.communicate(timeout=60)[0].splitlines(keepends=True)
+    relay.stalled.set()
+    assert process.returncode == 130
+    assert "warning: 2 results are not in the remote; the next run offers them again\n" in said
+    assert agents
+    assert not any(Path(f"/proc/{agent}").exists() for agent in agents)
+    relay.stalled = None
+    assert built(one.run(remote=s3)) == []
+    assert traffic(one) == "2 pushed"
+
+
+def test_a_process_that_breaks_is_a_remote_that_is_down(
+    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = machine(tmp_path, "one")
+    ask = Client.ask
+
+    def ask_and_kill(self: Client, message: dict[str, object]) -> int:
+        number = ask(self, message)
+        assert self._process
+        self._process.kill()
+        return number
+
+    monkeypatch.setattr(Client, "ask", ask_and_kill)
+    result = one.run(remote=folder)
+    assert (result.exit_code, built(result)) == (0, ["make", "upper"])
+    assert notices(one) == [
+        (
+            f"the remote {folder} cannot be read: the process that transfers broke; the run goes on without it:"
+            " exit status -9"
+        )
+    ]
+
+
+def test_a_stage_that_measures_is_not_disturbed(tmp_path: Path, s3: str, relay: Relay) -> None:
+    one = machine(tmp_path, "one")
+    gathered = threading.Event()
+    seen: list[list[str]] = []
+
+    def watch() -> None:
+        with machine_lock(exclusive=True) as lock:
+            while not lock.try_acquire():
+                sleep(0.01)
+            relay.requests.clear()
+            sleep(0.5)
+            seen.append([request for request in relay.requests if request.startswith("PUT") and "/objects/" in request])
+        gathered.set()
+
+    one.run(to=["make"])
+    thread = threading.Thread(target=watch)
+    thread.start()
+    one.run(remote=s3, to=["make"])
+    thread.join(60)
+    assert gathered.is_set()
+    assert seen == [[]]
+    assert traffic(one) == "1 pushed"

@@ -1,0 +1,160 @@
+"""Which remote a run uses: command line, environment, pyproject.toml; and what cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orun.cli.main import main
+from orun.environment import tools
+from orun.errors import UsageError
+from orun.remote.asked import Remote
+from orun.remote.keys import SECRET, SIGNING_KEY
+from orun.remote.settings import Settings, resolve
+from tests.remote.support import machine
+
+PEM = "-----BEGIN PUBLIC KEY-----\nabc\n-----END PUBLIC KEY-----\n"
+
+
+def test_the_command_line_goes_before_the_environment_and_the_project(tmp_path: Path) -> None:
+    file = tmp_path / "pyproject.toml"
+    assert resolve(Remote(), tmp_path, {}) is None
+    file.write_text("[project]\n")
+    assert resolve(Remote(), tmp_path, {}) is None
+    file.write_text('[tool.orun.remote]\nurl = "s3://bucket/a"\nmode = "read"\nrequired = true\n')
+    assert resolve(Remote(), tmp_path, {}) == Settings("s3://bucket/a", "read", required=True)
+    environment = {"ORUN_REMOTE": "gs://bucket", "ORUN_REMOTE_MODE": "read-write"}
+    assert resolve(Remote(), tmp_path, environment) == Settings("gs://bucket", "read-write", required=True)
+    asked = Remote("az://container", "read")
+    assert resolve(asked, tmp_path, environment) == Settings("az://container", "read", required=True)
+    assert resolve(Remote("off"), tmp_path, environment) is None
+    assert resolve(Remote(), tmp_path, {"ORUN_REMOTE": "off"}) is None
+
+
+def test_what_cannot_be_written_is_read(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.orun.remote]\ntrusted-keys = ["a.pem"]\n')
+    (tmp_path / "a.pem").write_text(PEM + PEM)
+    trusted = (PEM, PEM)
+    assert resolve(Remote("s3://bucket"), tmp_path, {}) == Settings("s3://bucket", "read", trusted=trusted)
+    for name in (SECRET, SIGNING_KEY):
+        settings = resolve(Remote("s3://bucket"), tmp_path, {name: "x"})
+        assert settings == Settings("s3://bucket", "read-write", trusted=trusted)
+    with pytest.raises(UsageError) as caught:
+        resolve(Remote("s3://bucket", "read-write"), tmp_path, {})
+    assert str(caught.value) == (
+        "nothing can be written to the remote s3://bucket\n"
+        "  its readers want signed results, and ORUN_REMOTE_SIGNING_KEY is not set\n"
+        "  hint: --remote-mode read"
+    )
+    assert resolve(Remote("https://host/path"), tmp_path / "none", {}) == Settings("https://host/path", "read")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (
+            Remote("ftp://host"),
+            (
+                "no remote can be at 'ftp://host'\n"
+                "  it must begin with one of file://, s3://, gs://, az://, http://, https://\n"
+                "  hint: --remote s3://bucket/path"
+            ),
+        ),
+        (
+            Remote("/mnt/orun"),
+            (
+                "no remote can be at '/mnt/orun'\n"
+                "  it must begin with one of file://, s3://, gs://, az://, http://, https://\n"
+                "  hint: --remote file:///mnt/orun"
+            ),
+        ),
+        (
+            Remote("https://me:secret@host/path?token=secret"),
+            (
+                "the URL of a remote holds a name, password or query, and would be shown and stored\n"
+                "  hint: give credentials in the environment, and --remote https://host/path"
+            ),
+        ),
+        (
+            Remote("file://mnt/orun"),
+            "file://mnt/orun is not the URL of a folder\n  hint: three slashes and the whole path: file:///mnt/orun",
+        ),
+        (Remote("s3://"), "s3:// names no place\n  hint: s3://NAME/path"),
+        (
+            Remote("http://host", "read-write"),
+            "nothing can be written to the remote http://host\n  a web server is only read\n  hint: --remote-mode read",
+        ),
+        (Remote("s3://b", "write"), "'write' is no mode of a remote\n  expected read or read-write"),
+        (Remote(mode="read"), "--remote-mode without a remote\n  hint: name one: --remote URL, or ORUN_REMOTE"),
+        (Remote(required=True), "--remote-required without a remote\n  hint: name one: --remote URL, or ORUN_REMOTE"),
+    ],
+)
+def test_a_remote_that_cannot_be(tmp_path: Path, asked: Remote, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve(asked, tmp_path, {})
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("orun = [", "{file} is not TOML\n  "),
+        ("[tool.orun.remote]\nurl = 3", "url of [tool.orun.remote] in {file} must be a text, not 3"),
+        (
+            '[tool.orun.remote]\nrequired = "no"',
+            "required of [tool.orun.remote] in {file} must be true or false, not 'no'",
+        ),
+        (
+            '[tool.orun.remote]\nurls = "s3://b"',
+            "[tool.orun.remote] in {file} has no field 'urls'\n  did you mean url?",
+        ),
+        (
+            "[tool.orun.remote]\ntrusted-keys = [1]",
+            "trusted-keys of [tool.orun.remote] in {file} must be a list of files, not [1]",
+        ),
+        (
+            '[tool.orun.remote]\nurl = "s3://b"\ntrusted-keys = ["empty"]',
+            (
+                "the trusted key {folder}/empty holds no public key in PEM\n"
+                "  hint: openssl pkey -in orun-signing.pem -pubout"
+            ),
+        ),
+        (
+            '[tool.orun.remote]\nurl = "s3://b"\ntrusted-keys = ["none"]',
+            "cannot read the trusted key {folder}/none\n  ",
+        ),
+    ],
+)
+def test_a_project_file_that_is_wrong(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "pyproject.toml"
+    file.write_text(text)
+    (tmp_path / "empty").touch()
+    with pytest.raises(UsageError) as caught:
+        resolve(Remote(), tmp_path, {})
+    expected = message.format(file=file, folder=tmp_path)
+    assert str(caught.value).startswith(expected) if message.endswith("  ") else str(caught.value) == expected
+
+
+@pytest.mark.parametrize("lacking", ["obstore", "cryptography"])
+def test_a_missing_package_is_said_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lacking: str
+) -> None:
+    one = machine(tmp_path, "one")
+    monkeypatch.setattr(tools, "find", lambda name, *_: None if name == lacking else (name, "1"))
+    monkeypatch.setenv(SIGNING_KEY, "a key")
+    words = [str(one.folder / "pipeline.yaml"), "--store", str(one.store), "--remote", "s3://bucket"]
+    assert main(words) == 2
+    assert capsys.readouterr().err == (
+        f'error: the remote s3://bucket needs {lacking}, which is not installed\n  hint: pip install "orun[remote]"\n'
+    )
+    assert not any((one.store / "runs").iterdir())
+
+
+def test_the_command_line_names_a_remote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = machine(tmp_path, "one")
+    words = [str(one.folder / "pipeline.yaml"), "--store", str(one.store)]
+    assert (
+        main([*words, "--remote", f"file://{tmp_path}/bucket", "--remote-mode", "read-write", "--remote-required"]) == 0
+    )
+    assert f"info: remote file://{tmp_path}/bucket: 2 pushed (" in capsys.readouterr().out

@@ -1,0 +1,143 @@
+"""The operations of the transferring process on a real S3 server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from orun.remote.bucket import PART as UPLOAD_PART
+from orun.remote.bucket import Bucket, DeniedError, UnreachableError
+from orun.remote.envelope import RefusedError
+from orun.remote.keys import Keyring
+from orun.remote.names import SLOTS, object_name, record_name
+from orun.remote.transfers import PART, RECORD_LIMIT, UNKNOWN, Piece, Transfers
+from orun.store.digests import digest_bytes
+from tests.remote.relay import Relay
+from tests.remote.support import contents, named, write
+
+KEY = "ab" * 32
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as pool:
+        yield pool
+
+
+def piece(folder: Path, data: bytes, name: str = "") -> Piece:
+    digest = digest_bytes(data)
+    path = folder / (name or digest)
+    path.write_bytes(data)
+    return Piece(digest, len(data), str(path))
+
+
+def record(tree: str, found: str = "") -> str:
+    return json.dumps({"tree": tree, "discovered": {"files": {"x": found}}}, sort_keys=True, separators=(",", ":"))
+
+
+def test_of_two_writers_the_first_wins(remote: str, pool: ThreadPoolExecutor) -> None:
+    """Eight at once, each with a result of its own: one of them counts, for all."""
+    writers = [Transfers(Bucket(remote), Keyring(), pool) for _ in range(8)]
+    with ThreadPoolExecutor(8) as racing:
+        told = list(racing.map(lambda one: one[1].push(KEY, record(f"tree {one[0]}"), []), enumerate(writers)))
+    first = {answer["first"] for answer in told}
+    assert len(first) == 1
+    assert named(remote, "actions/") == [record_name(KEY, 0)]
+    assert json.loads(contents(remote)[record_name(KEY, 0)].splitlines()[1])["tree"] == first.pop()
+
+
+def test_results_that_read_something_else_stand_side_by_side(folder: str, pool: ThreadPoolExecutor) -> None:
+    transfers = Transfers(Bucket(folder), Keyring(), pool)
+    told = [transfers.push(KEY, record(f"tree {number}", str(number % 3)), [])["first"] for number in range(5)]
+    assert told == ["tree 0", "tree 1", "tree 2", "tree 0", "tree 1"]
+    one = transfers.records(KEY, 0, 1)
+    assert [json.loads(text)["tree"] for text in one["records"]] == ["tree 0"]
+    assert one["more"]
+    rest = transfers.records(KEY, 1, 3)
+    assert [json.loads(text)["tree"] for text in rest["records"]] == ["tree 1", "tree 2"]
+    assert not rest["more"]
+
+
+def test_a_key_takes_so_many_records_and_no_more(folder: str, pool: ThreadPoolExecutor) -> None:
+    transfers = Transfers(Bucket(folder), Keyring(), pool)
+    for number in range(SLOTS):
+        transfers.push(KEY, record("tree", str(number)), [])
+    with pytest.raises(RefusedError) as caught:
+        transfers.push(KEY, record("tree", "one more"), [])
+    assert str(caught.value) == f"key {KEY} has 64 records there, and takes no more"
+    assert transfers.records(KEY, 0, SLOTS)["more"] is False
+
+
+def test_large_objects_go_and_come_in_parts(tmp_path: Path, s3: str, relay: Relay, pool: ThreadPoolExecutor) -> None:
+    data = bytes(range(251)) * (PART // 251) * 2 + bytes(600)
+    transfers = Transfers(Bucket(s3), Keyring(), pool)
+    large, small = piece(tmp_path, data), piece(tmp_path, b"small")
+    told = transfers.push(KEY, record("tree"), [large, small])
+    assert (told["sent"], told["objects"]) == (len(data) + 5, 2)
+    parts = [request for request in relay.requests if request.startswith("PUT") and large.digest[2:] in request]
+    assert len(parts) == -(-len(data) // UPLOAD_PART)
+    relay.requests.clear()
+    wanted = [Piece(large.digest, large.size, str(tmp_path / "a")), Piece(small.digest, UNKNOWN, str(tmp_path / "b"))]
+    answer = transfers.fetch(wanted)
+    assert answer["problems"] == []
+    assert [size for size, _ in answer["arrived"]] == [len(data), 5]
+    assert (tmp_path / "a").read_bytes() == data
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o444
+    assert sum(request.startswith("GET") and large.digest[2:] in request for request in relay.requests) == 3
+
+
+def test_what_is_there_is_not_sent_again(tmp_path: Path, s3: str, relay: Relay, pool: ThreadPoolExecutor) -> None:
+    pieces = [piece(tmp_path, b"one"), piece(tmp_path, b"two")]
+    Transfers(Bucket(s3), Keyring(), pool).push(KEY, record("tree"), pieces[:1])
+    relay.requests.clear()
+    told = Transfers(Bucket(s3), Keyring(), pool).push("cd" * 32, record("other"), pieces)
+    assert (told["sent"], told["objects"]) == (3, 1)
+    puts = [request.rpartition("/some/path/")[2] for request in relay.requests if request.startswith("PUT")]
+    assert puts == [object_name(pieces[1].digest), record_name("cd" * 32, 0)]  # the record comes last
+
+
+def test_what_was_damaged_here_is_not_sent(tmp_path: Path, folder: str, pool: ThreadPoolExecutor) -> None:
+    good = piece(tmp_path, b"good")
+    Path(good.path).write_bytes(b"evil")
+    with pytest.raises(RefusedError) as caught:
+        Transfers(Bucket(folder), Keyring(), pool).push(KEY, record("tree"), [good])
+    assert str(caught.value) == f"object {good.digest} was damaged here"
+    assert contents(folder) == {}
+
+
+def test_nothing_is_read_that_is_larger_than_it_may_be(tmp_path: Path, folder: str, pool: ThreadPoolExecutor) -> None:
+    transfers = Transfers(Bucket(folder), Keyring(), pool)
+    write(folder, record_name(KEY, 0), bytes(RECORD_LIMIT + 1))
+    problem = f"{record_name(KEY, 0)}: it has {RECORD_LIMIT + 1} bytes, and {RECORD_LIMIT} are the most"
+    assert transfers.records(KEY, 0, 1)["refused"] == [problem]
+    digest = digest_bytes(b"small")
+    write(folder, object_name(digest), b"small and more")
+    answer = transfers.fetch([Piece(digest, 5, str(tmp_path / "file"))])
+    assert answer["problems"] == [f"{object_name(digest)}: it has 14 bytes in the place of 5"]
+    assert (tmp_path / "file").stat().st_size == 0
+
+
+def test_an_object_that_nothing_rests_on_may_be_missing(tmp_path: Path, folder: str, pool: ThreadPoolExecutor) -> None:
+    transfers = Transfers(Bucket(folder), Keyring(), pool)
+    assert transfers.fetch([Piece("1" * 64, UNKNOWN, str(tmp_path / "file"))]) == {"arrived": [None], "problems": []}
+    missing = transfers.fetch([Piece("1" * 64, 5, str(tmp_path / "other"))])
+    assert missing == {"arrived": [None], "problems": [f"{object_name('1' * 64)} is missing"]}
+
+
+def test_refusals_of_a_server_are_told_apart(s3: str, relay: Relay) -> None:
+    bucket = Bucket(s3)
+    assert bucket.read("nothing", 10) is None
+    assert bucket.size("nothing") is None
+    relay.refuse = "GET"
+    with pytest.raises(DeniedError):
+        bucket.read("nothing", 10)
+    relay.refuse = ""
+    relay.failures, relay.status = 5, 503
+    with pytest.raises(UnreachableError, match="503 Service Unavailable"):
+        bucket.read("nothing", 10)
+    with pytest.raises(UnreachableError, match="not found"):
+        Bucket("s3://no-such-bucket").put_if_absent("a", b"")

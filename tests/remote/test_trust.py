@@ -1,0 +1,236 @@
+"""Whose results are believed: HMAC by a shared key, Ed25519 by public keys, and what an offer must be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+import orun
+from orun import key as keys_of_stages
+from orun.codec import encode
+from orun.errors import UsageError
+from orun.planner import Step
+from orun.remote.envelope import RefusedError, seal, unseal
+from orun.remote.keys import ED25519, HMAC, SECRET, SIGNING_KEY, Keyring, keyring
+from orun.remote.offers import listed, offered
+from orun.store.sealed import canonical
+from tests.project import built
+from tests.remote.support import contents, machine, named, notices, write
+from tests.store.support import action
+
+RECORD = b'{"key":"1"}'
+SHARED = "a key of sixteen letters"
+
+
+def pem(key: Ed25519PrivateKey) -> tuple[str, str]:
+    """The private and the public half as texts."""
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return private.decode(), public.decode()
+
+
+def test_without_keys_every_record_is_believed() -> None:
+    assert unseal(seal(RECORD, Keyring(b"x" * 16)), Keyring()) == RECORD
+    assert unseal(seal(RECORD, Keyring()), Keyring()) == RECORD
+
+
+@pytest.mark.parametrize("method", [HMAC, ED25519])
+def test_a_record_is_believed_by_its_signature(method: str) -> None:
+    one, two = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    writer = Keyring(secret=b"k" * 16) if method == HMAC else Keyring(private=one)
+    reader = Keyring(secret=b"k" * 16) if method == HMAC else Keyring(trusted=(two.public_key(), one.public_key()))
+    stranger = Keyring(secret=b"q" * 16) if method == HMAC else Keyring(trusted=(two.public_key(),))
+    sealed = seal(RECORD, writer)
+    assert list(json.loads(sealed.partition(b"\n")[0])["signatures"]) == [method]
+    assert unseal(sealed, reader) == RECORD
+    wrong = "its signature is not by a key that is trusted here"
+    for data, who, why in (
+        (sealed, stranger, wrong),
+        (sealed.replace(b'"1"', b'"2"'), reader, wrong),
+        (seal(RECORD, Keyring()), reader, "it is not signed"),
+        (sealed.replace(method.encode(), b"another"), reader, wrong),
+    ):
+        with pytest.raises(RefusedError) as caught:
+            unseal(data, who)
+        assert str(caught.value) == why
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\n", b"[1]\n{}", b"\xff\n", b"[" * 100_000, b'{"format":1,"signatures":{"a":1}}\n{}', b'{"format":1}\n'],
+)
+def test_an_envelope_that_is_none(data: bytes) -> None:
+    with pytest.raises(RefusedError, match="it is not a record of orun"):
+        unseal(data, Keyring())
+
+
+def test_an_envelope_of_another_format() -> None:
+    with pytest.raises(RefusedError, match="it has format 2, and this version of orun reads 1"):
+        unseal(b'{"format":2,"signatures":{}}\n{}', Keyring())
+
+
+def test_keys_of_the_environment(tmp_path: Path) -> None:
+    private, public = pem(Ed25519PrivateKey.generate())
+    (tmp_path / "key.pem").write_text(private)
+    for value in (private, str(tmp_path / "key.pem")):
+        writer = keyring((), {SIGNING_KEY: value, SECRET: SHARED})
+        assert unseal(seal(RECORD, writer), keyring((public,), {})) == RECORD
+        assert unseal(seal(RECORD, writer), keyring((), {SECRET: SHARED})) == RECORD
+
+
+def test_keys_that_are_none() -> None:
+    other = generate_private_key(SECP256R1())
+    curve = other.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    curve_public = other.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    make = "\n  hint: openssl genpkey -algorithm ed25519 -out orun-signing.pem"
+    show = "\n  hint: openssl pkey -in orun-signing.pem -pubout"
+    lines = "".join(f"\n  {line}" for line in curve_public.splitlines())
+    for trusted, environment, message in (
+        ((), {SIGNING_KEY: "no such file"}, f"{SIGNING_KEY} is neither a key in PEM nor a file that holds one{make}"),
+        (
+            (),
+            {SIGNING_KEY: "-----BEGIN PRIVATE KEY-----\nsecret"},
+            f"{SIGNING_KEY} does not hold a private key in PEM without a password{make}",
+        ),
+        ((), {SIGNING_KEY: curve}, f"{SIGNING_KEY} is not an Ed25519 key{make}"),
+        (("junk",), {}, f"a trusted key of the remote is not a public key in PEM\n  junk{show}"),
+        ((curve_public,), {}, f"a trusted key of the remote is not an Ed25519 key{lines}{show}"),
+        (
+            (),
+            {SECRET: "short"},
+            (
+                f"{SECRET} is too short to keep anybody out: it needs 16 characters\n"
+                f"  hint: export {SECRET}=$(openssl rand -hex 32)"
+            ),
+        ),
+    ):
+        with pytest.raises(UsageError) as caught:
+            keyring(trusted, environment)
+        assert str(caught.value) == message
+
+
+def test_an_unsigned_or_changed_result_is_refused_where_keys_are_set(
+    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+    one.run(remote=folder, to=["make"])  # unsigned
+    monkeypatch.setenv(SECRET, SHARED)
+    one.run(remote=folder)
+    (changed,) = [name for name in named(folder, "actions/") if HMAC.encode() in contents(folder)[name]]
+    write(folder, changed, contents(folder)[changed].replace(b'"seconds":', b'"seconds":1'))
+    assert built(other.run(remote=folder)) == ["make", "upper"]
+    unsigned, wrong = notices(other)
+    assert unsigned.startswith("make: refused from the remote: actions/")
+    assert unsigned.endswith("/0: it is not signed")
+    assert wrong == f"upper: refused from the remote: {changed}: its signature is not by a key that is trusted here"
+    third = machine(tmp_path, "third")
+    assert built(third.run(remote=folder)) == []  # the signed ones stand after these
+    assert SHARED.encode() not in b"".join(contents(folder).values())
+
+
+def test_readers_with_public_keys_read_what_the_signer_wrote(
+    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private, public = pem(Ed25519PrivateKey.generate())
+    one, other, stranger = (machine(tmp_path, name) for name in ("one", "other", "stranger"))
+    for project, text in ((one, public), (other, public), (stranger, pem(Ed25519PrivateKey.generate())[1])):
+        project.write("keys.pem", text)
+        project.write("pyproject.toml", f'[tool.orun.remote]\nurl = "{folder}"\ntrusted-keys = ["keys.pem"]\n')
+    monkeypatch.setenv(SIGNING_KEY, private)
+    assert built(one.run()) == ["make", "upper"]
+    monkeypatch.delenv(SIGNING_KEY)
+    before = contents(folder)
+    assert built(other.run()) == []
+    assert built(stranger.run()) == ["make", "upper"]
+    assert len(notices(stranger)) == 2
+    assert contents(folder) == before  # who cannot sign, writes nothing
+
+
+def test_a_bad_key_is_an_error_before_a_stage_starts(
+    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = machine(tmp_path, "one")
+    monkeypatch.setenv(SECRET, "short")
+    with pytest.raises(UsageError, match="ORUN_REMOTE_KEY is too short"):
+        one.run(remote=folder)
+    assert not any((one.store / "actions").iterdir())
+
+
+PARTS = {"kind": "convert/torch", "device cpu": "this one"}
+KEY = keys_of_stages.digest_of(PARTS)
+GOOD = action(KEY, parts=PARTS, host={"cpu": "this one", "host": "there"})
+
+
+@pytest.fixture
+def step(tmp_path: Path) -> Step:
+    pipeline = orun.load(machine(tmp_path, "one").folder / "pipeline.yaml")
+    return Step(pipeline.stages[0], "run", (), key=KEY, parts=PARTS)
+
+
+def test_an_offer_that_is_right(step: Step) -> None:
+    assert offered(step, canonical(encode(GOOD)).decode()) == GOOD
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"key": "b" * 64}, "it is a result of something else"),
+        ({"parts": {**PARTS, "kind": "another"}}, "it is a result of something else"),
+        ({"host": {"cpu": "another"}}, "it was made on another device (cpu)"),
+        ({"host": {}}, "it was made on another device (cpu)"),
+        ({"tree": "../../etc/passwd"}, "it is not a result of this version of orun"),
+        ({"stage": "int8\x1b[2J"}, "it is not a result of this version of orun"),
+        ({"metrics": {"nodes": 3}}, "it is not a result of this version of orun"),
+        ({"metrics": {"nodes": {"value": 1.0, "unit": "parsec"}}}, "it is not a result of this version of orun"),
+        ({"size": "12"}, "it is not a result of this version of orun"),
+        ({"size": -1}, "it holds a number that cannot be"),
+        ({"started_at": "inf"}, "it holds a number that cannot be"),
+        ({"new": 1}, "it is not a result of this version of orun"),
+    ],
+)
+def test_an_offer_that_is_not(step: Step, changes: dict[str, object], why: str) -> None:
+    with pytest.raises(RefusedError) as caught:
+        offered(step, json.dumps(encode(GOOD) | changes))
+    assert str(caught.value) == why
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{}", "null", "[" * 100_000, '{"key":' * 5000])
+def test_an_offer_that_is_no_record(step: Step, text: str) -> None:
+    with pytest.raises(RefusedError, match="it is not a result of this version of orun"):
+        offered(step, text)
+
+
+def manifest(*paths: str, size: int = 1) -> str:
+    files = [{"path": path, "size": size, "digest": "1" * 64, "executable": False} for path in paths]
+    return canonical({"tree": 1, "hash": "blake3", "files": files}).decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (manifest("../x"), "the list of files names '../x', which is not a path inside a folder"),
+        (manifest("/etc/passwd"), "the list of files names '/etc/passwd', which is not a path inside a folder"),
+        (manifest("a/../../x"), "the list of files names 'a/../../x', which is not a path inside a folder"),
+        (manifest("a", "a/b"), "the list of files names one as a folder too"),
+        (manifest("a\x1b[2J"), r"it names 'a\x1b[2J', which no file should be called"),
+        (manifest("\ud800"), r"it names '\ud800', which no file should be called"),
+        (manifest("x" * 256), f"it names '{'x' * 80}', which no file should be called"),
+        (manifest("a", size=-1), "its files have not the size that it tells"),
+        (manifest("a", size=2), "its files have not the size that it tells"),
+        ("[" * 100_000, ""),
+        ("{}", "it is not a list of files"),
+    ],
+)
+def test_a_list_of_files_that_is_refused(text: str, why: str) -> None:
+    with pytest.raises(RefusedError) as caught:
+        listed(text, 1)
+    assert str(caught.value) == why or not why
+
+
+def test_a_list_of_files_that_is_right() -> None:
+    assert [entry.path for entry in listed(manifest("a", "b/c"), 2)] == ["a", "b/c"]
