@@ -36,6 +36,7 @@ EXAMPLES = (
 )
 @options.set_option
 @options.store_option
+@options.remote_options
 @options.json_option
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write JUnit XML.")
 @click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Also write a Markdown summary.")
@@ -68,6 +69,7 @@ def command(
         report.prepare()
     choices["set"] = options.parse_overrides(overrides)
     choices["force"] = forced(file, choices)
+    choices["remote"] = options.remote_of(choices)
     if as_json:
         result = orun.run(file, **choices)
         options.show_json(result)
