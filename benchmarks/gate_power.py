@@ -5,6 +5,8 @@ measurement as `measure/latency` makes it, then `max_regression` judged on it. B
 timed one after the other as other tools do.
 
     python -m benchmarks.gate_power --gates 400 --out power.jsonl     hours
+    python -m benchmarks.gate_power --cases 0:0.05:400 0.05:0.05:100  so many gates of each
+    python -m benchmarks.gate_power --gates 0 --out power.jsonl       the table of what is there
     python -m benchmarks.gate_power --quick                           a small model, minutes
 
 Every gate is a line of `--out`; a run that is started again goes on where it stopped.
@@ -18,7 +20,7 @@ import os
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +34,18 @@ from orun.measure.latency import Budget, Measurement, measure
 from orun.measure.latency_metrics import metrics_of
 from orun.measure.workers import Subject, Worker
 from orun.pipeline.model import Gate, Stage, Threshold
-from orun.stages.measure.latency import Params
+from orun.stages.measure.latency import Params, time_for
+from orun.stages.params import Duration, Ratio
 from orun.stages.timing import Sizes, feeds
 from orun.store.records import Action, Discovered
 from orun.targets import Target
 
+Case = tuple[float, ...]  # planted, max_regression
+
 NOWHERE = Position("gate_power.py", 1, 1)
 CASES = ((0.0, 0.05), (0.05, 0.05), (0.10, 0.05), (0.0, 0.02), (0.02, 0.02))  # planted, max_regression
-CALIBRATION_LAUNCHES = 24
+CONFIDENCE = 0.95
+CALIBRATION_LAUNCHES = 12
 PATIENCE = 1e6  # seconds
 FIRST_RANK = 64
 TRIES = 6
@@ -54,11 +60,14 @@ def main() -> None:
         model = _model(options, Path(folder))
         done = _lines(options.out)
         planted = {0.0: (model, 0.0)}
-        for slowdown in sorted({slowdown for slowdown, _ in options.cases} - {0.0}):
+        order = _order(options.cases, done)
+        for slowdown in sorted({slowdown for slowdown, _ in order} - {0.0}):
             planted[slowdown] = _plant(options, model, Path(folder) / f"slower_{slowdown}.onnx", slowdown)
-        for case in _order(options, done):
+        for number, case in enumerate(order):
             path, truth = planted[case[0]]
-            line = {"planted": case[0], "limit": case[1], "truth": truth, **_trial(options, model, path, case[1])}
+            rivals = options.rivals and number % options.rivals == 0
+            line = {"planted": case[0], "limit": case[1], "truth": truth}
+            line |= _trial(options, model, path, case[1], rivals=rivals)
             done.append(line)
             with options.out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
@@ -75,22 +84,22 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--noise", type=int, default=os.cpu_count() or 1, help="noise processes")
     parser.add_argument("--gates", type=int, default=100, help="gates of each case")
-    parser.add_argument("--time", type=float, default=Params().time, help="time budget of a gate in seconds")
-    parser.add_argument("--no-rivals", action="store_true", help="our gate alone")
+    parser.add_argument("--time", type=Duration, help="time budget of a gate in seconds; that of measure/latency else")
+    parser.add_argument("--rivals", type=int, default=1, help="run the other gates beside every so many; 0 for never")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()) / "gate_power.jsonl")
-    parser.add_argument("--cases", type=_case, nargs="+", default=CASES, help="planted:limit, as 0.05:0.05")
+    parser.add_argument("--cases", type=_case, nargs="+", default=CASES, help="planted:limit[:gates]")
     parser.add_argument("--quick", action="store_true", help="a small model, two gates of each case")
     options = parser.parse_args()
     options.out = options.out.resolve()
     options.model = options.model.resolve() if options.model else None
-    options.gates = 2 if options.quick else options.gates
+    gates = 2 if options.quick else options.gates
+    options.cases = {case[:2]: int(case[2]) if len(case) > 2 else gates for case in options.cases}  # noqa: PLR2004
     return options
 
 
-def _case(text: str) -> tuple[float, float]:
-    planted, _, limit = text.partition(":")
-    return float(planted), float(limit)
+def _case(text: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in text.split(":"))
 
 
 def _model(options: argparse.Namespace, folder: Path) -> Path:
@@ -134,8 +143,8 @@ def _subjects(options: argparse.Namespace, models: Mapping[str, Path]) -> dict[s
 def _measure(
     options: argparse.Namespace, subjects: Mapping[str, Subject], resolution: float, fewest: int
 ) -> Measurement:
-    params = Params()
-    budget = Budget(options.time, resolution, (fewest, params.max_launches), params.samples, params.warmup)
+    params = Params(resolution=Ratio(resolution), time=options.time)
+    budget = Budget(time_for(params), resolution, (fewest, params.max_launches), params.samples, params.warmup)
     return measure(subjects, budget, random.randrange(1 << 30), lambda *_: None)
 
 
@@ -168,20 +177,20 @@ def _calibrate(options: argparse.Namespace, model: Path, path: Path, slowdown: f
 
 
 def _truth(options: argparse.Namespace, model: Path, path: Path) -> float:
-    patient = argparse.Namespace(**{**vars(options), "time": PATIENCE})
+    patient = argparse.Namespace(**{**vars(options), "time": Duration(PATIENCE)})
     subjects = _subjects(patient, {"model": path, "baseline": model})
     found = _measure(patient, subjects, 0.05, 3 if options.quick else CALIBRATION_LAUNCHES)
     return float(np.expm1(np.median(found.log_ratios("baseline"))))
 
 
-def _order(options: argparse.Namespace, done: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
-    """The cases in turn, so that each meets the same hours of the day."""
-    counts = Counter((line["planted"], line["limit"]) for line in done)
-    for number in range(options.gates):
-        yield from (case for case in options.cases if counts[case] <= number)
+def _order(cases: Mapping[Case, int], done: Sequence[Mapping[str, Any]]) -> list[Case]:
+    """What is missing, each case spread evenly, so that all meet the same hours of the day."""
+    counts: Counter[Case] = Counter((line["planted"], line["limit"]) for line in done)
+    missing = [((number + 0.5) / gates, case) for case, gates in cases.items() for number in range(counts[case], gates)]
+    return [case for _, case in sorted(missing)]
 
 
-def _trial(options: argparse.Namespace, model: Path, slower: Path, limit: float) -> dict[str, Any]:
+def _trial(options: argparse.Namespace, model: Path, slower: Path, limit: float, *, rivals: bool) -> dict[str, Any]:
     subjects = _subjects(options, {"model": slower, "baseline": model})
     spent = _cpu_seconds()
     found = _measure(options, subjects, limit, Params().min_launches)
@@ -189,7 +198,7 @@ def _trial(options: argparse.Namespace, model: Path, slower: Path, limit: float)
     line: dict[str, Any] = {"ours": outcome, "why": why, "launches": found.log_ratios("baseline")}
     line |= {"seconds": found.seconds, "cpu_seconds": _cpu_seconds() - spent}
     line |= {"load": found.pressure.load, "pressure": found.pressure.cpu}
-    if not options.no_rivals:
+    if rivals:
         before, after = (_alone(subjects[name]) for name in ("baseline", "model"))
         line["rivals"] = {name: rival(before, after, limit) for name, rival in RIVALS.items()}
     return line

@@ -59,7 +59,7 @@ def _decoder(hint: Any) -> Decoder:
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return _dataclass_decoder(hint)
     if origin in (types.UnionType, typing.Union):
-        return _optional_decoder(arguments)
+        return _union_decoder(arguments)
     if origin is tuple:
         return _sequence_decoder(arguments)
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -78,12 +78,25 @@ def _dataclass_decoder(cls: type) -> Decoder:
     return lambda data: cls(**{name: decoders[name](value) for name, value in data.items()})
 
 
-def _optional_decoder(members: tuple[Any, ...]) -> Decoder:
+def _union_decoder(members: tuple[Any, ...]) -> Decoder:
     kept = [member for member in members if member is not type(None)]
     if len(kept) != 1:
-        return lambda data: data
+        return _chosen_decoder(kept) if all(map(dataclasses.is_dataclass, kept)) else lambda data: data
     decoder = _decoder(kept[0])
     return lambda data: None if data is None else decoder(data)
+
+
+def _chosen_decoder(classes: list[type]) -> Decoder:
+    """Of the one class whose fields the data has; found when there is data, because classes may hold one another."""
+    every = {cls: {field.name for field in dataclasses.fields(cls)} for cls in classes}
+
+    def decode_one(data: Any) -> Any:
+        fitting = [cls for cls, names in every.items() if data.keys() <= names]
+        if not fitting:
+            raise TypeError(f"no {' or '.join(cls.__name__ for cls in classes)} has the fields {', '.join(data)}")
+        return _decoder(fitting[0])(data)
+
+    return decode_one
 
 
 def _sequence_decoder(members: tuple[Any, ...]) -> Decoder:

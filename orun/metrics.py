@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 Better = Literal["higher", "lower", "neither"]
 Unit = Literal["s", "B", "ratio", "x", "1/s", ""]
 Noise = Literal["none", "sample", "timing"]
+
+# What a metric of each unit is, for a message.
+UNIT_WORDS: Mapping[Unit, str] = {
+    "s": "is a time",
+    "B": "is a size",
+    "ratio": "is a proportion",
+    "x": "is a factor",
+    "1/s": "is a rate in 1/s",
+    "": "has no unit",
+}
 
 
 @dataclass(frozen=True)
@@ -58,6 +69,8 @@ class Metric:
         interval: the value with its 95 % interval; None for exact values.
         reference: against the stage's reference input.
         baseline: against the accepted baseline, measured beside this model.
+        references: against each further reference input (`reference.<name>`), by its name.
+        examples: how many examples it is of, where it is of one slice of a dataset; else 0.
     """
 
     value: float
@@ -67,3 +80,10 @@ class Metric:
     interval: Estimate | None = None
     reference: Comparison | None = None
     baseline: Comparison | None = None
+    references: Mapping[str, Comparison] = field(default_factory=dict)
+    examples: int = 0
+
+
+def further(role: str) -> str:
+    """The name of a further reference: `fused` of `reference.fused`; empty for every other role."""
+    return role.removeprefix("reference.") if role.startswith("reference.") else ""

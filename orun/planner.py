@@ -20,7 +20,7 @@ from orun.discovery import changes
 from orun.environment import device, isolated, providers, tools
 from orun.gates.baselines import Accepted, Baseline
 from orun.gates.judge import judge
-from orun.pipeline.model import Pipeline, Stage
+from orun.pipeline.model import Pipeline, Stage, conditions
 from orun.record import Verdict
 from orun.store import Action, Store
 
@@ -150,7 +150,7 @@ class Planner:
 
     def _compares(self, stage: Stage) -> bool:
         spec = self.pipeline.kinds[stage.uses].spec
-        return spec.baseline and any(gate.rule == "max_regression" for gate in stage.gates)
+        return spec.baseline and any(gate.rule == "max_regression" for gate in conditions(stage.gates))
 
     def _unknown(self, step: Step, unknown: list[str]) -> Step:
         """The step of a stage that waits for others: its own changes are known, its inputs are not."""

@@ -27,6 +27,9 @@ class Verdict:
         interval: of `measured`, when it is not exact.
         why: one sentence with the figures.
         position: the gate's place in the file.
+        scope: what it is narrowed to: ` against fused`, ` by label`; else empty.
+        depth: how many groups it is in. A group (`all of 2`, `any of 2`) is a verdict of its own, before its members,
+            and it is the outermost group that fails the run.
     """
 
     stage: str
@@ -40,6 +43,18 @@ class Verdict:
     interval: Estimate | None
     why: str
     position: Position
+    scope: str = ""
+    depth: int = 0
+
+    @property
+    def title(self) -> str:
+        """The gate as one reads it: `latency p50 max 12ms`, `latency any of 2`."""
+        return " ".join(part for part in (self.stage, self.metric, self.condition) if part)
+
+    @property
+    def condition(self) -> str:
+        """What it asks for: `max 12ms`; empty for a group."""
+        return f"{self.rule} {self.threshold}{self.scope}" if self.threshold else ""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,11 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Box:
+    inside: tuple[Part | Box, ...]
+
+
+@dataclass(frozen=True)
 class Whole:
     parts: tuple[Part, ...]
     pair: tuple[str, int] = ("", 0)
@@ -41,6 +46,13 @@ WHOLE = Whole(
 
 def test_a_record_comes_back_from_json() -> None:
     assert decode(Whole, json.loads(json.dumps(encode(WHOLE)))) == WHOLE
+
+
+def test_records_that_hold_one_another_are_told_apart_by_their_fields() -> None:
+    box = Box((Part("a"), Box((Part("b", 2.5),))))
+    assert decode(Box, json.loads(json.dumps(encode(box)))) == box
+    with pytest.raises(TypeError, match=r"^no Part or Box has the fields name, inside$"):
+        decode(Box, {"inside": [{"name": "a", "inside": []}]})
 
 
 def test_defaults_are_left_out() -> None:

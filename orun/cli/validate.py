@@ -45,8 +45,9 @@ def command(files: Sequence[str], overrides: Sequence[str], as_json: bool) -> in
 
 
 def _summary(file: str, changes: dict[str, str]) -> str:
+    from orun.pipeline.model import conditions
     from orun.report.figures import count
 
     pipeline = orun.load(file, changes)
-    gates = sum(len(stage.gates) for stage in pipeline.stages)
+    gates = sum(1 for stage in pipeline.stages for _ in conditions(stage.gates))
     return f"{file}: good, {count(len(pipeline.stages), 'stage')}, {count(gates, 'gate')}"

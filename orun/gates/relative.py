@@ -8,28 +8,30 @@ from orun.gates.finding import Change, Finding, Outcome, above, against_maximum,
 from orun.metrics import Comparison, Estimate, Metric
 from orun.pipeline.model import Gate
 
-REFERENCE = "the reference"
+REFERENCE = "the reference"  # of the input `reference`; others are called by their names
 
 
 def judge_relative(gate: Gate, metric: Metric) -> Finding:
     """The paired interval decides: shown to be within the threshold, shown not to be, or neither."""
-    comparison = metric.reference
+    comparison = metric.references.get(gate.against) if gate.against else metric.reference
     if comparison is None:
-        return Finding("failed", f"{gate.metric} was not compared: the stage has no `reference` input, or not for it")
+        port = f"reference.{gate.against}" if gate.against else "reference"
+        return Finding("failed", f"{gate.metric} was not compared: the stage has no `{port}` input, or not for it")
+    against = gate.against or REFERENCE
     if gate.rule == "min_speedup":
         if metric.better == "neither":
             return Finding("failed", f"{gate.metric} has no direction of improvement, so it has no speed-up")
-        return by_interval(gate, metric, speedup(comparison, metric))
+        return by_interval(gate, metric, speedup(comparison, metric, against))
     noun = "drop" if gate.rule == "max_drop" else "increase"
-    return by_interval(gate, metric, change(comparison, metric, noun, REFERENCE, relative=gate.threshold.relative))
+    return by_interval(gate, metric, change(comparison, metric, noun, against, relative=gate.threshold.relative))
 
 
-def speedup(comparison: Comparison, metric: Metric) -> Change:
+def speedup(comparison: Comparison, metric: Metric, against: str) -> Change:
     """How many times better the metric is than the reference's."""
     ratio = comparison.ratio
     if metric.better == "lower":
         ratio = Estimate(_inverse(ratio.value), _inverse(ratio.high), _inverse(ratio.low))
-    return Change("speed-up", REFERENCE, ratio, "x", comparison.method, comparison.count)
+    return Change("speed-up", against, ratio, "x", comparison.method, comparison.count)
 
 
 def change(comparison: Comparison, metric: Metric, noun: str, against: str, *, relative: bool) -> Change:

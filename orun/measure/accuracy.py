@@ -27,7 +27,7 @@ def evaluate(
     """Run every model over the dataset and work out the metrics.
 
     Args:
-        sessions: `model`, and `reference` and `baseline` where there are such.
+        sessions: `model`, and `reference`, `reference.<name>` and `baseline` where there are such.
         dataset: the examples.
         request: what to find out.
         progress: told how many examples are done.
@@ -48,7 +48,7 @@ def evaluate(
     tick = _ticker(dataset, progress)
     given = answer(sessions, dataset.inputs, plan, "example", tick)
     found = None if dataset.candidates is None else answer(sessions, dataset.candidates, plan, "candidate", tick)
-    reports = [fidelity_report(request, types, given, found)]
+    reports = [fidelity_report(request, dataset, types, given, found)]
     if request.task or request.functions:
         reports.append(task_report(request, dataset, judged, given, found))
     return Report(

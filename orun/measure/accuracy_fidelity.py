@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from orun.errors import StageFailed
 from orun.measure import paired
 from orun.measure.accuracy_names import BASELINE, FIDELITY, MODEL, named
 from orun.measure.accuracy_request import Floats, Report, Request
 from orun.measure.accuracy_run import CLASSES, FLOATS, Answers
+from orun.measure.dataset import Dataset
 from orun.measure.metrics_fidelity import PER_EXAMPLE, SUMMARIES, Difference, concatenate
+from orun.measure.slices import slices
 from orun.metrics import Metric
 
 Differences = Mapping[str, Mapping[str, Difference]]
 
 
-def fidelity_report(request: Request, types: Mapping[str, str], given: Answers, found: Answers | None) -> Report:
+def fidelity_report(
+    request: Request, dataset: Dataset, types: Mapping[str, str], given: Answers, found: Answers | None
+) -> Report:
     """Each metric for the worst output and, where several outputs were named, for each of them.
 
     Args:
         request: what was asked.
+        dataset: the examples; metrics of its slices leave the candidates out.
         types: the outputs with their types.
         given: what the models answered to the examples.
         found: and to the candidates.
     """
-    differences = _joined(given, found)
+    differences, parts = _joined(given, found), slices(request, dataset)
     metrics: dict[str, Metric] = {}
     examples: dict[str, Floats] = {}
     for asked in (name for name in request.metrics if name in FIDELITY):
@@ -35,7 +44,18 @@ def fidelity_report(request: Request, types: Mapping[str, str], given: Answers, 
             metrics[metric] = _metric(request, metric, asked, outputs, differences)
             if len(request.outputs) > 1:
                 metrics.update({named(metric, n): _metric(request, metric, asked, (n,), differences) for n in outputs})
+            for part in parts:
+                taken = _taken(given.differences, part.examples)
+                found_there = _metric(request, metric, asked, outputs, taken)
+                metrics[part.name(metric)] = replace(found_there, examples=part.count)
     return Report(metrics, examples)
+
+
+def _taken(differences: Differences, examples: NDArray[np.intp]) -> Differences:
+    return {
+        role: {name: difference.take(examples) for name, difference in by_output.items()}
+        for role, by_output in differences.items()
+    }
 
 
 def _joined(given: Answers, found: Answers | None) -> Differences:

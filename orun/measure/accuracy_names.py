@@ -1,8 +1,10 @@
-"""The names of what `measure/accuracy` knows; imports nothing, so that planning can read them."""
+"""The names of what `measure/accuracy` knows; imports little, so that planning can read them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from orun.metrics import Unit
 
 MODEL, REFERENCE, BASELINE = "model", "reference", "baseline"
 
@@ -21,8 +23,20 @@ RETRIEVAL: tuple[str, ...] = (*RECALL, "mrr")
 TASK: tuple[str, ...] = ("accuracy", "accuracy_at_5", "f1", "auc", *RETRIEVAL)
 SHARES: tuple[str, ...] = ("relative", "agreement", "agreement_at_5", "accuracy", "accuracy_at_5", "f1", "auc", *RECALL)
 """Metrics that are proportions."""
+UNITS: Mapping[str, Unit] = {
+    name: "ratio" if name in SHARES else ""
+    for name in (*(yielded for names in FIDELITY.values() for yielded in names), *TASK)
+}
 ERRORS: tuple[str, ...] = ("max_abs", "relative", "kl")
 """Metrics that improve as they fall."""
+
+
+LABEL = "label"  # the field of a dataset that its labels are
+
+
+def sliced(metric: str, field: str, value: object) -> str:
+    """The name of a metric of the examples that have a value in a field of the dataset."""
+    return f"{metric}[{field}={value}]"
 
 
 def named(metric: str, output: str) -> str:

@@ -29,6 +29,7 @@ class Request:
         outputs: the outputs to look at, all when empty; task metrics judge the first.
         batch: examples that are fed together at most.
         seed: of the bootstrap.
+        slices: fields of the dataset by each of whose values every metric is told, too.
     """
 
     stage: str
@@ -38,6 +39,7 @@ class Request:
     outputs: tuple[str, ...]
     batch: int
     seed: int
+    slices: tuple[str, ...] = ()
 
     @property
     def task(self) -> tuple[str, ...]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orun.errors import StageFailed, UsageError
 from orun.measure import metrics_task, paired
@@ -13,7 +15,8 @@ from orun.measure.accuracy_names import BASELINE, MODEL, RECALL, REFERENCE, RETR
 from orun.measure.accuracy_request import Floats, Report, Request
 from orun.measure.accuracy_run import Answers
 from orun.measure.dataset import Array, Dataset, Values
-from orun.metrics import Comparison, Metric
+from orun.measure.slices import slices
+from orun.metrics import Comparison, Metric, further
 
 Scores = Mapping[str, Floats]
 """By metric: one value for each example `[n]`, or one for all of them `[]`."""
@@ -43,10 +46,20 @@ def task_report(request: Request, dataset: Dataset, judged: str, given: Answers,
         built_in = _built_in(request, dataset, outputs[judged], candidates.get(judged)) if request.task else {}
         scores[role] = {**built_in, **_own(request, dataset, both)}
     metrics = {name: _metric(request, name, scores) for name in scores[MODEL]}
+    for part in slices(request, dataset):
+        chosen = {role: _taken(by_name, part.examples) for role, by_name in scores.items()}
+        metrics |= {
+            part.name(name): replace(_metric(request, name, chosen), examples=part.count) for name in chosen[MODEL]
+        }
     examples = {
         f"{name}/{role}": values for role, by_name in scores.items() for name, values in by_name.items() if values.ndim
     }
     return Report(metrics, examples)
+
+
+def _taken(scores: Scores, examples: NDArray[np.intp]) -> Scores:
+    """The scores of some examples; a metric that is one number for all has none."""
+    return {name: values[examples] for name, values in scores.items() if values.ndim}
 
 
 def _built_in(request: Request, dataset: Dataset, output: Values, candidates: Values | None) -> Scores:
@@ -102,7 +115,12 @@ def _metric(request: Request, name: str, scores: Mapping[str, Scores]) -> Metric
         interval=paired.interval(ours, request.seed) if ours.ndim else None,
         reference=_comparison(request, name, scores, REFERENCE),
         baseline=_comparison(request, name, scores, BASELINE),
+        references={further(role): found for role in scores if (found := _further(request, name, scores, role))},
     )
+
+
+def _further(request: Request, name: str, scores: Mapping[str, Scores], role: str) -> Comparison | None:
+    return _comparison(request, name, scores, role) if further(role) else None
 
 
 def _comparison(request: Request, name: str, scores: Mapping[str, Scores], role: str) -> Comparison | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -35,6 +35,8 @@ class Dataset:
             the right candidate. A function of your own may give them any meaning.
         candidates: for retrieval, the documents among which each example has to find its own: like `inputs`, with a
             length of their own; they are fed through the same model.
+        fields: what else is known of each example, by name, `[n]`: the language of a text, the camera of a picture.
+            `measure/accuracy` can measure by each of their values; the labels are there as `label`.
 
     Raises:
         UsageError: when the parts do not fit together.
@@ -43,6 +45,7 @@ class Dataset:
     inputs: Mapping[str, Values]
     labels: Array | None = None
     candidates: Mapping[str, Values] | None = None
+    fields: Mapping[str, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inputs", _normalise("inputs", self.inputs))
@@ -52,6 +55,7 @@ class Dataset:
             labels = np.asarray(self.labels)
             _check_labels(self, labels)
             object.__setattr__(self, "labels", labels)
+        object.__setattr__(self, "fields", _checked_fields(self))
 
     def __len__(self) -> int:
         """Number of examples; candidates are not counted."""
@@ -61,7 +65,8 @@ class Dataset:
         """The first `examples` of it, or all when it has fewer; every candidate stays."""
         inputs = {name: values[:examples] for name, values in self.inputs.items()}
         labels = None if self.labels is None else self.labels[:examples]
-        return dataclasses.replace(self, inputs=inputs, labels=labels)
+        fields = {name: values[:examples] for name, values in self.fields.items()}
+        return dataclasses.replace(self, inputs=inputs, labels=labels, fields=fields)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +134,16 @@ def _as_arrays(part: str, name: str, values: Values) -> Values:
     if len(types) > 1:
         raise UsageError(f"{part}.{name} of a dataset mixes the types {' and '.join(types)}")
     return np.stack(arrays) if len({array.shape for array in arrays}) == 1 else arrays
+
+
+def _checked_fields(dataset: Dataset) -> dict[str, Array]:
+    fields = {str(name): np.asarray(values) for name, values in dataset.fields.items()}
+    for name, values in fields.items():
+        if values.shape != (len(dataset),):
+            raise UsageError(f"a dataset of {len(dataset)} examples has a field {name} of shape {list(values.shape)}")
+    if "label" in fields:
+        raise UsageError("a dataset cannot have a field label", why="that name is for its labels")
+    return fields
 
 
 def _check_labels(dataset: Dataset, labels: Array) -> None:

@@ -22,7 +22,7 @@ from orun.codec import decode, encode
 from orun.errors import OrunError
 from orun.measure.quantiles import quantile, ranks
 from orun.measure.session import open_session
-from orun.metrics import Comparison, Estimate, Metric, Unit
+from orun.metrics import Comparison, Estimate, Metric, Unit, further
 from orun.targets import Target
 
 STATUS = Path("/proc/self/status")
@@ -140,7 +140,9 @@ def metric(readings: Mapping[str, Sequence[Reading]], figure: Callable[[Reading]
         for role, theirs in figures.items()
         if role != "model"
     }
-    return Metric(value.value, unit, "lower", "timing", value, compared.get("reference"), compared.get("baseline"))
+    named = {further(role): comparison for role, comparison in compared.items() if further(role)}
+    reference, baseline = compared.get("reference"), compared.get("baseline")
+    return Metric(value.value, unit, "lower", "timing", value, reference, baseline, named)
 
 
 def _median(values: Sequence[float]) -> Estimate:

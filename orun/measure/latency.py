@@ -10,7 +10,7 @@ from random import Random
 
 from orun.measure.pressure import Pressure, PressureGauge
 from orun.measure.quads import MODEL, Launch, Pace, launch
-from orun.measure.sequential import FEWEST, Evidence
+from orun.measure.sequential import FEWEST, FLOOR, Evidence
 from orun.measure.workers import Subject
 
 BASELINE = "baseline"
@@ -97,6 +97,7 @@ def _pace(budget: Budget, fewest: int, subjects: int) -> Pace:
         samples=math.ceil(budget.samples / fewest),
         alone=budget.time * ALONE_SHARE / fewest,
         quads=budget.time * QUADS_SHARE / fewest / max(subjects - 1, 1),
+        error=FLOOR,
     )
 
 

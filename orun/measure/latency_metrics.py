@@ -13,7 +13,7 @@ from orun.measure.oncpu import Floats
 from orun.measure.quads import MODEL, Launch, Method
 from orun.measure.quantiles import bounded, quantile
 from orun.measure.sequential import Evidence
-from orun.metrics import Comparison, Estimate, Metric
+from orun.metrics import Comparison, Estimate, Metric, further
 
 OfTimes = Callable[[Floats], float]  # a figure of the wall times of inferences
 OfLaunch = Callable[[Launch, str], float]  # a figure of a model in a launch
@@ -102,7 +102,13 @@ def _paired(measurement: Measurement, other: str) -> Found:
 
 def _compared(metric: Metric, measurement: Measurement, compare: Callable[[str], Found]) -> Metric:
     found = {other: _comparison(metric.value, *compare(other)) for other in measurement.others}
-    return replace(metric, reference=found.get("reference"), baseline=found.get("baseline"))
+    return _beside_others(metric, found)
+
+
+def _beside_others(metric: Metric, found: Mapping[str, Comparison]) -> Metric:
+    """The metric with its comparisons by role."""
+    named = {further(role): comparison for role, comparison in found.items() if further(role)}
+    return replace(metric, reference=found.get("reference"), baseline=found.get("baseline"), references=named)
 
 
 def _comparison(value: float, evidence: Evidence, method: str) -> Comparison:
@@ -125,6 +131,7 @@ def _throughput(mean: Metric, batch: int) -> Metric:
         interval,
         mean.reference and _inverse(value, mean.reference),
         mean.baseline and _inverse(value, mean.baseline),
+        {name: _inverse(value, comparison) for name, comparison in mean.references.items()},
     )
 
 

@@ -73,7 +73,7 @@ def _launch(one: Launch) -> dict[str, Any]:
         "sessions": encode(one.opened),
         "busy": dict(one.busy),
         "log_ratios": dict(one.ratios),
-        "quads": {name: list(values) for name, values in one.quads.items()},
+        "pairs": {name: list(values) for name, values in one.pairs.items()},
         "waiting": one.waiting,
     }
 

@@ -1,8 +1,11 @@
 """A launch: models in fresh processes, timed in turn so that what disturbs one disturbs the other.
 
 Restarts average out what a process is stuck with (memory layout, placement of threads), so that the launch is the unit
-of evidence. Within it blocks of about 15 ms alternate A B B A or B A A B at random: one such quad yields one log ratio,
-in which a drift of the machine cancels, and the launch's value is the median of its quads.
+of evidence. Within it blocks of about 15 ms alternate A B B A or B A A B at random. Either half of such a quad yields a
+log ratio of two neighbours; of the two halves one has the model first and the other second, so that a drift cancels.
+The launch's value is the median of these pairs. A core that is shared changes its speed by a third from one inference
+to the next: a quad as a whole is disturbed twice as often as a pair, and too often for a median. Quads go on until the
+median is known well enough.
 
 What is compared is the time on the CPU, by one of three methods:
 
@@ -36,8 +39,10 @@ MODEL = "model"
 BLOCK_SECONDS = 0.015
 PROFILED_BLOCK_SECONDS = 0.03  # nodes need a few inferences of each model, whatever they take
 PROFILED_MOST = 8  # inferences in a profiled block: each writes an event for every node
-MOST_QUADS = 10
+MOST_QUADS = 100
+MOST_PROFILED_QUADS = 10
 FEWEST_QUADS = 2
+STEADY_QUADS = 10  # below which the standard error of their median is hardly known
 
 
 @dataclass(frozen=True)
@@ -48,13 +53,15 @@ class Pace:
         warmup: seconds of inference before the first sample of a session.
         samples: inferences of the model alone.
         alone: seconds they may take.
-        quads: seconds that the quads of one pair may take.
+        quads: seconds that the quads against one other model may take.
+        error: standard error of a log ratio at which they end.
     """
 
     warmup: float
     samples: int
     alone: float
     quads: float
+    error: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +75,8 @@ class Launch:
         alone: inferences of the model one after another, while the other models rest.
         beside: all inferences of each model in the quads.
         busy: seconds on the CPU of an inference.
-        quads: log ratio of the model's time to another's in each quad, by the other's name; empty for `nodes`.
+        pairs: log ratio of the model's time to another's in each half of a quad, by the other's name; empty for
+            `nodes`.
         ratios: log ratio of the launch, by the other's name.
         waiting: seconds that threads waited for a core for each second of inference in the quads, or None.
     """
@@ -79,7 +87,7 @@ class Launch:
     alone: Times
     beside: Mapping[str, Times]
     busy: Mapping[str, float]
-    quads: Mapping[str, Sequence[float]]
+    pairs: Mapping[str, Sequence[float]]
     ratios: Mapping[str, float]
     waiting: float | None
 
@@ -106,14 +114,14 @@ def launch(subjects: Mapping[str, Subject], pace: Pace, random: Random, method: 
         alone = workers[MODEL].time(pace.samples, pace.alone)
         method = method or _method(opened)
         _prepare(workers, method, core, pace.warmup)
-        rounds = _rounds(workers, _counts(opened, method), pace, opened, random)
+        rounds = _Rounds(workers, _counts(opened, method), method, pace, random).run(opened)
         every = [block for _, blocks in rounds for block in blocks]
         beside = {name: _of(name, every) for name in subjects}
         busy = _busy(workers, beside, method)
         others = [name for name in subjects if name != MODEL]
-        quads = {} if method == "nodes" else {name: _quads(rounds, name, method) for name in others}
+        pairs = {} if method == "nodes" else {name: _pairs(rounds, name, method) for name in others}
         ratios = {
-            name: float(np.median(quads[name])) if quads else math.log(busy[MODEL] / busy[name]) for name in others
+            name: float(np.median(pairs[name])) if pairs else math.log(busy[MODEL] / busy[name]) for name in others
         }
         return Launch(
             method=method,
@@ -122,7 +130,7 @@ def launch(subjects: Mapping[str, Subject], pace: Pace, random: Random, method: 
             alone=alone,
             beside=beside,
             busy=busy,
-            quads=quads,
+            pairs=pairs,
             ratios=ratios,
             waiting=_waiting(joined(list(beside.values()))),
         )
@@ -160,27 +168,55 @@ def _counts(opened: Mapping[str, Opened], method: Method) -> dict[str, int]:
     return {name: max(round(BLOCK_SECONDS / one.each), 1) for name, one in opened.items()}
 
 
-def _rounds(
-    workers: Mapping[str, Worker],
-    counts: Mapping[str, int],
-    pace: Pace,
-    opened: Mapping[str, Opened],
-    random: Random,
-) -> list[Round]:
+@dataclass(frozen=True)
+class _Rounds:
     """Quads of the model against each other one, in random order; of the model alone where there is no other."""
-    others = [name for name in workers if name != MODEL] or [MODEL]
-    block = {name: counts[name] * opened[name].each for name in workers}
-    pairs = [
-        name
-        for name in others
-        for _ in range(min(max(int(pace.quads / (2 * (block[MODEL] + block[name]))), FEWEST_QUADS), MOST_QUADS))
-    ]
-    rounds: list[Round] = []
-    for other in random.sample(pairs, len(pairs)):
-        first, second = random.sample([MODEL, other], 2)
+
+    workers: Mapping[str, Worker]
+    counts: Mapping[str, int]
+    method: Method
+    pace: Pace
+    random: Random
+
+    def run(self, opened: Mapping[str, Opened]) -> list[Round]:
+        """Quads until every ratio is known well enough, or its time is up."""
+        block = {name: self.counts[name] * opened[name].each for name in self.workers}
+        cap = MOST_PROFILED_QUADS if self.method == "nodes" else MOST_QUADS
+        most = {
+            name: min(max(int(self.pace.quads / (2 * (block[MODEL] + block[name]))), FEWEST_QUADS), cap)
+            for name in self.workers
+            if name != MODEL or len(self.workers) == 1
+        }
+        rounds: list[Round] = []
+        pairs: dict[str, list[float]] = {name: [] for name in most}
+        while waiting := [name for name in most if len(pairs[name]) < 2 * most[name] and not self._known(pairs[name])]:
+            for name in self.random.sample(waiting, len(waiting)):
+                rounds.append((name, self._quad(name)))
+                pairs[name] += _pairs(rounds[-1:], name, self.method)
+        return rounds
+
+    def _quad(self, other: str) -> list[Block]:
+        first, second = self.random.sample([MODEL, other], 2)
         names = (first, second, second, first)
-        rounds.append((other, [(name, workers[name].time(counts[name])) for name in names]))
-    return rounds
+        return [(name, self.workers[name].time(self.counts[name])) for name in names]
+
+    def _known(self, pairs: Sequence[float]) -> bool:
+        """Whether the median of the pairs is known well enough; of nodes it is not what counts."""
+        if self.method == "nodes" or len(pairs) < 2 * STEADY_QUADS:
+            return False
+        return median_error(pairs) <= self.pace.error
+
+
+def median_error(values: Sequence[float]) -> float:
+    """Standard error of the median, whatever the distribution: half the distance of the order statistics beside it.
+
+    Their ranks lie a standard deviation of the binomial to both sides (David and Nagaraja, "Order Statistics", 3rd
+    edition, section 7.1).
+    """
+    ordered, reach = sorted(values), math.sqrt(len(values)) / 2
+    middle = (len(ordered) - 1) / 2
+    low, high = max(math.floor(middle - reach), 0), min(math.ceil(middle + reach), len(ordered) - 1)
+    return (ordered[high] - ordered[low]) / 2
 
 
 def _busy(workers: Mapping[str, Worker], beside: Mapping[str, Times], method: Method) -> dict[str, float]:
@@ -189,13 +225,10 @@ def _busy(workers: Mapping[str, Worker], beside: Mapping[str, Times], method: Me
     return {name: _median(times, method) for name, times in beside.items()}
 
 
-def _quads(rounds: Sequence[Round], name: str, method: Method) -> list[float]:
-    """Log ratio of the model's time to another's in each of their quads."""
-    return [
-        math.log(_median(_of(MODEL, blocks), method) / _median(_of(name, blocks), method))
-        for other, blocks in rounds
-        if other == name
-    ]
+def _pairs(rounds: Sequence[Round], name: str, method: Method) -> list[float]:
+    """Log ratio of the model's time to another's in both halves of each of their quads."""
+    halves = [half for other, blocks in rounds if other == name for half in (blocks[:2], blocks[2:])]
+    return [math.log(_median(_of(MODEL, half), method) / _median(_of(name, half), method)) for half in halves]
 
 
 def _of(name: str, blocks: Sequence[Block]) -> Times:

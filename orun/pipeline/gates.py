@@ -1,128 +1,209 @@
-"""The conditions of a stage: thresholds as people write them, and whether its metrics and inputs allow them."""
+"""The conditions of a stage, alone and in groups, and whether its metrics, inputs and targets allow them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import cast
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, cast
 
-from orun.metrics import Unit
+from orun.metrics import Unit, further
 from orun.pipeline.instances import Instance
-from orun.pipeline.model import RULES, Gate, Rule, Threshold
-from orun.pipeline.nodes import Entry, Map, Path, Scalar, Span
+from orun.pipeline.model import RULES, Gate, Group
+from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar, Span
 from orun.pipeline.problems import Problems
+from orun.pipeline.thresholds import check_unit, threshold
 from orun.spelling import closest, one_of
 from orun.stages.kind import Kind
-from orun.units import DURATIONS, SIZES, parse_duration, parse_size, split
 
 REFERENCE = "reference"
 AGAINST_REFERENCE = ("max_drop", "max_increase", "min_speedup")
-RELATIVE = ("max_drop", "max_increase", "max_regression")
-UNDECIDED = "undecided"
+GROUPS: tuple[Literal["all", "any"], ...] = ("all", "any")
+UNDECIDED, AGAINST, BY, TARGET = "undecided", "against", "by", "target"
 
 
-def gates(
-    instance: Instance,
-    kind: Kind,
-    metrics: Collection[str] | None,
-    unsound: Collection[Path],
-    problems: Problems,
-) -> tuple[Gate, ...]:
-    """The gates of a stage, one for each rule.
+@dataclass(frozen=True)
+class Ground:
+    """What the gates of a stage are held against while they are read.
 
-    Args:
+    Attributes:
         instance: the stage.
         kind: what it uses.
         metrics: the names of the metrics that it yields; None when any may come, or when that is not known.
+        slices: the fields of its dataset by whose values it measures.
+        target: the name of its target; `cpu` where it names none.
+        targets: the names of all targets.
         unsound: paths of nodes that are wrong, which was said.
         problems: takes what is wrong.
     """
-    found: list[Gate] = []
-    for metric, entry in instance.node.map("gate").entries.items():
-        if metrics is not None and metric not in metrics:
-            _tell_unknown(metric, entry.key, kind, metrics, problems)
-        path = ("stages", instance.id, "gate", metric)
-        if isinstance(entry.value, Map) and path not in unsound:
-            sound = {rule: one for rule, one in entry.value.entries.items() if (*path, rule) not in unsound}
-            found += _of_metric(instance, kind, metric, Entry(entry.key, entry.value.with_entries(sound)), problems)
-            if not entry.value.entries.keys() - {UNDECIDED}:
-                problems.add(entry.key, f"the gate on {metric!r} has no condition", expected=one_of(RULES))
-    return tuple(found)
+
+    instance: Instance
+    kind: Kind
+    metrics: Collection[str] | None
+    slices: Collection[str]
+    target: str
+    targets: Collection[str]
+    unsound: Collection[Path]
+    problems: Problems
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The connected references: `reference` itself, and the others by their names."""
+        ports = [link.port or "" for link in self.instance.links]
+        return tuple(name for port in ports if (name := REFERENCE if port == REFERENCE else further(port)))
+
+    def unit(self, metric: str) -> Unit | None:
+        """The unit of a metric; None when it is not known before it is measured."""
+        return self.kind.spec.units.get(metric.partition("[")[0])
 
 
-def _tell_unknown(metric: str, key: Span, kind: Kind, metrics: Collection[str], problems: Problems) -> None:
+def gates(ground: Ground) -> tuple[Gate | Group, ...]:
+    """The gates of a stage, one for each rule, and its groups."""
+    return tuple(_read(ground, ground.instance.node.map("gate"), ("stages", ground.instance.id, "gate")))
+
+
+def _read(ground: Ground, node: Map, path: Path) -> Iterator[Gate | Group]:
+    for name, entry in node.entries.items():
+        here = (*path, name)
+        if here in ground.unsound:
+            continue
+        if name in GROUPS:
+            yield from _group(ground, name, entry, here)
+            continue
+        if ground.metrics is not None and name not in ground.metrics:
+            _tell_unknown(ground, name, entry.key)
+        if isinstance(entry.value, Map):
+            yield from _of_metric(ground, name, entry, here)
+
+
+def _group(ground: Ground, rule: Literal["all", "any"], entry: Entry, path: Path) -> Iterator[Group]:
+    """The group of a list; an item with several conditions is a group of all of them."""
+    members: list[Gate | Group] = []
+    for number, item in enumerate(entry.value.items if isinstance(entry.value, List) else ()):
+        found = tuple(_read(ground, item, (*path, number))) if isinstance(item, Map) else ()
+        if len(found) > 1 and rule == "any":
+            members.append(Group("all", found, item.span.position))
+        else:
+            members += found
+    if members:
+        yield Group(rule, tuple(members), entry.key.position)
+
+
+def _tell_unknown(ground: Ground, metric: str, key: Span) -> None:
+    kind, metrics = ground.kind, ground.metrics or ()
     message = f"{kind.name} does not measure {metric!r}"
-    problems.add(
+    ground.problems.add(
         key,
         message if metrics else f"{kind.name} measures nothing, so it can have no gate",
         expected=one_of(metrics),
-        suggestion=closest(metric, metrics),
+        suggestion=closest(metric, [*metrics, *GROUPS]),
         hint=f"orun stages {kind.name}" if kind.origin != "file" else "",
     )
 
 
-def _of_metric(instance: Instance, kind: Kind, metric: str, entry: Entry, problems: Problems) -> list[Gate]:
-    rules = cast("Map", entry.value)
-    undecided = rules.get(UNDECIDED)
-    fails = isinstance(undecided, Scalar) and undecided.text == "fail"
-    made: list[Gate] = []
-    for rule in (rule for rule in rules.entries if rule in RULES):
-        key, node = rules.entries[rule].key, rules.get(rule)
-        if rule in AGAINST_REFERENCE:
-            _need_reference(instance, kind, rule, key, problems)
-        if isinstance(node, Scalar) and not node.broken and (threshold := _threshold(rule, node, problems)):
-            made.append(Gate(metric, rule, threshold, "fail" if fails else "pass", key.position))
-    return made
+def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterator[Gate]:
+    node = cast("Map", entry.value)
+    sound = {key: one for key, one in node.entries.items() if (*path, key) not in ground.unsound}
+    rules = {rule: sound[rule] for rule in sound if rule in RULES}
+    if not any(rule in node.entries for rule in RULES) and not _misspelt(node):
+        ground.problems.add(entry.key, f"the gate on {metric!r} has no condition", expected=one_of(RULES))
+    against = _against(ground, sound, rules)
+    by, here = _by(ground, sound), _is_here(ground, sound)
+    undecided = _text(sound, UNDECIDED) == "fail"
+    for rule, one in rules.items():
+        if rule in AGAINST_REFERENCE and AGAINST not in sound:
+            _need_reference(ground, rule, one.key)
+        value = one.value
+        if not isinstance(value, Scalar) or value.broken or not (limit := threshold(rule, value, ground.problems)):
+            continue
+        made = Gate(metric, rule, limit, "fail" if undecided else "pass", one.key.position, by=by)
+        if (unit := ground.unit(metric)) is not None:
+            check_unit(made, unit, value, ground.problems)
+        for name in against if here else ():
+            yield Gate(
+                metric, rule, limit, made.undecided, made.position, name if rule in AGAINST_REFERENCE else "", by
+            )
 
 
-def _threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
-    number, unit = split(node.text) or (0.0, "")
-    if unit and unit not in _units(rule):
-        problems.add(node.span, f"{rule!r} cannot be {node.text!r}", expected=_expected(rule))
-        return None
-    if number < 0 and rule not in ("min", "max"):
-        problems.add(node.span, f"{rule!r} cannot be negative", expected=_expected(rule))
-        return None
-    if rule == "min_speedup" and number == 0:
-        problems.add(node.span, "'min_speedup' cannot be 0", expected=_expected(rule))
-        return None
-    value, known = _value(node.text, number, unit)
-    return Threshold(value, unit == "%" and rule in RELATIVE, node.text, known)
+def _misspelt(node: Map) -> bool:
+    """Whether a key means nothing, which the schema said: perhaps that was the condition."""
+    return bool(node.entries.keys() - {*RULES, UNDECIDED, AGAINST, BY, TARGET})
 
 
-def _value(text: str, number: float, unit: str) -> tuple[float, Unit]:
-    if unit in DURATIONS:
-        return parse_duration(text), "s"
-    if unit in SIZES:
-        return float(parse_size(text)), "B"
-    if unit == "%":
-        return number / 100, "ratio"
-    return number, "x" if unit == "x" else ""
+def _text(entries: Mapping[str, Entry], key: str) -> str:
+    node = entries[key].value if key in entries else None
+    return node.text if isinstance(node, Scalar) and not node.broken else ""
 
 
-def _units(rule: Rule) -> tuple[str, ...]:
-    if rule == "min_speedup":
-        return ("x",)
-    return (*DURATIONS, *SIZES, "%") if rule in RELATIVE else (*DURATIONS, *SIZES, "%", "x")
+def _against(ground: Ground, entries: Mapping[str, Entry], rules: Collection[str]) -> list[str]:
+    """The further references that a gate is against, each giving a gate; the empty name is `reference` itself."""
+    if AGAINST not in entries:
+        return [""]
+    entry = entries[AGAINST]
+    others = [rule for rule in rules if rule not in AGAINST_REFERENCE]
+    if others:
+        ground.problems.add(
+            entry.key,
+            f"{AGAINST!r} names a reference, and {others[0]!r} is against none",
+            expected=f"it beside {one_of(AGAINST_REFERENCE)} alone",
+        )
+    nodes: tuple[Node, ...] = entry.value.items if isinstance(entry.value, List) else (entry.value,)
+    names: list[str] = []
+    for node in nodes:
+        if not isinstance(node, Scalar) or node.broken:
+            continue
+        if node.text in ground.references:
+            names.append("" if node.text == REFERENCE else node.text)
+        else:
+            ground.problems.add(
+                node.span,
+                f"no reference {node.text!r} is connected to {ground.instance.base}",
+                expected=one_of(ground.references) or f"`needs: {{..., reference.{node.text}: STAGE}}`",
+                suggestion=closest(node.text, ground.references),
+            )
+    return names
 
 
-def _expected(rule: Rule) -> str:
-    if rule == "min_speedup":
-        return "a factor such as 1.5 or 1.5x"
-    return "a proportion such as 5%, or a difference such as 2ms, 10MB or 0.01"
+def _by(ground: Ground, entries: Mapping[str, Entry]) -> str:
+    name = _text(entries, BY)
+    if name and name not in ground.slices:
+        known = "slices" in {param.name for param in ground.kind.params}
+        ground.problems.add(
+            entries[BY].value.span,
+            f"{ground.instance.base} does not measure by {name!r}",
+            expected=one_of(ground.slices) or (f"`slices: [{name}]` in its `with`" if known else "no `by` here"),
+            suggestion=closest(name, ground.slices),
+        )
+    return name
 
 
-def _need_reference(instance: Instance, kind: Kind, rule: Rule, key: Span, problems: Problems) -> None:
-    if any(link.port == REFERENCE for link in instance.links):
+def _is_here(ground: Ground, entries: Mapping[str, Entry]) -> bool:
+    """Whether a gate is meant for the target of this stage."""
+    name = _text(entries, TARGET)
+    if not name:
+        return True
+    if name not in ground.targets:
+        ground.problems.add(
+            entries[TARGET].value.span,
+            f"there is no target {name!r}",
+            expected=one_of(ground.targets),
+            suggestion=closest(name, ground.targets),
+        )
+    return name == ground.target
+
+
+def _need_reference(ground: Ground, rule: str, key: Span) -> None:
+    if REFERENCE in ground.references:
         return
-    if REFERENCE not in kind.spec.inputs:
-        problems.add(
+    inputs, kind = ground.kind.spec.inputs, ground.kind
+    if REFERENCE not in inputs:
+        ground.problems.add(
             key,
             f"{rule!r} compares with the input 'reference', which {kind.name} does not have",
             expected="min, max or max_regression",
         )
         return
-    problems.add(
+    ground.problems.add(
         key,
         f"{rule!r} compares with the input 'reference', which is not connected",
-        expected=f"a stage for it: `needs: {{{next(iter(kind.spec.inputs))}: ..., reference: ...}}`",
+        expected=f"a stage for it: `needs: {{{next(iter(inputs))}: ..., reference: ...}}`",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -45,6 +45,8 @@ class Gate:
         threshold: the limit.
         undecided: whether a gate that cannot be decided passes (with a warning) or fails (exit 4).
         position: where the file says so.
+        against: name of a further reference (`reference.<name>`) that it is against; empty for `reference` itself.
+        by: the field of the dataset of which each value is judged by itself; empty for all examples together.
     """
 
     metric: str
@@ -52,6 +54,44 @@ class Gate:
     threshold: Threshold
     undecided: Literal["pass", "fail"]
     position: Position
+    against: str = ""
+    by: str = ""
+
+    def fits(self, unit: Unit) -> bool:
+        """Whether the threshold is written in the metric's unit: a limit of 300 MB would pass any time in seconds."""
+        written = self.threshold.unit
+        if not written or self.threshold.relative or self.rule == "min_speedup":
+            return True
+        return written == unit or (written == "ratio" and not unit)
+
+    @property
+    def scope(self) -> str:
+        """What it is narrowed to, for people: ` against fused by label`."""
+        return (f" against {self.against}" if self.against else "") + (f" by {self.by}" if self.by else "")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Gates that are judged together: every one of them, or at least one, must pass.
+
+    Attributes:
+        rule: `all` or `any`.
+        members: gates and further groups, in file order; at least one.
+        position: where the file says so.
+    """
+
+    rule: Literal["all", "any"]
+    members: tuple[Gate | Group, ...]
+    position: Position
+
+
+def conditions(gates: Iterable[Gate | Group]) -> Iterator[Gate]:
+    """Every gate, those in groups too."""
+    for one in gates:
+        if isinstance(one, Group):
+            yield from conditions(one.members)
+        else:
+            yield one
 
 
 @dataclass(frozen=True)

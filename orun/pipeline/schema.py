@@ -56,7 +56,13 @@ def build(kinds: Iterable[Kind] | None = None) -> dict[str, Any]:
                 "targets": _whole(target, "providers"),
             },
         },
-        "definitions": {"stage": stage, "target": target, "environment": _environment(), "gate": _gate()},
+        "definitions": {
+            "stage": stage,
+            "target": target,
+            "environment": _environment(),
+            "gate": _gate(),
+            "gates": _gates(),
+        },
     }
 
 
@@ -123,12 +129,7 @@ def _stage(kinds: tuple[Kind, ...]) -> Fragment:
                 "type": "object",
                 "patternErrorMessage": "expected a mapping of parameters",
             },
-            "gate": {
-                "description": "Conditions on metrics, judged on every run.",
-                "type": "object",
-                "patternErrorMessage": "expected a mapping of metrics to conditions, as in `p50: {max: 12ms}`",
-                "additionalProperties": {"$ref": "#/definitions/gate"},
-            },
+            "gate": _gates() | {"description": "Conditions on metrics, judged on every run."},
             "matrix": {
                 "description": "Makes one stage for each combination of values: `per_channel: [true, false]`.",
                 "type": "object",
@@ -169,6 +170,10 @@ def _choose(kind: Kind) -> Fragment:
         name: {"description": f"{port.doc} Takes {' or '.join(port.accepts)}.".strip()}
         for name, port in kind.spec.inputs.items()
     }
+    many = [name for name, port in kind.spec.inputs.items() if port.many]
+    further: Fragment = (
+        {"patternProperties": {rf"^{name}\.[A-Za-z_][A-Za-z0-9_-]*$": {} for name in many}} if many else {}
+    )
     parameters = fields(kind.params, f"parameter of {kind.name}")
     parameters["description"] = kind.doc.strip()
     if kind.origin != "file":  # a file's would have to be named relative to the working folder
@@ -176,7 +181,7 @@ def _choose(kind: Kind) -> Fragment:
     then: Fragment = {
         "properties": {
             "with": parameters,
-            "needs": {"properties": ports, "additionalProperties": False, "x-noun": f"input of {kind.name}"},
+            "needs": {"properties": ports, "additionalProperties": False, "x-noun": f"input of {kind.name}"} | further,
         }
     }
     if "required" in parameters:
@@ -258,6 +263,28 @@ def _option(kind: OptionType) -> Fragment:
     return fragment(ParamType("bool" if kind == "flag" else kind))
 
 
+def _gates() -> Fragment:
+    groups: Mapping[str, str] = {
+        "all": "Gates that must all pass.",
+        "any": "Gates of which at least one must pass; an item with several conditions passes when all of them do.",
+    }
+    return {
+        "type": "object",
+        "patternErrorMessage": "expected a mapping of metrics to conditions, as in `p50: {max: 12ms}`",
+        "properties": {
+            name: {
+                "description": doc,
+                "type": "array",
+                "minItems": 1,
+                "patternErrorMessage": "expected a list of gates, as in `[p50: {max: 12ms}, speedup: {min: 1.5}]`",
+                "items": {"$ref": "#/definitions/gates"},
+            }
+            for name, doc in groups.items()
+        },
+        "additionalProperties": {"$ref": "#/definitions/gate"},
+    }
+
+
 def _gate() -> Fragment:
     threshold = value(["number"], THRESHOLD, THRESHOLD_WORDS)
     speedup = value(["number"], SPEEDUP, "a factor such as 1.5 or 1.5x")
@@ -273,7 +300,25 @@ def _gate() -> Fragment:
         "x-noun": "rule of a gate",
         "patternErrorMessage": "expected a condition such as {max: 12ms} or {max_drop: 1%}",
         "additionalProperties": False,
-        "properties": {**rules, "undecided": undecided},
+        "properties": {**rules, "undecided": undecided, **_scopes()},
+    }
+
+
+def _scopes() -> dict[str, Fragment]:
+    """What narrows a gate."""
+    reference = value([], NAME, "the name of a reference")
+    return {
+        "against": value(["array"], NAME, "the name of a reference, or a list of them")
+        | {
+            "description": "The references that the model is compared with: `reference`, and NAME of an input"
+            " `reference.NAME`; each is a gate.",
+            "items": reference,
+            "minItems": 1,
+        },
+        "by": value([], NAME, "a field of the dataset")
+        | {"description": "A field of `slices`: each of its values must pass by itself."},
+        "target": value([], NAME, "the name of a target")
+        | {"description": "The target that it is meant for; the others of a matrix do not have it."},
     }
 
 

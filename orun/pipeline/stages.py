@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from orun.pipeline.environments import Environments
-from orun.pipeline.gates import gates
+from orun.pipeline.gates import Ground, gates
 from orun.pipeline.grammar import Limits
 from orun.pipeline.instances import Instance
 from orun.pipeline.model import Reference, Stage
@@ -21,7 +21,7 @@ from orun.targets import Target
 LIMITS = params_of(Limits)
 
 
-def make(  # noqa: PLR0913 - a stage is held against all of the file
+def make(
     instance: Instance,
     kind: Kind,
     instances: Mapping[str, Instance],
@@ -47,6 +47,16 @@ def make(  # noqa: PLR0913 - a stage is held against all of the file
     params = values.fields(kind.params, instance.node.map("with"), (*path, "with"))
     metrics = _metrics(kind, params, instance, around) if values.whole else kind.spec.metrics or None
     target = _target(kind, params, targets)
+    ground = Ground(
+        instance=instance,
+        kind=kind,
+        metrics=metrics,
+        slices=params.get("slices") or (),
+        target=target.name if target else "cpu",
+        targets=tuple(targets),
+        unsound=around.unsound,
+        problems=around.problems,
+    )
     limits = Values(around).fields(LIMITS, instance.node, path)
     wiring = wire(instance, kind, instances, around.unsound, around.problems)
     return Stage(
@@ -56,10 +66,10 @@ def make(  # noqa: PLR0913 - a stage is held against all of the file
         needs=wiring.needs,
         after=wiring.after,
         params=params,
-        references=tuple(values.references),
+        references=(*values.references, *_libraries(target)),
         target=target,
         environment=environments.of_stage(instance.node, target),
-        gates=gates(instance, kind, metrics, around.unsound, around.problems),
+        gates=gates(ground),
         env=_texts(instance.node.get("env")),
         timeout=limits["timeout"],
         cpus=_resource(limits, "cpus") or kind.spec.cpus,
@@ -81,6 +91,12 @@ def _metrics(kind: Kind, params: Mapping[str, Any], instance: Instance, around: 
             hint=f"pip install --upgrade {kind.distribution}",
         )
         return None
+
+
+def _libraries(target: Target | None) -> list[Reference]:
+    """The files of custom operators of a target: their content is in the key of the stages that use it."""
+    files = target.libraries if target else ()
+    return [Reference(f"target.custom_op_libraries[{number}]", file) for number, file in enumerate(files)]
 
 
 def _target(kind: Kind, params: Mapping[str, Any], targets: Mapping[str, Target]) -> Target | None:

@@ -9,6 +9,7 @@ from orun.pipeline.instances import PRIMARY, Instance, Link
 from orun.pipeline.nodes import Path
 from orun.pipeline.problems import Problems
 from orun.spelling import closest, one_of
+from orun.stages.contract import Port
 from orun.stages.kind import Kind
 
 
@@ -41,20 +42,31 @@ def wire(
             problems.add(link.span, f"{kind.name} has no input", expected="no `needs`")
         elif port is None:
             after.append(link.stage)
-        elif port in ports:
+        elif (declared := _declared(port, ports)) is not None:
             fed[port] = link.stage
-            _check_type(link, port, kind, stages, problems)
+            _check_type(link, port, declared, kind, stages, problems)
     meant = {closest(link.port, ports) for link in instance.links if link.port and link.port not in ports}
     missing = [port for port, spec in ports.items() if not (spec.optional or port in fed or port in meant)]
     malformed = any(path[:3] == ("stages", instance.id, "needs") for path in unsound)
     if missing and not malformed:
         _tell_missing(instance, missing, kind, problems)
-    return Wiring({port: fed[port] for port in ports if port in fed}, tuple(after))
+    in_order = [*(port for port in ports if port in fed), *(port for port in fed if port not in ports)]
+    return Wiring({port: fed[port] for port in in_order}, tuple(after))
 
 
-def _check_type(link: Link, port: str, kind: Kind, stages: Mapping[str, Instance], problems: Problems) -> None:
+def _declared(port: str, ports: Mapping[str, Port]) -> Port | None:
+    """What the kind says of an input: of `reference.fused` what it says of `reference`."""
+    base, _, name = port.partition(".")
+    if name and (base not in ports or not ports[base].many):
+        return None
+    return ports.get(base)
+
+
+def _check_type(
+    link: Link, port: str, declared: Port, kind: Kind, stages: Mapping[str, Instance], problems: Problems
+) -> None:
     source = stages[link.stage].kind if link.stage in stages else None
-    accepts = kind.spec.inputs[port].accepts
+    accepts = declared.accepts
     if source is None or source.spec.output in accepts:
         return
     problems.add(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from orun.record import RunResult, Verdict
 from orun.report.figures import amount, quoted, span
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
 from orun.spelling import near
+
+INDENT = "  "  # of a member of a group
 
 COLUMNS = (
     Column("gate", flexible=True),
@@ -30,18 +34,18 @@ def gate_table(result: RunResult, terminal: Terminal) -> list[str]:
 def gate_row(verdict: Verdict) -> tuple[str, str, str, str]:
     """The cells of a gate before its verdict: name, measured value, its interval, threshold."""
     return (
-        f"{verdict.stage} {verdict.metric}",
+        f"{INDENT * verdict.depth}{verdict.stage} {verdict.metric}",
         measured(verdict),
         span(verdict.interval, verdict.unit, verdict.threshold),
-        f"{verdict.rule} {verdict.threshold}",
+        verdict.condition,
     )
 
 
 def gate_notes(result: RunResult, terminal: Terminal, *, failing_only: bool = False) -> list[str]:
     """Where, why and what next, for each gate that did not pass."""
     lines: list[str] = []
-    for verdict in result.verdicts:
-        if verdict.outcome == "passed" or (failing_only and not verdict.fails):
+    for verdict in open_gates(result.verdicts):
+        if failing_only and not verdict.fails:
             continue
         lines.append(f"{terminal.paint(headline_of(verdict), style_of(verdict))}: {why(verdict)}")
         if verdict.fails:
@@ -49,11 +53,23 @@ def gate_notes(result: RunResult, terminal: Terminal, *, failing_only: bool = Fa
     return lines
 
 
+def open_gates(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """The gates that did not pass; of a group that passed nothing, whatever its members did."""
+    found: list[Verdict] = []
+    passed_at: int | None = None  # depth of the group that passed and that the verdict is in
+    for verdict in verdicts:
+        if passed_at is not None and verdict.depth > passed_at:
+            continue
+        passed_at = verdict.depth if verdict.outcome == "passed" else None
+        if verdict.outcome != "passed":
+            found.append(verdict)
+    return found
+
+
 def headline_of(verdict: Verdict) -> str:
     """Where a gate stands and what became of it: `bert.yaml:44:7: gate failed: latency p50 max 12ms`."""
-    gate = f"{verdict.stage} {verdict.metric} {verdict.rule} {verdict.threshold}"
     place = verdict.position
-    return f"{near(place.file)}:{place.line}:{place.column}: gate {verdict.outcome}: {gate}"
+    return f"{near(place.file)}:{place.line}:{place.column}: gate {verdict.outcome}: {verdict.title}"
 
 
 def why(verdict: Verdict) -> str:

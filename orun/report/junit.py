@@ -63,8 +63,7 @@ def _stage_case(result: RunResult, stage: StageResult) -> ET.Element:
 
 def _gate_case(result: RunResult, verdict: Verdict) -> ET.Element:
     sentence = gates.why(verdict)
-    name = f"{verdict.stage} {verdict.metric} {verdict.rule} {verdict.threshold}"
-    case = _case(f"{result.pipeline}.gates", name, 0.0)
+    case = _case(f"{result.pipeline}.gates", verdict.title, 0.0)
     if verdict.fails:
         _say(case, "failure", sentence, verdict.outcome, f"{gates.headline_of(verdict)}: {sentence}")
     elif verdict.outcome == "undecided":

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 
 from orun.record import RunResult, StageResult, Verdict
 from orun.report.failures import failure_note
-from orun.report.gates import gate_row, headline_of, why
+from orun.report.gates import INDENT, gate_row, open_gates, why
 from orun.report.stages import stage_row
 from orun.report.summary import summary_line
 from orun.report.terminal import Terminal
+from orun.spelling import near
 
 SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
 PLAIN = Terminal()
@@ -21,8 +22,7 @@ def markdown(result: RunResult) -> str:
     blocks = [
         f"## {escape(result.pipeline)}",
         escape(summary_line(result, PLAIN)),
-        *_table("Gates", ("gate", "measured", "95 % interval", "threshold", "verdict"), map(_gate, result.verdicts)),
-        *_notes(result),
+        *_checklist(result),
         *_table(
             "Stages",
             ("stage", "result", "time", "size", "metrics"),
@@ -46,15 +46,25 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) ->
     return [f"### {title}", "\n".join([*head, *body])]
 
 
-def _gate(verdict: Verdict) -> Sequence[str]:
-    failing = verdict.fails and verdict.outcome == "undecided"
-    return (*gate_row(verdict), f"{verdict.outcome} (fails the run)" if failing else verdict.outcome)
+def _checklist(result: RunResult) -> list[str]:
+    """A task for each gate, ticked when it passed; those of a group below it."""
+    unsolved = open_gates(result.verdicts)
+    lines = [f"{INDENT * one.depth}- {_task(one, explained=one in unsolved)}" for one in result.verdicts]
+    return ["### Release checklist", "\n".join(lines)] if lines else []
 
 
-def _notes(result: RunResult) -> list[str]:
-    open_gates = [verdict for verdict in result.verdicts if verdict.outcome != "passed"]
-    lines = [f"- {escape(f'{headline_of(verdict)}: {why(verdict)}')}" for verdict in open_gates]
-    return ["\n".join(lines)] if lines else []
+def _task(verdict: Verdict, *, explained: bool) -> str:
+    """`[x] **latency p50** max 12ms: 9.4 ms (9.1 ms to 9.8 ms)`."""
+    name, figure, interval, condition = gate_row(verdict)
+    text = f"**{escape(name.strip())}**" + (f" {escape(condition)}" if condition else "")
+    if verdict.measured is not None:
+        text += f": {escape(figure)}" + (f" ({escape(interval)})" if interval else "")
+    tick = f"[{'x' if verdict.outcome == 'passed' else ' '}] {text}"
+    if not explained:
+        return tick if verdict.outcome == "passed" else f"{tick}, {verdict.outcome}"
+    place = f"{near(verdict.position.file)}:{verdict.position.line}:{verdict.position.column}"
+    fails = " (fails the run)" if verdict.fails and verdict.outcome == "undecided" else ""
+    return f"{tick}, **{verdict.outcome}**{fails}: {escape(why(verdict))} ({escape(place)})"
 
 
 def _failure(stage: StageResult) -> str:

@@ -42,7 +42,8 @@ def _stages(result: RunResult) -> str:
     return f"{count(len(result.stages), 'stage')} ({told})" if told else count(0, "stage")
 
 
-def _gates(verdicts: Sequence[Verdict]) -> str:
+def _gates(judged: Sequence[Verdict]) -> str:
+    verdicts = [verdict for verdict in judged if not verdict.depth]  # a group counts as one
     if not verdicts:
         return ""
     counts = {outcome: sum(verdict.outcome == outcome for verdict in verdicts) for outcome in ("failed", "undecided")}

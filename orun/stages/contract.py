@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
-from orun.metrics import Metric
+from orun.metrics import Metric, Unit
 from orun.stages.params import Code
 from orun.targets import Target
 
@@ -39,11 +39,13 @@ class Port:
         accepts: the artifact types that may be connected.
         doc: what it is for, one sentence.
         optional: whether it may be left out.
+        many: whether further ones may be connected, as `<port>.<name>`.
     """
 
     accepts: tuple[Artifact, ...]
     doc: str
     optional: bool = False
+    many: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class Spec:
         lineage: it is given `lineage.json`: every stage before it with parameters, tools, digests, metrics, verdicts.
         metrics: names of the metrics it yields whatever its parameters are; a module's own `metrics(params)` goes
             before it; None when any name may come (a user's stage that declares none).
+        units: of those metrics whose unit is known beforehand, by name; a gate's threshold is held against it.
     """
 
     inputs: Mapping[str, Port] = field(default_factory=dict)
@@ -83,6 +86,7 @@ class Spec:
     baseline: bool = False
     lineage: bool = False
     metrics: tuple[str, ...] | None = ()
+    units: Mapping[str, Unit] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

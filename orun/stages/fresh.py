@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 INPUTS = {
     "model": Port(("onnx",), "The model to launch."),
-    "reference": Port(("onnx",), "The model that it is compared with.", optional=True),
+    "reference": Port(("onnx",), "The model that it is compared with.", optional=True, many=True),
 }
 LEAST = 6  # launches that bound a median with 95 %
 
@@ -53,7 +53,7 @@ def readings(context: Context, params: Launches, runs: int) -> Mapping[str, Sequ
     from orun.targets import Target
 
     target = context.target or Target("cpu")
-    models = {role: context.model(role) for role in ("model", "reference", "baseline") if role in context.inputs}
+    models = {role: context.model(role) for role in context.inputs}
     dataset = load_dataset(context, params.inputs) if params.inputs else None
     fed = feeds(models, Sizes(params.batch, params.shape), context.seed, dataset)
     requests = {role: Request(path, target, runs) for role, path in models.items()}

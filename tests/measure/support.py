@@ -55,7 +55,7 @@ def launched(
         alone=times["model"],
         beside=times,
         busy={name: float(np.median(one.cpu)) for name, one in times.items()},
-        quads={name: [ratio] for name, ratio in ratios.items()},
+        pairs={name: [ratio] for name, ratio in ratios.items()},
         ratios=ratios,
         waiting=0.1,
     )

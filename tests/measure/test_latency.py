@@ -32,9 +32,9 @@ def test_a_launch_compares_with_each_other_model(model: Path) -> None:
     found = launch(subjects, PACE, Random(1))
     assert found.method == "thread"
     assert set(found.opened) == set(found.beside) == set(found.busy) == set(subjects)
-    assert set(found.ratios) == set(found.quads) == {"reference", "baseline"}
-    for name, values in found.quads.items():
-        assert quads.FEWEST_QUADS <= len(values) <= quads.MOST_QUADS
+    assert set(found.ratios) == set(found.pairs) == {"reference", "baseline"}
+    for name, values in found.pairs.items():
+        assert 2 * quads.FEWEST_QUADS <= len(values) <= 2 * quads.MOST_QUADS
         assert min(values) <= found.ratios[name] <= max(values)
     assert found.alone.wall.shape == (6,)
     assert found.waiting is None or found.waiting >= 0
@@ -43,7 +43,7 @@ def test_a_launch_compares_with_each_other_model(model: Path) -> None:
 def test_a_model_alone(model: Path) -> None:
     found = launch({"model": subject(model)}, PACE, Random(1))
     assert found.ratios == {}
-    assert found.quads == {}
+    assert found.pairs == {}
     assert found.busy["model"] > 0
 
 
@@ -51,7 +51,7 @@ def test_several_threads_are_timed_node_by_node(model: Path, monkeypatch: pytest
     two = Target("cpu", session={"intra_op_num_threads": 2, "session.intra_op.allow_spinning": "1"})
     monkeypatch.setattr(quads, "_method", lambda _: "nodes")  # two threads share no work as small as this
     found = launch({"model": subject(model, two), "baseline": subject(model, two)}, PACE, Random(1))
-    assert (found.method, found.core, found.quads) == ("nodes", None, {})
+    assert (found.method, found.core, found.pairs) == ("nodes", None, {})
     assert found.ratios["baseline"] == math.log(found.busy["model"] / found.busy["baseline"])
     assert sorted(path.name for path in model.parent.iterdir()) == ["model.onnx"]
 

@@ -167,7 +167,7 @@ def test_what_is_left_on_disk(tmp_path: Path, beside_reference: Measurement) -> 
     assert document["target"] == {"name": "cpu", "session": {"intra_op_num_threads": 1}}
     assert document["inputs"]["model"] == {"x": {"shape": [4, 32], "type": "float32"}}
     assert [one["log_ratios"]["reference"] for one in document["launches"]] == list(RATIOS)
-    assert document["launches"][0]["quads"] == {"reference": [-0.6]}
+    assert document["launches"][0]["pairs"] == {"reference": [-0.6]}
     with np.load(tmp_path / "samples.npz") as samples:
         assert samples["alone.wall"].tolist() == samples["model.wall"].tolist() == MODEL * 3
         assert samples["reference.launch"].tolist() == [0] * 5 + [1] * 5 + [2] * 5

@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 from orun.measure.oncpu import Times
-from orun.measure.quads import Round, _quads
+from orun.measure.quads import Round, _pairs, median_error
 from orun.measure.sequential import Evidence
 
-RECORDED: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "launches.json").read_text(encoding="utf-8"))
+DATA = Path(__file__).parent / "data"
+NEIGHBOURS: dict[str, Any] = json.loads((DATA / "neighbours.json").read_text(encoding="utf-8"))
+RECORDED: dict[str, Any] = json.loads((DATA / "launches.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("slowdown", [0.02, 0.04, 0.05])
@@ -37,19 +39,57 @@ def test_few_launches_suffice() -> None:
     assert max(launches for _, launches in gates(RECORDED["slower"], 0.05)) == 7
 
 
-def test_the_value_of_a_launch_is_the_median_of_its_quads() -> None:
+def test_the_value_of_a_launch_is_the_median_of_its_pairs() -> None:
+    """Of 12 quads in which every block was one inference; their halves are 24 pairs of neighbours."""
     rounds: list[Round] = [
         ("baseline", [(name, Times(np.array(cpu), np.array(cpu), None)) for name, cpu in blocks])
         for blocks in RECORDED["quads"]
     ]
-    quads = _quads(rounds, "baseline", "thread")
-    first = [cpu for _, cpu in RECORDED["quads"][0]]
-    names = [name for name, _ in RECORDED["quads"][0]]
-    model = [cpu[0] for name, cpu in zip(names, first, strict=True) if name == "model"]
-    other = [cpu[0] for name, cpu in zip(names, first, strict=True) if name == "baseline"]
-    assert len(quads) == 12
-    assert quads[0] == pytest.approx(math.log(sum(model) / sum(other)))
-    assert np.median(quads) == pytest.approx(RECORDED["slower"][0], abs=1e-6)
+    pairs = _pairs(rounds, "baseline", "thread")
+    (one, first), (two, second) = RECORDED["quads"][0][:2]
+    by_hand = math.log(first[0] / second[0]) * (1 if (one, two) == ("model", "baseline") else -1)
+    assert len(pairs) == 24
+    assert pairs[0] == pytest.approx(by_hand)
+    assert np.median(pairs) == pytest.approx(0.038359, abs=1e-6)
+
+
+def test_pairs_of_neighbours_are_steadier_than_quads() -> None:
+    """On cores whose speed changes by a third from one inference to the next."""
+    pairs = [_pairs(_rounds_of(order, times), "baseline", "thread") for order, times in NEIGHBOURS["launches"]]
+    by_pairs = [float(np.median(one)) for one in pairs]
+    by_quads = [float(np.median([(one[i] + one[i + 1]) / 2 for i in range(0, len(one), 2)])) for one in pairs]
+    assert np.std(by_pairs, ddof=1) == pytest.approx(0.01017, abs=5e-6)
+    assert np.std(by_quads, ddof=1) == pytest.approx(0.01481, abs=5e-6)
+    answers = Counter(answer for start in range(len(by_pairs)) for answer in [_from(by_pairs, start, 0.05)])
+    assert answers == {"not slower": len(by_pairs)}
+
+
+def _rounds_of(order: str, times: Sequence[int]) -> list[Round]:
+    names = {"A": "model", "B": "baseline"}
+    blocks = [
+        (names[name], Times(np.array([time / 1e6]), np.array([time / 1e6]), None))
+        for name, time in zip(order, times, strict=True)
+    ]
+    return [("baseline", blocks[start : start + 4]) for start in range(0, len(blocks), 4)]
+
+
+def _from(ratios: Sequence[float], start: int, slowdown: float) -> str:
+    return _gate([*ratios[start:], *ratios[:start]], slowdown)[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "error"), [([1.0], 0.0), ([0.0, 1.0], 0.5), (range(101), 6.0), ([0.0] * 99 + [9.0], 0.0)]
+)
+def test_the_error_of_a_median_lies_between_order_statistics(values: Sequence[float], error: float) -> None:
+    assert median_error(list(values)) == error
+
+
+def test_the_error_of_a_median_is_that_of_normal_values() -> None:
+    """Of 101 values: sqrt(pi / 2 / n), and up to a quarter more because ranks are whole numbers."""
+    drawn = np.random.default_rng(0).standard_normal((400, 101))
+    errors = [median_error(list(values)) for values in drawn]
+    assert 1 <= np.mean(errors) / math.sqrt(math.pi / 2 / 101) <= 1.25
+    assert np.std(np.median(drawn, axis=1)) == pytest.approx(math.sqrt(math.pi / 2 / 101), rel=0.1)
 
 
 def gates(ratios: Sequence[float], slowdown: float) -> list[tuple[str, int]]:

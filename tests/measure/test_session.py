@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -12,7 +13,6 @@ import pytest
 from onnx import TensorProto, helper
 
 from orun.errors import UsageError
-from orun.measure import session as sessions
 from orun.measure.session import open_session, session_options
 from orun.targets import Provider, Target
 
@@ -44,6 +44,9 @@ def test_every_option_reaches_onnx_runtime() -> None:
             "graph_optimization_level": "extended",
             "session.disable_prepacking": True,
             "free_dimension_overrides": {"batch": 1},
+            "execution_order": "priority",
+            "denormals_as_zero": True,
+            "cpu_arena": None,
         },
     )
     options = session_options(target)
@@ -53,6 +56,8 @@ def test_every_option_reaches_onnx_runtime() -> None:
     assert options.execution_mode == onnxruntime.ExecutionMode.ORT_PARALLEL
     assert options.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     assert options.get_session_config_entry("session.disable_prepacking") == "1"
+    assert options.execution_order == onnxruntime.ExecutionOrder.PRIORITY_BASED
+    assert options.get_session_config_entry("session.set_denormal_as_zero") == "1"
 
 
 def test_a_free_dimension_is_fixed(model: Path) -> None:
@@ -134,39 +139,38 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
     assert "Protobuf parsing failed" in error.value.why
 
 
-def test_onnx_runtime_says_where_nodes_landed(model: Path) -> None:
-    options = onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    assert sessions._cpu_nodes(session.get_provider_graph_assignment_info()) == ["twice (Add)"]
+def test_limits_of_the_arena_reach_onnx_runtime(model: Path) -> None:
+    target = Target("cpu", session={"cpu_arena": {"max_mem": 1 << 26, "extend": "as-requested"}})
+    session = open_session(model, target)
+    assert session.get_session_options().get_session_config_entry("session.use_env_allocators") == "1"
+    assert session.run(None, {"x": np.ones((1, 3), np.float32)})[0].tolist() == [[2, 2, 2]]
 
 
-def placed_on_the_cpu(count: int) -> SimpleNamespace:
-    """What `_check_placement` asks of a session: there is no second provider on every machine to make one."""
-    nodes = [SimpleNamespace(name=f"n{index}" if index else "", op_type="Shape") for index in range(count)]
-    subgraph = SimpleNamespace(ep_name="CPUExecutionProvider", get_nodes=lambda: nodes)
-    other = SimpleNamespace(ep_name="CUDAExecutionProvider", get_nodes=lambda: nodes)
-    return SimpleNamespace(get_provider_graph_assignment_info=lambda: [other, subgraph])
-
-
-def test_forbid_cpu_names_the_nodes() -> None:
-    target = Target("gpu", (Provider("CUDAExecutionProvider"),), fallback="forbid-cpu")
-    with pytest.raises(UsageError) as error:
-        sessions._check_placement(target, placed_on_the_cpu(7))
-    assert str(error.value) == (
-        "target 'gpu' forbids the CPU, and 7 nodes landed on it\n"
-        "  (unnamed) (Shape), n1 (Shape), n2 (Shape), n3 (Shape), n4 (Shape) and 2 more\n"
-        "  hint: allow it with `fallback: warn`, or change the model so that the provider takes these nodes"
+def test_an_optimizer_that_is_left_out_does_nothing(tmp_path: Path) -> None:
+    made = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["" : 20]> g (float[2, 2] x) => (float[2, 2] y) '
+        "<float[2, 2] w = {1, 2, 3, 4}, float[2] b = {1, 1}> {m = MatMul(x, w) y = Add(m, b)}"
     )
+    onnx.save(made, tmp_path / "model.onnx")
+    (tmp_path / "work").mkdir()
+    with contextlib.chdir(tmp_path / "work"):
+        kept = operators(tmp_path / "model.onnx", Target("cpu", session={"disabled_optimizers": ["MatMulAddFusion"]}))
+        fused = operators(tmp_path / "model.onnx", Target("cpu"))
+    assert (kept, fused) == (["Add", "MatMul"], ["Gemm"])
 
 
-def test_warn_says_it_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    target = Target("gpu", (Provider("CUDAExecutionProvider"),), fallback="warn")
-    sessions._check_placement(target, placed_on_the_cpu(1))
-    assert caplog.messages == ["target 'gpu': 1 node on the CPU: (unnamed) (Shape)"]
+def operators(model: Path, target: Target) -> list[str]:
+    """The operators that a session runs."""
+    session = open_session(model, target, profile="p")
+    session.run(None, {"x": np.ones((2, 2), np.float32)})
+    events = json.loads(Path(session.end_profiling()).read_text("utf-8"))
+    return sorted({event["args"]["op_name"] for event in events if event["name"].endswith("_kernel_time")})
 
 
-def test_nothing_on_the_cpu_is_nothing_to_say(caplog: pytest.LogCaptureFixture) -> None:
-    target = Target("gpu", (Provider("CUDAExecutionProvider"),), fallback="forbid-cpu")
-    sessions._check_placement(target, placed_on_the_cpu(0))
-    assert caplog.messages == []
+def test_custom_operators_that_cannot_be_loaded(tmp_path: Path) -> None:
+    library = tmp_path / "operators.so"
+    library.write_bytes(b"no library")
+    with pytest.raises(UsageError) as error:
+        session_options(Target("cpu", session={"custom_op_libraries": [str(library)]}))
+    assert error.value.what == f"target 'cpu': the custom operators of {library} cannot be loaded"
+    assert "file too short" in error.value.why or "invalid ELF header" in error.value.why

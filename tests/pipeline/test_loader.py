@@ -9,7 +9,7 @@ from blake3 import blake3
 
 from orun.errors import Position
 from orun.pipeline import load
-from orun.pipeline.model import Gate, KindUse, Reference, Threshold
+from orun.pipeline.model import Gate, KindUse, Reference, Threshold, conditions
 from orun.stages.optimize import simplify
 from orun.targets import Provider, Target
 from tests.pipeline.support import EXPORT, complaint, loaded, write
@@ -133,8 +133,16 @@ stages:
     ],
 )
 def test_thresholds(rule: str, written: str, threshold: Threshold, tmp_path: Path) -> None:
-    (gate,) = loaded(tmp_path, f"{LATENCY}      p50: {{{rule}: {written}}}\n").stage("latency").gates
-    assert (gate.metric, gate.rule, gate.threshold, gate.undecided) == ("p50", rule, threshold, "pass")
+    """Of a kind whose metrics have no known unit, so that any will do."""
+    write(tmp_path, "")
+    tmp_path.joinpath("own.py").write_text(
+        "import orun\n\n\n"
+        "@orun.stage(inputs={'model': 'onnx', 'reference': 'onnx'}, output='metrics')\n"
+        "def f(context): ...\n"
+    )
+    own = f"stages:\n{EXPORT}  own:\n    uses: ./own.py:f\n    needs: {{model: export, reference: export}}\n"
+    (gate,) = conditions(loaded(tmp_path, f"{own}    gate: {{mine: {{{rule}: {written}}}}}\n").stage("own").gates)
+    assert (gate.metric, gate.rule, gate.threshold, gate.undecided) == ("mine", rule, threshold, "pass")
 
 
 def test_one_gate_for_each_rule_in_file_order(tmp_path: Path) -> None:

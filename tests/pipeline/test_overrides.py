@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from orun.errors import Position
+from orun.pipeline.model import conditions
 from tests.pipeline.support import EXPORT, complaint, loaded
 
 TEXT = f"""\
@@ -44,7 +45,7 @@ def test_a_metric_with_dots(tmp_path: Path) -> None:
         TEXT + "  accuracy: {uses: measure/accuracy, needs: int8, with: {dataset: code.py:pairs, metrics: [cosine]}}\n"
     )
     pipeline = loaded(tmp_path, text, {"stages.accuracy.gate.cosine.min.min": "0.97"})
-    (gate,) = pipeline.stage("accuracy").gates
+    (gate,) = conditions(pipeline.stage("accuracy").gates)
     assert (gate.metric, gate.rule, gate.threshold.value) == ("cosine.min", "min", 0.97)
     assert gate.position == Position("--set", 1, 33)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from orun.errors import Position
+from orun.record import Verdict
 from orun.report.markdown import escape, markdown
 
-from .support import EXPORT, GATE_FAILED, INT8, PASSED, crashed
+from .support import EXPORT, GATE_FAILED, INT8, PASSED, SLOWER, SPEEDUP, crashed
 
 
 def test_a_run_whose_gate_failed() -> None:
@@ -17,19 +19,14 @@ def test_a_run_whose_gate_failed() -> None:
 
 failed: 3 stages (1 blocked, 1 built, 1 cached), 2 of 4 gates passed, 1 failed, 1 undecided, 12.3 s; exit 1
 
-### Gates
+### Release checklist
 
-| gate | measured | 95 % interval | threshold | verdict |
-| --- | --- | --- | --- | --- |
-| accuracy cosine.min | 0.9812 |  | min 0.97 | passed |
-| accuracy recall\\_at\\_1 | 0.9 % | -0.3 % to 2.1 % | max\\_drop 1% | undecided |
-| latency p50 | 8.1 % | 6.2 % to 9.9 % | max\\_regression 5% | failed |
-| latency speedup | 2.15x | 2.11x to 2.20x | min 1.5 | passed |
-
-- pipelines/bert.yaml:32:7: gate undecided: accuracy recall\\_at\\_1 max\\_drop 1%: \
-the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide it
-- pipelines/bert.yaml:37:7: gate failed: latency p50 max\\_regression 5%: \
-8.1 % slower than the accepted baseline (6.2 % to 9.9 %), 5% allowed
+- [x] **accuracy cosine.min** min 0.97: 0.9812
+- [ ] **accuracy recall\\_at\\_1** max\\_drop 1%: 0.9 % (-0.3 % to 2.1 %), **undecided**: \
+the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide it (pipelines/bert.yaml:32:7)
+- [ ] **latency p50** max\\_regression 5%: 8.1 % (6.2 % to 9.9 %), **failed**: \
+8.1 % slower than the accepted baseline (6.2 % to 9.9 %), 5% allowed (pipelines/bert.yaml:37:7)
+- [x] **latency speedup** min 1.5: 2.15x (2.11x to 2.20x)
 
 ### Stages
 
@@ -44,8 +41,38 @@ the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide
 
 def test_a_gate_that_fails_because_it_is_undecided_says_so() -> None:
     unsure = replace(GATE_FAILED.verdicts[1], fails=True)
-    row = "| accuracy recall\\_at\\_1 | 0.9 % | -0.3 % to 2.1 % | max\\_drop 1% | undecided (fails the run) |"
-    assert row in markdown(replace(PASSED, exit_code=4, verdicts=(unsure,)))
+    task = (
+        "**accuracy recall\\_at\\_1** max\\_drop 1%: 0.9 % (-0.3 % to 2.1 %), **undecided** (fails the run): the drop"
+    )
+    assert f"- [ ] {task}" in markdown(replace(PASSED, exit_code=4, verdicts=(unsure,)))
+
+
+ANY = Verdict(
+    "latency", "any of 2", "any", "", "passed", False, None, "", None, "passed: speedup min 1.5; failed: p50 max 12ms",
+    Position("pipelines/bert.yaml", 39, 7),
+)  # fmt: skip
+
+
+def test_members_of_a_group_stand_below_it() -> None:
+    members = tuple(replace(one, fails=False, depth=1) for one in (SLOWER, SPEEDUP))
+    text = markdown(replace(PASSED, verdicts=(ANY, *members)))
+    assert "5 stages (3 built, 2 cached), 1 gate passed, 12.3 s" in text
+    assert (
+        "### Release checklist\n\n"
+        "- [x] **latency any of 2**\n"
+        "  - [ ] **latency p50** max\\_regression 5%: 8.1 % (6.2 % to 9.9 %), failed\n"
+        "  - [x] **latency speedup** min 1.5: 2.15x (2.11x to 2.20x)\n"
+    ) in text
+
+
+def test_a_group_that_failed_says_why_its_members_did() -> None:
+    failed = replace(ANY, outcome="failed", fails=True, why="failed: p50 max_regression 5%")
+    text = markdown(replace(PASSED, exit_code=1, verdicts=(failed, replace(SLOWER, fails=False, depth=1))))
+    assert (
+        "- [ ] **latency any of 2**, **failed**: failed: p50 max\\_regression 5% (pipelines/bert.yaml:39:7)\n"
+        "  - [ ] **latency p50** max\\_regression 5%: 8.1 % (6.2 % to 9.9 %), **failed**: "
+        "8.1 % slower than the accepted baseline (6.2 % to 9.9 %), 5% allowed (pipelines/bert.yaml:37:7)\n"
+    ) in text
 
 
 def test_the_log_of_a_failed_stage_is_fenced_whatever_is_in_it(tmp_path: Path) -> None:

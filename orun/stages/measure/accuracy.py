@@ -21,6 +21,11 @@ A metric of your own is `file.py:function` and goes by the function's name. It i
 `outputs` maps the name of each output to an array `[n, ...]`, or to n arrays where shapes differ; those of candidates
 are there as `candidates.<name>`. It returns one number for each example, or one for all, which has no interval then.
 
+With `slices: [label]` everything is measured for the examples of each label by themselves, too, as in
+`accuracy[label=3]`, and a gate may ask of each of them: `accuracy: {min: 60%, by: label}`.
+
+Further references are inputs `reference.NAME`: task metrics are compared with each, and a gate says `against: NAME`.
+
 An output that is not finite fails the stage, and so does one whose shape or type is not the reference's.
 Texts of different lengths are batched with those of their own length and never padded, so that what a model answers
 for an example does not hang on its neighbours, unless the model itself mixes the examples of a batch, as dynamic
@@ -39,7 +44,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.codec import encode
 from orun.errors import StageFailed
-from orun.measure.accuracy_names import FIDELITY, TASK, named
+from orun.measure.accuracy_names import FIDELITY, TASK, UNITS, named
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.data.source import Examples
@@ -59,7 +64,7 @@ MADE_UP = 64  # examples, unless `samples` says how many
 SPEC = Spec(
     inputs={
         "model": Port(("onnx",), "The model to judge."),
-        "reference": Port(("onnx",), "The model that it is compared with.", optional=True),
+        "reference": Port(("onnx",), "The model that it is compared with.", optional=True, many=True),
     },
     output="metrics",
     tools=("onnxruntime|onnxruntime-gpu", "numpy"),
@@ -68,6 +73,7 @@ SPEC = Spec(
     cpus=2,
     preload=("numpy", "onnxruntime"),
     baseline=True,
+    units=UNITS,
 )
 
 
@@ -93,6 +99,10 @@ class Params:
     better: Annotated[
         dict[str, Literal["higher", "lower"]], Doc("Which way metrics of your own improve; `higher` when left out.")
     ] = field(default_factory=dict)
+    slices: Annotated[
+        list[str],
+        Doc("Fields of the dataset by whose values everything is measured, too: `label`, and those in its `fields`."),
+    ] = field(default_factory=list)
 
 
 def metrics(params: Params) -> Collection[str]:
@@ -160,6 +170,7 @@ def _request(context: Context, params: Params) -> Request:
         outputs=tuple(params.outputs),
         batch=params.batch,
         seed=context.seed,
+        slices=tuple(params.slices),
     )
 
 

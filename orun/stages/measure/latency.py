@@ -28,10 +28,12 @@ from orun.stages.params import Doc, Duration, Range, Ratio, TargetName
 if TYPE_CHECKING:
     from orun.measure.workers import Subject
 
+ENOUGH_SECONDS = 20.0  # for a resolution of 5 % or coarser
+ENOUGH_RESOLUTION = 0.05
 SPEC = Spec(
     inputs={
         "model": Port(("onnx",), "The model to time."),
-        "reference": Port(("onnx",), "The model that it is compared with.", optional=True),
+        "reference": Port(("onnx",), "The model that it is compared with.", optional=True, many=True),
     },
     output="metrics",
     tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
@@ -41,6 +43,11 @@ SPEC = Spec(
     preload=("numpy", "onnx", "onnxruntime"),
     baseline=True,
     metrics=("p50", "p90", "p99", "mean", "min", "cpu", "throughput", "load", "first", "speedup"),
+    units={
+        **dict.fromkeys(("p50", "p90", "p99", "mean", "min", "cpu", "load", "first"), "s"),
+        "throughput": "1/s",
+        "speedup": "x",
+    },
 )
 
 
@@ -61,7 +68,11 @@ class Params:
     warmup: Annotated[Duration, Doc("Inference time before the first sample of each session."), Range(low=0)] = (
         Duration(0.05)
     )
-    time: Annotated[Duration, Doc("After this time no further launch begins."), Range(low=0)] = Duration(20)
+    time: Annotated[
+        Duration | None,
+        Doc("After this time no further launch begins; 20 s, and more for a `resolution` below 5 %, when left out."),
+        Range(low=0),
+    ] = None
     resolution: Annotated[
         Ratio, Doc("The slow-down that is to be told from none; smaller takes longer."), Range(0.005, 1)
     ] = Ratio(0.05)
@@ -81,7 +92,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.measure.latency_record import summary, write
 
     budget = Budget(
-        time=params.time,
+        time=time_for(params),
         resolution=params.resolution,
         launches=(params.min_launches, params.max_launches),
         samples=params.samples,
@@ -95,13 +106,20 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     return metrics_of(measurement, params.batch)
 
 
+def time_for(params: Params) -> float:
+    """Seconds after which no further launch begins: a slow-down half as large takes more launches to tell from none."""
+    if params.time is not None:
+        return params.time
+    return ENOUGH_SECONDS * max(ENOUGH_RESOLUTION / params.resolution, 1)
+
+
 def _subjects(context: Context, params: Params) -> dict[str, Subject]:
     from orun.measure.workers import Subject
     from orun.stages.timing import Sizes, feeds
     from orun.targets import Target
 
     target = context.target or Target("cpu")
-    models = {name: context.model(name) for name in ("model", "reference", "baseline") if name in context.inputs}
+    models = {name: context.model(name) for name in context.inputs}
     dataset = load_dataset(context, params.inputs) if params.inputs else None
     fed = feeds(models, Sizes(params.batch, params.shape), context.seed, dataset)
     return {name: Subject(path, target, fed[name]) for name, path in models.items()}

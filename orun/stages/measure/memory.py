@@ -29,6 +29,7 @@ SPEC = Spec(
     preload=("numpy", "onnx"),
     baseline=True,
     metrics=("peak", "added", "held"),
+    units=dict.fromkeys(("peak", "added", "held"), "B"),
 )
 
 

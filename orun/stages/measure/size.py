@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orun.metrics import Metric
+from orun.metrics import Metric, further
 from orun.stages.contract import Context, Port, Spec
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SPEC = Spec(
     inputs={
         "model": Port(("onnx",), "The model to weigh."),
-        "reference": Port(("onnx",), "The model that it is compared with.", optional=True),
+        "reference": Port(("onnx",), "The model that it is compared with.", optional=True, many=True),
     },
     output="metrics",
     tools=("onnx", "numpy"),
@@ -32,6 +32,7 @@ SPEC = Spec(
     preload=("numpy", "onnx"),
     baseline=True,
     metrics=("size", "parameters", "nodes"),
+    units={"size": "B", "parameters": "", "nodes": ""},
 )
 
 
@@ -58,6 +59,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             "lower",
             reference=exact(value, weights["reference"][name]) if "reference" in weights else None,
             baseline=exact(value, weights["baseline"][name]) if "baseline" in weights else None,
+            references={further(role): exact(value, theirs[name]) for role, theirs in weights.items() if further(role)},
         )
         for name, value in weights["model"].items()
     }

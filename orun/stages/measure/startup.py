@@ -25,6 +25,7 @@ SPEC = Spec(
     preload=("numpy", "onnx"),
     baseline=True,
     metrics=("load", "first", "ready"),
+    units=dict.fromkeys(("load", "first", "ready"), "s"),
 )
 
 

@@ -1,0 +1,122 @@
+"""Gates that are judged together: in groups, and slice by slice of a dataset."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from orun.gates.finding import Finding, Outcome
+from orun.metrics import Metric
+from orun.pipeline.model import Gate, Group
+from orun.record import Verdict
+
+Find = Callable[[Gate], Finding]
+
+
+def verdicts(stage: str, gate: Gate | Group, find: Find) -> Iterator[Verdict]:
+    """The verdict of a gate; of a group its own, then those of its members, which fail no run by themselves.
+
+    Args:
+        stage: the id of the stage.
+        gate: what is to be judged.
+        find: judges a single gate.
+    """
+    if isinstance(gate, Gate):
+        yield _verdict(stage, gate, find(gate))
+        return
+    members = [tuple(verdicts(stage, member, find)) for member in gate.members]
+    yield _together(stage, gate, [found[0] for found in members])
+    for verdict in (one for found in members for one in found):
+        yield replace(verdict, fails=False, depth=verdict.depth + 1)
+
+
+def together(rule: str, outcomes: Iterable[Outcome]) -> Outcome:
+    """`any` passes with one that passed, `all` fails with one that failed; what is left hangs on the undecided."""
+    found = set(outcomes)
+    if rule == "any":
+        return "passed" if "passed" in found else "undecided" if "undecided" in found else "failed"
+    return "failed" if "failed" in found else "undecided" if "undecided" in found else "passed"
+
+
+def _verdict(stage: str, gate: Gate, finding: Finding) -> Verdict:
+    return Verdict(
+        stage=stage,
+        metric=gate.metric,
+        rule=gate.rule,
+        threshold=gate.threshold.text,
+        outcome=finding.outcome,
+        fails=finding.outcome == "failed" or (finding.outcome == "undecided" and gate.undecided == "fail"),
+        measured=finding.measured,
+        unit=finding.unit,
+        interval=finding.interval,
+        why=finding.why,
+        position=gate.position,
+        scope=gate.scope,
+    )
+
+
+def _together(stage: str, group: Group, members: Sequence[Verdict]) -> Verdict:
+    outcome = together(group.rule, [one.outcome for one in members])
+    strict = any(one.outcome == "undecided" and one.fails for one in members)
+    return Verdict(
+        stage=stage,
+        metric=f"{group.rule} of {len(members)}",
+        rule=group.rule,
+        threshold="",
+        outcome=outcome,
+        fails=outcome == "failed" or (outcome == "undecided" and strict),
+        measured=None,
+        unit="",
+        interval=None,
+        why=_tally(members),
+        position=group.position,
+    )
+
+
+def _tally(members: Sequence[Verdict]) -> str:
+    """`passed: p50 max 12ms; failed: speedup min 1.5`."""
+    order: tuple[Outcome, ...] = ("passed", "failed", "undecided")
+    named = {outcome: [_name(one) for one in members if one.outcome == outcome] for outcome in order}
+    return "; ".join(f"{outcome}: {', '.join(names)}" for outcome, names in named.items() if names)
+
+
+def _name(verdict: Verdict) -> str:
+    return " ".join(part for part in (verdict.metric, verdict.condition) if part)
+
+
+def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find) -> Finding:
+    """A gate on every slice: all must pass.
+
+    Args:
+        gate: with the field of the dataset in `by`.
+        metrics: what was measured; a slice's metric is called `accuracy[label=3]`.
+        find: judges the gate of one slice.
+    """
+    start = f"{gate.metric}[{gate.by}="
+    names = [name for name in metrics if name.startswith(start)]
+    if not names:
+        return Finding("failed", f"{gate.metric} was not measured by {gate.by}: add it to `slices`")
+    found = {name: find(replace(gate, metric=name, by="")) for name in names}
+    outcome = together("all", [one.outcome for one in found.values()])
+    worst = next(one for one in found.values() if one.outcome == outcome)
+    if outcome == "passed":
+        worst = Finding("passed", "")
+    why = f"{_counts(found)}; {_smallest(names, metrics, start)}"
+    said = [one.why for one in found.values() if one.outcome != "passed"]
+    return replace(worst, why="; ".join([why, *said]))
+
+
+def _counts(found: Mapping[str, Finding]) -> str:
+    counts = Counter(one.outcome for one in found.values())
+    order: tuple[Outcome, ...] = ("failed", "undecided")
+    told = [f"{counts['passed']} of {len(found)} slices passed"]
+    return ", ".join([*told, *(f"{counts[outcome]} {outcome}" for outcome in order if counts[outcome])])
+
+
+def _smallest(names: Sequence[str], metrics: Mapping[str, Metric], start: str) -> str:
+    """Which slice says least, because it has the fewest examples."""
+    least = min(names, key=lambda name: metrics[name].examples)
+    value = least.removeprefix(start).removesuffix("]")
+    examples = metrics[least].examples
+    return f"the smallest is {value} with {examples} {'example' if examples == 1 else 'examples'}"

@@ -1,0 +1,67 @@
+"""Thresholds as people write them: `12ms`, `300MB`, `5%`, `1.5x`."""
+
+from __future__ import annotations
+
+from orun.metrics import UNIT_WORDS, Unit
+from orun.pipeline.model import Gate, Rule, Threshold
+from orun.pipeline.nodes import Scalar
+from orun.pipeline.problems import Problems
+from orun.units import DURATIONS, SIZES, parse_duration, parse_size, split
+
+RELATIVE = ("max_drop", "max_increase", "max_regression")
+EXPECTED: dict[Unit, str] = {
+    "s": "a duration such as 12ms",
+    "B": "a size such as 300MB",
+    "ratio": "a proportion such as 5%, or a number",
+    "x": "a factor such as 1.5 or 1.5x",
+    "1/s": "a number a second",
+    "": "a number",
+}
+
+
+def threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
+    """The limit that a rule is given; None when it is none, which is noted."""
+    number, unit = split(node.text) or (0.0, "")
+    if unit and unit not in _units(rule):
+        problems.add(node.span, f"{rule!r} cannot be {node.text!r}", expected=_expected(rule))
+        return None
+    if number < 0 and rule not in ("min", "max"):
+        problems.add(node.span, f"{rule!r} cannot be negative", expected=_expected(rule))
+        return None
+    if rule == "min_speedup" and number == 0:
+        problems.add(node.span, "'min_speedup' cannot be 0", expected=_expected(rule))
+        return None
+    value, known = _value(node.text, number, unit)
+    return Threshold(value, unit == "%" and rule in RELATIVE, node.text, known)
+
+
+def check_unit(gate: Gate, unit: Unit, node: Scalar, problems: Problems) -> None:
+    """Note a threshold that is not in the unit of its metric."""
+    if gate.fits(unit):
+        return
+    expected = EXPECTED[unit] + (" or a proportion such as 5%" if gate.rule in RELATIVE else "")
+    problems.add(
+        node.span, f"{gate.metric!r} cannot be held against {node.text!r}: it {UNIT_WORDS[unit]}", expected=expected
+    )
+
+
+def _value(text: str, number: float, unit: str) -> tuple[float, Unit]:
+    if unit in DURATIONS:
+        return parse_duration(text), "s"
+    if unit in SIZES:
+        return float(parse_size(text)), "B"
+    if unit == "%":
+        return number / 100, "ratio"
+    return number, "x" if unit == "x" else ""
+
+
+def _units(rule: Rule) -> tuple[str, ...]:
+    if rule == "min_speedup":
+        return ("x",)
+    return (*DURATIONS, *SIZES, "%") if rule in RELATIVE else (*DURATIONS, *SIZES, "%", "x")
+
+
+def _expected(rule: Rule) -> str:
+    if rule == "min_speedup":
+        return "a factor such as 1.5 or 1.5x"
+    return "a proportion such as 5%, or a difference such as 2ms, 10MB or 0.01"
