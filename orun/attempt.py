@@ -68,7 +68,7 @@ class Attempt:
             root=str(self.pipeline.root),
             project=str(project_of(self.pipeline.root)),
             ignore=(str(self.store.root),),
-            target=stage.target,
+            target=stage.target.below(self.pipeline.root) if stage.target else None,
             seed=self.pipeline.seed,
             timeout=stage.timeout,
             memory=stage.memory,

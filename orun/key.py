@@ -20,6 +20,7 @@ from blake3 import blake3
 
 from orun.environment import device, isolated, tools
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
+from orun.targets import EXTENSIONS
 
 FORMAT = 1  # raise it when the meaning of a part changes, or what the runner does to a stage's process
 
@@ -62,7 +63,8 @@ def compose(
         parts["python of your code"] = platform.python_version()  # it may read the standard library, or print it
     parts |= {f"environment {name}": environment_value(name) for name in stage.env}
     packages = isolated.packages(stage.environment)
-    parts |= {f"tool {tool}": _version(tool, packages) for tool in use.spec.tools}
+    extensions = (EXTENSIONS,) if stage.target and stage.target.extended else ()
+    parts |= {f"tool {tool}": _version(tool, packages) for tool in (*use.spec.tools, *extensions)}
     if stage.environment:
         parts |= {f"package {name}": version for name, version in (packages or {}).items()}
     if stage.target:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
+
+EXTENSIONS = "onnxruntime-extensions"  # stands for the library of that package among custom-op libraries
 
 Fallback = Literal["forbid-cpu", "warn", "allow"]
 
@@ -64,3 +67,20 @@ class Target:
     fallback: Fallback = "warn"
     missing: Literal["error", "skip"] = "error"
     environment: Environment | None = None
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """The files of custom operators that its sessions load, relative to the pipeline's folder."""
+        return tuple(name for name in self.session.get("custom_op_libraries") or () if name != EXTENSIONS)
+
+    @property
+    def extended(self) -> bool:
+        """Whether its sessions load the custom operators of that package."""
+        return EXTENSIONS in (self.session.get("custom_op_libraries") or ())
+
+    def below(self, root: Path) -> Target:
+        """This target with the absolute paths of its files."""
+        if not self.libraries:
+            return self
+        named = [name if name == EXTENSIONS else str(root / name) for name in self.session["custom_op_libraries"]]
+        return replace(self, session={**self.session, "custom_op_libraries": named})

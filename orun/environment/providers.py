@@ -22,10 +22,13 @@ from orun.targets import Environment, Target
 PROBE = """
 import json, sys
 import onnx, onnxruntime
-wanted = json.loads(sys.argv[1])
+from orun.measure.plugins import CPU, make_session
+from orun.targets import Provider
+wanted = Provider(sys.argv[1], json.loads(sys.argv[2]))
 header = '<ir_version: 8, opset_import: ["" : 17]> '
 model = onnx.parser.parse_model(header + 'probe (float[1] x) => (float[1] y) {y = Relu(x)}')
-session = onnxruntime.InferenceSession(model.SerializeToString(), providers=[tuple(one) for one in wanted])
+options = onnxruntime.SessionOptions()
+session = make_session(model.SerializeToString(), options, [wanted, Provider(CPU)], enable_fallback=1)
 print(json.dumps(session.get_providers()))
 """
 NOISE = r"^.*\[ONNXRuntimeError\] : \d+ : \w+ : |^(\S+ \S+ )?\[[EWF]:[^\]]*\] |^.*Warning: "
@@ -79,9 +82,11 @@ def probe(provider: str, options: str, environment: Environment | None = None) -
     packages = isolated.packages(environment)
     if find("onnx", packages) is None or find("onnxruntime", packages) is None:
         return Loaded((), "onnx and ONNX Runtime are not installed")
-    wanted = json.dumps([[provider, json.loads(options)], ["CPUExecutionProvider", {}]])
-    command = [isolated.interpreter(environment).python, "-P", "-c", PROBE, wanted]
+    interpreter = isolated.interpreter(environment)
+    command = [interpreter.python, "-P", "-c", PROBE, provider, options]
     quiet = os.environ | {"ORT_DISABLE_TELEMETRY": "1"}
+    if interpreter.path is not None:
+        quiet["PYTHONPATH"] = interpreter.path
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False, env=quiet)
     except subprocess.TimeoutExpired:

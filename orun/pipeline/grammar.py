@@ -11,6 +11,20 @@ from orun.stages.params import Doc, Duration, FilePath, Range, Size
 
 
 @dataclass(frozen=True)
+class Arena:
+    """How memory of the CPU is kept and grown; ONNX Runtime's own choice where a value is left out."""
+
+    max_mem: Annotated[Size | None, Doc("Bytes that it may hold."), Range(0)] = None
+    extend: Annotated[
+        Literal["power-of-two", "as-requested"] | None, Doc("Whether a new chunk is as large as was asked, or larger.")
+    ] = None
+    initial_chunk_size_bytes: Annotated[Size | None, Doc("Bytes of the first chunk."), Range(0)] = None
+    max_dead_bytes_per_chunk: Annotated[Size | None, Doc("Bytes of a chunk that may lie idle."), Range(0)] = None
+    initial_growth_chunk_size_bytes: Annotated[Size | None, Doc("Bytes of the second chunk."), Range(0)] = None
+    max_power_of_two_extend_bytes: Annotated[Size | None, Doc("Bytes of the largest chunk."), Range(0)] = None
+
+
+@dataclass(frozen=True)
 class Session:
     """Session options of ONNX Runtime, by the names of `onnxruntime.SessionOptions`."""
 
@@ -30,6 +44,20 @@ class Session:
     enable_mem_pattern: Annotated[bool, Doc("Plan memory beforehand from the shapes of the first run.")] = True
     enable_mem_reuse: Annotated[bool, Doc("Let tensors use the memory of others that are done with.")] = True
     enable_cpu_mem_arena: Annotated[bool, Doc("Keep freed memory of the CPU for later runs.")] = True
+    cpu_arena: Annotated[
+        Arena | None, Doc("Limits of that memory; every session of a process that sets them shares it.")
+    ] = None
+    execution_order: Annotated[
+        Literal["default", "priority", "memory"], Doc("In which order operators run that wait for nothing.")
+    ] = "default"
+    denormals_as_zero: Annotated[bool, Doc("Take numbers near zero, which are slow, for zero.")] = False
+    disabled_optimizers: Annotated[
+        list[str] | None, Doc("Optimizers to leave out, by ONNX Runtime's names (`MatMulAddFusion`).")
+    ] = None
+    custom_op_libraries: Annotated[
+        list[str] | None,
+        Doc("Libraries of custom operators: paths, or `onnxruntime-extensions` for those of that package."),
+    ] = None
     use_deterministic_compute: Annotated[bool, Doc("Choose kernels that give the same bits on every run.")] = False
     free_dimension_overrides: Annotated[
         dict[str, int] | None, Doc("Sizes of dynamic dimensions by name, which lets more be optimized.")

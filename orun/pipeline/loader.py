@@ -67,7 +67,7 @@ class Loader:
         known = {kind.name: kind for kind in (*registry.all_kinds(), *self.kinds.values())}
         unsound = validate(tree, schema.build(known.values()), self.problems)
         self.environments.read(tree.map("environments"), self.root, unsound)
-        named = targets(tree.map("targets"), self.environments, unsound, self.problems)
+        named = targets(tree.map("targets"), self.environments, self.root, unsound, self.problems)
         around = Surroundings(self.root, tuple(named), self.code, unsound, self.problems)
         by_id = {instance.id: instance for instance in instances}
         stages = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path as FilePath
 from typing import Any, cast
 
 from orun.pipeline.environments import KEY, Environments
@@ -10,20 +12,24 @@ from orun.pipeline.grammar import TargetKeys
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
 from orun.pipeline.problems import Problems
 from orun.pipeline.providers import PROVIDERS, OptionType
+from orun.pipeline.values import localise
+from orun.spelling import closest
 from orun.stages.params import params_of
-from orun.targets import Environment, Provider, Target
+from orun.targets import EXTENSIONS, Environment, Provider, Target
+from orun.units import parse_size
 
 DEFAULT = "cpu"  # there without being named
 
 
 def targets(
-    declared: Map, environments: Environments, unsound: Collection[Path], problems: Problems
+    declared: Map, environments: Environments, root: FilePath, unsound: Collection[Path], problems: Problems
 ) -> dict[str, Target]:
     """Every target by name.
 
     Args:
         declared: the `targets` of the file; the schema has been checked.
         environments: those of the file.
+        root: the folder that paths are relative to.
         unsound: paths of nodes that are wrong, which was said.
         problems: takes what is wrong.
     """
@@ -32,7 +38,8 @@ def targets(
         path = ("targets", name)
         sound = not any(wrong[:2] == path for wrong in unsound)
         if sound and isinstance(entry.value, Map):
-            found[name] = _target(name, entry.value, environments.find(entry.value.get(KEY)), problems)
+            target = _target(name, entry.value, environments.find(entry.value.get(KEY)), problems)
+            found[name] = _located(target, entry.value, root, problems)
         else:
             found[name] = Target(name)
     return found
@@ -74,8 +81,32 @@ def _text(node: Scalar, kind: OptionType | None) -> str:
     return node.text
 
 
+def _located(target: Target, node: Map, root: FilePath, problems: Problems) -> Target:
+    """The target with the paths of its custom-op libraries relative to `root`; those that are not there are told."""
+    listed = node.map("session").get("custom_op_libraries")
+    if not isinstance(listed, List):
+        return target
+    named = []
+    for item in listed.items:
+        written = cast("Scalar", item)
+        named.append(written.text if written.text == EXTENSIONS else localise(written, root))
+        if named[-1] != EXTENSIONS and not (root / named[-1]).is_file():
+            problems.add(
+                written.span,
+                f"there is no library of custom operators {written.text!r}",
+                expected=f"the path of a file, relative to the pipeline file, or {EXTENSIONS}",
+                suggestion=closest(written.text, [EXTENSIONS]),
+            )
+    return replace(target, session={**target.session, "custom_op_libraries": named})
+
+
 def _option(name: str, node: Node) -> Any:
     """A session option: whole numbers as such, a configuration entry (its name has a dot) as it is written."""
+    if isinstance(node, List):
+        return [cast("Scalar", item).text for item in node.items]
+    if isinstance(node, Map) and name == "cpu_arena":
+        texts = {key: cast("Scalar", entry.value).text for key, entry in node.entries.items()}
+        return {key: text if key == "extend" else int(parse_size(text)) for key, text in texts.items()}
     if isinstance(node, Map):
         return {key: _option(key, entry.value) for key, entry in node.entries.items()}
     scalar = cast("Scalar", node)

@@ -35,8 +35,7 @@ def optimized(model: Path, level: str, disabled: Collection[str] = (), target: T
     Raises:
         UsageError: when the model cannot run at all, or not where the target says.
     """
-    import onnxruntime
-
+    from orun.measure.plugins import make_session
     from orun.measure.session import open_session, session_options
     from orun.stages.onnx_io import load
 
@@ -46,13 +45,10 @@ def optimized(model: Path, level: str, disabled: Collection[str] = (), target: T
     options.optimized_model_filepath = str(result)
     options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimized.data")
     options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
-    providers = [(provider.name, dict(provider.options)) for provider in chosen.providers]
     if target is not None:
         open_session(model, target)  # refuses a provider that would not load, and others would take its place
     try:
-        onnxruntime.InferenceSession(
-            model, options, providers=providers, disabled_optimizers=list(disabled), enable_fallback=0
-        )
+        make_session(model, options, chosen.providers, disabled_optimizers=list(disabled))
     except Exception as error:  # its errors share no base class but this
         raise UsageError("ONNX Runtime cannot optimize the model", why=str(error).strip()) from error
     made = load(result)

@@ -1,0 +1,177 @@
+"""The session options of a target as ONNX Runtime's own object."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from orun.errors import UsageError
+from orun.targets import EXTENSIONS, Target
+
+if TYPE_CHECKING:
+    from onnxruntime import SessionOptions
+
+T = TypeVar("T")
+
+LEVELS: Mapping[str, str] = {
+    "disable": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "layout": "ORT_ENABLE_LAYOUT",
+    "all": "ORT_ENABLE_ALL",
+}
+MODES: Mapping[str, str] = {"sequential": "ORT_SEQUENTIAL", "parallel": "ORT_PARALLEL"}
+ATTRIBUTES: Mapping[str, type] = {
+    "enable_cpu_mem_arena": bool,
+    "enable_mem_pattern": bool,
+    "enable_mem_reuse": bool,
+    "inter_op_num_threads": int,
+    "intra_op_num_threads": int,
+    "log_severity_level": int,
+    "log_verbosity_level": int,
+    "use_deterministic_compute": bool,
+}
+ORDERS: Mapping[str, str] = {"default": "DEFAULT", "priority": "PRIORITY_BASED", "memory": "MEMORY_EFFICIENT"}
+GROWTH: Mapping[str, int] = {"power-of-two": 0, "as-requested": 1}  # by ONNX Runtime's numbers
+
+
+def session_options(target: Target) -> SessionOptions:
+    """The target's session options as ONNX Runtime's own object.
+
+    A name with a dot is a configuration entry (`session.disable_prepacking: 1`), of which ONNX Runtime ignores those
+    that it does not know; every other name is one of `OPTIONS`.
+
+    Raises:
+        UsageError: when a name is unknown or its value has the wrong form.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    for name, value in target.session.items():
+        if value is None:
+            continue
+        if "." in name:
+            options.add_session_config_entry(name, _config_text(value))
+        elif name in SETTERS:
+            SETTERS[name](options, target, value)
+        elif name in ATTRIBUTES:
+            setattr(options, name, _typed(target, name, value))
+        else:
+            raise _unknown_option(target, name)
+    return options
+
+
+def disabled_optimizers(target: Target) -> list[str]:
+    """The optimizers of ONNX Runtime that the target leaves out; they go to the session, not into its options."""
+    return list(target.session.get("disabled_optimizers") or ())
+
+
+def _level(options: SessionOptions, target: Target, value: Any) -> None:
+    import onnxruntime
+
+    level = _choice(target, "graph_optimization_level", value, LEVELS)
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+
+
+def _mode(options: SessionOptions, target: Target, value: Any) -> None:
+    import onnxruntime
+
+    options.execution_mode = getattr(onnxruntime.ExecutionMode, _choice(target, "execution_mode", value, MODES))
+
+
+def _order(options: SessionOptions, target: Target, value: Any) -> None:
+    import onnxruntime
+
+    options.execution_order = getattr(onnxruntime.ExecutionOrder, _choice(target, "execution_order", value, ORDERS))
+
+
+def _sizes(options: SessionOptions, _target: Target, value: Mapping[str, Any]) -> None:
+    for dimension, size in value.items():
+        options.add_free_dimension_override_by_name(str(dimension), int(size))
+
+
+def _denormals(options: SessionOptions, _target: Target, value: bool) -> None:
+    options.add_session_config_entry("session.set_denormal_as_zero", str(int(value)))
+
+
+def _libraries(options: SessionOptions, target: Target, value: list[str]) -> None:
+    for library in value:
+        path = _extensions(target) if library == EXTENSIONS else library
+        try:
+            options.register_custom_ops_library(path)
+        except Exception as error:  # its errors share no base class but this
+            raise UsageError(
+                f"target '{target.name}': the custom operators of {library} cannot be loaded",
+                why=str(error).strip().partition("\n")[0],
+            ) from error
+
+
+def _extensions(target: Target) -> str:
+    if importlib.util.find_spec("onnxruntime_extensions") is None:
+        raise UsageError(f"target '{target.name}': {EXTENSIONS} is not installed", hint=f"pip install {EXTENSIONS}")
+    return str(importlib.import_module("onnxruntime_extensions").get_library_path())
+
+
+def _arena(options: SessionOptions, target: Target, value: Mapping[str, Any]) -> None:
+    """An arena of these limits instead of the session's own; all sessions of a process that ask for one share it."""
+    wanted = {name: item for name, item in value.items() if item is not None}
+    if "extend" in wanted:
+        wanted["arena_extend_strategy"] = _choice(target, "cpu_arena", wanted.pop("extend"), GROWTH)
+    _make_arena(tuple(sorted(wanted.items())))
+    options.add_session_config_entry("session.use_env_allocators", "1")
+
+
+@functools.lru_cache
+def _make_arena(limits: tuple[tuple[str, int], ...]) -> None:
+    import onnxruntime
+    from onnxruntime.capi.onnxruntime_pybind11_state import OrtMemoryInfo, OrtMemType
+
+    kind = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    memory = OrtMemoryInfo("Cpu", kind, 0, OrtMemType.DEFAULT)
+    onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg(dict(limits)))
+
+
+SETTERS: Mapping[str, Callable[[SessionOptions, Target, Any], None]] = {
+    "cpu_arena": _arena,
+    "custom_op_libraries": _libraries,
+    "denormals_as_zero": _denormals,
+    "disabled_optimizers": lambda _options, _target, _value: None,  # see `disabled_optimizers`
+    "execution_mode": _mode,
+    "execution_order": _order,
+    "free_dimension_overrides": _sizes,
+    "graph_optimization_level": _level,
+}
+OPTIONS: tuple[str, ...] = (*ATTRIBUTES, *SETTERS)
+
+
+def _config_text(value: Any) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _typed(target: Target, name: str, value: Any) -> Any:
+    wanted = ATTRIBUTES[name]
+    if type(value) is not wanted:
+        raise UsageError(f"target '{target.name}': session option {name} must be {wanted.__name__}, not {value!r}")
+    return value
+
+
+def _choice(target: Target, name: str, value: Any, choices: Mapping[str, T]) -> T:
+    if value not in choices:
+        raise UsageError(
+            f"target '{target.name}': session option {name} cannot be {value!r}",
+            why=f"expected one of {', '.join(choices)}",
+        )
+    return choices[value]
+
+
+def _unknown_option(target: Target, name: str) -> UsageError:
+    close = difflib.get_close_matches(name, OPTIONS, n=1)
+    return UsageError(
+        f"target '{target.name}': unknown session option {name}",
+        why=f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(OPTIONS))}",
+        hint="a configuration entry of ONNX Runtime has a dot in its name, such as session.disable_prepacking",
+    )
