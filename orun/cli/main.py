@@ -21,6 +21,7 @@ VERBS = {
     "run": "Bring every stage up to date and judge the gates (the default).",
     "plan": "Show what would run, and why.",
     "explain": "Show each part of a stage's key, then and now.",
+    "blame": "Find the stage and the nodes behind a failed gate.",
     "graph": "Draw the stages and what feeds them.",
     "validate": "Check pipeline files; runs nothing.",
     "stages": "List the stage library, or document a kind.",

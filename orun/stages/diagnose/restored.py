@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
+
+if TYPE_CHECKING:
+    from orun.diagnosis.segments import Segment
 
 SPEC = Spec(
     inputs={
@@ -28,21 +31,37 @@ class Params:
     """Which parts."""
 
     tensors: Annotated[list[str], Doc("Tensors of the reference that its own nodes compute in the result.")]
+    nodes: Annotated[list[str], Doc("Nodes of either model: where they are, the reference's compute the result.")] = (
+        field(default_factory=list)
+    )
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model with the reference's nodes to `context.result`."""
     from orun.diagnosis.findings import Pair, put_right
-    from orun.diagnosis.segments import segments
+    from orun.diagnosis.segments import differing, segments
     from orun.stages.domains import tidy_domains
     from orun.stages.onnx_io import load, save, weigh
     from orun.targets import Target
 
     pair = Pair(load(context.model()), load(context.model("reference")), (), Target("cpu"))
-    found = {one.theirs.tensor: one for one in segments(pair.model, pair.reference)}
-    if unknown := [name for name in params.tensors if name not in found]:
-        raise StageFailed(context.stage, f"the models do not share {', '.join(unknown)}")
-    made = put_right(pair, [found[name] for name in params.tensors])
+    found = segments(pair.model, pair.reference)
+    if unknown := set(params.tensors) - {one.theirs.tensor for one in found}:
+        raise StageFailed(context.stage, f"the models do not share {', '.join(sorted(unknown))}")
+    chosen = [one for one in found if one.theirs.tensor in params.tensors]
+    if params.nodes:
+        chosen += [one for one in differing(found, pair.model, pair.reference) if _has(one, params.nodes)]
+    if not chosen:
+        raise StageFailed(
+            context.stage,
+            "no part of the model's file can be put right",
+            why=f"{', '.join(params.nodes)}: ONNX Runtime makes these nodes itself when it opens the model",
+        )
+    made = put_right(pair, chosen)
     tidy_domains(made)
     save(made, context.result)
     return weigh(context.result)
+
+
+def _has(segment: Segment, names: Collection[str]) -> bool:
+    return any(node.name in names for node in (*segment.ours.nodes, *segment.theirs.nodes))

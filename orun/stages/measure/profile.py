@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from orun.codec import encode
 from orun.metrics import Comparison, Estimate, Metric
 from orun.stages.contract import Context, Port, Spec
+from orun.stages.data.source import Examples
 from orun.stages.datasets import load_dataset
-from orun.stages.params import Code, Doc, Duration, Range, TargetName
+from orun.stages.params import Doc, Duration, Range, TargetName
 
 if TYPE_CHECKING:
     from orun.diagnosis.profiles import ModelTimes
@@ -56,8 +57,8 @@ class Params:
 
     target: Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")] = None
     inputs: Annotated[
-        Code | None,
-        Doc("Function that returns the inputs, an `orun.Dataset`; made up from the model's signature when left out."),
+        Examples | None,
+        Doc("A dataset of inputs (see `measure/accuracy`); made up from the model's signature when left out."),
     ] = None
     batch: Annotated[int, Doc("Examples in an inference."), Range(low=1)] = 1
     shape: Annotated[

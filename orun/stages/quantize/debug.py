@@ -27,7 +27,8 @@ from orun.codec import encode
 from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.params import Code, Doc, Duration, Range, TargetName
+from orun.stages.data.source import Examples
+from orun.stages.params import Doc, Duration, Range, TargetName
 
 if TYPE_CHECKING:
     from orun.diagnosis.findings import Analysis, Finding
@@ -53,11 +54,12 @@ class Params:
     """On what the models are compared, and how much is tried."""
 
     dataset: Annotated[
-        Code | None, Doc("Function that returns the inputs, an `orun.Dataset`; made up from the model when left out.")
+        Examples | None, Doc("A dataset of inputs (see `measure/accuracy`); made up from the model when left out.")
     ] = None
     samples: Annotated[int, Doc("Use only the first so many examples."), Range(low=1)] = 8
-    shape: Annotated[
-        dict[str, int], Doc("Sizes of dynamic axes other than the batch, by name, for inputs that are made up; 128.")
+    dims: Annotated[
+        dict[str, list[int]],
+        Doc("For examples that are made up: sizes of each dynamic axis by its name; 1, 2 and 7 when left out."),
     ] = field(default_factory=dict)
     target: Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")] = None
     trials: Annotated[int, Doc("Places to put back to float, one at a time, at most."), Range(low=0)] = 32
@@ -71,7 +73,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.onnx_io import load
     from orun.targets import Target
 
-    feeds = feeds_of(context, params.dataset, params.samples, params.shape)
+    feeds = feeds_of(context, params.dataset, params.samples, params.dims)
     target = context.target or Target("cpu")
     pair = Pair(load(context.model()), load(context.model("reference")), feeds, target)
     found = analyse(pair, Effort(params.trials, params.time), context.progress)
@@ -114,7 +116,9 @@ def worst_first(found: Sequence[Finding]) -> list[Finding]:
 
 def _write(context: Context, found: Analysis) -> None:
     rows = worst_first(found.findings)
-    document = {"format": 1, "worst": rows[0].node, **encode(found), "findings": [encode(row) for row in rows]}
+    order = {row.tensor: number for number, row in enumerate(found.findings)}
+    listed = [{**encode(row), "order": order[row.tensor]} for row in rows]
+    document = {"format": 1, "worst": rows[0].node, **encode(found), "findings": listed}
     text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
     (context.output / "tensors.json").write_text(text, encoding="utf-8")
     lines = ["| node | op | share | local dB | SQNR dB | weights dB |", "|---|---|---|---|---|---|"]

@@ -1,0 +1,150 @@
+"""orun blame: which stage and which nodes are behind a failed gate."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import orun
+from orun.cli import options
+from orun.cli.verb import Verb
+from orun.errors import UsageError
+
+if TYPE_CHECKING:
+    from orun.culprits.blame import Question
+    from orun.culprits.found import Diagnosis
+    from orun.events import Event
+    from orun.pipeline.model import Pipeline
+    from orun.record import RunResult
+
+AUTOMATIC_SECONDS = 60.0  # that a run spends on all of its failed gates
+EXAMPLES = (
+    ("orun blame pipelines/bert.yaml", "every gate that failed"),
+    ("orun blame pipelines/bert.yaml accuracy", "the gates of one stage, failed or not"),
+    ("orun blame pipelines/bert.yaml accuracy.cosine.min --time 20min", "one gate, with more time"),
+)
+
+
+@click.command("blame", cls=Verb, examples=EXAMPLES)
+@options.file_argument
+@click.argument("gate", required=False, metavar="[STAGE|STAGE.METRIC]", shell_complete=options.complete_stage)
+@click.option("--time", default="10min", metavar="DURATION", help="When to stop, for all gates together; 10min.")
+@options.set_option
+@options.store_option
+@options.json_option
+def command(file: str, gate: str | None, time: str, overrides: Sequence[str], store: Path | None, as_json: bool) -> int:
+    """Find out why a gate of FILE fails, down to the stage and the nodes.
+
+    For accuracy the metric is measured at every artifact upstream; in the model of the stage that lost it, nodes are
+    put right one at a time. For latency the artifacts are profiled side by side. Then the variant without the worst
+    nodes is built and measured, so that the answer is one that was tried. All of it is kept in the store.
+
+    With STAGE or STAGE.METRIC its gates are looked into whether they fail or not.
+    """
+    values = options.parse_overrides(overrides)
+    pipeline = orun.load(file, set=values)
+    to = [] if gate is None else [_stage_of(pipeline, gate)]
+    say = _silent if as_json else _say
+    result = orun.run(pipeline, to=to, keep_going=True, store=store, on_event=say)
+    found = _investigated(_asked(pipeline, result, gate), _seconds(time), store, say)
+    if not found and (broken := next((one for one in result.stages if one.failure), None)) and broken.failure:
+        raise UsageError(broken.failure.what, why=broken.failure.why, hint=f"orun {file}")
+    if as_json:
+        options.show_json({"blame": found})
+    elif not found:
+        options.show([_nothing(result, gate)])
+    else:
+        show(found)
+    return 0
+
+
+def after_run(file: str, choices: Mapping[str, Any], result: RunResult, *, quiet: bool) -> tuple[Diagnosis, ...]:
+    """Look into the gates that failed in a run, for a minute at most; what is found is kept in the run's folder."""
+    from orun.culprits.blame import questions
+
+    pipeline = orun.load(file, set=choices["set"])
+    asked = list(questions(pipeline, result))
+    if not asked:
+        return ()
+    if not quiet:
+        options.show(["", f"why, for {AUTOMATIC_SECONDS:.0f} s at most (--no-blame leaves it out):"])
+    found = _investigated(asked, AUTOMATIC_SECONDS, choices.get("store"), _silent if quiet else _say)
+    from orun.report.document import dumps
+
+    (result.folder / "blame.json").write_text(dumps({"blame": found}) + "\n", encoding="utf-8")
+    return found
+
+
+def show(found: Sequence[Diagnosis], *, sentences: bool = False) -> None:
+    """Print what was found; `sentences` alone for those who want it short."""
+    from orun.report.blame import lines_of
+    from orun.report.terminal import detect
+
+    terminal = detect(sys.stdout, os.environ)
+    for one in found:
+        options.show([one.sentence] if sentences else ["", *lines_of(one, terminal)])
+
+
+def _investigated(asked: Sequence[Question], seconds: float, store: Path | None, say: Any) -> tuple[Diagnosis, ...]:
+    """Each gate in turn; all of them together have so many seconds."""
+    from orun.culprits.blame import blame
+
+    found: list[Diagnosis] = []
+    for one in asked:
+        found.append(blame(one, max(seconds - sum(done.seconds for done in found), 0.0), store, say))
+    return tuple(found)
+
+
+def _asked(pipeline: Pipeline, result: RunResult, gate: str | None) -> list[Question]:
+    from orun.culprits.blame import questions
+
+    every = list(questions(pipeline, result, all_gates=gate is not None))
+    if gate is None:
+        return every
+    return [one for one in every if gate in (one.stage.id, f"{one.stage.id}.{one.gate.metric}")]
+
+
+def _stage_of(pipeline: Pipeline, gate: str) -> str:
+    """The stage that is meant by its id, or by its id and a metric."""
+    names = [stage.id for stage in pipeline.stages]
+    found = [name for name in names if gate == name or gate.startswith(f"{name}.")]
+    if not found:
+        why = f"stages with gates are {', '.join(stage.id for stage in pipeline.stages if stage.gates) or 'none'}"
+        raise UsageError(f"there is no stage or gate {gate!r} in {pipeline.file.name}", why=why)
+    return max(found, key=len)
+
+
+def _seconds(text: str) -> float:
+    from orun.units import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"--time wants a duration such as 90s or 10min, not {text!r}", why=str(error)) from error
+
+
+def _nothing(result: RunResult, gate: str | None) -> str:
+    if gate is not None:
+        return (
+            f"{gate} has no gate on what it measures of a model that other stages made: there is nothing to look into"
+        )
+    failing = [verdict.title for verdict in result.verdicts if verdict.outcome == "failed"]
+    if failing:
+        return f"no stage upstream to look into: {', '.join(failing)}"
+    return "no gate failed"
+
+
+def _say(event: Event) -> None:
+    from orun.events import StageStarted
+
+    if isinstance(event, StageStarted):
+        click.echo(f"  {event.stage} ...", err=True)
+
+
+def _silent(event: Event) -> None:
+    del event

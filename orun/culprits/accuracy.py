@@ -1,0 +1,154 @@
+"""Why a model answers worse: the stage, the nodes, and a variant without them that shows it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from orun.culprits import levels, words
+from orun.culprits.bench import Bench, OutOfTime
+from orun.culprits.found import Diagnosis, Place, Proof
+from orun.pipeline.model import Gate, Stage
+from orun.record import RunResult
+from orun.stages.params import Duration
+
+EXCLUDING: Mapping[str, str] = {  # the parameter of a kind that leaves nodes as they were
+    "quantize/dynamic": "exclude",
+    "quantize/static": "exclude",
+    "quantize/weights": "exclude",
+    "optimize/float16": "block_nodes",
+}
+ENOUGH = 0.8  # share of the error that the places put right should bring together
+MOST = 5  # places put right together
+SHOWN = 20
+TIMING: Mapping[str, Any] = {"time": Duration(4), "samples": 6, "max_launches": 4}  # to see what the variant costs
+QUICK, THOROUGH = Duration(10), Duration(60)  # for the nodes: two choices, so that what was found is found again
+NO_ANSWERS = frozenset({"measure/size", "measure/memory", "measure/startup", "measure/load"})
+OTHER_UNITS = frozenset({"B", "s", "1/s", "x"})  # of what a model weighs or takes, not of how well it answers
+
+
+@dataclass
+class Case:
+    """An accuracy gate that failed."""
+
+    bench: Bench
+    stage: Stage
+    gate: Gate
+    chain: Sequence[Stage]
+
+    def solve(self, found: Diagnosis) -> Diagnosis:
+        """Fill the diagnosis in as far as time allows."""
+        try:
+            found = self._levels(found)
+            if not found.culprit:
+                return replace(found, sentence=words.nobody(found))
+            found = replace(found, sentence=words.stage_alone(found))
+            if self.stage.uses in NO_ANSWERS or found.unit in OTHER_UNITS:
+                return found
+            found = self._places(found)
+            if not found.places:
+                return found
+            found = replace(found, sentence=words.accuracy(found, self._before(found)))
+            found = self._proof(found)
+        except OutOfTime:
+            found = replace(found, stopped="the rest was left out when the time was up")
+        return replace(found, sentence=words.accuracy(found, self._before(found))) if found.places else found
+
+    def _levels(self, found: Diagnosis) -> Diagnosis:
+        measured, metrics = levels.measure(self.bench, self.stage, self.gate, self.chain)
+        found = replace(found, levels=measured)
+        step = levels.worst_step(measured, levels.direction(self.gate, metrics))
+        return replace(found, culprit=step.after.stage, lost=step.lost) if step else found
+
+    def _before(self, found: Diagnosis) -> str:
+        """The stage whose model went into the culprit."""
+        names = [one.id for one in self.chain]
+        return names[names.index(found.culprit) - 1]
+
+    def _places(self, found: Diagnosis) -> Diagnosis:
+        """Where in the culprit's model the error enters."""
+        given = {key: self.stage.params[key] for key in ("dataset", "dims", "target") if key in self.stage.params}
+        needs = {"model": found.culprit, "reference": self._before(found)}
+        params = {**given, "time": THOROUGH if self.bench.left > 2 * THOROUGH else QUICK, "trials": 64}
+        stage = self.bench.make(f"places of {found.culprit}", "quantize/debug", self.stage, needs, params)
+        result = self.bench.run([stage.id])
+        if not result[stage.id].out:
+            return replace(found, stopped=f"no node could be told: {levels.reason(result, stage.id)}")
+        table = json.loads((Path(result[stage.id].out) / "tensors.json").read_bytes())
+        places = tuple(_places(table["findings"]))
+        return replace(found, places=places, chosen=_chosen(places))
+
+    def _proof(self, found: Diagnosis) -> Diagnosis:
+        """Build the culprit's model without the places; the first way that can be built counts."""
+        if not found.chosen:
+            return found
+        for how, made in self._variants(found):
+            timed = self._timing(made, found.culprit)
+            measured = levels.variant(self.bench, self.stage, self.gate, made.id)
+            result = self.bench.run([measured.id, timed.id])
+            found = replace(found, proof=self._proven(how, made, result, measured.id, timed.id))
+            if found.proof and found.proof.value is not None:
+                break
+        return found
+
+    def _variants(self, found: Diagnosis) -> Sequence[tuple[str, Stage]]:
+        culprit, places = self.bench.pipeline.stage(found.culprit), found.places[: found.chosen]
+        variants: list[tuple[str, Stage]] = []
+        name = EXCLUDING.get(culprit.uses, "")
+        if name:
+            nodes = [*culprit.params[name], *(node for place in places for node in place.nodes)]
+            params = {**culprit.params, name: list(dict.fromkeys(filter(None, nodes)))}
+            variants.append(("excluded", self.bench.add(culprit, id=f"{culprit.id} without", params=params)))
+        needs = {"model": culprit.id, "reference": self._before(found)}
+        tensors = {"tensors": [place.tensor for place in places]}
+        restored = self.bench.make(f"{culprit.id} restored", "diagnose/restored", culprit, needs, tensors)
+        return [*variants, ("restored", restored)]
+
+    def _timing(self, made: Stage, culprit: str) -> Stage:
+        needs = {"model": made.id, "reference": culprit}
+        like = next((one for one in self.bench.pipeline.stages if one.uses == "measure/latency"), self.stage)
+        names = ("inputs", "batch", "shape", "target") if like.uses == "measure/latency" else ("target",)
+        params = {key: like.params[key] for key in names if key in like.params}
+        return self.bench.make(f"time of {made.id}", "measure/latency", like, needs, {**params, **TIMING})
+
+    def _proven(self, how: str, made: Stage, result: RunResult, measured: str, timed: str) -> Proof:
+        level = levels.level(result, made.id, measured, self.gate)
+        metric = result[timed].metrics.get("cpu")
+        seconds = metric.reference.difference if metric and metric.reference else None
+        why = levels.reason(result, made.id) if not result[made.id].out else level.why
+        return Proof(how, made.id, level.value, level.passes, seconds, why)
+
+
+def _places(rows: Sequence[Mapping[str, Any]]) -> Sequence[Place]:
+    """The places that were put right one at a time, the largest share first."""
+    ordered = sorted(rows, key=lambda row: row["order"])
+    tried = [row for row in rows if row["share"] is not None]
+    made = []
+    for row in sorted(tried, key=lambda row: -row["share"])[:SHOWN]:
+        before = [one["sqnr"] for one in ordered if one["order"] < row["order"]]
+        made.append(
+            Place(
+                node=row["node"],
+                share=row["share"],
+                nodes=tuple(filter(None, row["nodes"])),
+                op=row["op"],
+                tensor=row["tensor"],
+                now=tuple(row["replaced"]),
+                before=min(before, default=None),
+                after=row["sqnr"],
+            )
+        )
+    return made
+
+
+def _chosen(places: Sequence[Place]) -> int:
+    """How many of the first places bring enough of the error; none when they bring next to nothing."""
+    total = 0.0
+    for count, place in enumerate(places[:MOST], start=1):
+        total += max(place.share, 0.0)
+        if total >= ENOUGH:
+            return count
+    return min(len(places), MOST) if total > 1 - ENOUGH else 0

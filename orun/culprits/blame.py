@@ -1,0 +1,117 @@
+"""From a gate to the reason why it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+
+from orun import api
+from orun.culprits import accuracy, latency
+from orun.culprits.bench import Bench
+from orun.culprits.chain import upstream
+from orun.culprits.found import Diagnosis
+from orun.gates import baselines
+from orun.journal import Listener, ignore
+from orun.metrics import Metric
+from orun.pipeline.model import Gate, Pipeline, Reference, Stage, conditions
+from orun.record import RunResult, Verdict
+from orun.stages.contract import MODEL
+from orun.store import Store
+
+BASELINE = "the baseline"  # id of the stage that brings the accepted model in
+
+
+@dataclass(frozen=True)
+class Question:
+    """A gate to look into.
+
+    Attributes:
+        pipeline: the pipeline, up to date as far as the stage.
+        stage: the stage with the gate.
+        gate: the gate.
+        metric: what it judged.
+    """
+
+    pipeline: Pipeline
+    stage: Stage
+    gate: Gate
+    metric: Metric
+
+
+def questions(pipeline: Pipeline, result: RunResult, *, all_gates: bool = False) -> Iterator[Question]:
+    """The gates of a run that failed, or all, where a stage measured a model that other stages made.
+
+    One for each metric of a stage: what makes it miss one limit makes it miss the other.
+    """
+    seen: set[tuple[str, str]] = set()
+    for verdict in result.verdicts:
+        gate = _gate(pipeline, verdict)
+        if gate is None or (verdict.outcome != "failed" and not all_gates) or (verdict.stage, gate.metric) in seen:
+            continue
+        seen.add((verdict.stage, gate.metric))
+        stage, metric = pipeline.stage(verdict.stage), result[verdict.stage].metrics.get(gate.metric)
+        if metric and pipeline.kinds[stage.uses].spec.output == "metrics" and upstream(pipeline, stage):
+            yield Question(pipeline, stage, gate, metric)
+
+
+def _gate(pipeline: Pipeline, verdict: Verdict) -> Gate | None:
+    gates = conditions(pipeline.stage(verdict.stage).gates)
+    return next((gate for gate in gates if gate.position == verdict.position), None)
+
+
+def blame(question: Question, seconds: float, store: Path | None = None, listener: Listener = ignore) -> Diagnosis:
+    """Find out why a gate fails: which stage, which nodes, and what a variant without them does.
+
+    Everything that is measured or built for it is a stage of a pipeline `<name>.blame`, run in a process of its own
+    and kept in the store: asking again costs nothing.
+
+    Args:
+        question: the gate.
+        seconds: after which nothing more is begun, and what runs is stopped.
+        store: the store's folder; see `orun.api.default_store`.
+        listener: hears what is run.
+
+    Raises:
+        StoreError: when the store cannot be used.
+    """
+    began = monotonic()
+    pipeline, stage, gate = question.pipeline, question.stage, question.gate
+    root = store or api.default_store(pipeline.root)
+    bench = Bench.open(pipeline, root, seconds, listener)
+    chain = upstream(pipeline, stage)
+    title = f"{stage.id} {gate.metric} {gate.rule} {gate.threshold.text}{gate.scope}"
+    found = Diagnosis(title, stage.id, gate.metric, question.metric.unit, "")
+    if question.metric.noise == "timing":
+        with Store.open(root) as opened, _other(bench, question, opened) as other:
+            found = latency.Case(bench, stage, gate, chain, other).solve(found)
+    else:
+        found = accuracy.Case(bench, stage, gate, chain).solve(found)
+    sentence = found.sentence or "nothing was found out in the time that there was"
+    return replace(found, sentence=sentence, seconds=monotonic() - began)
+
+
+@contextmanager
+def _other(bench: Bench, question: Question, store: Store) -> Iterator[str]:
+    """The stage whose model the gate compares with; the accepted model is put where a stage can read it."""
+    stage, gate = question.stage, question.gate
+    if gate.rule != "max_regression":
+        yield stage.needs.get(f"reference.{gate.against}" if gate.against else "reference", "")
+        return
+    baseline = baselines.read(question.pipeline)
+    accepted = baseline.stages.get(stage.id) if baseline else None
+    if accepted is None or not accepted.model or store.check(accepted.model):
+        yield ""
+        return
+    scratch = store.scratch("baseline")
+    try:
+        store.place(accepted.model, scratch / "model")
+        path = str(scratch / "model" / MODEL)
+        made = bench.make(BASELINE, "convert/onnx", stage, {}, {"path": path})
+        bench.add(made, references=(Reference("path", path),))
+        yield BASELINE
+    finally:
+        store.discard(scratch / "model")
+        store.discard(scratch)

@@ -1,0 +1,161 @@
+"""Why a model takes longer: the stage, the nodes, and a variant without them that shows it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from orun.culprits import levels, words
+from orun.culprits.bench import Bench, OutOfTime
+from orun.culprits.found import Diagnosis, Level, Place, Proof
+from orun.metrics import Comparison
+from orun.pipeline.model import Gate, Stage
+from orun.record import RunResult
+from orun.stages.params import Duration
+
+ENOUGH = 0.8
+MOST = 5
+SHOWN = 20
+TIMING: Mapping[str, Any] = {"time": Duration(4), "samples": 6, "max_launches": 4}
+FEEDING = ("inputs", "batch", "shape", "target")
+
+
+@dataclass
+class Case:
+    """A latency gate that failed.
+
+    Attributes:
+        bench: where variants are run.
+        stage: the stage with the gate.
+        gate: the gate.
+        chain: the stages upstream, the first made first.
+        other: the stage whose model it is compared with: the reference, or the accepted baseline; empty for none.
+        before: the stage whose model went into the culprit, once that is known.
+        slow: the culprit's time in nodes against that of the model before.
+    """
+
+    bench: Bench
+    stage: Stage
+    gate: Gate
+    chain: Sequence[Stage]
+    other: str
+    before: str = ""
+    slow: Comparison | None = None
+
+    def solve(self, found: Diagnosis) -> Diagnosis:
+        """Fill the diagnosis in as far as time allows."""
+        try:
+            found = self._steps(found)
+            if not found.culprit:
+                return found
+            found = self._proof(found)
+        except OutOfTime:
+            found = replace(found, stopped="the rest was left out when the time was up")
+        if not found.culprit or self.slow is None:
+            return found
+        return replace(found, sentence=words.latency(found, self.before, self.slow))
+
+    def _steps(self, found: Diagnosis) -> Diagnosis:
+        """Profile each artifact beside the one before it; the culprit is that which got slower most."""
+        pairs = self._pairs()
+        made = {after: self._profile(before, after) for before, after in pairs}
+        result = self.bench.run([one.id for one in made.values()])
+        steps = {after: self._compared(result, made[after].id) for _, after in pairs}
+        found = replace(found, levels=tuple(_levels(pairs, steps, result, made)))
+        slower = {after: step for after, step in steps.items() if step and step.difference.low > 0}
+        if not slower:
+            return replace(found, sentence=words.not_slower(found, [step for step in steps.values() if step]))
+        culprit = max(slower, key=lambda name: slower[name].difference.value)
+        self.before = next(before for before, after in pairs if after == culprit)
+        self.slow = slower[culprit]
+        table = json.loads((Path(result[made[culprit].id].out) / "profile.json").read_bytes())
+        places = tuple(_places(table["slower"]["places"]))
+        chosen = _chosen(places)
+        return replace(found, culprit=culprit, lost=self.slow.difference.value, places=places, chosen=chosen)
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        """Neighbours in the chain; from the reference on where that is in it, and the baseline beside the last."""
+        names = [one.id for one in self.chain]
+        if self.other in names:
+            names = names[names.index(self.other) :]
+        elif self.other:
+            return [(self.other, names[-1])]
+        return list(pairwise(names))
+
+    def _given(self) -> dict[str, Any]:
+        return {key: self.stage.params[key] for key in FEEDING if key in self.stage.params}
+
+    def _profile(self, before: str, after: str) -> Stage:
+        needs = {"model": after, "reference": before}
+        return self.bench.make(f"profile of {after}", "measure/profile", self.stage, needs, self._given())
+
+    def _compared(self, result: RunResult, name: str) -> Comparison | None:
+        metric = result[name].metrics.get("total")
+        return metric.reference if metric else None
+
+    def _proof(self, found: Diagnosis) -> Diagnosis:
+        """Put the nodes of the model before into the places, and measure what that saves."""
+        if not found.chosen:
+            return found
+        nodes = [name for place in found.places[: found.chosen] for name in place.nodes]
+        needs = {"model": found.culprit, "reference": self.before}
+        name = f"{found.culprit} restored"
+        restored = self.bench.make(name, "diagnose/restored", self.stage, needs, {"tensors": [], "nodes": nodes})
+        params = {**self._given(), **TIMING}
+        beside = {"model": found.culprit, "reference": restored.id}
+        timed = self.bench.make(f"time of {restored.id}", "measure/latency", self.stage, beside, params)
+        result = self.bench.run([timed.id])
+        metric = result[timed.id].metrics.get("cpu")
+        seconds = metric.reference.difference if metric and metric.reference else None
+        failed = restored.id if not result[restored.id].out else timed.id
+        why = "" if seconds else levels.reason(result, failed)
+        return replace(found, proof=Proof("restored", restored.id, seconds=seconds, why=why))
+
+
+def _levels(
+    pairs: Sequence[tuple[str, str]],
+    steps: Mapping[str, Comparison | None],
+    result: RunResult,
+    made: Mapping[str, Stage],
+) -> Sequence[Level]:
+    """Time of the nodes of each artifact; the first is that of the model before the first step."""
+    found: list[Level] = []
+    for before, after in pairs:
+        step, name = steps[after], made[after].id
+        if step is None:
+            found.append(Level(after, None, why=levels.reason(result, name)))
+            continue
+        if not found:
+            found.append(Level(before, step.value))
+        found.append(Level(after, result[name].metrics["total"].value))
+    return found
+
+
+def _places(rows: Sequence[Mapping[str, Any]]) -> Sequence[Place]:
+    """Places that got slower, the one that explains most first."""
+    slower = [row for row in rows if row["seconds"] > row["reference"]]
+    return [
+        Place(
+            node=row["name"],
+            share=row["share"],
+            nodes=tuple(dict.fromkeys((*row.get("nodes", ()), *row.get("gone", ())))),
+            op=f"{row['count']} for {row['reference_count']}",
+            before=row["reference"],
+            after=row["seconds"],
+        )
+        for row in slower[:SHOWN]
+    ]
+
+
+def _chosen(places: Sequence[Place]) -> int:
+    """How many of the first places explain enough of it, of those that explain anything to speak of."""
+    total = 0.0
+    for count, place in enumerate(places[:MOST], start=1):
+        total += place.share
+        if total >= ENOUGH:
+            return count
+    return min(len(places), MOST)

@@ -1,0 +1,82 @@
+"""The gate's metric at every artifact upstream, and the stage that made it worse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from orun.culprits.bench import Bench
+from orun.culprits.chain import model_port
+from orun.culprits.found import Level
+from orun.metrics import Metric
+from orun.pipeline.model import Gate, Stage
+from orun.record import RunResult
+
+TELLING = 1e-6  # share of a metric's own size below which a change from one artifact to the next is rounding
+
+
+@dataclass(frozen=True)
+class Step:
+    """The stage that made the metric worse than any other did.
+
+    Attributes:
+        before, after: the last artifact that could be measured before it, and its own.
+        lost: by how much, in the metric's unit.
+    """
+
+    before: Level
+    after: Level
+    lost: float
+
+
+def measure(
+    bench: Bench, stage: Stage, gate: Gate, chain: Sequence[Stage]
+) -> tuple[tuple[Level, ...], Mapping[str, Metric]]:
+    """The metric of a stage as if it had been connected to each artifact; and the metrics of the last of them."""
+    made = {one.id: variant(bench, stage, gate, one.id) for one in chain}
+    result = bench.run([one.id for one in made.values()])
+    found = [result[one.id].metrics for one in made.values() if result[one.id].metrics]
+    return tuple(level(result, name, one.id, gate) for name, one in made.items()), found[-1] if found else {}
+
+
+def variant(bench: Bench, stage: Stage, gate: Gate, model: str) -> Stage:
+    """The measurement of another model; of the model that it has, it is the stage itself under another name."""
+    needs = dict(stage.needs) | {model_port(bench.pipeline, stage): model}
+    return bench.add(stage, id=f"{stage.id} of {model}", needs=needs, gates=(gate,), after=())
+
+
+def level(result: RunResult, model: str, stage: str, gate: Gate) -> Level:
+    """What a measurement of one artifact found."""
+    found = result[stage]
+    if gate.metric not in found.metrics:
+        return Level(model, None, why=reason(result, stage))
+    verdicts = [one for one in result.verdicts if one.stage == stage]
+    decided = next((one.outcome == "passed" for one in verdicts if one.outcome != "undecided"), None)
+    return Level(model, found.metrics[gate.metric].value, decided)
+
+
+def reason(result: RunResult, stage: str) -> str:
+    """Why a stage has no result."""
+    found = result[stage]
+    if found.failure:
+        return found.failure.what
+    return found.reasons[0] if found.reasons else "it measured no such figure"
+
+
+def direction(gate: Gate, metrics: Mapping[str, Metric]) -> Literal[1, -1]:
+    """1 where more is better: as the metric says, or the gate's rule where the metric does not."""
+    better = metrics[gate.metric].better if gate.metric in metrics else "neither"
+    if better == "neither":
+        return 1 if gate.rule in ("min", "max_drop") else -1
+    return 1 if better == "higher" else -1
+
+
+def worst_step(levels: Sequence[Level], sign: int) -> Step | None:
+    """Where the metric got worse most; None where it never did by an amount that tells."""
+    known = [(one, one.value) for one in levels if one.value is not None]
+    steps = [Step(before, after, sign * (old - new)) for (before, old), (after, new) in pairwise(known)]
+    size = max((abs(value) for _, value in known), default=0.0)
+    telling = [step for step in steps if step.lost > TELLING * size]
+    return max(telling, key=lambda step: step.lost, default=None)

@@ -1,0 +1,45 @@
+"""What an investigation found, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from orun.culprits.found import Diagnosis, Level, Place
+from orun.metrics import Unit
+from orun.report.table import Cell, Column, render
+from orun.report.terminal import Style, Terminal
+from orun.units import show
+
+SHOWN = 5  # places
+LEVELS = (Column("artifact"), Column("value"), Column(""))
+PLACES = (Column("place", flexible=True), Column("share"), Column("nodes", flexible=True))
+
+
+def lines_of(found: Diagnosis, terminal: Terminal) -> list[str]:
+    """The gate, the metric at each artifact, the worst places, and the sentence."""
+    unit: Unit = "s" if found.places and not found.places[0].tensor else found.unit
+    lines = [terminal.paint(found.gate, "strong"), ""]
+    if found.levels:
+        rows = [_level(one, unit, one.stage == found.culprit) for one in found.levels]
+        lines += [*_indented(render(LEVELS, rows, terminal)), ""]
+    if found.places:
+        lines += [*_indented(render(PLACES, [_place(one) for one in found.places[:SHOWN]], terminal)), ""]
+    lines.append(found.sentence)
+    if found.stopped:
+        lines.append(terminal.paint(found.stopped, "doubt"))
+    return lines
+
+
+def _level(one: Level, unit: Unit, guilty: bool) -> Sequence[Cell]:
+    style: Style = "bad" if guilty else ""
+    value = "-" if one.value is None else show(one.value, unit)
+    passes = {True: "passes", False: "fails", None: ""}[one.passes]
+    return Cell(one.stage, style), Cell(value, style), Cell(one.why or passes, style)
+
+
+def _place(one: Place) -> Sequence[Cell]:
+    return Cell(one.node), Cell(f"{100 * one.share:.0f} %"), Cell(", ".join(one.nodes[:SHOWN]))
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"  {line}".rstrip() for line in lines]

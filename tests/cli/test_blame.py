@@ -1,0 +1,100 @@
+"""orun blame, and what a run says by itself when a gate failed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+
+from tests.cli.conftest import CommandLine
+from tests.diagnosis.planted import layers
+
+PIPELINE = """
+stages:
+  import: {uses: convert/onnx, with: {path: layers.onnx}}
+  int8: {uses: quantize/dynamic, needs: import}
+  size:
+    uses: measure/size
+    needs: {model: int8, reference: import}
+    gate: {size: {max: 1kB}, nodes: {max: 100}}
+"""
+
+
+@pytest.fixture
+def sized(project: None, tmp_path: Path) -> Path:  # noqa: ARG001 - the working folder
+    (tmp_path / "sized.yaml").write_text(PIPELINE, encoding="utf-8")
+    onnx.save(layers(), tmp_path / "layers.onnx")
+    return tmp_path
+
+
+def test_a_run_looks_into_a_gate_that_failed(orun: CommandLine, sized: Path) -> None:
+    done = orun("sized.yaml")
+    assert done.code == 1
+    assert "why, for 60 s at most (--no-blame leaves it out):" in done.out
+    assert "size size max 1kB" in done.out
+    (run,) = (path for path in (sized / "artifacts" / "runs").iterdir() if path.name.endswith("-sized"))
+    (kept,) = json.loads((run / "blame.json").read_text())["blame"]
+    assert kept["sentence"] == done.out.splitlines()[-1]
+    assert [level["stage"] for level in kept["levels"]] == ["import", "int8"]
+
+
+def test_unless_told_not_to(orun: CommandLine, sized: Path) -> None:
+    done = orun("sized.yaml", "--no-blame")
+    assert done.code == 1
+    assert "why" not in done.out
+    assert not list((sized / "artifacts").rglob("blame.json"))
+
+
+@pytest.mark.usefixtures("sized")
+def test_quietly_it_is_one_sentence(orun: CommandLine) -> None:
+    done = orun("sized.yaml", "-q")
+    assert done.code == 1
+    assert done.out.splitlines()[-1].startswith("size is ")
+    assert "why" not in done.out
+
+
+@pytest.mark.usefixtures("sized")
+def test_json_has_it_too(orun: CommandLine) -> None:
+    done = orun("sized.yaml", "--json")
+    (found,) = json.loads(done.out)["blame"]
+    assert (found["stage"], found["metric"]) == ("size", "size")
+
+
+@pytest.mark.usefixtures("sized")
+def test_a_gate_that_passes_is_looked_into_when_it_is_named(orun: CommandLine) -> None:
+    done = orun("blame", "sized.yaml", "size.nodes", "--json")
+    assert done.code == 0
+    (found,) = json.loads(done.out)["blame"]
+    assert found["culprit"] == "int8"
+    assert found["sentence"] == "`int8` added 12 to nodes"
+    assert "places" not in found
+
+
+@pytest.mark.usefixtures("project")
+def test_no_gate_failed(orun: CommandLine) -> None:
+    assert orun("blame", "words.yaml").out == "no gate failed\n"
+
+
+@pytest.mark.usefixtures("project")
+def test_a_gate_on_no_model(orun: CommandLine) -> None:
+    assert orun("blame", "words.yaml", "count").out == (
+        "count has no gate on what it measures of a model that other stages made: there is nothing to look into\n"
+    )
+
+
+@pytest.mark.usefixtures("project")
+def test_no_such_gate(orun: CommandLine) -> None:
+    done = orun("blame", "words.yaml", "speed")
+    assert done.code == 2
+    assert done.err == ("error: there is no stage or gate 'speed' in words.yaml\n  stages with gates are count\n")
+
+
+@pytest.mark.usefixtures("project")
+def test_a_stage_that_fails(orun: CommandLine) -> None:
+    done = orun("blame", "words.yaml", "--set", "stages.write.with.text=boom")
+    assert done.code == 2
+    assert done.err.endswith(
+        "error: count raised ValueError: boom is no word\n  at words.py:18 in count\n  hint: orun words.yaml\n"
+    )

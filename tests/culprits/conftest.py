@@ -1,0 +1,91 @@
+"""Pipelines with a planted fault each, in one project with one store."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx
+import pytest
+
+import orun
+from orun.culprits.blame import blame, questions
+from orun.culprits.found import Diagnosis
+from orun.events import Event, StageStarted
+from orun.store import locks
+from tests.diagnosis.planted import detour, layers
+
+PARTS = Path(__file__).with_name("parts")
+ACCURACY = """
+  accuracy:
+    uses: measure/accuracy
+    needs: {{model: {model}, reference: import}}
+    with: {{dataset: data.py:rows, metrics: [cosine]}}
+    gate: {{cosine.min: {{min: 0.97}}}}
+"""
+TOP = """
+targets:
+  one: {providers: [CPUExecutionProvider], session: {intra_op_num_threads: 1}}
+stages:
+"""
+PIPELINES = {
+    "layer": f"""{TOP}
+  import: {{uses: convert/onnx, with: {{path: layers.onnx}}}}
+  simplify: {{uses: optimize/simplify, needs: import}}
+  int8: {{uses: quantize/dynamic, needs: simplify}}
+{ACCURACY.format(model="int8")}""",
+    "fusion": f"""{TOP}
+  import: {{uses: convert/onnx, with: {{path: layers.onnx}}}}
+  fuse: {{uses: optimize/python, needs: import, with: {{function: faults.py:fuse_wrongly, check: false}}}}
+  shapes: {{uses: optimize/shapes, needs: fuse}}
+{ACCURACY.format(model="shapes")}""",
+    "slow": f"""{TOP}
+  import: {{uses: convert/onnx, with: {{path: plain.onnx}}}}
+  edit: {{uses: optimize/python, needs: import, with: {{function: faults.py:make_slow}}}}
+  latency:
+    uses: measure/latency
+    needs: {{model: edit, reference: import}}
+    with: {{target: one, time: 1s, samples: 6}}
+    gate: {{speedup: {{min: 0.9}}}}
+""",
+}
+
+
+@dataclass
+class Planted:
+    """The project; `started` are the stages that ran for the last diagnosis."""
+
+    folder: Path
+    started: list[str] = field(default_factory=list)
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "store"
+
+    def diagnose(self, name: str, seconds: float = 120) -> Diagnosis:
+        """Run a pipeline, and look into its one gate that failed."""
+        pipeline = orun.load(self.folder / f"{name}.yaml")
+        result = orun.run(pipeline, store=self.store)
+        (question,) = questions(pipeline, result)
+        self.started.clear()
+        return blame(question, seconds, self.store, self._hear)
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, StageStarted):
+            self.started.append(event.stage)
+
+
+@pytest.fixture(scope="session")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
+    folder = tmp_path_factory.mktemp("planted")
+    for part in PARTS.iterdir():
+        shutil.copy(part, folder)
+    onnx.save(layers(), folder / "layers.onnx")
+    onnx.save(detour()[0], folder / "plain.onnx")
+    for name, text in PIPELINES.items():
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(locks, "MACHINE", folder)  # or a test that measures at the same time is waited for
+        yield Planted(folder)

@@ -1,0 +1,66 @@
+"""Three planted faults, each named and each answer tried: a layer hard to quantize, a wrong fusion, a slow place."""
+
+from __future__ import annotations
+
+import re
+
+from tests.culprits.conftest import Planted
+
+
+def test_a_layer_that_quantizes_badly(planted: Planted) -> None:
+    found = planted.diagnose("layer")
+    assert [(one.stage, one.passes) for one in found.levels] == [("import", True), ("simplify", True), ("int8", False)]
+    assert (found.culprit, found.chosen) == ("int8", 1)
+    assert (found.places[0].node, found.places[0].op) == ("second", "MatMul")
+    assert found.places[0].share > 0.99
+    assert found.proof is not None
+    assert (found.proof.how, found.proof.stage, found.proof.passes) == ("excluded", "int8 without", True)
+    assert found.proof.value is not None
+    assert found.proof.value > 0.99
+    assert re.fullmatch(
+        r"`int8` lost 1 of cosine\.min; 100 % of the error enters at second; excluding it brings back 0\.999\d? and "
+        r"(costs|saves) (no time that can be told \(less than )?[\d.]+ [nµm]s\)?; the gate passes then",
+        found.sentence,
+    )
+
+
+def test_a_wrong_fusion(planted: Planted) -> None:
+    found = planted.diagnose("fusion")
+    assert [(one.stage, one.passes) for one in found.levels] == [("import", True), ("fuse", False), ("shapes", False)]
+    assert (found.culprit, found.chosen, len(found.places)) == ("fuse", 1, 1)
+    (place,) = found.places
+    assert (place.node, place.nodes, place.now, place.share) == ("bend", ("first", "bend"), ("FusedGemm",), 1)
+    assert found.proof is not None
+    assert (found.proof.how, found.proof.value, found.proof.passes) == ("restored", 1, True)
+    assert found.sentence.startswith(
+        f"`fuse` lost {found.lost:.4g} of cosine.min; 100 % of the error enters at bend, where `Relu` is now "
+        f"FusedGemm; computing it as `import` does brings back {found.lost:.4g} and "
+    )
+
+
+def test_a_place_that_was_made_slow(planted: Planted) -> None:
+    found = planted.diagnose("slow")
+    assert [one.stage for one in found.levels] == ["import", "edit"]
+    assert found.culprit == "edit"
+    assert found.places[0].nodes == tuple(f"slow_{number}" for number in range(6))
+    assert found.places[0].op == "6 for 0"
+    assert found.proof is not None
+    assert found.proof.seconds is not None
+    assert found.proof.seconds.low > 0
+    assert re.match(
+        r"`edit` takes \d+ µs longer than `import` \([\d.]+ %\); \d+ % of that is at slow_\d", found.sentence
+    )
+    assert "; computing it as `import` does saves " in found.sentence
+
+
+def test_asking_again_runs_nothing(planted: Planted) -> None:
+    first = planted.diagnose("fusion")
+    again = planted.diagnose("fusion")
+    assert planted.started == []
+    assert again.sentence == first.sentence
+
+
+def test_no_time_at_all(planted: Planted) -> None:
+    found = planted.diagnose("fusion", seconds=0)
+    assert found.sentence == "nothing was found out in the time that there was"
+    assert found.stopped == "the rest was left out when the time was up"
