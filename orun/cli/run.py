@@ -40,6 +40,7 @@ EXAMPLES = (
 @options.json_option
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write JUnit XML.")
 @click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Also write a Markdown summary.")
+@click.option("--no-blame", is_flag=True, help="Do not look for the culprit of a gate that failed.")
 @click.option("-q", "--quiet", is_flag=True, help="Show failures and the last line only.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every reason, and the keys.")
 def command(
@@ -55,7 +56,8 @@ def command(
     """Bring every stage of FILE up to date and judge its gates.
 
     A stage runs when something that its result depends on has changed: its parameters, its code, the content of its
-    inputs, the versions of its tools. Everything else comes from the store. Gates are judged on every run.
+    inputs, the versions of its tools. Everything else comes from the store. Gates are judged on every run, and where
+    one fails the stage and the nodes behind it are looked for, as `orun blame` does, for a minute at most.
 
     \b
     Exit codes: 0 all gates passed, 1 a gate failed, 2 the file or the command line
@@ -67,14 +69,19 @@ def command(
     asked = reports.wanted(junit, markdown)
     for report in asked:
         report.prepare()
+    blames = not choices.pop("no_blame")
     choices["set"] = options.parse_overrides(overrides)
     choices["force"] = forced(file, choices)
     choices["remote"] = options.remote_of(choices)
     if as_json:
         result = orun.run(file, **choices)
-        options.show_json(result)
+        options.show_json(_with_blame(file, choices, result) if blames else result)
     else:
         result = _run_shown(file, "quiet" if quiet else "verbose" if verbose else "normal", **choices)
+        if blames and _failed(result):
+            from orun.cli import blame
+
+            blame.show(blame.after_run(file, choices, result, quiet=quiet), sentences=quiet)
     for report in asked:
         report.write(result)
     return result.exit_code
@@ -91,3 +98,18 @@ def _run_shown(file: str, detail: Detail, **choices: Any) -> RunResult:
         console.close()
     console.finish(result)
     return result
+
+
+def _failed(result: RunResult) -> bool:
+    return any(verdict.outcome == "failed" for verdict in result.verdicts)
+
+
+def _with_blame(file: str, choices: dict[str, Any], result: RunResult) -> Any:
+    """The document of a run, with what is behind its failed gates."""
+    if not _failed(result):
+        return result
+    from orun.cli import blame
+    from orun.codec import encode
+
+    found = blame.after_run(file, choices, result, quiet=True)
+    return {**encode(result), "blame": found} if found else result
