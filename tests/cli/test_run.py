@@ -14,6 +14,7 @@ import pytest
 from orun import api
 from orun.codec import decode
 from orun.record import RunResult
+from orun.remote.asked import Remote
 
 from .conftest import CommandLine, steady
 
@@ -188,6 +189,7 @@ def test_every_option_reaches_the_api(orun: CommandLine, project: Path, monkeypa
 
     monkeypatch.setattr(api, "run", run)
     words = ["words.yaml", "--only", "count", "--from", "write", "--to", "count", "--fresh", "-k", "-j", "3"]
+    words += ["--remote", "s3://bucket", "--remote-mode", "read", "--remote-required"]
     orun(*words, "--store", "elsewhere", "--set", "seed=1")
     del asked["on_event"]
     assert asked == {
@@ -201,6 +203,7 @@ def test_every_option_reaches_the_api(orun: CommandLine, project: Path, monkeypa
         "keep_going": True,
         "jobs": 3,
         "store": Path("elsewhere"),
+        "remote": Remote("s3://bucket", "read", required=True),
     }
 
 

@@ -1,0 +1,142 @@
+"""Pushing to and fetching from a remote, beside a plain loop over obstore: CPU seconds, and MB/s against a loopback S3.
+
+python -m benchmarks.remote                     64 files of 4 MiB, three rounds
+python -m benchmarks.remote --files 8 --size 1  smaller
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+from benchmarks.spent import ROOT, Spent, in_turn, machine, spend, table
+from orun.remote.agent import TRANSFERS
+from orun.remote.bucket import Bucket
+from orun.remote.keys import Keyring
+from orun.remote.transfers import Piece, Transfers
+from orun.store.digests import digest_bytes
+
+BUCKET = "benchmark"
+SERVER = ROOT / "tests" / "remote" / "s3_server.py"
+TASKS = ("start", "loop put", "orun push", "loop get", "orun fetch")
+KEY = "0" * 64
+
+
+def loop(source: Path, url: str, target: Path, *, getting: bool) -> None:
+    """What one would write by hand: obstore in as many threads, nothing checked, nothing synced."""
+    from obstore import get, put
+    from obstore.store import from_url
+
+    place = from_url(url, client_options={"allow_http": True})
+
+    def fetch(name: str) -> None:
+        with (target / name).open("wb") as file:
+            for chunk in get(place, name).stream(min_chunk_size=1 << 20):
+                file.write(chunk)
+
+    def send(name: str) -> None:
+        put(place, name, source / name)
+
+    names = [path.name for path in source.iterdir()]
+    with ThreadPoolExecutor(TRANSFERS) as pool:
+        list(pool.map(fetch if getting else send, names))
+
+
+def transfer(source: Path, url: str, target: Path, *, getting: bool) -> None:
+    """The same as orun does it: looked for first, hashed before and after, on the disk when it is done."""
+    with ThreadPoolExecutor(TRANSFERS) as pool:
+        transfers = Transfers(Bucket(url), Keyring(), pool)
+        found = sorted(source.iterdir())
+        pieces = [Piece(one.name, one.stat().st_size, str((target if getting else source) / one.name)) for one in found]
+        if getting:
+            if problems := transfers.fetch(pieces)["problems"]:
+                raise SystemExit("\n".join(problems))
+        else:
+            transfers.push(KEY, '{"discovered":{},"tree":""}', pieces)
+
+
+def do(task: str, source: Path, url: str) -> None:
+    """One task, in a process of its own."""
+    with tempfile.TemporaryDirectory(dir=source.parent) as target:
+        work = {"loop": loop, "orun": transfer}.get(task.partition(" ")[0])
+        if work:
+            work(source, url, Path(target), getting=task.endswith(("get", "fetch")))
+
+
+@contextmanager
+def s3() -> Iterator[None]:
+    """A server on loopback with an empty bucket, its address in the environment."""
+    heard, told = os.pipe()
+    server = subprocess.Popen([sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=told)
+    os.close(told)
+    with os.fdopen(heard) as output:
+        port = int(output.readline())
+    os.environ |= {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_REGION": "us-east-1"}
+    os.environ |= {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("PUT", f"/{BUCKET}")
+    connection.getresponse()
+    connection.close()
+    try:
+        yield
+    finally:
+        server.communicate(timeout=60)
+
+
+def measure(files: int, size: int, rounds: int) -> Mapping[str, Spent]:
+    """Every task in turn; each round pushes to a place where nothing is."""
+    with s3(), tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "files"
+        source.mkdir()
+        chance = random.Random(1)
+        for data in (chance.randbytes(size) for _ in range(files)):
+            (source / digest_bytes(data)).write_bytes(data)
+        places: dict[str, str] = {}
+
+        def run(task: str) -> Spent:
+            if task.endswith(("put", "push")):
+                places[task[:4]] = f"s3://{BUCKET}/{uuid4().hex}"
+            url = places.get(task[:4], f"s3://{BUCKET}")
+            return spend((sys.executable, "-m", "benchmarks.remote", "--do", task, str(source), url))
+
+        return in_turn({task: partial(run, task) for task in TASKS}, rounds)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=64)
+    parser.add_argument("--size", type=int, default=4, help="MiB of each")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--do", nargs=3, help=argparse.SUPPRESS)
+    chosen = parser.parse_args(arguments)
+    if chosen.do:
+        do(chosen.do[0], Path(chosen.do[1]), chosen.do[2])
+        return 0
+    spent = measure(chosen.files, chosen.size << 20, chosen.rounds)
+    total = chosen.files * chosen.size * 1.048576
+    start = spent["start"]
+    rows = [
+        [name, f"{one.cpu - start.cpu:.2f}", f"{one.wall - start.wall:.2f}", f"{total / (one.wall - start.wall):.0f}"]
+        for name, one in spent.items()
+        if name != "start"
+    ]
+    print(machine())
+    print(f"{chosen.files} files of {chosen.size} MiB, above a start of {start.cpu:.2f} CPU s")
+    print(table(["task", "CPU s", "wall s", "MB/s"], rows))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
