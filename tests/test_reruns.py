@@ -151,6 +151,27 @@ def test_a_threshold_reruns_nothing_and_changes_the_verdict(project: Project) ->
     assert project.run().exit_code == 0
 
 
+def test_groups_of_gates_rerun_nothing_either(project: Project) -> None:
+    gate = "gate: {any: [length: {max: 2}, all: [length: {min: 1}, length: {max: 9}]]}"
+    project.edit("pipeline.yaml", "with: {text: a b}", f"with: {{text: a b}}\n    {gate}")
+    result = project.run()
+    assert built(result) == []
+    assert [(verdict.title, verdict.outcome, verdict.fails) for verdict in result.verdicts] == [
+        ("make any of 2", "passed", False),
+        ("make length max 2", "failed", False),
+        ("make all of 2", "passed", False),
+        ("make length min 1", "passed", False),
+        ("make length max 9", "passed", False),
+    ]
+    project.edit("pipeline.yaml", "max: 9", "max: 2")
+    result = project.run(keep_going=True)
+    assert built(result) == []
+    assert [verdict.outcome for verdict in result.verdicts] == ["failed", "failed", "failed", "passed", "failed"]
+    assert [verdict.fails for verdict in result.verdicts] == [True, False, False, False, False]
+    assert result.exit_code == 1
+    assert result["upper"].reasons == ("a gate of make failed",)
+
+
 def test_a_renamed_stage(project: Project) -> None:
     for old, new in (("  make:", "  made:"), ("needs: make", "needs: made")):
         project.edit("pipeline.yaml", old, new)

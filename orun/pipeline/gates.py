@@ -51,6 +51,12 @@ class Ground:
         ports = [link.port or "" for link in self.instance.links]
         return tuple(name for port in ports if (name := REFERENCE if port == REFERENCE else further(port)))
 
+    def knows(self, metric: str) -> bool:
+        """Whether the stage may measure that: a metric of its kind, or one of a slice, `accuracy[label=3]`."""
+        name, opened, rest = metric.partition("[")
+        sliced = bool(opened) and rest.partition("=")[0] in self.slices and rest.endswith("]")
+        return self.metrics is None or metric in self.metrics or (sliced and name in self.metrics)
+
     def unit(self, metric: str) -> Unit | None:
         """The unit of a metric; None when it is not known before it is measured."""
         return self.kind.spec.units.get(metric.partition("[")[0])
@@ -69,7 +75,7 @@ def _read(ground: Ground, node: Map, path: Path) -> Iterator[Gate | Group]:
         if name in GROUPS:
             yield from _group(ground, name, entry, here)
             continue
-        if ground.metrics is not None and name not in ground.metrics:
+        if not ground.knows(name):
             _tell_unknown(ground, name, entry.key)
         if isinstance(entry.value, Map):
             yield from _of_metric(ground, name, entry, here)
@@ -144,7 +150,7 @@ def _against(ground: Ground, entries: Mapping[str, Entry], rules: Collection[str
         ground.problems.add(
             entry.key,
             f"{AGAINST!r} names a reference, and {others[0]!r} is against none",
-            expected=f"it beside {one_of(AGAINST_REFERENCE)} alone",
+            expected=f"{AGAINST!r} beside {one_of(AGAINST_REFERENCE)} alone",
         )
     nodes: tuple[Node, ...] = entry.value.items if isinstance(entry.value, List) else (entry.value,)
     names: list[str] = []

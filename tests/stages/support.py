@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
 import io
 import logging
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from orun.metrics import Metric
 from orun.stages.contract import MODEL, Context, KindModule
 from orun.stages.ensure import check_output
 from orun.stages.params import build
-from orun.stages.registry import find
+from orun.stages.registry import find, module_of
 from orun.targets import Target
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
         timeout: seconds that the stage may run.
         lineage: path of `lineage.json`.
     """
-    module = cast("KindModule", importlib.import_module(f"orun.stages.{uses.replace('/', '.')}"))
+    module = cast("KindModule", module_of(uses))
     work = Path(tempfile.mkdtemp(prefix="stage-", dir=folder))
     output, scratch = work / "output", work / "scratch"
     output.mkdir()
@@ -96,7 +96,9 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
     check_output(uses, module.SPEC, output, ports)
     declared = find(uses, context.root).metrics(params or {})
     assert declared is not None
-    assert set(metrics) <= set(declared), f"{uses} yields metrics that it does not declare"
+    slices = "|".join((params or {}).get("slices") or ["-"])  # of `accuracy[label=3]` the kind declares `accuracy`
+    whole = {re.sub(rf"\[({slices})=.*\]$", "", name) for name in metrics}
+    assert whole <= set(declared), f"{uses} yields metrics that it does not declare"
     return StageRun(output, metrics, text.getvalue(), tuple(progress))
 
 

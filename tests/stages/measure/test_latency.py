@@ -46,6 +46,16 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> StageRun:
     return run_stage("measure/latency", folder, QUICK, inputs=inputs, target=ONE_THREAD)
 
 
+def test_every_reference_is_compared_with(tmp_path: Path) -> None:
+    model = saved(tmp_path, "model")
+    inputs = {"model": model, "reference": saved(tmp_path, "reference", layers=6), "reference.same": model}
+    run = run_stage("measure/latency", tmp_path, QUICK, inputs=inputs, target=ONE_THREAD)
+    for metric in run.metrics.values():
+        assert metric.reference is not None
+        assert list(metric.references) == ["same"]
+        assert metric.references["same"].count == 3
+
+
 def test_its_metrics_are_those_it_declares(measured: StageRun) -> None:
     assert SPEC.metrics == NAMES
     assert tuple(measured.metrics) == NAMES

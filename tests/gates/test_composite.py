@@ -1,0 +1,168 @@
+"""Gates in groups, against several references, and slice by slice of a dataset."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+
+from orun.gates.composite import together
+from orun.gates.finding import Outcome
+from orun.gates.judge import judge
+from orun.metrics import Metric
+from orun.pipeline.model import Gate, Group, Stage, conditions
+from orun.record import Verdict
+from tests.gates.support import HERE, PLACE, action, compared, gate, metric
+
+OUTCOMES: tuple[Outcome, ...] = ("passed", "failed", "undecided")
+P50 = metric(0.0124, "s", "lower", "timing", (0.0121, 0.0127))
+SPEEDUP = metric(1.4, "x", "higher", "timing", (1.35, 1.45))
+MEASURED = {"p50": P50, "speedup": SPEEDUP}
+FAST, SLOW, CLOSE = (gate("p50", "max", f"{ms}ms", ms / 1e3) for ms in (13, 11, 12.5))
+QUICKER = gate("speedup", "min", "1.3", 1.3)
+EXACT: dict[Outcome, Gate] = {
+    "passed": FAST,
+    "failed": SLOW,
+    "undecided": replace(CLOSE, undecided="pass"),
+}
+
+
+def group(rule: Literal["all", "any"], *members: Gate | Group) -> Group:
+    return Group(rule, members, PLACE)
+
+
+def judged(condition: Gate | Group, measured: Mapping[str, Metric] = MEASURED) -> tuple[Verdict, ...]:
+    stage = Stage("latency", "measure/latency", PLACE, needs={"model": "int8"}, gates=(condition,))
+    return judge(stage, action(measured), None, HERE)
+
+
+def test_one_that_passes_is_enough_for_any() -> None:
+    whole, slow, quicker = judged(group("any", SLOW, QUICKER))
+    assert (whole.title, whole.outcome, whole.fails, whole.depth) == ("latency any of 2", "passed", False, 0)
+    assert whole.why == "passed: speedup min 1.3; failed: p50 max 11ms"
+    assert (whole.measured, whole.interval, whole.position) == (None, None, PLACE)
+    assert (slow.title, slow.outcome, slow.fails, slow.depth) == ("latency p50 max 11ms", "failed", False, 1)
+    assert slow.why == "p50 is 12.4 ms (95 % interval 12.1 ms to 12.7 ms), above the maximum of 11ms"
+    assert (quicker.outcome, quicker.fails, quicker.depth) == ("passed", False, 1)
+
+
+def test_one_that_fails_is_enough_against_all() -> None:
+    whole, *members = judged(group("all", SLOW, QUICKER, CLOSE))
+    assert (whole.title, whole.outcome, whole.fails) == ("latency all of 3", "failed", True)
+    assert whole.why == "passed: speedup min 1.3; failed: p50 max 11ms; undecided: p50 max 12.5ms"
+    assert [one.fails for one in members] == [False, False, False]
+
+
+@pytest.mark.parametrize(("undecided", "fails"), [("pass", False), ("fail", True)])
+@pytest.mark.parametrize("rule", ["all", "any"])
+def test_an_undecided_group_fails_when_one_of_its_undecided_must(
+    rule: Literal["all", "any"], undecided: Literal["pass", "fail"], fails: bool
+) -> None:
+    sure = FAST if rule == "all" else SLOW
+    whole, *_ = judged(group(rule, sure, replace(CLOSE, undecided=undecided)))
+    assert (whole.outcome, whole.fails) == ("undecided", fails)
+
+
+def test_groups_in_groups() -> None:
+    inner = group("all", FAST, SLOW)
+    found = judged(group("any", inner, QUICKER))
+    assert [(one.title, one.outcome, one.depth) for one in found] == [
+        ("latency any of 2", "passed", 0),
+        ("latency all of 2", "failed", 1),
+        ("latency p50 max 13ms", "passed", 2),
+        ("latency p50 max 11ms", "failed", 2),
+        ("latency speedup min 1.3", "passed", 1),
+    ]
+    assert found[0].why == "passed: speedup min 1.3; failed: all of 2"
+    assert list(conditions((group("any", inner, QUICKER),))) == [FAST, SLOW, QUICKER]
+
+
+def test_any_and_all_are_those_of_kleenes_logic() -> None:
+    """Undecided may be either: the group is decided when it comes to the same either way."""
+    for rule, size in itertools.product(("all", "any"), (1, 2, 3)):
+        for outcomes in itertools.product(OUTCOMES, repeat=size):
+            ways = {_decided(rule, way) for way in _ways(outcomes)}
+            assert together(rule, outcomes) == (ways.pop() if len(ways) == 1 else "undecided")
+
+
+def _ways(outcomes: tuple[Outcome, ...]) -> Iterator[list[bool]]:
+    choices = [[True, False] if one == "undecided" else [one == "passed"] for one in outcomes]
+    return map(list, itertools.product(*choices))
+
+
+def _decided(rule: str, passed: list[bool]) -> Outcome:
+    return "passed" if (all(passed) if rule == "all" else any(passed)) else "failed"
+
+
+def test_the_order_of_members_changes_nothing() -> None:
+    generator = random.Random(0)
+    for _ in range(200):
+        rule: Literal["all", "any"] = generator.choice(("all", "any"))
+        members = [EXACT[generator.choice(OUTCOMES)] for _ in range(4)]
+        outcome = judged(group(rule, *members))[0].outcome
+        assert judged(group(rule, *generator.sample(members, 4)))[0].outcome == outcome
+
+
+def test_a_gate_against_a_further_reference() -> None:
+    near, far = compared(1.0, (0.995, 0.992, 0.998)), compared(1.0, (0.9, 0.88, 0.92), "by test", 9)
+    measured = {"recall": replace(metric(0.8, "ratio", "higher", "sample", reference=near), references={"fused": far})}
+    drop = gate("recall", "max_drop", "1%", 0.01)
+    (plain,) = judged(drop, measured)
+    (fused,) = judged(replace(drop, against="fused"), measured)
+    (other,) = judged(replace(drop, against="other"), measured)
+    assert plain.outcome == "passed"
+    assert (fused.title, fused.outcome) == ("latency recall max_drop 1% against fused", "failed")
+    assert fused.why == (
+        "the drop of recall against fused is 10 % (95 % interval 8 % to 12 %; by test): shown to be more than 1%"
+    )
+    assert other.why == "recall was not compared: the stage has no `reference.other` input, or not for it"
+
+
+def sliced(shares: Mapping[str, tuple[float, int]]) -> dict[str, Metric]:
+    return {
+        f"accuracy[label={name}]": replace(metric(share, "ratio", "higher", "sample"), examples=examples)
+        for name, (share, examples) in shares.items()
+    } | {"accuracy": metric(0.9, "ratio", "higher", "sample"), "accuracy[camera=3]": metric(0.0, "ratio", "higher")}
+
+
+BY_LABEL = replace(gate("accuracy", "min", "60%", 0.6), by="label")
+
+
+def test_every_slice_must_pass() -> None:
+    (verdict,) = judged(BY_LABEL, sliced({"0": (0.95, 40), "1": (0.7, 1), "2": (0.8, 30)}))
+    assert (verdict.title, verdict.outcome) == ("latency accuracy min 60% by label", "passed")
+    assert verdict.why == "3 of 3 slices passed; the smallest is 1 with 1 example"
+    assert verdict.measured is None
+
+
+def test_a_slice_that_fails_is_named() -> None:
+    (verdict,) = judged(BY_LABEL, sliced({"0": (0.95, 40), "1": (0.5, 12), "2": (0.8, 30)}))
+    assert (verdict.outcome, verdict.fails, verdict.measured) == ("failed", True, 0.5)
+    assert verdict.why == (
+        "2 of 3 slices passed, 1 failed; the smallest is 1 with 12 examples; "
+        "accuracy[label=1] is 50 %, below the minimum of 60%"
+    )
+
+
+def test_a_slice_that_is_undecided() -> None:
+    unsure = compared(0.8, (0.98, 0.9, 1.01), "by test", 20)
+    measured = {
+        f"accuracy[label={name}]": replace(metric(0.8, "ratio", "higher", "sample", reference=other), examples=20)
+        for name, other in (("cat", compared(0.8, (1.0, 0.999, 1.001))), ("dog", unsure))
+    }
+    drop = replace(gate("accuracy", "max_drop", "1%", 0.01, undecided="pass"), by="label")
+    (verdict,) = judged(drop, measured)
+    assert (verdict.outcome, verdict.fails) == ("undecided", False)
+    assert verdict.why.startswith(
+        "1 of 2 slices passed, 1 undecided; the smallest is cat with 20 examples; "
+        "the drop of accuracy[label=dog] against the reference is 2 % (95 % interval -1 % to 10 %; by test)"
+    )
+
+
+def test_slices_that_were_not_measured() -> None:
+    (verdict,) = judged(BY_LABEL, {"accuracy": metric(0.9)})
+    assert (verdict.outcome, verdict.why) == ("failed", "accuracy was not measured by label: add it to `slices`")

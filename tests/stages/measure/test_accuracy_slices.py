@@ -1,0 +1,134 @@
+"""`measure/accuracy` by slices of its dataset and against several references: figures worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orun.errors import StageFailed, UsageError
+from orun.measure.dataset import Dataset
+from orun.measure.paired import tango
+from tests.stages.measure.test_accuracy import EYE, linear, measure
+
+DATA = """
+import numpy as np
+import orun
+
+X = np.array([[3, 1, 0], [0, 2, 1], [1, 0, 4], [5, 4, 0]], np.float32)
+
+def labelled():
+    return orun.Dataset({"x": X}, labels=[0, 1, 2, 1], fields={"camera": ["left", "left", "right", "left"]})
+
+def many():
+    return orun.Dataset({"x": np.repeat(X, 26, axis=0)}, labels=np.arange(104))
+
+def first_score(outputs, dataset):
+    return outputs["y"][:, 0]
+
+def whole(outputs, dataset):
+    return 7.0
+"""
+SWAPPED = EYE[:, [1, 0, 2]]  # answers 1 for 0 and 0 for 1: right on examples 2 and 3
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "data.py").write_text(DATA, "utf-8")
+    return tmp_path
+
+
+def test_every_slice_has_metrics_of_its_own(folder: Path) -> None:
+    run = measure(
+        folder,
+        {
+            "dataset": "data.py:labelled",
+            "metrics": ["accuracy", "max_abs", "data.py:first_score", "data.py:whole"],
+            "slices": ["label", "camera"],
+        },
+        model=linear(SWAPPED),
+        reference=linear(EYE),
+    )
+    found = {name: (metric.value, metric.examples) for name, metric in run.metrics.items()}
+    assert found == {
+        "max_abs": (2.0, 0),
+        "max_abs[label=0]": (2.0, 1),
+        "max_abs[label=1]": (2.0, 2),
+        "max_abs[label=2]": (1.0, 1),
+        "max_abs[camera=left]": (2.0, 3),
+        "max_abs[camera=right]": (1.0, 1),
+        "accuracy": (0.5, 0),
+        "accuracy[label=0]": (0.0, 1),
+        "accuracy[label=1]": (0.5, 2),
+        "accuracy[label=2]": (1.0, 1),
+        "accuracy[camera=left]": (pytest.approx(1 / 3), 3),
+        "accuracy[camera=right]": (1.0, 1),
+        "first_score": (1.75, 0),
+        "first_score[label=0]": (1.0, 1),
+        "first_score[label=1]": (3.0, 2),
+        "first_score[label=2]": (0.0, 1),
+        "first_score[camera=left]": (pytest.approx(7 / 3), 3),
+        "first_score[camera=right]": (0.0, 1),
+        "whole": (7.0, 0),
+    }
+    drop = run.metrics["accuracy[camera=left]"].reference
+    assert drop is not None
+    low, high = tango(1, 2, 3)
+    assert (drop.difference.value, drop.difference.low, drop.difference.high) == pytest.approx((-1 / 3, low, high))
+
+
+def test_task_metrics_are_compared_with_every_reference(folder: Path) -> None:
+    models = {"model": linear(SWAPPED), "reference": linear(EYE), "reference.same": linear(SWAPPED)}
+    run = measure(folder, {"dataset": "data.py:labelled", "metrics": ["accuracy"]}, **models)
+    metric = run.metrics["accuracy"]
+    assert metric.reference is not None
+    assert (metric.reference.value, list(metric.references)) == (0.75, ["same"])
+    assert metric.references["same"].difference.value == 0.0
+
+
+@pytest.mark.parametrize(
+    ("dataset", "slices", "message"),
+    [
+        (
+            "labelled",
+            ["lens"],
+            (
+                "slices: the dataset has no field lens\n  it has label, camera\n"
+                "  hint: give it one: orun.Dataset(..., fields={'lens': [...]})"
+            ),
+        ),
+        (
+            "many",
+            ["label"],
+            (
+                "slices: label has 104 values among 104 examples\n"
+                "  at most 100 are measured by themselves\n"
+                "  hint: add a field of coarser values to the dataset: orun.Dataset(..., fields={...})"
+            ),
+        ),
+    ],
+)
+def test_slices_that_cannot_be(folder: Path, dataset: str, slices: list[str], message: str) -> None:
+    params = {"dataset": f"data.py:{dataset}", "metrics": ["accuracy"], "slices": slices}
+    with pytest.raises(StageFailed) as caught:
+        measure(folder, params, model=linear(EYE))
+    assert str(caught.value) == message
+
+
+def test_a_part_of_a_dataset_keeps_its_fields() -> None:
+    data = Dataset({"x": np.ones((3, 2))}, fields={"camera": np.array(["a", "b", "a"])})
+    assert data.take(2).fields["camera"].tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"camera": ["a"]}, "a dataset of 3 examples has a field camera of shape [1]"),
+        ({"label": [1, 2, 3]}, "a dataset cannot have a field label\n  that name is for its labels"),
+    ],
+)
+def test_fields_that_do_not_fit(fields: dict[str, list[object]], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Dataset({"x": np.ones((3, 2))}, fields={name: np.array(values) for name, values in fields.items()})
+    assert str(caught.value) == message
