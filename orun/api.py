@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from orun.remote.asked import Remote
 if TYPE_CHECKING:
     from orun.pipeline.model import Pipeline
     from orun.planner import Plan, Planner, Step
+    from orun.rebuild import Rebuilt
 
 PathLike = str | os.PathLike[str]
 
@@ -173,6 +174,34 @@ def run(  # noqa: PLR0913 - the options of the command line
     if request and offered and len(runner.done) == len(planner.pipeline.stages):
         remember(request, planner, runner.done, result)
     return result
+
+
+def rebuild(
+    file: PathLike | Pipeline,
+    *,
+    set: Mapping[str, Any] | None = None,  # noqa: A002 - the word of `--set`
+    only: Collection[str] = (),
+    store: PathLike | None = None,
+    on_result: Callable[[Rebuilt], None] = lambda _: None,
+) -> tuple[Rebuilt, ...]:
+    """Build stages that are up to date once more, in processes with another hash seed, and compare; stores nothing.
+
+    Args:
+        file: a pipeline file, or a loaded pipeline.
+        set: as for `load`.
+        only: ids of stages; all when empty.
+        store: the store's folder; see `default_store`.
+        on_result: called with each stage as soon as it is known.
+
+    Raises:
+        PipelineError: with every mistake of the file, and all that its stages lack on this machine.
+        UsageError: when a stage of that name is not in the file, or nothing is stored to compare with.
+    """
+    from orun.rebuild import rebuild as build_again
+
+    planner = _planner(_pipeline(file, set), store, (), fresh=False)
+    with planner.store:
+        return build_again(planner, _selected(planner.pipeline, only, (), ()), on_result)
 
 
 def _request(

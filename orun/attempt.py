@@ -85,7 +85,7 @@ class Attempt:
             InputChanged: when something did.
             StoreError: when the store cannot take it.
         """
-        self._unchanged()
+        self.require_unchanged()
         discovered = self._discovered(result)
         tree = self.store.add_tree(self.scratch / "output")
         step, use = self.step, self.pipeline.kinds[self.step.stage.uses]
@@ -142,8 +142,8 @@ class Attempt:
             self.store.discard(self.scratch / "inputs" / port)
         self.store.discard(self.scratch)
 
-    def _unchanged(self) -> None:
-        """The declared inputs still are what the key says: code, paths, and the artifacts of other stages."""
+    def require_unchanged(self) -> None:
+        """Raise InputChanged unless code, paths and artifacts of other stages still are what the key says."""
         for reference in self.step.stage.references:
             name = f"content of {reference.parameter}"
             if self.store.files.digest_path(self.pipeline.root / reference.path) != self.step.parts[name]:

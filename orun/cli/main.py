@@ -28,7 +28,7 @@ VERBS = {
     "schema": "Print the JSON Schema of pipeline files, or of the event log.",
     "history": "Show how measurements went from run to run.",
     "baseline": "Accept a release as the one to compare with.",
-    "verify": "Check a bundle against its manifest.",
+    "verify": "Check a bundle, or build stages again and compare.",
     "store": "Show, check, pin and clean up what is stored.",
     "doctor": "Show what this machine has and what stages would lack.",
 }

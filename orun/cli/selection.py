@@ -14,7 +14,10 @@ from orun.cli.verb import Verb
 
 F = TypeVar("F", bound=Callable[..., object])
 TYPED = "orun.cli.typed"  # where a context keeps the words of the command line after the verb
-ALL = "*"  # what --force without a stage stands for; no stage can have that name
+ALL = "*"  # what such an option without a stage stands for; no stage can have that name
+
+
+BARE = ("--force", "--rebuild")  # options that mean every stage when none follows
 
 
 class SelectingVerb(Verb):
@@ -27,8 +30,8 @@ class SelectingVerb(Verb):
 
 
 def _settled(word: str, after: str) -> str:
-    bare = word == "--force" and (after.startswith("-") or after.endswith((".yaml", ".yml")))
-    return f"--force={ALL}" if bare else word
+    bare = word in BARE and (after.startswith("-") or after.endswith((".yaml", ".yml")))
+    return f"{word}={ALL}" if bare else word
 
 
 def _stage_option(name: str, parameter: str, text: str, **attributes: Any) -> Callable[[F], F]:

@@ -1,26 +1,64 @@
-"""orun verify: whether a bundle is what its manifest says."""
+"""orun verify: whether a bundle is what its manifest says, and whether stages make the same bytes again."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from orun.cli import options
-from orun.cli.verb import Verb
+from orun.cli.selection import ALL, SelectingVerb
+from orun.errors import StageError, UsageError
+from orun.report.figures import count, quoted
+from orun.units import show
 
-EXAMPLES = (("orun verify artifacts/out/bert/release", "before shipping it, and wherever it was carried"),)
+if TYPE_CHECKING:
+    from orun.rebuild import Changed, Rebuilt
+
+EXAMPLES = (
+    ("orun verify artifacts/out/bert/release", "before shipping it, and wherever it was carried"),
+    ("orun verify --rebuild pipelines/bert.yaml", "does every stage make the same bytes again?"),
+    ("orun verify pipelines/bert.yaml --rebuild int8 --rebuild fuse --json", "two stages, for a program"),
+)
 DAMAGED = 1
 
 
-@click.command("verify", cls=Verb, examples=EXAMPLES)
-@click.argument("bundle", type=click.Path(path_type=Path, file_okay=False))
+@click.command("verify", cls=SelectingVerb, examples=EXAMPLES)
+@click.argument("target", shell_complete=options.complete_file)
+@click.option(
+    "--rebuild",
+    multiple=True,
+    is_flag=False,
+    flag_value=ALL,
+    metavar="[STAGE]",
+    shell_complete=options.complete_stage,
+    help="Build this stage of a pipeline file again and compare; without STAGE, every one. Repeatable.",
+)
+@options.set_option
+@options.store_option
 @options.json_option
-def command(bundle: Path, as_json: bool) -> int:
-    """Check that BUNDLE, a folder that `release/bundle` made, is whole: no file changed, missing or added.
+def command(target: str, rebuild: Sequence[str], overrides: Sequence[str], store: Path | None, as_json: bool) -> int:
+    """Check that TARGET is what it should be: a folder that `release/bundle` made, or with --rebuild a pipeline file.
 
-    Exits with 1 when it is not.
+    A bundle is whole when no file was changed, missing or added. A stage is deterministic when a process with another
+    hash seed makes the same bytes and metrics of the stored inputs; what is stored is not touched. Measurements cannot
+    be rebuilt, and that is said.
+
+    Exits with 1 when a bundle is not whole, or a stage differs whose kind does not say that it may; with 3 when a stage
+    fails.
     """
+    if rebuild:
+        names = [] if ALL in rebuild else rebuild
+        return _rebuild(target, names, options.parse_overrides(overrides), store, as_json=as_json)
+    if Path(target).is_file():
+        raise UsageError(f"{target} is a file, not a bundle", hint=f"orun verify --rebuild {quoted(target)}")
+    return _verify_bundle(Path(target), as_json=as_json)
+
+
+def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
     from orun.bundle import verify_bundle
 
     problems = verify_bundle(bundle)
@@ -31,3 +69,53 @@ def command(bundle: Path, as_json: bool) -> int:
     else:
         options.show([f"{bundle} is whole: every file is what its manifest says"])
     return DAMAGED if problems else 0
+
+
+def _rebuild(file: str, names: Sequence[str], overrides: dict[str, str], store: Path | None, *, as_json: bool) -> int:
+    from orun.api import rebuild
+
+    def report(one: Rebuilt) -> None:
+        if not as_json:
+            options.show(lines_of(one))
+
+    found = rebuild(file, only=names, set=overrides, store=store, on_result=report)
+    if as_json:
+        options.show_json({"file": file, "good": all(one.good for one in found), "stages": found})
+    else:
+        counts = Counter(_word(one) for one in found)
+        options.show(
+            ["", f"{count(len(found), 'stage')}: {', '.join(f'{number} {word}' for word, number in counts.items())}"]
+        )
+    if any(one.verdict == "failed" for one in found):
+        return StageError.exit_code
+    return 0 if all(one.good for one in found) else DAMAGED
+
+
+def lines_of(one: Rebuilt) -> list[str]:
+    """What became of one stage, and below it each difference."""
+    told = f"{one.stage}: {_word(one)}"
+    if one.why:
+        return [f"{told}: {one.why}"]
+    if one.verdict == "identical":
+        return [f"{told}, {show(one.size, 'B')}"]
+    metrics = [
+        f"  metric {name}: {_plain(old)} stored, {_plain(new)} rebuilt" for name, (old, new) in one.metrics.items()
+    ]
+    return [told, *map(_file_line, one.files), *metrics]
+
+
+def _word(one: Rebuilt) -> str:
+    return "differs, as its kind says it may" if one.verdict == "differs" and one.declared else one.verdict
+
+
+def _file_line(file: Changed) -> str:
+    if file.stored is None or file.rebuilt is None:
+        size = file.stored if file.rebuilt is None else file.rebuilt
+        return f"  {file.path}: only {'stored' if file.rebuilt is None else 'rebuilt'}, {show(size or 0, 'B')}"
+    if file.stored == file.rebuilt:
+        return f"  {file.path}: other bytes, {show(file.stored, 'B')} each"
+    return f"  {file.path}: {show(file.stored, 'B')} stored, {show(file.rebuilt, 'B')} rebuilt"
+
+
+def _plain(value: float | None) -> str:
+    return "none" if value is None else repr(value)

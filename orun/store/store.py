@@ -100,6 +100,15 @@ class Store:
         with self._refusals(f"store {folder}"):
             return self.parts.trees.add(folder)
 
+    def describe(self, folder: Path) -> Tree:
+        """The tree that `add_tree` would make of a folder; stores nothing.
+
+        Raises:
+            StoreError: as `add_tree` does.
+        """
+        with self._refusals(f"read {folder}"):
+            return self.parts.trees.describe(folder)
+
     def read(self, digest: str) -> bytes:
         """The content of an object, checked; StoreError when it is missing or damaged."""
         with self._refusals("read from the store"):

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from orun.errors import StoreError
-from orun.store.digests import ALGORITHM, is_digest
+from orun.store.digests import ALGORITHM, digest_bytes, digest_descriptor, is_digest
 from orun.store.objects import Objects
-from orun.store.outputs import scan
+from orun.store.outputs import Found, scan
 from orun.store.records import Entry, Tree
 from orun.store.scratch import Session
 from orun.store.sealed import canonical
@@ -50,6 +50,11 @@ class Trees:
         tree = Tree(manifest.digest, entries)
         self._known[tree.digest] = tree
         return tree
+
+    def describe(self, folder: Path) -> Tree:
+        """The tree that `add` would make of a folder; stores nothing."""
+        entries = tuple(_described(file) for file in scan(folder))
+        return Tree(digest_bytes(encode(entries)), entries)
 
     def get(self, digest: str) -> Tree | None:
         """The tree, or None when the list of its files is missing or damaged; the files are not looked at."""
@@ -119,6 +124,12 @@ def parents(path: str) -> list[str]:
     """The folders of a tree that a file of it is in, the outermost first."""
     parts = path.split("/")[:-1]
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def _described(file: Found) -> Entry:
+    with open(file.path, "rb", buffering=0) as content:
+        size, digest = os.fstat(content.fileno()).st_size, digest_descriptor(content.fileno())
+    return Entry(file.name, size, digest, file.executable)
 
 
 def _entry(item: Any) -> Entry:
