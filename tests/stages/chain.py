@@ -33,6 +33,7 @@ def chain(folder: Path) -> dict[str, StageRun]:
         "convert/onnx": run_stage("convert/onnx", folder, {"path": "given.onnx"}),
         "optimize/simplify": simplified,
         "optimize/transformer": fused,
+        "optimize/transformer rules": run("optimize/transformer", dynamo, method="rules"),
         "convert/opset": run("convert/opset", simplified, version=21),
         "optimize/shapes": run("optimize/shapes", simplified, fix={"batch": 1, "sequence": 8}),
         "optimize/graph": run("optimize/graph", simplified),

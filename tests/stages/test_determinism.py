@@ -40,6 +40,7 @@ def test_the_same_bytes(tmp_path: Path) -> None:
         "convert/opset",
         "optimize/simplify",
         "optimize/transformer",
+        "optimize/transformer rules",
         "optimize/shapes",
         "optimize/graph",
         "optimize/float16",

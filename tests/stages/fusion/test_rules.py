@@ -1,0 +1,248 @@
+"""The rules on small graphs: what they fuse, and what they must leave alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import numpy_helper, parser
+
+from orun.errors import StageFailed
+from tests.stages.support import StageRun, artifact, run_stage
+
+HEADER = '<ir_version: 9, opset_import: ["" : 20]>'
+# From rows of width 8 to two heads of size 4, and back.
+SPLIT = """
+  size = Constant <value = int64[4] {0, 0, 2, 4}> ()
+  q3 = MatMul (x, wq)
+  k3 = MatMul (x, wk)
+  v3 = MatMul (x, wv)
+  q4 = Reshape (q3, size)
+  k4 = Reshape (k3, size)
+  v4 = Reshape (v3, size)
+  q = Transpose <perm = [0, 2, 1, 3]> (q4)
+  kt = Transpose <perm = [0, 2, 3, 1]> (k4)
+  v = Transpose <perm = [0, 2, 1, 3]> (v4)
+"""
+JOIN = """
+  back = Transpose <perm = [0, 2, 1, 3]> (seen)
+  width = Constant <value = int64[3] {0, 0, 8}> ()
+  joined = Reshape (back, width)
+  y = MatMul (joined, wo)
+"""
+MATRICES = ("wq", "wk", "wv", "wo")
+
+
+def build(
+    text: str, weights: dict[str, NDArray[np.float32]], inputs: str = "", outputs: str = "float[n, s, 8] y"
+) -> onnx.ModelProto:
+    """A model of the input `float[n, s, 8] x` and these others."""
+    signature = f"graph (float[n, s, 8] x{', ' if inputs else ''}{inputs}) => ({outputs})"
+    model = parser.parse_model(f"{HEADER} {signature} {{ {text} }}")
+    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in weights.items())
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def matrices(*names: str) -> dict[str, NDArray[np.float32]]:
+    random = np.random.default_rng(0)
+    return {name: random.standard_normal((8, 8)).astype(np.float32) for name in names}
+
+
+def vectors(*names: str) -> dict[str, NDArray[np.float32]]:
+    random = np.random.default_rng(1)
+    return {name: random.standard_normal(8).astype(np.float32) for name in names}
+
+
+def fuse(folder: Path, model: onnx.ModelProto, **params: object) -> StageRun:
+    made = run_stage(
+        "optimize/transformer", folder, {"method": "rules", **params}, inputs={"model": artifact(folder, model)}
+    )
+    assert made.value("max_abs_error") < 1e-5
+    return made
+
+
+def operators(made: StageRun) -> Counter[str]:
+    return Counter(node.op_type for node in onnx.load(made.model).graph.node)
+
+
+def test_attention_without_a_mask(tmp_path: Path) -> None:
+    scores = (
+        "p = MatMul (q, kt) c = Constant <value = float {0.5}> () s = Mul (p, c) w = Softmax (s) seen = MatMul (w, v)"
+    )
+    made = fuse(tmp_path, build(SPLIT + scores + JOIN, matrices(*MATRICES)))
+    assert operators(made) == {"Attention": 1, "MatMul": 1}
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.125])
+def test_another_scale(tmp_path: Path, scale: float) -> None:
+    scores = (
+        f"c = Constant <value = float {{{scale}}}> () qs = Mul (q, c) s = MatMul (qs, kt) "
+        "w = Softmax (s) seen = MatMul (w, v)"
+    )
+    made = fuse(tmp_path, build(SPLIT + scores + JOIN, matrices(*MATRICES)))
+    (attention,) = [node for node in onnx.load(made.model).graph.node if node.op_type == "Attention"]
+    assert {item.name: item.f for item in attention.attribute if item.name == "scale"} == {"scale": scale}
+
+
+def test_a_scale_after_the_mask_is_another_thing(tmp_path: Path) -> None:
+    scores = (
+        "p = MatMul (q, kt) b = Add (p, mask) c = Constant <value = float {0.5}> () s = Mul (b, c) "
+        "w = Softmax (s) seen = MatMul (w, v)"
+    )
+    made = fuse(tmp_path, build(SPLIT + scores + JOIN, matrices(*MATRICES), "float[n, 1, s, s] mask"))
+    assert operators(made)["Softmax"] == 1
+    assert made.value("attentions_left") == 1
+
+
+def test_a_mask_with_one_row_for_all_queries(tmp_path: Path) -> None:
+    scores = "p = MatMul (q, kt) b = Add (p, mask) w = Softmax (b) seen = MatMul (w, v)"
+    made = fuse(tmp_path, build(SPLIT + scores + JOIN, matrices(*MATRICES), "float[n, 1, 1, s] mask"))
+    assert (operators(made)["Attention"], operators(made)["Expand"]) == (1, 1)
+
+
+def test_rows_that_see_nothing_stay_zero(tmp_path: Path) -> None:
+    scores = """
+  nothing = Constant <value = float {0.0}> ()
+  mask = Where (shown, nothing, never)
+  p = MatMul (q, kt)
+  b = Add (p, mask)
+  raw = Softmax (b)
+  blind = IsNaN (raw)
+  w = Where (blind, nothing, raw)
+  seen = MatMul (w, v)
+"""
+    weights = matrices(*MATRICES) | {"never": np.array(-np.inf, np.float32)}
+    made = fuse(tmp_path, build(SPLIT + scores + JOIN, weights, "bool[n, 1, s, s] shown"))
+    assert operators(made)["Attention"] == 1
+    assert operators(made)["IsNaN"] == 0
+
+
+def test_attention_across(tmp_path: Path) -> None:
+    text = SPLIT.replace("MatMul (x, wk)", "MatMul (z, wk)").replace("MatMul (x, wv)", "MatMul (z, wv)")
+    scores = "s = MatMul (q, kt) w = Softmax (s) seen = MatMul (w, v)"
+    made = fuse(tmp_path, build(text + scores + JOIN, matrices(*MATRICES), "float[n, t, 8] z"))
+    assert operators(made) == {"MatMul": 4, "MultiHeadAttention": 1}
+
+
+ROTARY = """
+  size = Constant <value = int64[4] {0, 0, 2, 4}> ()
+  apart = Reshape (x, size)
+  q = Transpose <perm = [0, 2, 1, 3]> (apart)
+  one = Constant <value = int64[1] {1}> ()
+  last = Constant <value = int64[1] {-1}> ()
+  two = Constant <value = int64[1] {2}> ()
+  zero = Constant <value = int64[1] {0}> ()
+  end = Constant <value = int64[1] {9223372036854775807}> ()
+  column = Unsqueeze (positions, two)
+  angle = Mul (column, frequencies)
+  both = Concat <axis = -1> (angle, SECOND)
+  cosines = Cos (both)
+  sines = Sin (both)
+  cos = Unsqueeze (cosines, one)
+  sin = Unsqueeze (sines, one)
+  first = Slice (q, zero, two, last)
+  second = Slice (q, two, end, last)
+  minus = Neg (second)
+  turned = Concat <axis = -1> (minus, first)
+  straight = Mul (q, cos)
+  across = Mul (turned, sin)
+  y = Add (straight, across)
+"""
+FREQUENCIES = {"frequencies": np.array([1.0, 0.25], np.float32)}
+
+
+@pytest.mark.parametrize(("positions", "nodes"), [("float[1, s] positions", 0), ("float[n, s] positions", 1)])
+def test_rotary_embedding(tmp_path: Path, positions: str, nodes: int) -> None:
+    text = ROTARY.replace("SECOND", "angle")
+    made = fuse(tmp_path, build(text, FREQUENCIES, positions, "float[n, 2, s, 4] y"))
+    found = operators(made)
+    assert (found["RotaryEmbedding"], found["Range"], found["Concat"]) == (1, nodes, 0)
+
+
+def test_halves_that_differ_are_no_rotary_embedding(tmp_path: Path) -> None:
+    text = ROTARY.replace("SECOND", "other").replace("  both =", "  other = Mul (column, others)\n  both =")
+    weights = FREQUENCIES | {"others": np.array([0.5, 0.125], np.float32)}
+    made = fuse(tmp_path, build(text, weights, "float[1, s] positions", "float[n, 2, s, 4] y"))
+    assert operators(made)["RotaryEmbedding"] == 0
+
+
+def test_a_sum_that_is_read_twice_is_an_output_of_the_norm(tmp_path: Path) -> None:
+    text = "sum = Add (x, other) norm = LayerNormalization (sum, scale, shift) y = Add (norm, sum)"
+    made = fuse(tmp_path, build(text, vectors("scale", "shift"), "float[n, s, 8] other"))
+    assert operators(made) == {"SkipLayerNormalization": 1, "Add": 1}
+
+
+def test_a_broadcast_sum_stays(tmp_path: Path) -> None:
+    text = "sum = Add (x, other) y = LayerNormalization (sum, scale, shift)"
+    made = fuse(tmp_path, build(text, vectors("scale", "shift"), "float[1, s, 8] other"))
+    assert operators(made) == {"LayerNormalization": 1, "Add": 1}
+
+
+def test_rms_normalization_and_the_sum_before_it(tmp_path: Path) -> None:
+    norm = """
+  sum = Add (x, other)
+  two = Constant <value = float {2.0}> ()
+  last = Constant <value = int64[1] {-1}> ()
+  epsilon = Constant <value = float {1e-6}> ()
+  square = Pow (sum, two)
+  mean = ReduceMean (square, last)
+  more = Add (mean, epsilon)
+  root = Sqrt (more)
+  inverse = Reciprocal (root)
+  normal = Mul (sum, inverse)
+  scaled = Mul (scale, normal)
+  y = Add (scaled, sum)
+"""
+    made = fuse(tmp_path, build(norm, vectors("scale"), "float[n, s, 8] other"))
+    assert operators(made) == {"SkipSimplifiedLayerNormalization": 1, "Add": 1}
+    alone = fuse(tmp_path, build(norm.replace("Add (x, other)", "Identity (x)"), vectors("scale")))
+    assert operators(alone) == {"SimplifiedLayerNormalization": 1, "Add": 1}
+
+
+def test_a_bias_joins_the_activation(tmp_path: Path) -> None:
+    made = fuse(tmp_path, build("sum = Add (x, bias) y = Gelu (sum)", vectors("bias")))
+    assert operators(made) == {"BiasGelu": 1}
+
+
+UNBIASED = """
+  flat = Constant <value = int64[2] {-1, 8}> ()
+  size = Shape (x)
+  norm = LayerNormalization (x, scale, shift)
+  rows = Reshape (norm, flat)
+  product = Gemm (rows, weight)
+  y = Reshape (product, size)
+"""
+
+
+def test_where_the_optimizer_crashes(tmp_path: Path) -> None:
+    model = build(UNBIASED, matrices("weight") | vectors("scale", "shift"))
+    with pytest.raises(StageFailed) as caught:  # it takes for granted that a Gemm of GPT-2 has a bias
+        fuse(tmp_path, model, method="onnxruntime", model_type="gpt2")
+    assert str(caught.value) == (
+        "ONNX Runtime's optimizer cannot handle the model as gpt2\n"
+        "  IndexError: list index out of range\n"
+        "  hint: use `method: rules`, try another `model_type`, or leave fusions out: `disable: [...]`; "
+        "the log has the whole traceback"
+    )
+    made = fuse(tmp_path, model, method="auto", model_type="gpt2")
+    assert operators(made) == {"LayerNormalization": 1, "MatMul": 1}
+    assert "fused by method rules" in made.log
+
+
+def test_what_the_rules_cannot_follow_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(_: object) -> None:
+        raise AssertionError("no shape")
+
+    monkeypatch.setattr("orun.stages.fusion.rules.infer", lost)
+    with pytest.raises(StageFailed) as caught:
+        fuse(tmp_path, build("sum = Add (x, bias) y = Gelu (sum)", vectors("bias")))
+    assert str(caught.value) == (
+        "the model cannot be fused by rules\n"
+        "  AssertionError: no shape\n"
+        "  hint: use `method: onnxruntime`, or leave fusions out: `disable: [...]`; the log has the whole traceback"
+    )

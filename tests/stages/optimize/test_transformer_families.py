@@ -1,0 +1,134 @@
+"""Each family of transformers, exported and fused: exact counts, and outputs that agree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import onnx
+import pytest
+
+from benchmarks.families import FAMILIES, export
+from orun.errors import StageFailed
+from orun.stages.optimize.transformer import COUNTED
+from tests.stages.support import StageRun, run_stage
+
+ROOT = Path(__file__).parents[3] / "benchmarks"
+LAYERS = {"EmbedLayerNormalization": 1, "SkipLayerNormalization": 4}
+LATE = {"LayerNormalization": 1, "SkipLayerNormalization": 4}
+EXPECTED = {
+    "bert": {"Attention": 2, "BiasGelu": 2, **LAYERS},
+    "roberta": {"Attention": 2, "BiasGelu": 2, **LAYERS},
+    "distilbert": {"Attention": 2, "BiasGelu": 2, **LAYERS},
+    "gpt2": {"Attention": 2, "FastGelu": 2, **LATE},
+    "vit": {"Attention": 2, "BiasGelu": 2, **LATE},
+    "whisper": {"Attention": 2, "BiasGelu": 2, "Gelu": 2, **LATE},
+    "clip": {"Attention": 4, "QuickGelu": 4, "LayerNormalization": 4, "SkipLayerNormalization": 7},
+    "t5": {
+        "Attention": 4,
+        "MultiHeadAttention": 2,
+        "SimplifiedLayerNormalization": 2,
+        "SkipSimplifiedLayerNormalization": 10,
+    },
+    "llama": {
+        "MultiHeadAttention": 2,
+        "RotaryEmbedding": 4,
+        "SimplifiedLayerNormalization": 1,
+        "SkipSimplifiedLayerNormalization": 4,
+    },
+}
+
+
+class Exports:
+    """Exported models, each made once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.made: dict[tuple[str, str, str, int], Path] = {}
+
+    def __call__(self, family: str, exporter: str = "torchscript", attention: str = "sdpa", opset: int = 20) -> Path:
+        key = (family, exporter, attention, opset)
+        if key not in self.made:
+            self.made[key] = run_stage("convert/torch", self.folder, export(*key), root=ROOT).output
+        return self.made[key]
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
+    return Exports(tmp_path_factory.mktemp("exports"))
+
+
+def fuse(folder: Path, model: Path, **params: object) -> StageRun:
+    return run_stage("optimize/transformer", folder, params, inputs={"model": model})
+
+
+def fused(made: StageRun) -> dict[str, float]:
+    return {name: made.value(f"fused.{name}") for name in COUNTED if made.value(f"fused.{name}")}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_attention_of_a_family(tmp_path: Path, exports: Exports, family: str) -> None:
+    made = fuse(tmp_path, exports(family), method="rules", expect=EXPECTED[family])
+    assert fused(made) == EXPECTED[family]
+    assert made.value("attentions") == FAMILIES[family].attentions
+    assert made.value("attentions_left") == 0
+    assert made.value("max_abs_error") < 1e-5
+
+
+@pytest.mark.parametrize("family", ["distilbert", "gpt2", "t5"])
+def test_eager_attention(tmp_path: Path, exports: Exports, family: str) -> None:
+    made = fuse(tmp_path, exports(family, attention="eager"), method="rules")
+    assert fused(made) == EXPECTED[family]
+    assert made.value("max_abs_error") < 1e-5
+
+
+def test_the_other_exporter(tmp_path: Path, exports: Exports) -> None:
+    made = fuse(tmp_path, exports("gpt2", "dynamo", "eager"), model_type="gpt2")
+    assert fused(made) == EXPECTED["gpt2"]
+    assert made.value("max_abs_error") < 1e-5
+    assert "method onnxruntime leaves 2 attentions in pieces" in made.log
+
+
+def test_native_attention_is_fused_further(tmp_path: Path, exports: Exports) -> None:
+    model = exports("vit", "dynamo", opset=23)
+    before = Counter(node.op_type for node in onnx.load(model / "model.onnx").graph.node)
+    assert before["Attention"] == 2
+    made = fuse(tmp_path, model, method="rules")
+    assert fused(made) == EXPECTED["vit"]
+    assert made.value("max_abs_error") < 1e-5
+
+
+def test_auto_takes_what_fuses_every_attention(tmp_path: Path, exports: Exports) -> None:
+    made = fuse(tmp_path, exports("vit"), expect={"Attention": 2})
+    assert "method onnxruntime leaves 2 attentions in pieces" in made.log
+    assert "fused by method rules" in made.log
+
+
+def test_projections_may_stay_apart(tmp_path: Path, exports: Exports) -> None:
+    made = fuse(tmp_path, exports("gpt2"), method="rules", multi_head_attention=True)
+    apart = {"MultiHeadAttention": 2} | {
+        name: EXPECTED["gpt2"][name] for name in EXPECTED["gpt2"] if name != "Attention"
+    }
+    assert fused(made) == apart
+    assert made.value("max_abs_error") < 1e-5
+
+
+def test_fusions_are_left_out(tmp_path: Path, exports: Exports) -> None:
+    names = ["attention", "rotary_embeddings", "layer_norm"]
+    made = fuse(tmp_path, exports("llama"), method="rules", disable=names)
+    assert fused(made) == {}
+    assert made.value("attentions_left") == 2
+    assert [line for line in made.log.splitlines() if line.startswith("in pieces")] == [
+        f"in pieces: the attention that yields /model/layers.{layer}/self_attn/MatMul_1_output_0" for layer in (0, 1)
+    ]
+
+
+def test_what_is_in_pieces_is_named_when_more_was_expected(tmp_path: Path, exports: Exports) -> None:
+    with pytest.raises(StageFailed) as caught:
+        fuse(tmp_path, exports("vit"), method="onnxruntime", model_type="vit", expect={"Attention": 2})
+    assert caught.value.what == "expected 2 Attention, got 0"
+    assert str(caught.value.why).splitlines() == [
+        "fused by method onnxruntime: BiasGelu 2, LayerNormalization 1, SkipLayerNormalization 4",
+        "in pieces: the attention that yields /model/layers.0/attention/MatMul_1_output_0",
+        "in pieces: the attention that yields /model/layers.1/attention/MatMul_1_output_0",
+    ]
