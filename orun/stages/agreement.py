@@ -192,13 +192,14 @@ def check_against_input(
     before = load_graph(context.model())
     outputs = [output.name for output in before.graph.output]
     agreement = Agreement(candidate, "the model before it", outputs, tolerance, hint)
-    tries = _tries(context, before, trial)
+    tries = tries_for(context, before, trial)
     expected = answers(context, agreement.reference, session(context.model(), outputs, context.target), tries)
     result = session(context.result, outputs, context.target)
     return check(context, agreement, tries, expected, adapt(result) if adapt else result)
 
 
-def _tries(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, ...]:
+def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, ...]:
+    """What a model is fed: examples of the trial's dataset, or values made up from what the model takes."""
     from orun.stages.datasets import load_dataset, title
     from orun.stages.signature import input_names, inputs_of
 

@@ -50,6 +50,8 @@ BUILTIN: tuple[str, ...] = (
     "measure/startup",
     "release/bundle",
 )
+    "release/metadata",
+    "release/card",
 FILE_KIND = re.compile(r".+\.py:[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -77,9 +79,14 @@ def all_kinds() -> tuple[Kind, ...]:
 
 @functools.cache
 def _built_in(name: str) -> Kind:
-    module = importlib.import_module(f"orun.stages.{name.replace('/', '.')}")
+    module = module_of(name)
     return Kind(
         name=name,
+def module_of(name: str) -> ModuleType:
+    """The module of a kind of the library."""
+    return importlib.import_module(f"orun.stages.{name.replace('/', '.').replace('-', '_')}")
+
+
         origin="built-in",
         entry=module.__name__,
         doc=inspect.cleandoc(module.__doc__ or ""),

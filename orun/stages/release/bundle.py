@@ -3,6 +3,7 @@
 - `model.onnx`, with its external data beside it
 - `provenance.json`: every stage that led to it, with its kind, parameters, tools and their versions, key and digest
 - `measurements.json`: what those stages measured, on which machine, and how their gates were judged
+- the files of the port `card`, if one is connected
 - `manifest.json`: size, BLAKE3 and SHA-256 of each of these files
 
 List the stages whose gates the release must pass in `needs`, after the model. `orun verify FOLDER` checks a bundle
@@ -26,7 +27,10 @@ from orun.stages.params import Doc
 MEASURED = ("metrics", "verdicts", "host")  # of a stage's entry in the lineage; the others are its provenance
 
 SPEC = Spec(
-    inputs={"model": Port(("onnx",), "The model to release.")},
+    inputs={
+        "model": Port(("onnx",), "The model to release."),
+        "card": Port(("files",), "What is released with it: the model card of `release/card`.", optional=True),
+    },
     output="bundle",
     lineage=True,
     metrics=("size",),
@@ -45,7 +49,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     if context.lineage is None:
         raise StageFailed(context.stage, "a bundle needs the lineage of its model, and none was given")
     lineage = json.loads(context.lineage.read_bytes())
-    _copy_model(context)
+    for port in ("model", "card"):
+        if port in context.inputs:
+            _copy(context, port)
     head = {"format": FORMAT, "name": lineage["pipeline"], "version": params.version}
     write_json(context.output / PROVENANCE, head | {"stages": [_provenance(entry) for entry in lineage["stages"]]})
     measured = [_measurements(entry) for entry in lineage["stages"] if entry["metrics"] or entry["verdicts"]]
@@ -55,19 +61,19 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     return {"size": Metric(size, "B", "lower")}
 
 
-def _copy_model(context: Context) -> None:
-    source = context.inputs["model"]
+def _copy(context: Context, port: str) -> None:
+    source = context.inputs[port]
     for path in sorted(source.rglob("*")):
         name = path.relative_to(source).as_posix()
-        if name in (MANIFEST, PROVENANCE, MEASUREMENTS):
-            raise StageFailed(
-                context.stage,
-                f"the model has external data named {name}, which is the name of a part of the bundle",
-            )
+        target = context.output / name
         if path.is_dir():
-            (context.output / name).mkdir()
+            target.mkdir(exist_ok=True)
+        elif name in (MANIFEST, PROVENANCE, MEASUREMENTS) or target.exists():
+            raise StageFailed(
+                context.stage, f"the input {port} has a file named {name}, which is the name of a part of the bundle"
+            )
         else:
-            shutil.copyfile(path, context.output / name)
+            shutil.copyfile(path, target)
 
 
 def _provenance(entry: Mapping[str, Any]) -> dict[str, Any]:

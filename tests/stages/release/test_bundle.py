@@ -144,7 +144,7 @@ def test_external_data_cannot_pose_as_a_part_of_the_bundle(tmp_path: Path, sourc
     with pytest.raises(StageFailed) as error:
         make(tmp_path, source)
     assert str(error.value) == (
-        "the model has external data named provenance.json, which is the name of a part of the bundle"
+        "the input model has a file named provenance.json, which is the name of a part of the bundle"
     )
 
 

@@ -1,0 +1,131 @@
+"""Open a released bundle the way its users will: a fresh process with ONNX Runtime alone, that answers.
+
+An isolated environment is made with the packages of `requirements`, once for the machine. A process of its interpreter,
+which can import neither orun nor any framework, checks the SHA-256 of every file against the manifest, opens
+`model.onnx` from the bundle, and runs inputs of several shapes. Its answers must be those of the runtime that the
+pipeline uses, within the tolerance. So a release is caught that needs a package nobody said, a file that was not
+bundled, or a newer runtime than its users have: name that of your users in `requirements`.
+
+The artifact is `serve.json`: what was installed there, and what was run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from orun.errors import StageFailed
+from orun.metrics import Metric
+from orun.stages.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages.contract import MODEL, Context, Port, Spec
+from orun.stages.params import Doc
+
+if TYPE_CHECKING:
+    from orun.stages.feeds import Case
+
+SPEC = Spec(
+    inputs={"bundle": Port(("bundle",), "The release.")},
+    output="metrics",
+    tools=("onnx", "onnxruntime|onnxruntime-gpu", "numpy"),
+    extra="cpu",
+    stage_class="device",
+    preload=("onnx", "onnxruntime"),
+    metrics=("answers", "max_abs_error", "packages"),
+)
+
+
+@dataclass(frozen=True)
+class Params:
+    """What the users of the release have, and what they ask of it."""
+
+    requirements: Annotated[
+        list[str],
+        Doc("Packages that they install; the ONNX Runtime and NumPy of the pipeline, by version, when left out."),
+    ] = field(default_factory=list)
+    providers: Annotated[list[str], Doc("Execution providers that they ask for.")] = field(
+        default_factory=lambda: ["CPUExecutionProvider"]
+    )
+    dims: Dims = field(default_factory=dict)
+    inputs: Inputs = None
+    atol: Atol = 1e-4
+    rtol: Rtol = 1e-3
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Run the bundle there and here, and compare."""
+    import numpy as np
+
+    from orun.stages.agreement import Agreement, Tolerance, Trial, answers, check, session, tries_for
+    from orun.stages.onnx_io import load_graph
+
+    bundle = context.inputs["bundle"]
+    model = load_graph(bundle / MODEL)
+    outputs = [output.name for output in model.graph.output]
+    tries = tries_for(context, model, Trial(params.dims, params.inputs))
+    there, told = _served(context, params, bundle, tries, outputs)
+    here = answers(context, "the model", session(bundle / MODEL, outputs), tries)
+    agreement = Agreement(
+        "the model as it is served", "the model in the pipeline", outputs, Tolerance(params.atol, params.rtol), ""
+    )
+    given = iter(there)
+    worst = check(context, agreement, tries, here, lambda _: [np.asarray(value) for value in next(given)])
+    (context.output / "serve.json").write_text(json.dumps(told, indent=2, sort_keys=True) + "\n", "utf-8")
+    return {
+        "answers": Metric(len(tries)),
+        "max_abs_error": worst,
+        "packages": Metric(len(told["packages"]), better="lower"),
+    }
+
+
+def _served(
+    context: Context, params: Params, bundle: Path, tries: Sequence[Case], outputs: Sequence[str]
+) -> tuple[list[list[Any]], dict[str, Any]]:
+    """The answers of the process of a user, and what it said of itself."""
+    import numpy as np
+
+    from orun.environment import isolated, making
+    from orun.stages import serving
+    from orun.targets import Environment
+
+    environment = Environment("of the users of the release", tuple(params.requirements or _installed()))
+    making.make(environment, context.log.info)
+    python = isolated.python(isolated.folder_of(environment))
+    asked, answered = Path("asked.npz"), Path("answered.npz")
+    fed = {f"{number}/{name}": value for number, case in enumerate(tries) for name, value in case.feed.items()}
+    np.savez(asked, **fed)  # type: ignore[arg-type]  # arrays by name, none of them called `file`
+    told = _run(context, [str(python), "-I", str(Path(serving.__file__)), str(bundle), str(asked), str(answered),
+                          *params.providers])  # fmt: skip
+    with np.load(answered) as found:
+        values = [[found[f"{number}/{name}"] for name in outputs] for number in range(len(tries))]
+    made = isolated.packages(environment) or {}
+    return values, {**told, "packages": dict(made)}
+
+
+def _installed() -> list[str]:
+    """The runtime and NumPy of the pipeline, as requirements; the plain runtime, which every machine can install."""
+    from importlib.metadata import version
+
+    import onnxruntime
+
+    return [f"onnxruntime=={onnxruntime.__version__}", f"numpy=={version('numpy')}"]
+
+
+def _run(context: Context, command: Sequence[str]) -> dict[str, Any]:
+    import subprocess
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=context.timeout)
+    if done.returncode == 0:
+        told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return told
+    said = done.stderr.strip().splitlines()
+    last = [*reversed([*takewhile(lambda line: not line.startswith((" ", "Traceback")), reversed(said))])]
+    raise StageFailed(
+        context.stage,
+        "the bundle does not work where only its users' packages are installed",
+        why="\n".join(last) or f"its process ended with {done.returncode} and said nothing",
+        hint="add what it needs to `requirements`, or make a release that does not need it",
+    )

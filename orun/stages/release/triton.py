@@ -1,0 +1,63 @@
+"""Lay a model out for NVIDIA's Triton Inference Server: a model repository with its `config.pbtxt`.
+
+    <name>/config.pbtxt
+    <name>/<version>/model.onnx     with its external data beside it
+
+Names, types and shapes of inputs and outputs come from the model. `max_batch_size` above 0 asks for models whose first
+axis is the batch everywhere, and leaves that axis out of the configuration, as Triton wants it; with it comes dynamic
+batching. The session options of a target (threads, optimization level) and its accelerator (TensorRT, OpenVINO) become
+the parameters of Triton's ONNX Runtime back end. Start the server on the artifact: `tritonserver
+--model-repository=FOLDER`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from orun.metrics import Metric
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.params import Doc, Range, TargetName
+
+SPEC = Spec(
+    inputs={"model": Port(("onnx",), "The model to serve.")},
+    output="files",
+    tools=("onnx",),
+    extra="cpu",
+    preload=("onnx",),
+    metrics=("size",),
+)
+
+
+@dataclass(frozen=True)
+class Params:
+    """How the server is to run the model."""
+
+    name: Annotated[str, Doc("Name of the model on the server.")]
+    version: Annotated[int, Doc("Its version: Triton serves the highest."), Range(1)] = 1
+    target: Annotated[TargetName | None, Doc("Where it will run; the CPU when left out.")] = None
+    max_batch_size: Annotated[int, Doc("Largest batch that the server forms; 0 for none."), Range(0)] = 0
+    preferred_batch_sizes: Annotated[list[int], Doc("Batch sizes that dynamic batching aims at.")] = field(
+        default_factory=list
+    )
+    max_queue_delay: Annotated[int, Doc("Microseconds that a request may wait for a batch."), Range(0)] = 0
+    instances: Annotated[int, Doc("Copies of the model that run side by side."), Range(1)] = 1
+    device: Annotated[Literal["auto", "cpu", "gpu"], Doc("Where the copies live; by the target when `auto`.")] = "auto"
+    warm_up: Annotated[
+        bool, Doc("Whether the server runs the model once with zeros before it says that it is ready.")
+    ] = True
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Write the repository."""
+    from orun.stages.onnx_io import load_graph
+    from orun.stages.triton_config import config
+
+    text = config(load_graph(context.model()), params, context.target)
+    home = context.output / params.name
+    shutil.copytree(context.model().parent, home / str(params.version), copy_function=shutil.copyfile)
+    (home / "config.pbtxt").write_text(text, "utf-8")
+    size = sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
+    return {"size": Metric(size, "B", "lower")}

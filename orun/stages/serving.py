@@ -1,0 +1,49 @@
+"""Run as a program by `release/serve-check`, where ONNX Runtime is installed and orun is not: imports nothing of orun.
+
+    python -I serving.py BUNDLE ASKED.npz ANSWERED.npz PROVIDER...
+
+Checks the bundle's files against its manifest, opens the model, answers what is asked (`<case>/<input>`) into
+`<case>/<output>`, and prints a line of JSON about itself. Any problem is an uncaught exception: its last line is told.
+"""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+
+def main(bundle: Path, asked: Path, answered: Path, providers: list[str]) -> None:
+    """Serve the cases of a file."""
+    import numpy as np
+    import onnxruntime
+
+    checked = check_files(bundle)
+    session = onnxruntime.InferenceSession(str(bundle / "model.onnx"), providers=providers)
+    if session.get_providers()[0] != providers[0]:
+        raise RuntimeError(f"{providers[0]} was asked for, and {session.get_providers()[0]} was given")
+    outputs = [output.name for output in session.get_outputs()]
+    inputs = [given.name for given in session.get_inputs()]
+    found = {}
+    with np.load(asked) as cases:
+        for number in sorted({int(name.split("/", 1)[0]) for name in cases}):
+            feed = {name: cases[f"{number}/{name}"] for name in inputs}
+            values = session.run(outputs, feed)
+            found.update({f"{number}/{name}": value for name, value in zip(outputs, values, strict=True)})
+    np.savez(answered, **found)
+    told = {"onnxruntime": onnxruntime.__version__, "providers": session.get_providers(), "files": checked}
+    sys.stdout.write(f"{json.dumps(told)}\n")
+
+
+def check_files(bundle: Path) -> int:
+    """How many files the manifest lists; ValueError when one of them is not as it says."""
+    manifest = json.loads((bundle / "manifest.json").read_bytes())
+    for entry in manifest["files"]:
+        with (bundle / entry["path"]).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != entry["sha256"]:
+            raise ValueError(f"{entry['path']} is not the file that the manifest lists")
+    return len(manifest["files"])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])

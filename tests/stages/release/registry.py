@@ -1,0 +1,106 @@
+"""An OCI registry on loopback: blobs and manifests by the distribution specification, as far as a push goes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
+
+BLOB = re.compile(r"/v2/(.+)/blobs/(sha256:[0-9a-f]{64})")
+UPLOAD = re.compile(r"/v2/(.+)/blobs/uploads/")
+MANIFEST = re.compile(r"/v2/(.+)/manifests/([^/]+)")
+
+
+def _digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+class Registry:
+    """A server that refuses what does not have the digest that it is said to have."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, bytes] = {}
+        self.manifests: dict[tuple[str, str], bytes] = {}
+        handler = type("Bound", (Handler,), {"registry": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"127.0.0.1:{self._server.server_address[1]}"
+
+    def manifest(self, name: str, tag: str) -> dict[str, Any]:
+        """What was pushed under a tag."""
+        told: dict[str, Any] = json.loads(self.manifests[name, tag])
+        return told
+
+    def digest(self, name: str, tag: str) -> str:
+        """Its digest."""
+        return _digest(self.manifests[name, tag])
+
+    def blob(self, digest: str) -> bytes:
+        """A layer."""
+        return self.blobs[digest]
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers for the registry that the server is of."""
+
+    registry: Registry
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the name of the base class
+        pass
+
+    def do_HEAD(self) -> None:
+        found = BLOB.fullmatch(self.path)
+        self._answer(200 if found and found[2] in self.registry.blobs else 404)
+
+    def do_GET(self) -> None:
+        if found := MANIFEST.fullmatch(self.path):
+            data = self.registry.manifests.get((found[1], found[2]))
+            headers = {"Docker-Content-Digest": _digest(data)} if data else {}
+            self._answer(200 if data else 404, data or b"", headers)
+        else:
+            self._answer(404)
+
+    def do_POST(self) -> None:
+        self._body()
+        self._answer(202, headers={"Location": f"{urlsplit(self.path).path}session"})
+
+    def do_PUT(self) -> None:
+        data, parts = self._body(), urlsplit(self.path)
+        if found := MANIFEST.fullmatch(parts.path):
+            self.registry.manifests[found[1], found[2]] = data
+            self._answer(201, headers={"Docker-Content-Digest": _digest(data)})
+            return
+        (claimed,) = parse_qs(parts.query)["digest"]
+        if claimed != _digest(data):
+            self._answer(400)
+            return
+        self.registry.blobs[claimed] = data
+        self._answer(201)
+
+    def _body(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+    def _answer(self, status: int, data: bytes = b"", headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(data)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)

@@ -1,0 +1,121 @@
+"""`release/card`: every figure comes from the lineage, and equal histories make equal cards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from orun.bundle import verify_bundle
+from tests.stages.models import parse
+from tests.stages.support import StageRun, artifact, run_stage
+
+from .support import MATMUL, lineage_file, make_bundle
+
+PARAMS = {
+    "title": "Tiny",
+    "description": "Multiplies.",
+    "limitations": "It knows *one* matrix.",
+    "license": "apache-2.0",
+    "language": ["en"],
+    "tags": ["example"],
+    "text": "more.md",
+}
+
+
+def make(folder: Path) -> StageRun:
+    (folder / "more.md").write_text("## Contact\n\nSomebody.\n")
+    return run_stage(
+        "release/card",
+        folder,
+        PARAMS,
+        inputs={"model": artifact(folder, parse(MATMUL))},
+        root=folder,
+        lineage=lineage_file(folder),
+    )
+
+
+def test_the_whole_card(tmp_path: Path) -> None:
+    text = (make(tmp_path).output / "README.md").read_text("utf-8")
+    _, front, body = text.split("---\n", 2)
+    assert yaml.safe_load(front) == {
+        "license": "apache-2.0",
+        "language": ["en"],
+        "library_name": "onnx",
+        "tags": ["onnx", "example"],
+        "model-index": [
+            {
+                "name": "Tiny",
+                "results": [
+                    {
+                        "task": {"type": "other"},
+                        "dataset": {"name": "of the pipeline", "type": "other"},
+                        "metrics": [{"type": "latency.p50", "value": 0.008, "name": "latency p50"}],
+                    }
+                ],
+            }
+        ],
+    }
+    assert body == (
+        """
+# Tiny
+
+Multiplies.
+
+## Limitations
+
+It knows *one* matrix.
+
+## Model
+
+|  |  |
+| --- | --- |
+| file | model.onnx, 135 B |
+| format | ONNX IR 9, operator sets ai.onnx 20 |
+| stored values | 8 |
+| operators | 1: MatMul 1 |
+
+|  | name | type | shape |
+| --- | --- | --- | --- |
+| input | x | float | \\[batch, 4\\] |
+| output | y | float | \\[batch, 2\\] |
+
+```python
+import onnxruntime
+
+session = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])
+outputs = session.run(None, {"x": ...})
+```
+
+## Measured
+
+| stage | metric | value | 95 % interval | reference model | machine |
+| --- | --- | --- | --- | --- | --- |
+| latency | p50 | 8 ms | 7.9 ms to 8.2 ms | 17 ms | AMD \\| EPYC |
+
+## Gates
+
+| gate | threshold | measured | verdict |
+| --- | --- | --- | --- |
+| latency p50 | max 9ms | 8 ms (7.9 ms to 8.2 ms) | passed |
+
+## How it was made
+
+| stage | kind | tools | result |
+| --- | --- | --- | --- |
+| export | convert/torch | torch 2.13.0 | bbbbbbbbbbbb |
+| latency | measure/latency | onnxruntime 1.31.1 | dddddddddddd |
+
+## Contact
+
+Somebody.
+"""
+    )
+
+
+def test_equal_histories_make_equal_cards_and_a_bundle_takes_them(tmp_path: Path) -> None:
+    first, second = make(tmp_path), make(tmp_path)
+    assert (first.output / "README.md").read_bytes() == (second.output / "README.md").read_bytes()
+    bundle = make_bundle(tmp_path, card=first.output).output
+    assert (bundle / "README.md").read_bytes() == (first.output / "README.md").read_bytes()
+    assert verify_bundle(bundle) == []

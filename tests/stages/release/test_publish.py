@@ -1,0 +1,194 @@
+"""`release/publish`: to a folder, a real S3 server, MLflow, an OCI registry; and up to the network for a hub."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from orun.bundle import verify_bundle
+from orun.errors import StageFailed, UsageError
+from tests.stages.support import StageRun, digest, run_stage
+
+from .registry import Registry
+from .support import MATMUL, make_bundle
+
+
+def publish(folder: Path, bundle: Path, to: str, *, overwrite: bool = False) -> StageRun:
+    return run_stage(
+        "release/publish", folder, {"to": to, "overwrite": overwrite}, inputs={"bundle": bundle}, root=folder
+    )
+
+
+def receipt(run: StageRun) -> dict[str, object]:
+    told: dict[str, object] = json.loads((run.output / "receipt.json").read_text())
+    return told
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    return make_bundle(tmp_path).output
+
+
+def test_a_folder(tmp_path: Path, bundle: Path) -> None:
+    run = publish(tmp_path, bundle, "released/tiny")
+    assert verify_bundle(tmp_path / "released/tiny") == []
+    told = receipt(run)
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    assert told == {
+        "to": "released/tiny",
+        "reference": "",
+        **{k: manifest[k] for k in ("name", "version", "digest", "files")},
+    }
+    assert run.value("files") == 4
+    again = publish(tmp_path, bundle, "released/tiny")
+    assert receipt(again) == told
+    assert "holds this release already" in again.log
+
+
+def test_another_release_is_not_replaced_unless_the_file_says_so(tmp_path: Path, bundle: Path) -> None:
+    extra = tmp_path / "card"
+    extra.mkdir()
+    (extra / "README.md").write_text("# card\n")
+    older = make_bundle(tmp_path, "0.9", card=extra).output
+    publish(tmp_path, older, "released")
+    with pytest.raises(UsageError) as caught:
+        publish(tmp_path, bundle, "released")
+    old, new = (json.loads((one / "manifest.json").read_text())["digest"] for one in (older, bundle))
+    assert str(caught.value) == (
+        "released holds another release\n"
+        f"  its manifest has the digest {old}\n"
+        f"  that of this release is {new}\n"
+        "  hint: publish to another place, or say `overwrite: true`"
+    )
+    assert verify_bundle(tmp_path / "released") == []
+    publish(tmp_path, bundle, "released", overwrite=True)
+    assert digest(tmp_path / "released") == digest(bundle)
+
+
+def test_a_damaged_bundle_is_not_published(tmp_path: Path, bundle: Path) -> None:
+    (bundle / "model.onnx").write_bytes(b"")
+    with pytest.raises(StageFailed) as caught:
+        publish(tmp_path, bundle, "released")
+    assert caught.value.what == "the bundle is not whole, so it is not published"
+    assert not (tmp_path / "released").exists()
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A bucket of a real S3 server on loopback."""
+    import boto3  # type: ignore[import-untyped]  # has no types
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    for name, value in {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "id",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
+    }.items():
+        monkeypatch.setenv(name, value)
+    boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket="releases")
+    yield "s3://releases"
+    server.stop()
+
+
+def test_a_bucket(tmp_path: Path, bundle: Path, bucket: str) -> None:
+    import boto3
+
+    publish(tmp_path, bundle, f"{bucket}/tiny/1.0")
+    client = boto3.client("s3", region_name="us-east-1")
+    found = {
+        entry["Key"].removeprefix("tiny/1.0/"): client.get_object(Bucket="releases", Key=entry["Key"])["Body"].read()
+        for entry in client.list_objects_v2(Bucket="releases")["Contents"]
+    }
+    assert found == {path.name: path.read_bytes() for path in bundle.iterdir()}
+    assert "holds this release already" in publish(tmp_path, bundle, f"{bucket}/tiny/1.0").log
+
+
+# MLflow asks SQLAlchemy for what its next release will not have.
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
+def test_mlflow(tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlflow import MlflowClient
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.chdir(tmp_path)
+    client = MlflowClient()
+    client.create_experiment("tiny", artifact_location=(tmp_path / "artifacts").as_uri())
+    reference = receipt(publish(tmp_path, bundle, "mlflow://tiny"))["reference"]
+    run = client.get_run(str(reference))
+    assert run.info.status == "FINISHED"
+    assert verify_bundle(tmp_path / "artifacts" / str(reference) / "artifacts") == []
+
+
+def test_an_oci_registry(tmp_path: Path, bundle: Path) -> None:
+    with Registry() as registry:
+        run = publish(tmp_path, bundle, f"oci://{registry.address}/models/tiny:1.0")
+        manifest = registry.manifest("models/tiny", "1.0")
+        titles = {
+            layer["annotations"]["org.opencontainers.image.title"]: layer["digest"] for layer in manifest["layers"]
+        }
+        assert {name: registry.blob(found) for name, found in titles.items()} == {
+            path.name: path.read_bytes() for path in bundle.iterdir()
+        }
+        assert receipt(run)["reference"] == registry.digest("models/tiny", "1.0")
+        assert (
+            "holds this release already" in publish(tmp_path, bundle, f"oci://{registry.address}/models/tiny:1.0").log
+        )
+        other = make_bundle(tmp_path, "2.0", MATMUL).output
+        with pytest.raises(UsageError, match="holds another release"):
+            publish(tmp_path, other, f"oci://{registry.address}/models/tiny:1.0")
+
+
+class Hub(BaseHTTPRequestHandler):
+    """A hub that knows no repository and lets nobody make one."""
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self._answer(404, {"X-Error-Code": "RepoNotFound"})
+
+    def do_GET(self) -> None:
+        self.do_HEAD()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(401, {"X-Error-Message": "Invalid username or password."})
+
+    def _answer(self, status: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": "0", **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+
+def test_a_hub_up_to_its_refusal(tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(UsageError) as caught:
+        publish(tmp_path, bundle, "hf://owner/tiny")
+    server.shutdown()
+    server.server_close()
+    assert caught.value.what == "hf://owner/tiny did not take the release"
+    assert "401" in caught.value.why
+
+
+def test_an_unknown_place(tmp_path: Path, bundle: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        publish(tmp_path, bundle, "ftp://somewhere")
+    assert str(caught.value) == (
+        "a release cannot be published to ftp://\n"
+        "  expected a folder, file://, s3://, gs://, az://, hf://, mlflow:// or oci://"
+    )

@@ -1,0 +1,55 @@
+"""`release/serve-check`: a bundle in an environment that holds ONNX Runtime alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnxruntime
+import pytest
+
+from orun.errors import StageFailed
+from tests.stages.support import run_stage
+
+from .support import make_bundle
+
+CUSTOM = """
+<ir_version: 9, opset_import: ["" : 20, "org.example" : 1]>
+own (float[batch, 4] x) => (float[batch, 4] y) { y = org.example.Own(x) }
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def environments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One folder of environments for the module: making one takes seconds."""
+    patch = pytest.MonkeyPatch()
+    folder = tmp_path_factory.mktemp("environments")
+    patch.setenv("ORUN_ENVIRONMENTS", str(folder))
+    yield folder
+    patch.undo()
+
+
+def test_it_answers_as_the_pipeline_does(tmp_path: Path) -> None:
+    run = run_stage("release/serve-check", tmp_path, inputs={"bundle": make_bundle(tmp_path).output})
+    told = json.loads((run.output / "serve.json").read_text())
+    assert told["onnxruntime"] == onnxruntime.__version__
+    assert told["providers"] == ["CPUExecutionProvider"]
+    assert told["files"] == 3
+    assert "onnxruntime" in told["packages"]
+    assert not {"orun", "onnx", "torch", "blake3"} & told["packages"].keys()
+    assert run.value("answers") > 1
+    assert run.value("max_abs_error") < 1e-5
+
+
+def test_a_damaged_file_is_not_served(tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path).output
+    provenance = bundle / "provenance.json"
+    provenance.write_bytes(provenance.read_bytes() + b" ")
+    with pytest.raises(StageFailed) as caught:
+        run_stage("release/serve-check", tmp_path, inputs={"bundle": bundle})
+    assert str(caught.value) == (
+        "the bundle does not work where only its users' packages are installed\n"
+        "  ValueError: provenance.json is not the file that the manifest lists\n"
+        "  hint: add what it needs to `requirements`, or make a release that does not need it"
+    )

@@ -1,0 +1,150 @@
+"""`release/triton`: a configuration that Triton's own message type takes, and says what was meant."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import text_format  # type: ignore[import-untyped]  # has no types
+
+from orun.errors import UsageError
+from orun.targets import Provider, Target
+from tests.stages.models import LOOKUP, parse
+from tests.stages.support import StageRun, artifact, run_stage
+
+from .support import MATMUL
+
+NO_BATCH = (
+    "`max_batch_size` needs a model whose first axis is the batch everywhere, and that of {}\n"
+    "  hint: export it with a dynamic first axis, or set `max_batch_size: 0`"
+)
+SCALAR = """
+<ir_version: 9, opset_import: ["" : 20]>
+scalar (float[batch, 2] x, float factor) => (float[batch, 2] y) { y = Mul(x, factor) }
+"""
+
+
+@pytest.fixture(scope="module")
+def message(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The message type `ModelConfig`, from NVIDIA's client; without the packages that the client itself needs."""
+    folder = tmp_path_factory.mktemp("tritonclient")
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(folder),
+        "tritonclient==2.73.0",
+    ]
+    subprocess.run(command, check=True, timeout=120)
+    file = folder / "tritonclient/grpc/model_config_pb2.py"
+    spec = importlib.util.spec_from_file_location("model_config_pb2", file)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it was generated for the protobuf before ours
+        spec.loader.exec_module(module)
+    return module.ModelConfig
+
+
+def make(folder: Path, text: str, params: dict[str, Any], target: Target | None = None) -> StageRun:
+    return run_stage(
+        "release/triton",
+        folder,
+        {"name": "tiny", **params},
+        inputs={"model": artifact(folder, parse(text))},
+        target=target,
+    )
+
+
+def read(run: StageRun, message: Any) -> Any:
+    return text_format.Parse((run.output / "tiny/config.pbtxt").read_text("utf-8"), message())
+
+
+def test_a_batched_model(tmp_path: Path, message: Any) -> None:
+    run = make(
+        tmp_path,
+        MATMUL,
+        {"version": 7, "max_batch_size": 32, "preferred_batch_sizes": [16, 8], "max_queue_delay": 100, "instances": 2},
+        Target("cpu", session={"intra_op_num_threads": 4, "graph_optimization_level": "extended"}),
+    )
+    assert sorted(str(path.relative_to(run.output)) for path in run.output.rglob("*") if path.is_file()) == [
+        "tiny/7/model.onnx",
+        "tiny/config.pbtxt",
+    ]
+    config = read(run, message)
+    assert (config.name, config.backend, config.max_batch_size) == ("tiny", "onnxruntime", 32)
+    ((given,), (taken,)) = (config.input, config.output)
+    assert (given.name, list(given.dims), given.data_type) == ("x", [4], 11)
+    assert (taken.name, list(taken.dims), taken.data_type) == ("y", [2], 11)
+    assert list(config.dynamic_batching.preferred_batch_size) == [8, 16]
+    assert config.dynamic_batching.max_queue_delay_microseconds == 100
+    assert (config.instance_group[0].count, config.instance_group[0].kind) == (2, 2)
+    assert config.optimization.graph.level == 1
+    assert config.parameters["intra_op_thread_count"].string_value == "4"
+    (warm,) = config.model_warmup
+    assert (warm.batch_size, list(warm.inputs["x"].dims), warm.inputs["x"].zero_data) == (1, [4], True)
+
+
+def test_all_axes_without_batching(tmp_path: Path, message: Any) -> None:
+    config = read(make(tmp_path, LOOKUP, {"warm_up": False}), message)
+    assert {one.name: (list(one.dims), one.data_type) for one in config.input} == {
+        "ids": ([-1, -1], 9),
+        "mask": ([-1, -1], 9),
+        "extra": ([-1, 2], 11),
+    }
+    assert config.max_batch_size == 0
+    assert not config.HasField("dynamic_batching")
+    assert not config.model_warmup
+
+
+def test_a_scalar_is_one_value_without_an_axis(tmp_path: Path, message: Any) -> None:
+    _, factor = read(make(tmp_path, SCALAR, {}), message).input
+    assert (list(factor.dims), list(factor.reshape.shape), factor.HasField("reshape")) == ([1], [], True)
+
+
+def test_accelerators_of_a_target(tmp_path: Path, message: Any) -> None:
+    options = {"trt_fp16_enable": "True", "trt_max_workspace_size": "1024", "trt_int8_enable": "False"}
+    target = Target(
+        "trt",
+        (Provider("TensorrtExecutionProvider", options), Provider("CUDAExecutionProvider")),
+        {"execution_mode": "parallel"},
+    )
+    config = read(make(tmp_path, MATMUL, {}, target), message)
+    tensorrt, cuda = config.optimization.execution_accelerators.gpu_execution_accelerator
+    assert (tensorrt.name, dict(tensorrt.parameters)) == (
+        "tensorrt",
+        {"precision_mode": "FP16", "max_workspace_size_bytes": "1024"},
+    )
+    assert (cuda.name, dict(cuda.parameters)) == ("cuda", {})
+    assert config.instance_group[0].kind == 1
+    assert config.parameters["execution_mode"].string_value == "1"
+
+
+@pytest.mark.parametrize(
+    ("text", "params", "told"),
+    [
+        (SCALAR, {"max_batch_size": 8}, NO_BATCH.format("'factor' is not there")),
+        (MATMUL.replace("batch", "3"), {"max_batch_size": 8}, NO_BATCH.format("'x' is 3 always")),
+        (MATMUL, {"max_queue_delay": 8}, "`preferred_batch_sizes` and `max_queue_delay` need a `max_batch_size`"),
+        (
+            MATMUL,
+            {"max_batch_size": 4, "preferred_batch_sizes": [8]},
+            "a preferred batch of 8 is over `max_batch_size`, 4",
+        ),
+        (MATMUL, {"name": "../up"}, "'../up' is no name for a folder\n  letters, digits, `_`, `.` and `-` are"),
+    ],
+)
+def test_what_does_not_suit_triton(tmp_path: Path, text: str, params: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        make(tmp_path, text, params)
+    assert str(caught.value) == told
