@@ -48,7 +48,10 @@ class Channel:
 
     def send(self, message: Mapping[str, Any], *descriptors: int) -> None:
         """Send a message, waiting until it is on its way; a message to an end that is gone is lost."""
-        line = _line(message)
+        self.send_bytes(_line(message), *descriptors)
+
+    def send_bytes(self, line: bytes, *descriptors: int) -> None:
+        """`send` of what `receive_bytes` or a line is to be."""
         try:
             sent = socket.send_fds(self._socket, [line], descriptors) if descriptors else 0
             self._socket.sendall(line[sent:])
@@ -90,19 +93,26 @@ class Channel:
         return [line + b"\n" for line in bytes(whole).split(b"\n")] if end else []
 
     def receive(self) -> dict[str, Any]:
-        """Wait for one message.
-
-        Raises:
-            EOFError: when the other end is gone without one.
-        """
+        """Wait for one message; EOFError when the other end is gone without one."""
         while b"\n" not in self._received:
-            data = self._socket.recv(CHUNK)
-            if not data:
-                raise EOFError("the other end of the connection is gone")
-            self._received += data
+            self._receive_more()
         line, _, self._received = self._received.partition(b"\n")
         message: dict[str, Any] = json.loads(line)
         return message
+
+    def receive_bytes(self, size: int) -> bytes:
+        """Wait for so many bytes; EOFError when the other end is gone without them."""
+        while len(self._received) < size:
+            self._receive_more()
+        found = bytes(self._received[:size])
+        del self._received[:size]
+        return found
+
+    def _receive_more(self) -> None:
+        data = self._socket.recv(CHUNK)
+        if not data:
+            raise EOFError("the other end of the connection is gone")
+        self._received += data
 
     def messages(self) -> list[dict[str, Any]]:
         """Every whole message that has arrived; does not wait."""

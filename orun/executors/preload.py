@@ -5,6 +5,7 @@ The list follows from the job alone, never from what ran before it, and so does 
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -19,12 +20,26 @@ ORDER = ("numpy", "onnx", "onnxruntime", "torch", "transformers")
 CODE = re.compile(r"[^:\n]+\.py:[A-Za-z_]\w*")
 
 
+def _can_fork() -> bool:
+    """Whether stages are forked: not where system libraries may not be used after a fork without an exec."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):  # not Linux, or one before 5.3
+        return False
+    return True
+
+
+FORKS = _can_fork()
+
+
 def modules_of(job: Job) -> tuple[str, ...]:
-    """The modules that are imported before a stage starts.
+    """The modules that are imported before a stage starts; none where stages are not forked.
 
     They are those that its kind declares, the libraries that the user's code imports, and onnx when its output will be
     checked with it.
     """
+    if not FORKS:
+        return ()
     names = {*job.spec.preload, *_libraries(job)}
     if job.spec.output == "onnx":
         names.add("onnx")

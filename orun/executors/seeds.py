@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-import random
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
 
 SEEDERS: dict[str, Callable[[Any, int], object]] = {
+    "random": lambda module, seed: module.seed(seed),
     "numpy.random": lambda module, seed: module.seed(seed % 2**32),
     "torch": lambda module, seed: module.manual_seed(seed),
     "tensorflow": lambda module, seed: module.random.set_seed(seed),
@@ -20,14 +22,13 @@ SEEDERS: dict[str, Callable[[Any, int], object]] = {
 
 def plant(seed: int) -> None:
     """Seed what is loaded, and the rest as soon as it is."""
-    random.seed(seed)
     for name, seeder in SEEDERS.items():
         if name in sys.modules:
             seeder(sys.modules[name], seed)
     sys.meta_path.insert(0, _Seeding(seed))
 
 
-class _Seeding(MetaPathFinder):
+class _Seeding:
     """Finds the modules in `SEEDERS` as the others do, with a loader that seeds them."""
 
     def __init__(self, seed: int) -> None:
@@ -43,11 +44,11 @@ class _Seeding(MetaPathFinder):
         finally:
             self._asking = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _SeedingLoader(spec.loader, self._seed)
+            spec.loader = cast("Loader", _SeedingLoader(spec.loader, self._seed))
         return spec
 
 
-class _SeedingLoader(Loader):
+class _SeedingLoader:
     """Loads a module as its own loader does, then seeds it."""
 
     def __init__(self, loader: Loader, seed: int) -> None:

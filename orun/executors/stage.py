@@ -5,33 +5,56 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
+import pickle
 import resource
+import struct
 import sys
-import tempfile
 from io import TextIOWrapper
 from typing import cast
 
-from orun.codec import decode, encode
+from orun.codec import encode
 from orun.executors import system, worker
 from orun.executors.channel import Channel
 from orun.executors.job import Job
 from orun.executors.messages import Trouble
-from orun.executors.reads.native import listen
+from orun.executors.reads.native import listen, make_ready
 from orun.executors.reads.recorder import Recorder
 
+SIZE = struct.Struct("=Q")  # what goes before a job on its way
 LONGEST_TMPDIR = 60  # the paths of sockets that libraries make in it must stay below 104 bytes
 
 
-def run(job: Job, channel: Channel, recorder: Recorder, parent: int) -> None:
-    """Do the job in this process, which is to end afterwards, and say over the channel what came of it.
+def prepare() -> None:
+    """Make ready what the process of a stage finds as it needs it, in the process that it is forked from."""
+    for stream in (sys.stdout, sys.stderr):
+        cast("TextIOWrapper", stream).reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    faulthandler.enable()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    make_ready()
+
+
+def send(job: Job, channel: Channel) -> None:
+    """Send a job to the process that `serve`s it."""
+    data = pickle.dumps(job)
+    channel.send_bytes(SIZE.pack(len(data)) + data)
+
+
+def _receive(channel: Channel) -> Job:
+    (size,) = SIZE.unpack(channel.receive_bytes(SIZE.size))
+    job: Job = pickle.loads(channel.receive_bytes(size))  # noqa: S301 - from the server that started this process
+    return job
+
+
+def serve(channel: Channel, recorder: Recorder, parent: int) -> None:
+    """Do the job that arrives over the channel in this process, which is to end afterwards, and say what came of it.
 
     Args:
-        job: the job.
         channel: the connection to the supervisor.
         recorder: notes what Python opens.
-        parent: id of the supervisor's process.
+        parent: id of the process that this one is to die with.
     """
     system.die_with(parent)
+    job = _receive(channel)
     try:
         _enter(job)
     except OSError as error:
@@ -51,26 +74,20 @@ def run(job: Job, channel: Channel, recorder: Recorder, parent: int) -> None:
 
 
 def _enter(job: Job) -> None:
-    """Give this process a group, a log, an empty input, a working folder and a place for temporary files of its own."""
+    """Give this process a group, a log, a working folder and a place for temporary files of its own."""
     if os.getpgid(0) != os.getpid():
         os.setpgid(0, 0)
-    null = os.open(os.devnull, os.O_RDONLY)
     log = os.open(job.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
-    os.dup2(null, 0)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    os.close(null)
     os.close(log)
-    for stream in (sys.stdout, sys.stderr):
-        cast("TextIOWrapper", stream).reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
-    faulthandler.enable()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if job.spec.stage_class != "measurement":  # a model is measured in the memory that it would have elsewhere
         system.keep_freed_memory()
     os.chdir(job.scratch)
     if len(os.fsencode(job.scratch)) <= LONGEST_TMPDIR:
         os.environ["TMPDIR"] = job.scratch
-        tempfile.tempdir = None
+        if "tempfile" in sys.modules:  # it has found a folder already
+            vars(sys.modules["tempfile"])["tempdir"] = None
 
 
 def spawn(descriptor: int) -> int:
@@ -86,11 +103,10 @@ def spawn(descriptor: int) -> int:
 
 def main() -> None:
     """Be a stage in an interpreter of its own: the arguments are the connection and the id of the supervisor."""
-    channel = Channel.of(int(sys.argv[1]))
     recorder = Recorder()
     recorder.install()
-    message = channel.receive()
-    run(decode(Job, message["run"]), channel, recorder, int(sys.argv[2]))
+    prepare()
+    serve(Channel.of(int(sys.argv[1])), recorder, int(sys.argv[2]))
     os._exit(0)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import signal
 import sys
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from time import monotonic
 
 from orun.executors import system
 from orun.executors.channel import Channel
+from orun.executors.forker import End
 from orun.executors.job import Job
 from orun.executors.messages import Ended, Stop
 from orun.executors.reads.native import NativeReads
@@ -87,16 +87,16 @@ class Supervised:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended
             os.killpg(self.process, number)
 
-    def ended(self, status: int, usage: resource.struct_rusage) -> Ended:
+    def ended(self, end: End) -> Ended:
         """What there is to say now that it has ended; kills what it has left behind."""
         self.kill()
         if self.native:
             self.native.answer()
         return Ended(
-            status=status,
+            status=end.status,
             seconds=monotonic() - self._began,
-            cpu_seconds=usage.ru_utime + usage.ru_stime,
-            peak_memory=usage.ru_maxrss * MAXRSS_UNIT,
+            cpu_seconds=end.cpu_seconds,
+            peak_memory=end.peak_memory * MAXRSS_UNIT,
             stopped=self.stopped,
             out_of_memory=system.out_of_memory_kills() > self._kills,
             reads=self.native.recorder.reads if self.native else {},

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -16,6 +17,12 @@ CGROUP = Path("/sys/fs/cgroup")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BLOCK, KEPT_FREE = 1 << 30, 2**31 - 1  # bytes: the largest blocks that are kept, and how much free memory may be
 PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@functools.cache
+def libc() -> ctypes.CDLL:
+    """The C library of this process, and of those forked from it."""
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def die_with(parent: int) -> None:
@@ -31,8 +38,14 @@ def adopt_orphans() -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux" and ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0):
+    if sys.platform == "linux" and libc().prctl(option, value, 0, 0, 0):
         raise OSError(ctypes.get_errno(), f"prctl({option}) was refused")
+
+
+def kill_group(leader: int) -> None:
+    """Kill all processes of the group of that one, which may have ended itself."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 def keep_freed_memory() -> None:
@@ -41,15 +54,14 @@ def keep_freed_memory() -> None:
     It returns each to the kernel otherwise, which clears every page anew: half of the system time of the stages that
     read and write a model of 90 MB several times over.
     """
-    libc = ctypes.CDLL(None)
-    if sys.platform == "linux" and hasattr(libc, "mallopt"):
-        libc.mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK)
-        libc.mallopt(M_TRIM_THRESHOLD, KEPT_FREE)
+    if sys.platform == "linux" and hasattr(libc(), "mallopt"):
+        libc().mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK)
+        libc().mallopt(M_TRIM_THRESHOLD, KEPT_FREE)
 
 
 def flush_native_output() -> None:
     """Write out what native code has printed and the C library still holds."""
-    ctypes.CDLL(None).fflush(None)
+    libc().fflush(None)
 
 
 def children(process: int) -> list[int]:
@@ -83,12 +95,31 @@ def _held(process: int) -> int:
 
 def out_of_memory_kills() -> int:
     """How many processes the kernel has killed for want of memory: in this control group, or on this machine."""
-    for counter in (*_control_group("memory.events"), *_control_group("memory.oom_control"), PROC / "vmstat"):
-        with contextlib.suppress(OSError):
-            for line in counter.read_text().splitlines():
-                if line.startswith("oom_kill "):
-                    return int(line.split()[1])
-    return 0
+    counter = _kill_counter(PROC, CGROUP)
+    return counter() if counter else 0
+
+
+@functools.lru_cache(maxsize=1)  # asked before and after each stage; the group of a process stays
+def _kill_counter(proc: Path, _groups: Path) -> Callable[[], int] | None:
+    for path in (*_control_group("memory.events"), *_control_group("memory.oom_control"), proc / "vmstat"):
+        if _kills_in(str(path)) is not None:
+            return lambda: _kills_in(str(path)) or 0
+    return None
+
+
+def _kills_in(path: str) -> int | None:
+    """The count in a file of the kernel's; None where there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        _, found, rest = b"\n".join([b"", os.read(descriptor, 1 << 16)]).partition(b"\noom_kill ")
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return int(rest.split(None, 1)[0]) if found else None
 
 
 def memory_here() -> int:

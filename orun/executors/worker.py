@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import logging
+import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orun.codec import encode
 from orun.errors import OutputRefused
@@ -28,6 +29,9 @@ from orun.stages.code import load_function
 from orun.stages.contract import Context
 from orun.stages.ensure import check_output
 from orun.stages.params import build
+
+if TYPE_CHECKING:
+    import logging
 
 PROGRESS_INTERVAL = 0.1  # seconds between two reports of progress
 State = tuple[int, int, int]
@@ -92,7 +96,7 @@ def _call(job: Job, channel: Channel, inputs: Mapping[str, Path]) -> object:
         seed=job.seed,
         timeout=job.timeout,
         lineage=Path(job.lineage) if job.lineage else None,
-        log=_log(job.stage),
+        open_log=partial(_open_log, job.stage),
         progress=_progress(job.stage, channel),
     )
     if job.origin == "file":
@@ -101,7 +105,9 @@ def _call(job: Job, channel: Channel, inputs: Mapping[str, Path]) -> object:
     return module.run(context, build(module.Params, job.params))
 
 
-def _log(stage: str) -> logging.Logger:
+def _open_log(stage: str) -> logging.Logger:
+    import logging  # not for every stage: many write nothing
+
     log = logging.getLogger(f"orun.stage.{stage}")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
@@ -126,11 +132,21 @@ def _progress(stage: str, channel: Channel) -> Callable[[int, int, str], None]:
 def _states(inputs: Mapping[str, Path]) -> dict[str, State]:
     """Inode, size and mtime of every file below the inputs; their ctime changes with each further link to them."""
     return {
-        f"{port}/{path.relative_to(folder).as_posix()}": (status.st_ino, status.st_size, status.st_mtime_ns)
+        f"{port}/{entry.path[len(str(folder)) + 1 :]}": (status.st_ino, status.st_size, status.st_mtime_ns)
         for port, folder in inputs.items()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and (status := path.stat())
+        for entry in _files(str(folder))
+        if (status := entry.stat())
     }
+
+
+def _files(folder: str) -> Iterator[os.DirEntry[str]]:
+    """Every file at or below a folder."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(entry.path)
+            elif entry.is_file():
+                yield entry
 
 
 def _touched(before: Mapping[str, State], after: Mapping[str, State]) -> list[str]:

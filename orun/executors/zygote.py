@@ -5,8 +5,9 @@ server forks one that imports a module more, with a connection of its own to the
 torch` is grown from the one for `numpy, onnx`. So the state of a stage's process follows from the list of its modules
 alone, stages with short lists stay light, and no import keeps another stage waiting.
 
-Each server supervises the stages it forked: it enforces their limits, passes on what they say, and answers for the
-files they open. When the runner is gone it kills them and ends; the kernel ends them when the server itself is killed.
+A server is two processes: this one supervises stages, the one below it (`forker.py`) forks them and the servers that
+grow. The supervisor enforces limits, passes on what stages say, and answers for the files they open. When the runner is
+gone it kills them and ends; the kernel ends them when one of the two is killed.
 """
 
 from __future__ import annotations
@@ -20,20 +21,18 @@ import selectors
 import signal
 import socket
 import sys
-import traceback
-from collections.abc import Callable
 from typing import Any
 
 from orun.codec import decode, encode
 from orun.executors import stage, system
 from orun.executors.channel import Channel
-from orun.executors.job import Job
+from orun.executors.forker import End, Forker
+from orun.executors.job import Job, Signature
+from orun.executors.preload import FORKS
 from orun.executors.reads.native import NativeReads
 from orun.executors.reads.recorder import Recorder
 from orun.executors.reads.scope import Scope
 from orun.executors.supervisor import Supervised
-
-FORKS = sys.platform == "linux"  # elsewhere system libraries may not be used after a fork without an exec
 
 
 class Zygote:
@@ -42,33 +41,55 @@ class Zygote:
     Args:
         control: the connection to the runner.
         recorder: what its libraries have read while they were imported.
+        forks: whether stages may be forked from it.
     """
 
-    def __init__(self, control: Channel, recorder: Recorder) -> None:
+    def __init__(self, control: Channel, recorder: Recorder, *, forks: bool) -> None:
         self._control = control
         self._recorder = recorder
+        self._forks = forks
         self._running: dict[int, Supervised] = {}
-        self._servers: set[int] = set()
+        self._known: dict[str, Signature | None] = {}
         self._selector = selectors.DefaultSelector()
         self._ended, self._wake = socket.socketpair()
+        self._forker: Forker | None = None
+        self._over = False
 
     def serve(self) -> None:
         """Do what the runner asks until it is gone."""
-        system.adopt_orphans()
-        self._ended.setblocking(False)
-        self._wake.setblocking(False)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with its connection, after its stages
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
-        self._selector.register(self._ended, selectors.EVENT_READ, self._reap)
-        self._selector.register(self._control, selectors.EVENT_READ, self._obey)
+        self._begin()
         self._control.post_message({"serving": os.getpid()})
-        while not self._control.closed:
-            self._selector.modify(self._control, self._interest(), self._obey)
+        while not (self._over or self._control.closed):
+            self._watch_for_room()
             self._attend()
             for supervised in self._running.values():
                 supervised.enforce()
         self._end()
+
+    def _begin(self) -> None:
+        system.adopt_orphans()
+        if FORKS:
+            self._recorder.pause()
+            gc.freeze()  # collections in the stages would copy the pages that they share
+            self._forker = Forker.start(self._recorder, self._become, self._forget)
+            self._selector.register(self._forker, selectors.EVENT_READ, self._hear_forker)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with its connection, after its stages
+        self._ended.setblocking(False)
+        self._wake.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
+        self._selector.register(self._ended, selectors.EVENT_READ, self._reap)
+        self._selector.register(self._control, selectors.EVENT_READ, self._obey)
+
+    def _forget(self) -> None:
+        """In the process that forks: let go of all that is the server's."""
+        self._selector.close()
+        self._ended.close()
+        self._wake.close()
+        self._control.close()
+
+    def _become(self, module: str, descriptor: int, recorder: Recorder) -> None:
+        become(module, Channel.of(descriptor), recorder, forks=self._forks)
 
     def _attend(self) -> None:
         """Wait for what happens next, and see to it."""
@@ -76,8 +97,11 @@ class Zygote:
             if self._selector.get_map().get(key.fd) is key:  # else it went with a stage that was reaped just before
                 key.data()
 
-    def _interest(self) -> int:
-        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._control.unsent else 0)
+    def _watch_for_room(self) -> None:
+        """Hear of it when the runner has read what could not be sent to it at once."""
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._control.unsent else 0)
+        if self._selector.get_key(self._control).events != wanted:
+            self._selector.modify(self._control, wanted, self._obey)
 
     def _patience(self) -> float | None:
         seconds = min((supervised.patience() for supervised in self._running.values()), default=float("inf"))
@@ -87,7 +111,7 @@ class Zygote:
         self._control.flush()
         for message in self._control.messages():
             if "run" in message:
-                self._run(message["run"])
+                self._run(decode(Job, message["run"]))
             elif "grow" in message:
                 self._grow(message["grow"], self._control.descriptors.popleft())
             elif "cancel" in message:
@@ -95,51 +119,32 @@ class Zygote:
                     if supervised.job.stage == message["cancel"]:
                         supervised.stop("cancelled")
 
-    def _run(self, data: dict[str, Any]) -> None:
-        job = decode(Job, data)
+    def _run(self, job: Job) -> None:
         ours, theirs = Channel.pair()
-        if FORKS and len(sys._current_frames()) == 1:  # noqa: SLF001 - a thread that runs Python does not outlive a fork
-            process = self._fork(lambda parent: stage.run(job, theirs, self._recorder, parent))
-        else:
-            process = stage.spawn(theirs.fileno())
-            ours.send({"run": data})
-        with contextlib.suppress(OSError):  # it has done so itself, or has ended
-            os.setpgid(process, process)
-        theirs.close()
+        try:
+            process = self._start(theirs.fileno())
+        except EOFError:
+            self._over = True
+            return
+        finally:
+            theirs.close()
+        stage.send(job, ours)
         supervised = self._running[process] = Supervised(job, process, ours)
         self._selector.register(ours, selectors.EVENT_READ, lambda: self._hear(supervised))
 
+    def _start(self, descriptor: int) -> int:
+        """Start the process of a stage, which has that connection; its id."""
+        if self._forker and self._forks:
+            return self._forker.fork(descriptor)
+        process = stage.spawn(descriptor)
+        with contextlib.suppress(OSError):  # it has done so itself, or has ended
+            os.setpgid(process, process)
+        return process
+
     def _grow(self, module: str, descriptor: int) -> None:
-        self._servers.add(self._fork(lambda _: become(module, descriptor, self._recorder)))
+        if self._forker:
+            self._forker.grow(module, descriptor)
         os.close(descriptor)
-
-    def _fork(self, task: Callable[[int], None]) -> int:
-        """Do the task, which is told this process's id, in a process of its own."""
-        parent = os.getpid()
-        process = os.fork()
-        if process:
-            return process
-        status = 1
-        try:
-            self._forget()
-            task(parent)
-            status = 0
-        except BaseException:  # noqa: BLE001 - a forked process must not run on in its parent's frames
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-
-    def _forget(self) -> None:
-        """In a new process: let go of all that is the server's."""
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        self._selector.close()
-        for supervised in self._running.values():
-            supervised.release()
-        self._ended.close()
-        self._wake.close()
-        self._control.close()
 
     def _hear(self, supervised: Supervised) -> None:
         """Pass on what a stage says."""
@@ -159,32 +164,47 @@ class Zygote:
         if source in self._selector.get_map():
             self._selector.unregister(source)
 
+    def _hear_forker(self) -> None:
+        """Hear of stages that have ended."""
+        if self._forker:
+            for end in self._forker.ends():
+                self._conclude(end)
+
     def _reap(self) -> None:
-        """Hear of what has ended."""
+        """Hear of this process's own children: those of stages that have left them behind, and some stages."""
         with contextlib.suppress(BlockingIOError):
             self._ended.recv(4096)
         with contextlib.suppress(ChildProcessError):
-            while process := self._reap_one(os.WNOHANG):
-                self._servers.discard(process)
-        if not self._running:
-            self._kill_strays()
+            while (found := os.wait4(-1, os.WNOHANG))[0]:
+                self._conclude(End.of(*found))
 
-    def _reap_one(self, flags: int) -> int:
-        process, status, usage = os.wait4(-1, flags)
-        if supervised := self._running.pop(process, None):
+    def _conclude(self, end: End) -> None:
+        if self._forker and end.process == self._forker.process:
+            self._over = True  # the runner hears of it by the end of this process, and of nothing that ends meanwhile
+        if not self._over and (supervised := self._running.pop(end.process, None)):
             self._hear(supervised)
             self._unregister(supervised.channel)
             if supervised.native:
                 self._unregister(supervised.native)
-            ended = encode(supervised.ended(status, usage))
+            ended = encode(supervised.ended(end))
             self._control.post_message({"stage": supervised.job.stage, "ended": ended})
+            self._warm(supervised)
             supervised.release()
-        return process
+            if not self._running:
+                self._kill_strays()
+
+    def _warm(self, supervised: Supervised) -> None:
+        """Have the code parsed that a stage read: others are likely to read it too."""
+        if self._forker and supervised.native:
+            for path, seen in supervised.native.recorder.reads.items():
+                if path.endswith(".py") and self._known.get(path) != seen:
+                    self._known[path] = seen
+                    self._forker.warm(path)
 
     def _kill_strays(self) -> None:
         """End what left the group of its stage: it has become a child of this process."""
         for process in system.children(os.getpid()):
-            if process not in self._servers:
+            if not (self._forker and process == self._forker.process):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
 
@@ -193,24 +213,24 @@ class Zygote:
         for supervised in self._running.values():
             supervised.kill()
         self._running.clear()
-        for server in self._servers:
-            os.kill(server, signal.SIGTERM)  # one that imports has no stages, and hears of nothing else
+        if self._forker:
+            self._forker.close()
         with contextlib.suppress(ChildProcessError):
             while True:
                 self._kill_strays()
                 os.wait4(-1, 0)
 
 
-def become(module: str, descriptor: int, recorder: Recorder) -> None:
+def become(module: str, control: Channel, recorder: Recorder, *, forks: bool) -> None:
     """Be a server that has imported one module more."""
-    if FORKS:
-        with contextlib.suppress(Exception):  # the stage meets it again, and there it is reported
-            if _is_library(module):
-                importlib.import_module(module)
-        gc.freeze()  # collections in the stages would copy the pages that they share
-        sys.stdout.flush()
-        system.flush_native_output()
-    Zygote(Channel.of(descriptor), recorder).serve()
+    recorder.resume()
+    with contextlib.suppress(Exception):  # the stage meets it again, and there it is reported
+        if _is_library(module):
+            importlib.import_module(module)
+    sys.stdout.flush()
+    system.flush_native_output()
+    alone = len(sys._current_frames()) == 1  # noqa: SLF001 - a thread that runs Python does not outlive a fork
+    Zygote(control, recorder, forks=forks and alone).serve()
 
 
 def _is_library(module: str) -> bool:
@@ -223,7 +243,8 @@ def main() -> None:
     """Be the server that has imported nothing; the argument is the descriptor of its connection to the runner."""
     recorder = Recorder()
     recorder.install()
-    Zygote(Channel.of(int(sys.argv[1])), recorder).serve()
+    stage.prepare()
+    Zygote(Channel.of(int(sys.argv[1])), recorder, forks=FORKS).serve()
 
 
 if __name__ == "__main__":

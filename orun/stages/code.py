@@ -22,8 +22,27 @@ class SourceLoader(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         """The code of the module."""
         path = self.get_filename(fullname)
-        code: CodeType = self.source_to_code(self.get_data(path), path)
-        return code
+        LOADED[path] = fullname
+        text = self.get_data(path)
+        return _COMPILED.get((path, text)) or _compile(text, path)
+
+
+LOADED: dict[str, str] = {}  # file -> module, of those that this process has loaded from their source
+_COMPILED: dict[tuple[str, bytes], CodeType] = {}
+
+
+def compile_beforehand(path: str, text: bytes) -> None:
+    """Compile a file for the processes that are forked from this one and load it while it has this content.
+
+    Raises:
+        SyntaxError, ValueError: when the compiler refuses it.
+    """
+    _COMPILED[path, text] = _compile(text, path)
+
+
+def _compile(text: bytes, path: str) -> CodeType:
+    code: CodeType = compile(text, path, "exec", dont_inherit=True)
+    return code
 
 
 def load_function(root: Path, reference: str) -> Callable[..., Any]:
@@ -50,9 +69,8 @@ def load_function(root: Path, reference: str) -> Callable[..., Any]:
 
 
 def _module(root: Path, path: Path) -> ModuleType:
-    for known in list(sys.modules.values()):
-        if isinstance(known, ModuleType) and vars(known).get("__file__") == str(path):
-            return known
+    if known := sys.modules.get(LOADED.get(str(path), "")):
+        return known
     for folder in (str(root), str(path.parent)):
         if folder not in sys.path:
             sys.path.insert(0, folder)

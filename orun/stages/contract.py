@@ -15,15 +15,18 @@ being run.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from orun.metrics import Metric, Unit
 from orun.stages.params import Code
 from orun.targets import Target
+
+if TYPE_CHECKING:
+    import logging
 
 Artifact = Literal["onnx", "metrics", "engine", "dataset", "bundle", "files"]
 StageClass = Literal["portable", "device", "measurement"]
@@ -103,7 +106,7 @@ class Context:
         seed: seed for every random choice.
         timeout: seconds that the stage may run, or None.
         lineage: path of `lineage.json` for kinds that ask for it.
-        log: messages for the stage's log.
+        open_log: opens the stage's log; see `log`.
         progress: progress(done, total, what) shows on the terminal.
     """
 
@@ -115,8 +118,13 @@ class Context:
     seed: int
     timeout: float | None
     lineage: Path | None
-    log: logging.Logger
+    open_log: Callable[[], logging.Logger]
     progress: Callable[[int, int, str], None]
+
+    @cached_property
+    def log(self) -> logging.Logger:
+        """Messages for the stage's log."""
+        return self.open_log()
 
     def model(self, port: str = "model") -> Path:
         """Path of the ONNX proto of an `onnx` input."""

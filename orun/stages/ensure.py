@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,15 +47,20 @@ def check_output(stage: str, spec: Spec, output: Path, inputs: Mapping[str, Path
 
 def _names(stage: str, output: Path) -> list[str]:
     """Names of all files, refused when one is neither a file nor a folder."""
-    names = []
-    for path in sorted(output.rglob("*")):
-        name = path.relative_to(output).as_posix()
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            kind = "a link" if path.is_symlink() else "a socket, a pipe or a device"
-            raise OutputRefused(stage, f"{stage} left {kind}", why=f"{name}: an artifact is of files and folders")
-        if path.is_file():
-            names.append(name)
-    return names
+    names, folders = [], [str(output)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                    continue
+                name = entry.path[len(str(output)) + 1 :]
+                if not entry.is_file(follow_symlinks=False):
+                    kind = "a link" if entry.is_symlink() else "a socket, a pipe or a device"
+                    why = f"{name}: an artifact is of files and folders"
+                    raise OutputRefused(stage, f"{stage} left {kind}", why=why)
+                names.append(name)
+    return sorted(names)
 
 
 def _check_model(stage: str, output: Path, names: list[str]) -> ModelProto:

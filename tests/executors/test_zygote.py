@@ -163,7 +163,7 @@ def test_a_hash_seed_of_the_user_s_is_kept(project: Project, monkeypatch: pytest
 
 def test_what_went_while_others_were_attended_to_is_left_alone() -> None:
     runner, control = Channel.pair()
-    zygote = Zygote(control, Recorder())
+    zygote = Zygote(control, Recorder(), forks=True)
     ends = [Channel.pair() for _ in range(2)]
     attended: list[int] = []
 

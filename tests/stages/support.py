@@ -87,7 +87,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
         seed=seed,
         timeout=timeout,
         lineage=lineage,
-        log=log,
+        open_log=lambda: log,
         progress=lambda done, total, what: progress.append((done, total, what)),
     )
     with contextlib.chdir(scratch):

@@ -21,7 +21,7 @@ CASES = [Case("some values at n=2", {"n": 2}, {"x": np.ones((2, 3), np.float32)}
 
 
 def context(folder: Path) -> Context:
-    return Context("stage", {}, folder, folder, None, 0, None, None, logging.getLogger("test"), lambda *_: None)
+    return Context("stage", {}, folder, folder, None, 0, None, None, lambda: logging.getLogger("test"), lambda *_: None)
 
 
 def floats(*values: float) -> Array:

@@ -17,31 +17,39 @@ measurable. `SPEC_ALLOW` keeps kernels before 5.16 from slowing the process down
 Not seen: io_uring, and file handles. The price: no program that a stage starts can gain privileges (sudo). Where
 the kernel refuses (containers with filters of their own, other systems), Python's audit hook is what remains.
 """
-# ruff: noqa: PTH115, PTH118, PTH123  (strings: every file that a stage opens passes here)
+# ruff: noqa: PTH115, PTH118  (strings: every file that a stage opens passes here)
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import fcntl
+import functools
 import os
 import platform
 import re
 import select
 import struct
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 from orun.executors.reads.recorder import Recorder
 from orun.executors.reads.scope import Scope
+from orun.executors.system import libc
 
-# Audit architecture, number of seccomp, then those of openat, openat2 and open, which not every architecture has.
-ARCHITECTURES = {"x86_64": (0xC000003E, 317, (257, 437, 2)), "aarch64": (0xC00000B7, 277, (56, 437))}
+# Audit architecture, number of seccomp, then those of openat, open (which not every architecture has) and openat2, each
+# with the place of the flags among its arguments; openat2 is given a pointer to them.
+ARCHITECTURES: Mapping[str, tuple[int, int, Mapping[int, int | None]]] = {
+    "x86_64": (0xC000003E, 317, {257: 2, 2: 1, 437: None}),
+    "aarch64": (0xC00000B7, 277, {56: 2, 437: None}),
+}
 OPEN, OPENAT2 = 2, 437
 PR_SET_NO_NEW_PRIVS = 38
 SET_MODE_FILTER, SPEC_ALLOW, NEW_LISTENER = 1, 1 << 2, 1 << 3
 ALLOW, NOTIFY = 0x7FFF0000, 0x7FC00000
-LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06  # instructions of a filter
-NUMBER, ARCHITECTURE = 0, 4  # where a filter finds these
+LOAD, EQUAL, ANY, RETURN = 0x20, 0x15, 0x45, 0x06  # instructions of a filter
+NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16  # where a filter finds these
 RECEIVE, SEND, CONTINUE = 0xC0502100, 0xC0182101, 1
 REQUEST, ANSWER = struct.Struct("QII iIQ 6Q"), struct.Struct("QqiI")
 AT_FDCWD = 2**32 - 100
@@ -61,27 +69,39 @@ def listen() -> int | None:
         The descriptor that the reports are read from, or None where the system has no such thing. From here on, every
         open waits until its report is answered.
     """
-    if sys.platform != "linux" or platform.machine() not in ARCHITECTURES or _kernel() < FIRST_KERNEL:
+    arguments = make_ready()
+    if not arguments or libc().prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         return None
-    architecture, seccomp, numbers = ARCHITECTURES[platform.machine()]
-    code = _filter(architecture, numbers)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
-        return None
-    program = _Program(len(code) // 8, code)
-    listener: int = libc.syscall(seccomp, SET_MODE_FILTER, NEW_LISTENER | SPEC_ALLOW, ctypes.byref(program))
+    listener: int = libc().syscall(*arguments)
     return listener if listener >= 0 else None
+
+
+@functools.cache
+def make_ready() -> tuple[Any, ...]:
+    """The arguments of the system call; empty where there is none. To be called before a fork, as it takes a while."""
+    if sys.platform != "linux" or platform.machine() not in ARCHITECTURES or _kernel() < FIRST_KERNEL:
+        return ()
+    code = _filter(platform.machine())
+    program = _Program(len(code) // 8, code)
+    number = ARCHITECTURES[platform.machine()][1]
+    _ = libc().syscall, libc().prctl  # found by name when they are first asked for
+    return number, SET_MODE_FILTER, NEW_LISTENER | SPEC_ALLOW, ctypes.byref(program)
 
 
 def _kernel() -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", platform.release())[:2])
 
 
-def _filter(architecture: int, numbers: tuple[int, ...]) -> bytes:
-    """The BPF program: notify of these system calls, allow all others."""
-    rows = [(LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, architecture), (RETURN, 0, 0, ALLOW), (LOAD, 0, 0, NUMBER)]
-    rows += [(EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
-    rows += [(RETURN, 0, 0, ALLOW), (RETURN, 0, 0, NOTIFY)]
+def _filter(architecture: str) -> bytes:
+    """The BPF program: notify of these system calls, unless it is a folder that they open, and allow all others."""
+    audit, _, calls = ARCHITECTURES[architecture]
+    rows = [(LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, audit), (RETURN, 0, 0, ALLOW), (LOAD, 0, 0, NUMBER)]
+    for number, flags in calls.items():
+        told = [(RETURN, 0, 0, NOTIFY)]
+        if flags is not None:
+            told = [(LOAD, 0, 0, ARGUMENTS + 8 * flags), (ANY, 0, 1, os.O_DIRECTORY), (RETURN, 0, 0, ALLOW), *told]
+        rows += [(EQUAL, 0, len(told), number), *told]
+    rows.append((RETURN, 0, 0, ALLOW))
     return b"".join(struct.pack("HBBI", *row) for row in rows)
 
 
@@ -98,6 +118,8 @@ class NativeReads:
 
     def __init__(self, listener: int, scope: Scope) -> None:
         self._listener = listener
+        self._poll = select.poll()
+        self._poll.register(listener, select.POLLIN)
         self.recorder = Recorder()
         self.recorder.narrow(scope)
 
@@ -107,10 +129,8 @@ class NativeReads:
 
     def answer(self) -> bool:
         """Answer reports that wait, some at a time; False when no process is left that could report."""
-        poll = select.poll()
-        poll.register(self._listener, select.POLLIN)
         for _ in range(AT_A_TIME):
-            waiting = poll.poll(0)
+            waiting = self._poll.poll(0)
             if not waiting:
                 break
             if not waiting[0][1] & select.POLLIN:
@@ -157,6 +177,8 @@ def _opened(process: int, number: int, arguments: list[int]) -> tuple[str, int]:
 
 
 def _memory(process: int, address: int, size: int) -> bytes:
-    with open(f"/proc/{process}/mem", "rb", buffering=0) as memory:
-        memory.seek(address)
-        return memory.read(size) or b""
+    memory = os.open(f"/proc/{process}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(memory, size, address)
+    finally:
+        os.close(memory)

@@ -41,6 +41,7 @@ class Recorder:
         self.written: set[str] = set()
         self._scope = Scope("")
         self._passed: set[str] = set()
+        self._paused = False
         self._handlers: dict[str, Callable[..., None]] = {
             "open": self._opened,
             "os.listdir": self._listed,
@@ -53,10 +54,19 @@ class Recorder:
         """Begin; there is no way to end it but the end of the process."""
         sys.addaudithook(self._hook)
 
+    def pause(self) -> None:
+        """Take no notice of what is read, until `resume` or `narrow`."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Take notice again."""
+        self._paused = False
+
     def narrow(self, scope: Scope) -> None:
         """From now on, and of what was read before, keep what is in the scope."""
         self._scope = scope
         self._passed.clear()
+        self.resume()
         self.reads = {path: signature for path, signature in self.reads.items() if scope.is_discovery(path)}
         self.listings = {path: digest for path, digest in self.listings.items() if scope.is_discovery(path)}
 
@@ -74,7 +84,7 @@ class Recorder:
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         handler = self._handlers.get(event)
-        if handler:
+        if handler and not self._paused:
             try:
                 handler(*arguments)
             except (OSError, ValueError, TypeError):  # not a path that can be opened: the call itself says so

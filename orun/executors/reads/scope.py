@@ -32,7 +32,7 @@ class Scope:
     """
 
     def __init__(self, project: str, own: Iterable[str] = ()) -> None:
-        ignored = _prefixes((*installed(), *own))
+        ignored = (*installed(), *_prefixes(own))
         self._project = _prefixes((project,)) if project else ()
         # A project inside a prefix of the machine (/usr/src/app) is the user's, a prefix inside it (.venv) is not.
         self._below = tuple(one for one in ignored if one.startswith(self._project) and one not in self._project)
@@ -41,8 +41,9 @@ class Scope:
     @classmethod
     def of(cls, job: Job) -> Scope:
         """The scope of a job."""
-        own = [*job.ignore, *job.inputs.values(), job.output, job.scratch, job.log]
-        return cls(job.project, [*own, job.lineage] if job.lineage else own)
+        ignored = tuple(f"{folder}/" for folder in job.ignore)
+        own = (*job.inputs.values(), job.output, job.scratch, job.log, job.lineage or job.log)
+        return _scope(job.project, (*job.ignore, *(path for path in own if not path.startswith(ignored))))
 
     def is_code(self, path: str) -> bool:
         """Whether an absolute path leads to the project's own code."""
@@ -50,22 +51,29 @@ class Scope:
 
     def is_discovery(self, path: str) -> bool:
         """Whether what is read at an absolute path is the user's."""
-        real = os.path.realpath(path)
-        for form in (path, real):
-            if f"{form}/".startswith(self._project):
-                return not f"{form}/".startswith(self._below)
-        return not f"{path}/".startswith(self._elsewhere) and not f"{real}/".startswith(self._elsewhere)
+        plain = f"{path}/"
+        if plain.startswith(self._project):
+            return not plain.startswith(self._below)
+        real = f"{os.path.realpath(path)}/"
+        if real.startswith(self._project):
+            return not real.startswith(self._below)
+        return not plain.startswith(self._elsewhere) and not real.startswith(self._elsewhere)
+
+
+@functools.lru_cache(maxsize=64)  # the stages of a pipeline share one
+def _scope(project: str, own: tuple[str, ...]) -> Scope:
+    return Scope(project, own)
 
 
 @functools.cache
 def installed() -> tuple[str, ...]:
-    """Folders of the machine, the interpreter, installed packages and orun itself."""
+    """Prefixes of the paths to the machine's files, the interpreter, installed packages and orun itself."""
     prefixes = (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)
     packages = (*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.__file__))
     home = os.path.expanduser("~")
     private = (os.path.join(home, name) for name in (*CREDENTIALS, *CACHES))
     ours = (os.path.dirname(orun.__file__), os.path.dirname(blake3.__file__))
-    return (*SYSTEM, *prefixes, *packages, *ours, *private)
+    return _prefixes((*SYSTEM, *prefixes, *packages, *ours, *private))
 
 
 def _prefixes(paths: Iterable[str]) -> tuple[str, ...]:
