@@ -48,7 +48,12 @@ BUILTIN: tuple[str, ...] = (
     "measure/profile",
     "measure/size",
     "measure/startup",
+    "release/metadata",
+    "release/card",
     "release/bundle",
+    "release/serve-check",
+    "release/publish",
+    "release/triton",
 )
     "release/metadata",
     "release/card",
