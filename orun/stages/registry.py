@@ -55,8 +55,6 @@ BUILTIN: tuple[str, ...] = (
     "release/publish",
     "release/triton",
 )
-    "release/metadata",
-    "release/card",
 FILE_KIND = re.compile(r".+\.py:[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -82,16 +80,16 @@ def all_kinds() -> tuple[Kind, ...]:
     return tuple(_built_in(name) for name in BUILTIN)
 
 
-@functools.cache
-def _built_in(name: str) -> Kind:
-    module = module_of(name)
-    return Kind(
-        name=name,
 def module_of(name: str) -> ModuleType:
     """The module of a kind of the library."""
     return importlib.import_module(f"orun.stages.{name.replace('/', '.').replace('-', '_')}")
 
 
+@functools.cache
+def _built_in(name: str) -> Kind:
+    module = module_of(name)
+    return Kind(
+        name=name,
         origin="built-in",
         entry=module.__name__,
         doc=inspect.cleandoc(module.__doc__ or ""),
