@@ -12,9 +12,9 @@ import transformers
 
 VOCABULARY = 100
 LENGTH = 40  # positions that a text may have
-IDS = {"shape": ["batch", "sequence"], "dtype": "int64", "high": VOCABULARY - 1}
-MASK = {"shape": ["batch", "sequence"], "dtype": "int64", "fill": "mask"}
-TEXT = {"input_ids": IDS, "attention_mask": MASK}
+IDS: Mapping[str, Any] = {"shape": ["batch", "sequence"], "dtype": "int64", "high": VOCABULARY - 1}
+MASK: Mapping[str, Any] = {"shape": ["batch", "sequence"], "dtype": "int64", "fill": "mask"}
+TEXT: Mapping[str, Mapping[str, Any]] = {"input_ids": IDS, "attention_mask": MASK}
 IMAGE = {"pixel_values": {"shape": ["batch", 3, 32, 32]}}
 ENCODER: Mapping[str, Any] = {
     "vocab_size": VOCABULARY,

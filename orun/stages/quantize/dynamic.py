@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.agreement import Dims, Inputs
 from orun.stages.contract import Context, Port, Spec
@@ -21,6 +22,8 @@ from orun.stages.params import Doc
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+ATTENTION_BIAS = 5  # its place among the inputs of ONNX Runtime's Attention
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
     model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
     require_known(context, "exclude", params.exclude, [node.name for node in model.graph.node])
+    _require_whole(context, model, params)
     add_types(model)
     result = _quantize(model, params)
     why = "dynamic quantization changes MatMul, Attention, Conv, LSTM and Gather whose weights are constants"
@@ -76,6 +80,27 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     save(result, context.result)
     error = check_against_input(context, "the quantized model", Trial(params.dims, params.inputs), None)
     return {**weigh(context.result), "quantized": Metric(quantized, better="higher"), "max_abs_error": error}
+
+
+def _require_whole(context: Context, model: ModelProto, params: Params) -> None:
+    """Refuse an Attention whose bias (mask, positions) ONNX Runtime's quantizer would drop, as of 1.31."""
+    if params.op_types is not None and "Attention" not in params.op_types:
+        return
+    biased = [
+        node.name
+        for node in model.graph.node
+        if node.op_type == "Attention"
+        and node.domain
+        and len(node.input) > ATTENTION_BIAS
+        and node.input[ATTENTION_BIAS]
+    ]
+    if losing := [name for name in biased if name not in params.exclude]:
+        raise StageFailed(
+            context.stage,
+            f"quantized, {len(losing)} of the model's attentions would lose their masks and biases",
+            why=f"ONNX Runtime's quantizer drops the attention bias of {', '.join(losing)}",
+            hint="fuse with `multi_head_attention: true`, which keeps the projections apart, or name them in `exclude`",
+        )
 
 
 def _quantize(model: ModelProto, params: Params) -> ModelProto:

@@ -126,3 +126,20 @@ def test_a_node_that_is_not_there(tmp_path: Path, tiny_bert: Path) -> None:
         "  did you mean '/bert/encoder/layer.0/output/dense/MatMul'?\n"
         "  hint: any ONNX viewer shows the names of nodes"
     )
+
+
+def test_an_attention_that_would_lose_its_mask(tmp_path: Path, tiny_bert: Path) -> None:
+    fused = run_stage("optimize/transformer", tmp_path, {"method": "rules"}, inputs={"model": tiny_bert})
+    with pytest.raises(StageFailed) as caught:
+        quantize(tmp_path, fused.output)
+    names = [node.name for node in onnx.load(fused.model).graph.node if node.op_type == "Attention"]
+    assert str(caught.value) == (
+        "quantized, 2 of the model's attentions would lose their masks and biases\n"
+        f"  ONNX Runtime's quantizer drops the attention bias of {', '.join(names)}\n"
+        "  hint: fuse with `multi_head_attention: true`, which keeps the projections apart, or name them in `exclude`"
+    )
+    assert operators(quantize(tmp_path, fused.output, exclude=names)).count("Attention") == 2
+    apart = {"method": "rules", "multi_head_attention": True}
+    made = quantize(tmp_path, run_stage("optimize/transformer", tmp_path, apart, inputs={"model": tiny_bert}).output)
+    assert operators(made).count("MultiHeadAttention") == 2
+    assert made.value("quantized") == 15
