@@ -132,6 +132,27 @@ def answers(
     return found
 
 
+def require_finite(
+    context: Context, what: str, outputs: Sequence[str], tries: Sequence[Case], answers: Sequence[Sequence[Array]]
+) -> None:
+    """Refuse inputs for which a model that others are compared with yields what is not finite.
+
+    Raises:
+        StageFailed: when one of its answers has such a value.
+    """
+    import numpy as np
+
+    for case, values in zip(tries, answers, strict=True):
+        for name, value in zip(outputs, values, strict=True):
+            if value.dtype.kind == "f" and not np.isfinite(value).all():
+                raise StageFailed(
+                    context.stage,
+                    f"{what} yields values that are not finite in output {name!r}",
+                    why=f"for {case.title}",
+                    hint="say in `inputs` which values the model takes: `low`, `high`, `fill`",
+                )
+
+
 def check(
     context: Context, agreement: Agreement, tries: Sequence[Case], expected: Sequence[Sequence[Array]], candidate: Model
 ) -> Metric:

@@ -83,6 +83,7 @@ class _Canonical:
             value.name = inner[value.name]
         graph.name = prefix.rstrip("/")
         _untangle(graph)
+        _forget_axes(graph)
         self.bring(graph, inner, prefix)
 
     def _unused(self, name: str) -> str:
@@ -106,6 +107,14 @@ def _untangle(graph: GraphProto) -> None:
             source = copy
         used.add(source)
         value.name = source
+
+
+def _forget_axes(graph: GraphProto) -> None:
+    """Leave axes of inner inputs and outputs without a name: converters number them."""
+    for value in (*graph.input, *graph.output):
+        for axis in value.type.tensor_type.shape.dim:
+            if axis.HasField("dim_param"):
+                axis.Clear()
 
 
 def _merge_weights(graph: GraphProto) -> None:

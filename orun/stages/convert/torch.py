@@ -18,6 +18,7 @@ from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.agreement import Atol, Dims, Rtol
 from orun.stages.contract import Context, Spec
+from orun.stages.given import DType, Fill, High, Low
 from orun.stages.params import Code, Doc, Range
 
 if TYPE_CHECKING:
@@ -39,16 +40,10 @@ class InputSpec:
     """One input of the model."""
 
     shape: Annotated[list[int | str], Doc("Its axes: a size, or the name of a dynamic axis.")]
-    dtype: Annotated[
-        Literal["float32", "float16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"],
-        Doc("Type of its values."),
-    ] = "float32"
-    low: Annotated[float | None, Doc("Smallest value that the model takes; 0 for integers when left out.")] = None
-    high: Annotated[float | None, Doc("Largest value that the model takes; 1 for integers when left out.")] = None
-    fill: Annotated[
-        Literal["random", "mask"],
-        Doc("`mask` for an attention mask: 0 and 1, and at least one 1 along the last axis."),
-    ] = "random"
+    dtype: Annotated[DType, Doc("Type of its values.")] = "float32"
+    low: Low = None
+    high: High = None
+    fill: Fill = "random"
 
 
 @dataclass(frozen=True)
@@ -137,7 +132,7 @@ def _check_answers(
     context: Context, outputs: Sequence[str], tries: Sequence[Case], expected: Sequence[Sequence[Array]]
 ) -> None:
     """Refuse what PyTorch itself answers when `outputs` does not name it, or it is not finite."""
-    import numpy as np
+    from orun.stages.agreement import require_finite
 
     if len(expected[0]) != len(outputs):
         raise StageFailed(
@@ -146,15 +141,7 @@ def _check_answers(
             why=f"of shapes {', '.join(str(list(value.shape)) for value in expected[0])}",
             hint="name each tensor that the model returns, in order",
         )
-    for case, values in zip(tries, expected, strict=True):
-        for name, value in zip(outputs, values, strict=True):
-            if not np.isfinite(value).all():
-                raise StageFailed(
-                    context.stage,
-                    f"the PyTorch model yields values that are not finite in output {name!r}",
-                    why=f"for {case.title}",
-                    hint="say in `inputs` which values the model takes: `low`, `high`, `fill`",
-                )
+    require_finite(context, "the PyTorch model", outputs, tries, expected)
 
 
 def _export(context: Context, params: Params, bound: Bound, tries: Sequence[Case]) -> Path:

@@ -1,0 +1,103 @@
+"""A TensorFlow model to an ONNX model that says the same in every process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from orun.errors import StageFailed
+from orun.stages.contract import Context
+from orun.stages.warned import warnings_to
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
+
+    from orun.stages.tf.model import Model
+
+
+def export(context: Context, source: Model, opset: int, outputs: Sequence[str]) -> ModelProto:
+    """The ONNX model, in canonical form, with the inputs of the source in order.
+
+    Args:
+        context: of the stage.
+        source: the model.
+        opset: version of the ONNX operator set.
+        outputs: names for its outputs; the source's own when empty.
+
+    Raises:
+        StageFailed: when tf2onnx cannot convert it, or names do not fit.
+    """
+    from orun.stages.domains import tidy_domains
+    from orun.stages.onnx_canonical import canonical
+    from orun.stages.onnx_names import clean, name_values
+
+    names = _output_names(context, source, outputs)
+    with warnings_to(context.log):
+        try:
+            model, inside, yielded = source.convert(opset)
+        except Exception as error:  # tf2onnx raises whatever it runs into
+            context.log.exception("tf2onnx cannot convert the model")
+            raise _refused(context, error) from error
+    _arrange(model, source, inside)
+    order = {name: place for place, name in enumerate(yielded)}
+    model.graph.output.sort(key=lambda value: order[value.name])
+    clean(model)
+    name_values(model, [item.name for item in source.inputs], names)
+    canonical(model)
+    _name_axes(model, source)
+    tidy_domains(model)
+    return model
+
+
+def _output_names(context: Context, source: Model, outputs: Sequence[str]) -> list[str]:
+    if outputs and len(outputs) != len(source.outputs):
+        raise StageFailed(
+            context.stage,
+            f"the TensorFlow model returns {len(source.outputs)} tensors, and `outputs` names {len(outputs)}",
+            why=f"by its own names {', '.join(source.outputs)}",
+            hint="name each tensor that the model returns, in order",
+        )
+    names = list(outputs or source.outputs)
+    inputs = [item.name for item in source.inputs]
+    if len({*names, *inputs}) < len(names) + len(inputs):
+        why = f"inputs {', '.join(inputs)}; outputs {', '.join(names)}"
+        raise StageFailed(context.stage, "inputs and outputs need names that differ", why=why, hint="set `outputs`")
+    return names
+
+
+def _refused(context: Context, error: Exception) -> StageFailed:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
+    return StageFailed(
+        context.stage,
+        "tf2onnx cannot convert the model",
+        why=f"{type(error).__name__}: {lines[0][:300]}",
+        hint="try another `opset`; the log has the whole message",
+    )
+
+
+def _arrange(model: ModelProto, source: Model, inside: Sequence[str]) -> None:
+    """Bring the graph's inputs into the order of the source; one that nothing takes is an input all the same."""
+    import numpy as np
+    from onnx import helper
+
+    known: dict[str, ValueInfoProto] = {}
+    for value in model.graph.input:
+        kept = type(value)()
+        kept.CopyFrom(value)
+        known[value.name.removesuffix(":0")] = kept
+    del model.graph.input[:]
+    for name, item in zip(inside, source.inputs, strict=True):
+        value = known.get(name.removesuffix(":0"))
+        if value is None:
+            value = helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(np.dtype(item.dtype)), item.shape
+            )
+        model.graph.input.append(value)
+
+
+def _name_axes(model: ModelProto, source: Model) -> None:
+    for value, item in zip(model.graph.input, source.inputs, strict=True):
+        shape = value.type.tensor_type.shape
+        shape.ClearField("dim")
+        for axis in item.shape:
+            shape.dim.add(**{"dim_param" if isinstance(axis, str) else "dim_value": axis})

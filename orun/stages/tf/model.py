@@ -1,0 +1,45 @@
+"""What a TensorFlow model must be for `convert/tensorflow`, and how open axes are called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from orun.stages.agreement import Feed
+from orun.stages.feeds import Input
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnx import ModelProto
+
+    Array: TypeAlias = NDArray[Any]
+
+BATCH = "batch"  # the first axis of an input, where it is open
+
+
+class Model(Protocol):
+    """A model as a function of named arrays."""
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """What it takes, open axes named."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of what it yields, in order."""
+
+    def __call__(self, feed: Feed) -> Sequence[Array]:
+        """What TensorFlow makes of the inputs."""
+
+    def convert(self, opset: int) -> tuple[ModelProto, Sequence[str], Sequence[str]]:
+        """What tf2onnx makes of it, with the names in it of the inputs and of the outputs, in order."""
+
+
+def axes(name: str, shape: Sequence[int | None], said: Sequence[int | str] | None) -> tuple[int | str, ...]:
+    """The axes of an input: those that the pipeline says, otherwise its own with names for the open ones."""
+    if said is not None:
+        return tuple(said)
+    return tuple(
+        size if size is not None and size >= 0 else (BATCH if place == 0 else f"{name}_{place}")
+        for place, size in enumerate(shape)
+    )

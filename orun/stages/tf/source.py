@@ -1,0 +1,86 @@
+"""Where a TensorFlow model comes from: what a function of the user's returns, or a file."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orun.errors import OrunError, StageFailed
+from orun.stages.contract import Context
+from orun.stages.datasets import CODE
+from orun.stages.params import Code
+from orun.stages.warned import warnings_to
+
+if TYPE_CHECKING:
+    from orun.stages.convert.tensorflow import Params
+    from orun.stages.tf.model import Model
+
+FILES = ".keras, .h5, .tflite or .pb, or the folder of a SavedModel"
+
+
+def open_model(context: Context, params: Params) -> Model:
+    """The model as a function of named inputs, in inference mode, on the CPU.
+
+    Raises:
+        StageFailed: when it is no model, cannot be read, or does not say what it takes and the pipeline neither.
+    """
+    os.environ.setdefault(
+        "TF_CPP_MIN_LOG_LEVEL", "2"
+    )  # read when TensorFlow is first used: what it is built for, and such
+    import keras
+    import tensorflow as tf
+
+    tf.get_logger().setLevel(logging.ERROR)
+    if keras.backend.backend() != "tensorflow":
+        raise StageFailed(
+            context.stage,
+            f"Keras runs on {keras.backend.backend()} here, and tf2onnx converts what runs on TensorFlow",
+            hint="set KERAS_BACKEND=tensorflow, or the `backend` in keras.json",
+        )
+    tf.config.set_visible_devices([], "GPU")
+    keras.utils.set_random_seed(context.seed)  # the function may make weights up
+    tf.config.experimental.enable_op_determinism()  # or train them
+    with warnings_to(context.log):
+        return _opened(context, params)
+
+
+def _opened(context: Context, params: Params) -> Model:
+    from orun.stages.tf import files
+    from orun.stages.tf.lite import Lite
+    from orun.stages.tf.wrap import wrap
+
+    if CODE.fullmatch(params.model):
+        return wrap(context, context.load(Code(params.model))(), params)
+    path = context.root / params.model
+    readers: Mapping[str, Callable[[Path], Model]] = {
+        ".tflite": lambda file: Lite(file, params.inputs),
+        ".pb": lambda file: files.frozen_graph(file, params),
+        ".keras": lambda file: wrap(context, files.keras_model(file), params),
+        ".h5": lambda file: wrap(context, files.keras_model(file), params),
+        "": lambda folder: files.saved_model(folder, params),
+    }
+    reader = readers.get("" if path.is_dir() else path.suffix.lower() or "?")
+    if reader is None:
+        raise StageFailed(
+            context.stage, f"{params.model} is no model that TensorFlow can read", why=f"expected {FILES}"
+        )
+    try:
+        return reader(path)
+    except OrunError:
+        raise
+    except Exception as error:  # the readers raise whatever they run into
+        context.log.exception("the model cannot be read")
+        raise StageFailed(
+            context.stage,
+            f"TensorFlow cannot read {params.model}",
+            why=_first_line(error),
+            hint="the log has the whole message",
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip() or "no message"
+    return f"{type(error).__name__}: {text.splitlines()[0][:300]}"

@@ -1,0 +1,209 @@
+"""Networks of TensorFlow and Keras, converted from every form they come in, and compared with TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import tensorflow as tf
+from onnxruntime import InferenceSession
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+from orun.errors import OrunError
+from tests.stages.modules import networks
+from tests.stages.support import StageRun, run_stage
+
+MODULES = Path(__file__).parents[1] / "modules"
+PAIR = {"left": {"shape": ["batch", 4]}, "right": {"shape": ["batch", 4]}}
+
+
+def convert(folder: Path, model: str, **params: Any) -> StageRun:
+    return run_stage("convert/tensorflow", folder, {"model": f"networks.py:{model}", **params}, root=MODULES)
+
+
+def refusal(folder: Path, model: str, **params: Any) -> str:
+    with pytest.raises(OrunError) as caught:
+        convert(folder, model, **params)
+    return str(caught.value)
+
+
+def shapes(made: StageRun) -> dict[str, list[int | str]]:
+    graph = onnx.load(made.model).graph
+    return {
+        value.name: [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim]
+        for value in (*graph.input, *graph.output)
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "params", "expected"),
+    [
+        ("sequential", {}, {"input": ["batch", 8, 8, 1], "output": ["batch", 10]}),
+        (
+            "functional",
+            {},
+            {
+                "ids": ["batch", "ids_1"],
+                "mask": ["batch", "mask_1"],
+                "pooled": ["batch", 8],
+                "sequence": ["batch", "ids_1", 8],
+            },
+        ),
+        ("recurrent", {}, {"input": ["batch", 5, 3], "output": ["batch", 2]}),
+        ("subclassed", {"inputs": PAIR}, {"left": ["batch", 4], "right": ["batch", 4], "output": ["batch", 3]}),
+        ("module", {}, {"x": ["batch", 3], "sum": ["batch"], "y": ["batch", 2]}),
+        (
+            "function",
+            {"inputs": {"x": {"shape": ["n", 2]}, "y": {"shape": ["n", 2]}}, "outputs": ["z"]},
+            {"x": ["n", 2], "y": ["n", 2], "z": ["n", 2]},
+        ),
+    ],
+)
+def test_models_of_every_make(
+    tmp_path: Path, model: str, params: dict[str, Any], expected: dict[str, list[int | str]]
+) -> None:
+    if model == "functional":
+        sequence = {"shape": ["batch", "length"]}
+        params = {"inputs": {"ids": sequence, "mask": {**sequence, "fill": "mask"}}}
+        expected = {name: ["length" if "_1" in str(axis) else axis for axis in axes] for name, axes in expected.items()}
+    made = convert(tmp_path, model, **params)
+    assert shapes(made) == expected
+    assert made.value("max_abs_error") < 1e-5
+    onnx.checker.check_model(onnx.load(made.model), full_check=True)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One network in every kind of file."""
+    folder = tmp_path_factory.mktemp("files")
+    with warnings.catch_warnings(action="ignore"):  # TensorFlow warns of itself
+        write(folder)
+    return folder
+
+
+def write(folder: Path) -> None:
+    tf.keras.utils.set_random_seed(0)
+    model = networks.sequential()
+    model.save(folder / "model.keras")
+    model.save(folder / "model.h5")
+    model.export(folder / "saved", verbose=False)
+    networks.recurrent().export(folder / "loop", verbose=False)
+    lite = tf.lite.TFLiteConverter.from_saved_model(str(folder / "saved")).convert()
+    (folder / "model.tflite").write_bytes(lite)
+    concrete = tf.function(lambda x: model(x, training=False)).get_concrete_function(
+        tf.TensorSpec([None, 8, 8, 1], tf.float32, name="image")
+    )
+    frozen = convert_variables_to_constants_v2(concrete).graph.as_graph_def()
+    (folder / "model.pb").write_bytes(frozen.SerializeToString())
+    image = np.random.default_rng(0).random((3, 8, 8, 1), np.float32)
+    np.save(folder / "image.npy", image)
+    np.save(folder / "answer.npy", model(image, training=False).numpy())
+
+
+@pytest.mark.parametrize("name", ["model.keras", "model.h5", "saved", "model.tflite", "model.pb"])
+def test_files_of_every_kind(files: Path, tmp_path: Path, name: str) -> None:
+    made = run_stage("convert/tensorflow", tmp_path, {"model": name, "outputs": ["classes"]}, root=files)
+    assert made.value("max_abs_error") < 1e-5
+    session = InferenceSession(made.model, providers=["CPUExecutionProvider"])
+    (argument,) = session.get_inputs()
+    assert argument.shape == ["batch", 8, 8, 1]
+    (found,) = session.run(["classes"], {argument.name: np.load(files / "image.npy")})
+    assert np.abs(found - np.load(files / "answer.npy")).max() < 1e-5
+    assert str(files).encode() not in made.model.read_bytes()
+
+
+def test_what_is_no_such_file(files: Path, tmp_path: Path) -> None:
+    def message(**params: Any) -> str:
+        with pytest.raises(OrunError) as caught:
+            run_stage("convert/tensorflow", tmp_path, params, root=files)
+        return str(caught.value)
+
+    assert message(model="image.npy") == (
+        "image.npy is no model that TensorFlow can read\n"
+        "  expected .keras, .h5, .tflite or .pb, or the folder of a SavedModel"
+    )
+    assert message(model="saved", signature="serving") == (
+        "the SavedModel has no signature 'serving'\n  it has serve, serving_default\n  hint: did you mean 'serve'?"
+    )
+    assert message(model="model.pb", tensors=["nothing:0"]).startswith("the graph has no such tensor\n  ")
+    (tmp_path / "bad.tflite").write_bytes(b"no model")
+    with pytest.raises(OrunError) as caught:
+        run_stage("convert/tensorflow", tmp_path, {"model": "bad.tflite"})
+    assert caught.value.what == "TensorFlow cannot read bad.tflite"
+
+
+def test_the_same_bytes_in_every_process(files: Path, tmp_path: Path) -> None:
+    """tf2onnx counts and sorts as sets iterate; a loop and the files are where it shows most."""
+    processes = []
+    for seed in ("1", "31337"):
+        command = [sys.executable, str(Path(__file__).with_name("digests.py")), str(files), str(tmp_path)]
+        environment = os.environ | {"PYTHONHASHSEED": seed}
+        processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
+    first, second = (json.loads(process.communicate(timeout=250)[0].splitlines()[-1]) for process in processes)
+    assert first == second
+    assert len(first) == 4
+
+
+def test_layers_keep_their_names(tmp_path: Path) -> None:
+    graph = onnx.load(convert(tmp_path, "sequential").model).graph
+    names = [node.name for node in graph.node]
+    assert any(name.endswith("/convolution") for name in names)
+    assert any("/dense" in name for name in names)
+    assert not [name for name in names if "__" in name]
+    assert not graph.value_info
+
+
+def test_external_data_beside_the_model(tmp_path: Path) -> None:
+    made = convert(tmp_path, "sequential", external_data="always")
+    assert sorted(path.name for path in made.output.iterdir()) == ["model.onnx", "model.onnx.data"]
+
+
+def test_the_seed_makes_the_weights(tmp_path: Path) -> None:
+    def made(seed: int) -> bytes:
+        params = {"model": "networks.py:module"}
+        return run_stage("convert/tensorflow", tmp_path, params, root=MODULES, seed=seed).model.read_bytes()
+
+    assert made(1) == made(1)
+    assert made(1) != made(2)
+
+
+def test_what_the_model_does_not_say(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "subclassed") == (
+        "networks.py:subclassed does not say what it takes\n"
+        "  it has neither a signature nor inputs of its own\n"
+        "  hint: say it: inputs: {name: {shape: [batch, 8]}}"
+    )
+    assert refusal(tmp_path, "text") == (
+        "networks.py:text must return a Keras model or a function of TensorFlow\n  it returned a str"
+    )
+    assert refusal(tmp_path, "sequential", outputs=["a", "b"]) == (
+        "the TensorFlow model returns 1 tensors, and `outputs` names 2\n"
+        "  by its own names output\n"
+        "  hint: name each tensor that the model returns, in order"
+    )
+    assert refusal(tmp_path, "sequential", outputs=["input"]) == (
+        "inputs and outputs need names that differ\n  inputs input; outputs input\n  hint: set `outputs`"
+    )
+    assert refusal(tmp_path, "sequential", inputs={"image": {"low": 0}}) == (
+        "the model has no input image\n  it takes input"
+    )
+
+
+def test_answers_that_differ_are_caught(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "logarithm") == (
+        "the TensorFlow model yields values that are not finite in output 'output'\n"
+        "  for random values at batch=1\n"
+        "  hint: say in `inputs` which values the model takes: `low`, `high`, `fill`"
+    )
+    assert "give axes that must be equal one name" in refusal(tmp_path, "functional")
+    made = convert(tmp_path, "logarithm", inputs={"x": {"low": 0.5, "high": 2}})
+    assert made.value("max_abs_error") < 1e-6
+    assert refusal(tmp_path, "random").startswith("the converted model disagrees with the TensorFlow model in output")

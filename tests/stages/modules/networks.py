@@ -1,0 +1,109 @@
+"""Small networks of Keras and TensorFlow with made-up weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras import layers
+
+
+def sequential() -> keras.Model:
+    """A CNN over images of 8 x 8."""
+    return keras.Sequential(
+        [
+            keras.Input((8, 8, 1)),
+            layers.Conv2D(4, 3, padding="same", activation="relu"),
+            layers.BatchNormalization(),
+            layers.MaxPooling2D(2),
+            layers.Dropout(0.5),
+            layers.Flatten(),
+            layers.Dense(10, activation="softmax"),
+        ]
+    )
+
+
+def functional() -> keras.Model:
+    """Attention over tokens with a mask, two inputs and two outputs by name."""
+    ids = keras.Input((None,), name="ids", dtype="int32")
+    mask = keras.Input((None,), name="mask", dtype="float32")
+    hidden = layers.Embedding(20, 8)(ids) * keras.ops.expand_dims(mask, -1)
+    hidden = layers.LayerNormalization()(layers.MultiHeadAttention(2, 4)(hidden, hidden) + hidden)
+    return keras.Model(
+        {"ids": ids, "mask": mask}, {"sequence": hidden, "pooled": layers.GlobalAveragePooling1D()(hidden)}
+    )
+
+
+def recurrent() -> keras.Model:
+    """An LSTM and a GRU: loops, or the operators of ONNX for them."""
+    return keras.Sequential(
+        [keras.Input((5, 3)), layers.LSTM(4, return_sequences=True), layers.GRU(3), layers.Dense(2)]
+    )
+
+
+class Scorer(keras.Model):  # type: ignore[misc]  # Keras is not checked
+    """Adds two inputs up and scores them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = layers.Dense(3)
+
+    def call(self, left: Any, right: Any, *, training: bool = False) -> Any:
+        """Two `[batch, 4]`."""
+        del training
+        return self.dense(left + right)
+
+
+def subclassed() -> keras.Model:
+    """A `Scorer`, which does not say what it takes."""
+    return Scorer()
+
+
+class Affine(tf.Module):  # type: ignore[misc]  # TensorFlow is not checked
+    """A module of plain TensorFlow, whose call has a signature."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = tf.Variable(tf.random.normal([3, 2]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])  # type: ignore[untyped-decorator]  # the same
+    def __call__(self, x: Any) -> Any:
+        """`[n, 3]` to `[n, 2]`."""
+        return {"y": x @ self.weight, "sum": tf.reduce_sum(x, axis=1)}
+
+
+def module() -> Any:
+    """An `Affine`."""
+    return Affine()
+
+
+def function() -> Any:
+    """A function without a signature."""
+    return tf.function(lambda x, y: x * y + 1.0)
+
+
+def frozen_batch() -> Any:
+    """Computes with the size of its example, which a trace keeps."""
+
+    def scaled(x: Any) -> Any:
+        return x * float(x.shape[0] or 1)
+
+    return scaled
+
+
+def logarithm() -> Any:
+    """Is not finite below zero."""
+    return tf.function(tf.math.log, input_signature=[tf.TensorSpec([None, 2], tf.float32, name="x")])
+
+
+def random() -> Any:
+    """Draws anew at each call."""
+    return tf.function(
+        lambda x: x + tf.random.uniform(tf.shape(x)), input_signature=[tf.TensorSpec([None, 2], tf.float32, name="x")]
+    )
+
+
+def text() -> str:
+    """No model."""
+    return "model"
