@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orun import sources
 from orun.environment import device
 from orun.errors import Interrupted, OrunError, StoreError
 from orun.events import Notice, RunStarted
@@ -66,6 +67,8 @@ class Session:
                 remote=self._exchange(),
             )
             try:
+                if runner.remote:
+                    runner.remote.prepare(plan.steps)
                 runner.run(plan)
                 if runner.remote:
                     runner.remote.finish()
@@ -116,6 +119,7 @@ class Session:
 
     def _end(self, code: int) -> RunResult:
         result = self.journal.result(code)
+        sources.keep(result, self.planner.pipeline)
         self._keep(result)
         return self.journal.finish(result)
 

@@ -26,7 +26,7 @@ class BrokenError(Exception):
 
 
 class Client:
-    """Sends requests and gathers answers; nothing here waits but `wait` and `close`."""
+    """Sends requests and gathers answers; only `wait` and `close` wait, and `ask` until the process has started."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -39,7 +39,7 @@ class Client:
     def ask(self, message: Mapping[str, Any]) -> int:
         """Send a request; the number to get its answer by."""
         self._count += 1
-        (self._channel or self._start()).post_message({**message, "number": self._count})
+        (self._channel or self._start()).send({**message, "number": self._count})
         return self._count
 
     def answer(self, number: int) -> Mapping[str, Any] | None:
@@ -54,10 +54,9 @@ class Client:
         return self._answers.pop(number, None)
 
     def wait(self, timeout: float) -> None:
-        """Wait until something arrives or can be sent on, at most so many seconds."""
+        """Wait until something arrives, at most so many seconds."""
         if self._channel is not None:
-            writable = [self._channel] if self._channel.unsent else []
-            select.select([self._channel], writable, [], timeout)
+            select.select([self._channel], [], [], timeout)
 
     def close(self) -> None:
         """End the process, whatever it is doing."""
@@ -87,14 +86,13 @@ class Client:
             start_new_session=True,  # Ctrl-C reaches the run alone
         )
         theirs.close()
-        ours.post_message(encode(self._settings))
+        ours.send(encode(self._settings))
         self._channel = ours
         return ours
 
     def _hear(self) -> None:
         if self._channel is None:
             raise BrokenError("it was ended")
-        self._channel.flush()
         for message in self._channel.messages():
             if "refused" in message:
                 what, why, hint = message["refused"]

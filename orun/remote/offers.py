@@ -41,8 +41,8 @@ def offered(step: Step, record: str) -> Action:
     return action
 
 
-def listed(text: str, size: int) -> tuple[Entry, ...]:
-    """The files in a list of files of so many bytes in all.
+def listed(text: str, size: int | None) -> tuple[Entry, ...]:
+    """The files in a list of files of so many bytes in all, where that is known.
 
     Raises:
         RefusedError: when it is none, reaches out of its folder, or tells of another size.
@@ -51,7 +51,8 @@ def listed(text: str, size: int) -> tuple[Entry, ...]:
         entries = decode(text.encode("ascii"))
     except (ValueError, RecursionError) as error:
         raise RefusedError(str(error)) from None
-    if any(entry.size < 0 for entry in entries) or sum(entry.size for entry in entries) != size:
+    total = sum(entry.size for entry in entries)
+    if any(entry.size < 0 for entry in entries) or (size is not None and total != size):
         raise RefusedError("its files have not the size that it tells")
     if bad := [entry.path for entry in entries if not _fits(entry.path)]:
         raise RefusedError(f"it names {bad[0][:80]!r}, which no file should be called")

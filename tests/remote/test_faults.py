@@ -179,7 +179,7 @@ def test_ctrl_c_ends_the_wait_for_pushes(tmp_path: Path, s3: str, relay: Relay) 
     said += process.communicate(timeout=60)[0].splitlines(keepends=True)
     relay.stalled.set()
     assert process.returncode == 130
-    assert "warning: 2 results are not in the remote; the next run offers them again\n" in said
+    assert "warning: 2 results not pushed to the remote; the next run offers them again\n" in said
     assert agents
     assert not any(Path(f"/proc/{agent}").exists() for agent in agents)
     relay.stalled = None
