@@ -148,6 +148,13 @@ class Planner:
             inputs["lineage"] = blake3(self.lineage(stage, done)).hexdigest()
         return inputs
 
+    def lacks(self, stage: Stage) -> str:
+        """The digest of the accepted model that a stage compares with, if it is not in the store; else empty."""
+        accepted = self.accepted(stage)
+        if accepted is None or not accepted.model or not self._compares(stage):
+            return ""
+        return accepted.model if self.store.check(accepted.model) else ""
+
     def _compares(self, stage: Stage) -> bool:
         spec = self.pipeline.kinds[stage.uses].spec
         return spec.baseline and any(gate.rule == "max_regression" for gate in conditions(stage.gates))
