@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import click
 import orun
 from orun.cli import options
 from orun.cli.verb import Verb
+from orun.report.figures import shortened
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal, detect
 
@@ -26,7 +26,6 @@ EXAMPLES = (
 )
 COLUMNS = (Column(""), Column("part of the key"), Column("last time", flexible=True), Column("now", flexible=True))
 VERDICTS = {"run": "would run", "maybe": "may run", "cached": "is up to date", "skipped": "is skipped"}
-DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 ABSENT = "-"
 
 
@@ -78,7 +77,7 @@ def _row(step: Step, name: str, changed: bool, *, full: bool) -> tuple[Cell, ...
 def _shown(value: str | None, *, full: bool) -> str:
     if value is None:
         return ABSENT
-    return value if full else DIGEST.sub(r"\1", value)
+    return value if full else shortened(value)
 
 
 def _data(step: Step) -> dict[str, Any]:

@@ -27,6 +27,7 @@ VERBS = {
     "stages": "List the stage library, or document a kind.",
     "schema": "Print the JSON Schema of pipeline files, or of the event log.",
     "history": "Show how measurements went from run to run.",
+    "diff": "Show how two runs differ.",
     "baseline": "Accept a release as the one to compare with.",
     "verify": "Check a bundle, or build stages again and compare.",
     "store": "Show, check, pin and clean up what is stored.",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from orun.metrics import Estimate, Metric, Unit
 from orun.units import show
 
+DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _AGES = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"))
 
 
@@ -44,6 +46,11 @@ def headline(metrics: Mapping[str, Metric], gated: Sequence[str], limit: int = 3
 def count(number: int, noun: str) -> str:
     """`1 stage`, `2 stages`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def shortened(text: str) -> str:
+    """The text with each digest in it cut to what tells two apart for people."""
+    return DIGEST.sub(r"\1", text)
 
 
 def quoted(word: str) -> str:

@@ -1,0 +1,192 @@
+"""orun diff: how two runs differ."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orun.cli import options
+from orun.cli.verb import Verb
+from orun.errors import UsageError
+from orun.report.figures import count, shortened
+from orun.report.table import Cell, Column, render
+from orun.report.terminal import Terminal, detect
+from orun.units import show
+
+if TYPE_CHECKING:
+    from orun.record import RunResult
+    from orun.rundiff import Change, Figure, RunDifference, StageDifference
+    from orun.store import Store
+
+EXAMPLES = (
+    ("orun diff", "the last run and the one before it"),
+    ("orun diff last~5 last", "the last run and the fifth before it, of the same pipeline"),
+    ("orun diff 20261121-0930 ci/record.json --json", "a run of this store and one of another machine, for a program"),
+)
+LAST = re.compile(r"last(?:~(\d+))?")
+SIDES = (Column("old", flexible=True), Column("new", flexible=True))
+ABSENT = "-"
+
+
+@click.command("diff", cls=Verb, examples=EXAMPLES)
+@click.argument("old", default="last~1")
+@click.argument("new", default="last")
+@options.store_option
+@options.json_option
+@click.option("-v", "--verbose", is_flag=True, help="Show digests in full.")
+def command(old: str, new: str, store: Path | None, as_json: bool, verbose: bool) -> int:
+    """Show how the run NEW differs from the run OLD: the last run from the one before it when neither is named.
+
+    A run is the beginning of its id, `last`, `last~1` for the one before, or a file: a run's `record.json` or
+    `events.jsonl`, or what `orun FILE --json` printed. What differs is told of the configuration, of what each stage
+    rests on (parameters, inputs, code, tools, what it read), of artifacts, sizes, metrics and gates.
+    """
+    from orun.rundiff import compare
+
+    pair = [_run(reference, store) for reference in (old, new)]
+    found = compare(*pair)
+    if as_json:
+        options.show_json(found)
+    else:
+        options.show(lines_of(found, detect(sys.stdout, os.environ), full=verbose))
+    return 0
+
+
+def _run(reference: str, store: Path | None) -> RunResult:
+    """The run that is meant, with what its stages rest on as far as that is known."""
+    path = Path(reference)
+    if path.is_file():
+        run = _of_file(path)
+        repeated = path.parent.parent / run.repeats / "record.json"
+        return _completed(run, _of_file(repeated) if run.repeats and repeated.is_file() else None)
+    with options.open_store(store) as opened:
+        last = LAST.fullmatch(reference)
+        run = _of_end(opened, int(last[1] or 0)) if last else _of_store(opened, opened.run(reference))
+        known = {folder.name: folder for folder in opened.runs()}
+        return _completed(run, _of_store(opened, known[run.repeats]) if run.repeats in known else None)
+
+
+def _completed(run: RunResult, repeated: RunResult | None) -> RunResult:
+    from orun.rundiff import completed
+
+    return completed(run, repeated) if repeated else run
+
+
+def _of_store(store: Store, folder: Path) -> RunResult:
+    record = folder / "record.json"
+    if not record.exists():
+        raise UsageError(
+            f"the run {folder.name} has no record: it goes on, or was killed", hint="orun diff last~1 last"
+        )
+    return _decoded(store.read_record(record), record)
+
+
+def _of_end(store: Store, before: int) -> RunResult:
+    """The last finished run of the store, or an earlier one of the same pipeline."""
+    runs: list[RunResult] = []
+    for folder in reversed(store.runs()):
+        if (folder / "record.json").exists():
+            run = _of_store(store, folder)
+            runs += [run] if not runs or run.pipeline == runs[0].pipeline else []
+            if len(runs) > before:
+                return run
+    found = f"{count(len(runs), 'run')} of {runs[0].pipeline}" if runs else "no run that has ended"
+    raise UsageError(f"there is no last~{before}" if before else "there is no last run", why=f"the store has {found}")
+
+
+def _of_file(path: Path) -> RunResult:
+    """The run of a record, an event log, or the output of `--json`."""
+    from orun.fold import read_log
+    from orun.store.sealed import BrokenSealError, unseal
+
+    try:
+        if path.suffix == ".jsonl":
+            return read_log(path)
+        content = path.read_bytes()
+        data = json.loads(content)
+        return _decoded(unseal(content) if "record" in data else data, path)
+    except (BrokenSealError, OSError, TypeError, KeyError, ValueError) as error:
+        raise _no_run(path, error) from error
+
+
+def _decoded(data: Any, path: Path) -> RunResult:
+    from orun.codec import decode
+    from orun.record import RunResult
+
+    try:
+        return decode(RunResult, data)
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise _no_run(path, error) from error
+
+
+def _no_run(path: Path, error: Exception) -> UsageError:
+    forms = "a run's record.json or events.jsonl, or the output of: orun FILE --json"
+    return UsageError(
+        f"{path} is not a run that this orun can read", why=f"{type(error).__name__}: {error}", hint=forms
+    )
+
+
+def lines_of(found: RunDifference, terminal: Terminal, *, full: bool = False) -> list[str]:
+    """The tables of what differs, and a sentence that sums it up."""
+
+    def text(value: str | None) -> str:
+        return ABSENT if value is None else value if full else shortened(value)
+
+    def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+        first, *rest = titles
+        columns = (Column(first), *(Column(title, flexible=True) for title in rest), *SIDES)
+        return render(columns, [(Cell(row[0], "strong"), *map(Cell, row[1:])) for row in rows], terminal)
+
+    def sides(change: Change) -> tuple[str, str, str]:
+        return change.name, text(change.old), text(change.new)
+
+    blocks = [
+        table(["configuration"], map(sides, found.configuration)),
+        table(["host"], map(sides, found.host)),
+        table(["stage", "rests on"], ((one.stage, *sides(change)) for one in found.stages for change in one.inputs)),
+        table(["stage", "result"], (row for one in found.stages for row in _results(one, text))),
+        _metrics(found.stages, terminal),
+        table(["gate"], map(sides, found.gates)),
+        [f"{terminal.paint('note', 'doubt')}: {note}" for note in found.notes],
+        [_sum(found)],
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
+
+
+def _results(one: StageDifference, text: Any) -> Iterable[tuple[str, ...]]:
+    sizes = [None if size is None else show(size, "B") for size in one.size]
+    for name, (old, new) in {"outcome": one.outcome, "artifact": one.tree, "size": (sizes[0], sizes[1])}.items():
+        if old != new and (name != "outcome" or one.fared_otherwise):
+            yield one.stage, name, text(old), text(new)
+
+
+def _metrics(stages: Sequence[StageDifference], terminal: Terminal) -> list[str]:
+    columns = (
+        *(Column(name) for name in ("stage", "metric")),
+        *(Column(name, "right") for name in ("old", "new", "change")),
+    )
+    rows = [
+        (Cell(one.stage, "strong"), Cell(figure.name), *map(Cell, _figures(figure)))
+        for one in stages
+        for figure in one.metrics
+    ]
+    return render(columns, rows, terminal)
+
+
+def _figures(figure: Figure) -> tuple[str, str, str]:
+    old, new = (ABSENT if value is None else show(value, figure.unit) for value in (figure.old, figure.new))
+    return old, new, "" if figure.ratio is None else f"{100 * (figure.ratio - 1):+.1f} %"
+
+
+def _sum(found: RunDifference) -> str:
+    if found.same:
+        return f"{found.new} does not differ from {found.old}"
+    told = [count(len(found.stages), "stage"), count(len(found.gates), "gate")]
+    return f"{found.new} differs from {found.old}: {', '.join(told)}"

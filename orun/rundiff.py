@@ -1,0 +1,168 @@
+"""How two runs differ: in what was asked for, what each stage rests on, what it made and measured, and the gates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from orun.metrics import Metric, Unit
+from orun.record import Outcome, RunResult, StageResult, Verdict
+
+
+@dataclass(frozen=True)
+class Change:
+    """A named text in the old and the new run; None where there is none."""
+
+    name: str
+    old: str | None
+    new: str | None
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A metric in the old and the new run, and the new value divided by the old one; None where there is none."""
+
+    name: str
+    unit: Unit
+    old: float | None
+    new: float | None
+    ratio: float | None
+
+
+@dataclass(frozen=True)
+class StageDifference:
+    """What differs of one stage.
+
+    Attributes:
+        stage: its id.
+        outcome, key, tree: in the old and the new run; None where it has none.
+        size: bytes of its artifact, in the old and the new run.
+        inputs: what its result rests on, where that differs: parts of its key, and what it was seen to read.
+        metrics: those that differ.
+    """
+
+    stage: str
+    outcome: tuple[Outcome | None, Outcome | None]
+    key: tuple[str | None, str | None]
+    tree: tuple[str | None, str | None]
+    size: tuple[int | None, int | None]
+    inputs: tuple[Change, ...]
+    metrics: tuple[Figure, ...]
+
+    @property
+    def fared_otherwise(self) -> bool:
+        """Whether the outcomes differ by more than that one was built and the other cached."""
+        return len({"built" if outcome == "cached" else outcome for outcome in self.outcome}) > 1
+
+
+@dataclass(frozen=True)
+class RunDifference:
+    """What differs between two runs.
+
+    Attributes:
+        old, new: their ids.
+        configuration: the pipeline, its file, `--set` values, and files that the pipeline was read from (by digest).
+        host: the machine and what measurements are bound to.
+        stages: those that differ, in the order of the new run, then those that it does not have.
+        gates: verdicts that differ, by the gate as one reads it.
+        notes: what cannot be compared, one sentence each.
+    """
+
+    old: str
+    new: str
+    configuration: tuple[Change, ...]
+    host: tuple[Change, ...]
+    stages: tuple[StageDifference, ...]
+    gates: tuple[Change, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing that was compared differs."""
+        return not (self.configuration or self.host or self.stages or self.gates)
+
+
+def compare(old: RunResult, new: RunResult) -> RunDifference:
+    """What differs between two runs; stages that were built in one and cached in the other do not differ by that."""
+    befores, afters = ({stage.stage: stage for stage in run.stages} for run in (old, new))
+    notes = [
+        f"what the stages of {run.run} rest on is not known: it repeats {run.repeats}, which is not here"
+        for run in (old, new)
+        if run.repeats
+    ]
+    return RunDifference(
+        old.run,
+        new.run,
+        configuration=tuple(_changes(_configuration(old), _configuration(new))),
+        host=tuple(_changes(old.host, new.host)),
+        stages=tuple(_stages(befores, afters, inputs=not notes)),
+        gates=tuple(_changes(_gates(old.verdicts), _gates(new.verdicts))),
+        notes=tuple(notes),
+    )
+
+
+def completed(run: RunResult, repeated: RunResult) -> RunResult:
+    """A run that repeats another with what the stages of that one rest on."""
+    inputs = {stage.stage: stage.inputs for stage in repeated.stages}
+    stages = tuple(replace(stage, inputs=inputs.get(stage.stage, {})) for stage in run.stages)
+    return replace(run, stages=stages, repeats="")
+
+
+def _configuration(run: RunResult) -> dict[str, str]:
+    return {
+        "pipeline": run.pipeline,
+        "file": run.file,
+        **{f"--set {name}": value for name, value in run.overrides.items()},
+        **{f"content of {path}": digest for path, digest in run.sources.items()},
+    }
+
+
+def _gates(verdicts: tuple[Verdict, ...]) -> dict[str, str]:
+    """How each gate was judged; the threshold is part of what may differ."""
+    counts: dict[str, int] = {}
+    found = {}
+    for verdict in verdicts:
+        name = " ".join(part for part in (verdict.stage, verdict.metric, verdict.rule) if part)
+        counts[name] = counts.get(name, 0) + 1
+        name = f"{name} ({counts[name]})" if counts[name] > 1 else name
+        found[name] = f"{verdict.threshold}: {verdict.outcome}" if verdict.threshold else verdict.outcome
+    return found
+
+
+def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Change]:
+    for name in dict.fromkeys([*new, *old]):
+        if old.get(name) != new.get(name):
+            yield Change(name, old.get(name), new.get(name))
+
+
+def _stages(
+    old: Mapping[str, StageResult], new: Mapping[str, StageResult], *, inputs: bool
+) -> Iterator[StageDifference]:
+    for name in dict.fromkeys([*new, *old]):
+        pair = old.get(name), new.get(name)
+        before, after = pair
+        found = StageDifference(
+            name,
+            outcome=(before.outcome if before else None, after.outcome if after else None),
+            key=(before.key or None if before else None, after.key or None if after else None),
+            tree=(before.tree or None if before else None, after.tree or None if after else None),
+            size=(before.size if before and before.tree else None, after.size if after and after.tree else None),
+            inputs=tuple(_changes(*(one.inputs if one else {} for one in pair))) if inputs else (),
+            metrics=tuple(_figures(*(one.metrics if one else {} for one in pair))),
+        )
+        if _differs(found):
+            yield found
+
+
+def _differs(stage: StageDifference) -> bool:
+    pairs = (stage.key, stage.tree, stage.size)
+    return stage.fared_otherwise or any(old != new for old, new in pairs) or bool(stage.inputs or stage.metrics)
+
+
+def _figures(old: Mapping[str, Metric], new: Mapping[str, Metric]) -> Iterator[Figure]:
+    for name in dict.fromkeys([*new, *old]):
+        before, after = old.get(name), new.get(name)
+        values = before.value if before else None, after.value if after else None
+        if values[0] != values[1] and (metric := after or before):
+            ratio = values[1] / values[0] if values[0] and values[1] is not None else None
+            yield Figure(name, metric.unit, *values, ratio)

@@ -1,0 +1,161 @@
+"""orun diff: two runs of a real pipeline, named in every way."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import CODE, PIPELINE, CommandLine, steady
+
+
+def run(orun: CommandLine, text: str) -> dict[str, Any]:
+    shown = orun("words.yaml", "--json", "--set", f"stages.write.with.text={text}")
+    document: dict[str, Any] = json.loads(shown.out)
+    return document
+
+
+def plain(text: str) -> str:
+    """A report without digests, run ids and the width of columns."""
+    return re.sub(r"\b[0-9a-f]{12}\b", "DIGEST", steady(text))
+
+
+def differences(orun: CommandLine, *words: str) -> dict[str, Any]:
+    shown = orun("diff", *words, "--json")
+    assert shown.code == 0, shown.out
+    document: dict[str, Any] = json.loads(shown.out)
+    return document
+
+
+def test_what_was_changed_and_what_came_of_it(orun: CommandLine, project: Path) -> None:
+    del project
+    run(orun, "one two three")
+    run(orun, "a b")
+    shown = orun("diff")
+    assert (shown.code, shown.err) == (0, "")
+    assert plain(shown.out) == (
+        """\
+configuration  old  new
+--set stages.write.with.text  one two three  a b
+
+stage  rests on  old  new
+write  parameter text  "one two three"  "a b"
+count  input text  DIGEST  DIGEST
+
+stage  result  old  new
+write  artifact  DIGEST  DIGEST
+write  size  13 B  3 B
+
+stage  metric  old  new  change
+write  length  13  3  -76.9 %
+count  words  3  2  -33.3 %
+
+gate  old  new
+count words min  3: passed  3: failed
+
+RUN-words differs from RUN-words: 2 stages, 1 gate
+"""
+    )
+    write, count = differences(orun)["stages"]
+    assert write["metrics"] == [{"name": "length", "unit": "", "old": 13, "new": 3, "ratio": 3 / 13}]
+    assert write["outcome"] == ["built", "built"]
+    assert (write["size"], len(write["tree"][0]), len(write["key"][1])) == ([13, 3], 64, 64)
+    assert count["inputs"] == [{"name": "input text", "old": write["tree"][0], "new": write["tree"][1]}]
+    assert write["tree"][0][:16] in orun("diff", "-v").out
+
+
+def test_a_run_that_repeats_another_does_not_differ_from_it(orun: CommandLine, project: Path, tmp_path: Path) -> None:
+    first, second = run(orun, "a b c"), run(orun, "a b c")
+    assert second["repeats"] == first["run"]
+    assert orun("diff").out == f"{second['run']} does not differ from {first['run']}\n"
+    lone = tmp_path / "lone.json"
+    shutil.copy(project / "artifacts" / "runs" / second["run"] / "record.json", lone)
+    shown = orun("diff", "last~1", str(lone))
+    assert steady(shown.out) == (
+        "note: what the stages of RUN-words rest on is not known: it repeats RUN-words, which is not here\n\n"
+        "RUN-words does not differ from RUN-words\n"
+    )
+
+
+def test_every_way_to_name_a_run(orun: CommandLine, project: Path, tmp_path: Path) -> None:
+    first, second = run(orun, "one two three"), run(orun, "a b")
+    wanted = differences(orun, "last~1", "last")
+    assert (wanted["old"], wanted["new"]) == (first["run"], second["run"])
+    folders = [project / "artifacts" / "runs" / one["run"] for one in (first, second)]
+    printed = tmp_path / "printed.json"
+    printed.write_text(json.dumps(first))
+    assert differences(orun, first["run"], second["run"][:-6]) == wanted
+    assert differences(orun, str(folders[0] / "record.json"), str(folders[1] / "events.jsonl")) == wanted
+    assert differences(orun, str(printed)) == wanted
+    assert differences(orun, "last", "last~1")["old"] == second["run"]
+
+
+def test_code_that_was_read_and_a_threshold(orun: CommandLine, project: Path) -> None:
+    (project / "helper.py").write_text("MARK = '!'\n")
+    (project / "words.py").write_text(CODE.replace("import time\n", "import time\n\nimport helper\n"))
+    orun("words.yaml")
+    (project / "helper.py").write_text("MARK = '?'\n")
+    (project / "words.yaml").write_text(PIPELINE.replace("min: 3", "min: 2"))
+    orun("words.yaml")
+    assert plain(orun("diff").out) == (
+        """\
+configuration  old  new
+content of words.yaml  DIGEST  DIGEST
+
+stage  rests on  old  new
+write  read helper.py  DIGEST  DIGEST
+count  read helper.py  DIGEST  DIGEST
+
+gate  old  new
+count words min  3: passed  2: passed
+
+RUN-words differs from RUN-words: 2 stages, 1 gate
+"""
+    )
+
+
+def test_a_stage_that_fails_and_one_that_is_new(orun: CommandLine, project: Path) -> None:
+    run(orun, "a b c")
+    (project / "words.yaml").write_text(PIPELINE.replace("  count:", "  more:\n    uses: ./words.py:write\n  count:"))
+    run(orun, "boom")
+    found = {one["stage"]: one for one in differences(orun)["stages"]}
+    assert found["count"]["outcome"] == ["built", "failed"]
+    assert found["count"]["tree"][1] is None
+    assert found["more"]["outcome"] == [None, "built"]
+    assert "count  outcome   built" in orun("diff").out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("last~7",), "error: there is no last~7\n  the store has 1 run of words\n"),
+        (
+            ("words.yaml", "last"),
+            (
+                "error: words.yaml is not a run that this orun can read\n"
+                "  JSONDecodeError: Expecting value: line 1 column 1 (char 0)\n"
+                "  hint: a run's record.json or events.jsonl, or the output of: orun FILE --json\n"
+            ),
+        ),
+    ],
+)
+def test_what_is_no_run(orun: CommandLine, project: Path, words: tuple[str, ...], message: str) -> None:
+    del project
+    run(orun, "a b c")
+    shown = orun("diff", *words)
+    assert (shown.code, shown.out, shown.err) == (2, "", message)
+
+
+def test_a_record_that_was_changed_is_refused(orun: CommandLine, project: Path) -> None:
+    record = project / "artifacts" / "runs" / run(orun, "a b c")["run"] / "record.json"
+    record.write_bytes(record.read_bytes().replace(b'"built"', b'"caked"'))
+    shown = orun("diff", str(record), str(record))
+    assert shown.err == (
+        f"error: {record} is not a run that this orun can read\n"
+        "  BrokenSealError: the record is not what was written\n"
+        "  hint: a run's record.json or events.jsonl, or the output of: orun FILE --json\n"
+    )
