@@ -7,10 +7,18 @@ import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import onnx
 import pytest
 
 import orun
 from orun.environment import device
+from orun.events import StageWaiting
+from orun.gates.baselines import Accepted, Baseline
+from orun.planner import Planner
+from orun.remote.exchange import Exchange
+from orun.remote.settings import Settings
+from orun.store import Store
+from orun.units import show
 from tests.project import built, outcomes
 from tests.remote.relay import Relay
 from tests.remote.support import contents, holding, machine, named, notices, remove, traffic
@@ -22,6 +30,13 @@ stages:
   make: {uses: ./stages.py:make}
   measured: {uses: ./measured.py:measured, needs: make}
   engine: {uses: ./measured.py:engine, needs: make}
+"""
+
+GATED = """
+name: text
+stages:
+  model: {uses: convert/onnx, with: {path: model.onnx}}
+  latency: {uses: measure/latency, needs: model, gate: {p50: {max_regression: 5%}}}
 """
 
 
@@ -169,3 +184,33 @@ def test_a_forced_stage_is_not_fetched(tmp_path: Path, folder: str) -> None:
     one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
     one.run(remote=folder)
     assert built(other.run(remote=folder, force=["upper"])) == ["upper"]
+
+
+def test_the_accepted_model_comes_from_the_remote(tmp_path: Path, folder: str) -> None:
+    """A gate compares with a model that this machine has never seen."""
+    one, other = machine(tmp_path, "one", GATED), machine(tmp_path, "other", GATED)
+    for project, name in ((one, "accepted"), (other, "new")):
+        write_model(project.folder / "model.onnx", name)
+    accepted = one.run(remote=folder, to=["model"])["model"].tree
+    pipeline = orun.load(other.folder / "pipeline.yaml")
+    stage = pipeline.stages[1]
+    baseline = Baseline("text", {stage.id: Accepted(model=accepted, metrics={}, host={}, date="", who="", run="")})
+    with Store.open(other.store) as store:
+        planner = Planner(pipeline, store, baseline)
+        assert planner.lacks(stage) == accepted
+        exchange = Exchange(Settings(folder, "read"), planner, other.events.append)
+        exchange.prepare(planner.plan().steps)
+        exchange.finish()
+        assert planner.lacks(stage) == ""
+        assert planner.decide(stage, {}).inputs == {"baseline": accepted}
+        assert [event.what for event in other.events if isinstance(event, StageWaiting)] == [
+            f"the accepted model from the remote, {show((one.folder / 'model.onnx').stat().st_size, 'B')}"
+        ]
+    assert notices(other) == []
+
+
+def write_model(path: Path, name: str) -> None:
+    value = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
+    result = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], name, [value], [result])
+    onnx.save(onnx.helper.make_model(graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 17)]), path)
