@@ -1,18 +1,36 @@
-"""The reports that a run writes to files: JUnit XML, Markdown, the step summary of a CI system."""
+"""The reports that a run writes to files, for people and for CI systems."""
 
 from __future__ import annotations
 
+import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from orun.errors import UsageError
+from orun.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from orun.record import RunResult
+
+Form = Literal["junit", "markdown", "code_quality", "metrics", "json"]
+
+RENDERERS: Mapping[Form, tuple[str, str]] = {  # module and function of each form
+    "junit": ("orun.report.junit", "junit"),
+    "markdown": ("orun.report.markdown", "markdown"),
+    "code_quality": ("orun.report.gitlab", "code_quality"),
+    "metrics": ("orun.report.gitlab", "metrics"),
+    "json": ("orun.report.document", "dumps"),
+}
+ALL: Mapping[str, Form] = {
+    "junit.xml": "junit",
+    "summary.md": "markdown",
+    "code-quality.json": "code_quality",
+    "metrics.txt": "metrics",
+    "run.json": "json",
+}
 
 
 @dataclass(frozen=True)
@@ -20,7 +38,7 @@ class Report:
     """A file to write, or to append to."""
 
     path: Path
-    form: Literal["junit", "markdown"]
+    form: Form
     mode: Literal["w", "a"] = "w"
 
     def prepare(self) -> None:
@@ -41,20 +59,38 @@ class Report:
         Raises:
             UsageError: when it cannot be written any more.
         """
-        from orun.report.junit import junit
-        from orun.report.markdown import markdown
-
-        text = junit(result) if self.form == "junit" else markdown(result)
+        module, function = RENDERERS[self.form]
+        text = getattr(importlib.import_module(module), function)(result)
+        if self.form == "markdown":
+            text += _trend(result)
         with _told(self.path), self.path.open(self.mode, encoding="utf-8") as file:
             file.write(text)
 
 
-def wanted(junit: Path | None, markdown: Path | None) -> list[Report]:
+def wanted(junit: Path | None, markdown: Path | None, folder: Path | None) -> list[Report]:
     """The reports that the command line asks for, and the step summary where a CI system offers one."""
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     reports = [Report(junit, "junit")] if junit else []
     reports += [Report(markdown, "markdown")] if markdown else []
+    reports += [Report(folder / name, form) for name, form in ALL.items()] if folder else []
     return reports + ([Report(Path(summary), "markdown", "a")] if summary else [])
+
+
+def _trend(result: RunResult) -> str:
+    """How the gated metrics went on this machine, as Markdown."""
+    from orun.history import History, location, machine_of, series_of
+    from orun.report.trend import markdown_trend
+
+    gated = {(verdict.stage, verdict.metric) for verdict in result.verdicts}
+    if not gated:
+        return ""
+    try:
+        points = History(location(result.folder.parent.parent)).points(
+            pipeline=result.pipeline, machine=machine_of(result.host)
+        )
+    except StoreError as error:  # the run has its verdicts; only its past is missing
+        return f"\n_{error.what}_\n"
+    return markdown_trend(series_of(point for point in points if (point.stage, point.metric) in gated))
 
 
 @contextmanager

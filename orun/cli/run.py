@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 import orun
-from orun.cli import options, reports
+from orun.cli import options
+from orun.cli.reports import wanted
 from orun.cli.selection import SelectingVerb, forced, selection_options
-from orun.errors import UsageError
+from orun.errors import PipelineError, UsageError
 
 if TYPE_CHECKING:
     from orun.record import RunResult
@@ -23,7 +25,7 @@ EXAMPLES = (
     ("orun pipelines/bert.yaml", "everything that is out of date"),
     ("orun pipelines/bert.yaml --to int8 --set stages.int8.with.per_channel=false", "another value, up to one stage"),
     ("orun pipelines/bert.yaml --only latency --fresh", "measure again"),
-    ("orun pipelines/bert.yaml -k --junit report.xml", "for CI: go on after failures, report as JUnit XML"),
+    ("orun pipelines/bert.yaml -k --reports reports", "for CI: go on after failures, write every report"),
 )
 
 
@@ -40,6 +42,12 @@ EXAMPLES = (
 @options.json_option
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write JUnit XML.")
 @click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Also write a Markdown summary.")
+@click.option(
+    "--reports",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Also write every report that CI systems read: JUnit, Markdown, GitLab's Code Quality and metrics, JSON.",
+)
 @click.option("--no-blame", is_flag=True, help="Do not look for the culprit of a gate that failed.")
 @click.option("-q", "--quiet", is_flag=True, help="Show failures and the last line only.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every reason, and the keys.")
@@ -48,6 +56,7 @@ def command(
     overrides: Sequence[str],
     junit: Path | None,
     markdown: Path | None,
+    reports: Path | None,
     as_json: bool,
     quiet: bool,
     verbose: bool,
@@ -66,25 +75,42 @@ def command(
     """  # noqa: D301 -- click's mark for text that keeps its lines
     if quiet and verbose:
         raise UsageError("--quiet and --verbose contradict each other", hint="use one of them")
-    asked = reports.wanted(junit, markdown)
+    asked = wanted(junit, markdown, reports)
     for report in asked:
         report.prepare()
     blames = not choices.pop("no_blame")
     choices["set"] = options.parse_overrides(overrides)
     choices["force"] = forced(file, choices)
     choices["remote"] = options.remote_of(choices)
-    if as_json:
-        result = orun.run(file, **choices)
-        options.show_json(_with_blame(file, choices, result) if blames else result)
-    else:
-        result = _run_shown(file, "quiet" if quiet else "verbose" if verbose else "normal", **choices)
-        if blames and _failed(result):
-            from orun.cli import blame
+    with _annotated(as_json) as annotate:
+        if as_json:
+            result = orun.run(file, **choices)
+            options.show_json(_with_blame(file, choices, result) if blames else result)
+        else:
+            result = _run_shown(file, "quiet" if quiet else "verbose" if verbose else "normal", **choices)
+            if blames and _failed(result):
+                from orun.cli import blame
 
-            blame.show(blame.after_run(file, choices, result, quiet=quiet), sentences=quiet)
+                blame.show(blame.after_run(file, choices, result, quiet=quiet), sentences=quiet)
+        annotate(result)
     for report in asked:
         report.write(result)
     return result.exit_code
+
+
+@contextmanager
+def _annotated(as_json: bool) -> Iterator[Callable[[RunResult], None]]:
+    """In a step of GitHub Actions, say what is wrong at its line of the file; the runner reads both streams."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        yield lambda _: None
+        return
+    from orun.report.github import commands, mistakes
+
+    try:
+        yield lambda result: click.echo("\n".join(commands(result)), err=as_json)
+    except PipelineError as error:
+        click.echo("\n".join(mistakes(error)), err=as_json)
+        raise
 
 
 def _run_shown(file: str, detail: Detail, **choices: Any) -> RunResult:

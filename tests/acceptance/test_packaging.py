@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.acceptance.support import ROOT, command
+
 RELU = """
 import onnx
 text = '<ir_version: 8, opset_import: ["" : 17]> relu (float[n, 4] x) => (float[n, 4] y) {y = Relu(x)}'
@@ -23,20 +24,6 @@ stages:
   model: {uses: convert/onnx, with: {path: relu.onnx}}
   simple: {uses: optimize/simplify, needs: model}
 """
-
-
-def command(*words: str | Path, cwd: Path) -> str:
-    done = subprocess.run([str(word) for word in words], cwd=cwd, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    command(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
-    (made,) = folder.glob("*.whl")
-    return made
 
 
 @pytest.fixture(scope="module")

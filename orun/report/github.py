@@ -1,0 +1,71 @@
+"""Annotations of GitHub Actions: what failed, at its own line of the pipeline file.
+
+A line of the output is taken for a command by the runner:
+https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from orun.errors import PipelineError, Position
+from orun.record import RunResult, StageResult
+from orun.report.failures import failure_note
+from orun.report.gates import next_step, open_gates, why
+from orun.report.terminal import Terminal
+
+Level = Literal["error", "warning"]
+
+
+def commands(result: RunResult) -> list[str]:
+    """A line for each stage and gate that failed, then for each gate that is undecided and does not fail the run."""
+    return [*_stages(result), *_gates(result, fails=True), *_gates(result, fails=False)]
+
+
+def mistakes(error: PipelineError) -> list[str]:
+    """A line for each mistake of a pipeline file."""
+    return [
+        _line("error", problem.position, "pipeline file", [problem.message, problem.expected, problem.hint])
+        for problem in error.problems
+    ]
+
+
+def _stages(result: RunResult) -> Iterator[str]:
+    for stage in result.stages:
+        if stage.failure:
+            yield _line("error", _place(stage, result), f"stage {stage.stage} failed", failure_note(stage, Terminal()))
+
+
+def _place(stage: StageResult, result: RunResult) -> Position:
+    return stage.position or Position(result.file, 1, 1)
+
+
+def _gates(result: RunResult, *, fails: bool) -> Iterator[str]:
+    for verdict in open_gates(result.verdicts):
+        if verdict.fails != fails:
+            continue
+        title = f"gate {verdict.outcome}: {verdict.title}"
+        hint = [f"hint: {next_step(verdict, result)}"] if fails else []
+        yield _line("error" if fails else "warning", verdict.position, title, [why(verdict), *hint])
+
+
+def _line(level: Level, place: Position, title: str, message: Sequence[str]) -> str:
+    properties = {"file": _from_top(place.file), "line": str(place.line), "col": str(place.column), "title": title}
+    named = ",".join(f"{name}={_escaped(value, ',:')}" for name, value in properties.items())
+    text = "\n".join(line for line in message if line)
+    return f"::{level} {named}::{_escaped(text)}"
+
+
+def _from_top(file: str) -> str:
+    """The file as its repository names it."""
+    top = os.environ.get("GITHUB_WORKSPACE") or os.curdir
+    relative = os.path.relpath(file, top)
+    return file if relative.startswith(os.pardir) else relative
+
+
+def _escaped(text: str, more: str = "") -> str:
+    for character in f"%\r\n{more}":
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text

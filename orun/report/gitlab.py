@@ -1,0 +1,69 @@
+"""Reports that GitLab shows in a merge request, besides JUnit: Code Quality and metrics.
+
+https://docs.gitlab.com/ci/testing/code_quality/ and https://docs.gitlab.com/ci/testing/metrics_reports/
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from orun.errors import Position
+from orun.record import RunResult
+from orun.report.gates import open_gates, why
+from orun.spelling import near
+
+ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+def code_quality(result: RunResult) -> str:
+    """What failed or is undecided, as a report of GitLab's Code Quality: a JSON list, empty when all is well."""
+    found = [*_stages(result), *_gates(result)]
+    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+
+
+def metrics(result: RunResult) -> str:
+    """Every metric of a run in the text format of OpenMetrics; GitLab compares it with that of the target branch."""
+    lines = ["# TYPE orun_metric gauge"]
+    for stage in result.stages:
+        for name, metric in sorted(stage.metrics.items()):
+            labels = {"pipeline": result.pipeline, "stage": stage.stage, "metric": name, "unit": metric.unit}
+            told = ",".join(f'{label}="{value.translate(ESCAPES)}"' for label, value in labels.items() if value)
+            lines.append(f"orun_metric{{{told}}} {_number(metric.value)}")
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return repr(value) if math.isfinite(value) else f"{'+' if value > 0 else '-'}Inf"
+
+
+def _stages(result: RunResult) -> Iterator[dict[str, Any]]:
+    for stage in result.stages:
+        if stage.failure:
+            place = stage.position or Position(result.file, 1, 1)
+            yield _issue(f"stage {stage.stage} failed: {stage.failure.what}", "stage", stage.stage, "blocker", place)
+
+
+def _gates(result: RunResult) -> Iterator[dict[str, Any]]:
+    for verdict in open_gates(result.verdicts):
+        text = f"gate {verdict.outcome}: {verdict.title}: {why(verdict)}"
+        yield _issue(text, "gate", verdict.title, "critical" if verdict.fails else "minor", verdict.position)
+
+
+def _issue(text: str, check: str, name: str, severity: str, place: Position) -> dict[str, Any]:
+    path = os.path.relpath(near(place.file))
+    # The same failure of the next run is the same issue, wherever it has moved to in the file.
+    fingerprint = hashlib.sha256(f"{path}\n{check}\n{name}".encode()).hexdigest()
+    return {
+        "description": text,
+        "check_name": f"orun/{check}",
+        "fingerprint": fingerprint,
+        "severity": severity,
+        "location": {"path": path, "lines": {"begin": place.line}},
+    }

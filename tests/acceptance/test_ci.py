@@ -1,0 +1,162 @@
+"""The workflow files that the documentation offers: their own steps, run as the CI systems run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import venv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+import yaml
+
+from tests.acceptance.support import ROOT
+
+CODE = '''\
+from orun import Metric, stage
+
+
+@stage(inputs={}, output="files", metrics=["length"])
+def write(context, *, text: str = "one two three"):
+    """Write a text."""
+    (context.output / "text.txt").write_text(text)
+    return {"length": Metric(len(text), better="lower")}
+'''
+PIPELINE = """\
+name: words
+stages:
+  write:
+    uses: ./words.py:write
+    with: {text: one two three}
+    gate:
+      length: {max: 20}
+"""
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the programs of a new Python environment are."""
+    folder = tmp_path_factory.mktemp("python")
+    venv.create(folder, with_pip=True)
+    return folder / "bin"
+
+
+@pytest.fixture
+def project(tmp_path: Path, wheel: Path) -> Path:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines/words.py").write_text(CODE)
+    (tmp_path / "pipelines/release.yaml").write_text(PIPELINE)
+    (tmp_path / "requirements.txt").write_text(f"orun @ {wheel.as_uri()}\n")
+    return tmp_path
+
+
+def workflow(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "docs/ci" / name).read_text())
+    return loaded
+
+
+def step(script: str, project: Path, scripts: Path, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a step as the runners do: bash, ended by the first command that fails."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("ORUN_", "PYTHONPATH"))}
+    path = f"{scripts}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
+        cwd=project,
+        env={**inherited, "PATH": path, "CI": "true", **environ},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def make_worse(project: Path) -> None:
+    file = project / "pipelines/release.yaml"
+    file.write_text(file.read_text().replace("one two three", "one two three four five"))
+
+
+def github(project: Path, scripts: Path) -> Sequence[subprocess.CompletedProcess[str]]:
+    """Run the job's scripts as far as GitHub would, each of its own process."""
+    job = workflow("github.yml")["jobs"]["orun"]
+    (project / "summary.md").touch()
+    environ = {
+        **job["env"],
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_WORKSPACE": str(project),
+        "GITHUB_STEP_SUMMARY": str(project / "summary.md"),
+    }
+    done: list[subprocess.CompletedProcess[str]] = []
+    for one in job["steps"]:
+        failed = any(ended.returncode for ended in done)
+        if "run" in one and (not failed or one.get("if") == "always()"):
+            done.append(step(one["run"], project, scripts, environ))
+    return done
+
+
+def test_github(project: Path, scripts: Path) -> None:
+    first = github(project, scripts)
+    assert [(one.args[-1].split()[0], one.returncode) for one in first] == [
+        ("python", 0),
+        ("orun", 0),
+        ("orun", 0),
+        ("orun", 0),
+    ], first
+    assert "::" not in first[2].stdout
+    make_worse(project)
+    second = github(project, scripts)
+    assert [one.returncode for one in second] == [0, 0, 1, 0]
+    (annotation,) = [line for line in second[2].stdout.splitlines() if line.startswith("::")]
+    assert annotation == (
+        "::error file=pipelines/release.yaml,line=7,col=16,title=gate failed%3A write length max 20::"
+        "length is 23, above the maximum of 20%0Ahint: to see what changed: orun explain pipelines/release.yaml write"
+    )
+    summary = (project / "summary.md").read_text()
+    assert "### Trend on this machine" in summary
+    assert "| write.length | 2x | ▁█ | 23 | 13 -\\> 23 (+76.9 %) on " in summary
+    upload = workflow("github.yml")["jobs"]["orun"]["steps"][-1]["with"]["path"]
+    assert sorted(path.name for path in (project / upload).iterdir()) == [
+        "code-quality.json",
+        "junit.xml",
+        "metrics.txt",
+        "run.json",
+        "summary.md",
+    ]
+
+
+def test_a_mistake_in_the_file_is_annotated(project: Path, scripts: Path) -> None:
+    github(project, scripts)
+    file = project / "pipelines/release.yaml"
+    file.write_text(file.read_text().replace("with:", "wiht:"))
+    job = workflow("github.yml")["jobs"]["orun"]
+    done = step("orun pipelines/release.yaml", project, scripts, {**job["env"], "GITHUB_ACTIONS": "true"})
+    assert done.returncode == 2
+    (annotation,) = [line for line in done.stdout.splitlines() if line.startswith("::")]
+    place = "file=pipelines/release.yaml,line=5,col=5"
+    assert annotation.startswith(f"::error {place},title=pipeline file::'wiht' is not a key of a stage")
+
+
+def test_gitlab(project: Path, scripts: Path) -> None:
+    job = workflow("gitlab.yml")["release-gate"]
+    install, run = ("\n".join(job[name]) for name in ("before_script", "script"))
+    assert step(f"{install}\n{run}", project, scripts, job["variables"]).returncode == 0
+    make_worse(project)
+    assert step(run, project, scripts, job["variables"]).returncode == 1
+    assert step("\n".join(job["after_script"]), project, scripts, job["variables"]).returncode == 0
+    reports = {name: (project / path).read_text() for name, path in job["artifacts"]["reports"].items()}
+    cases = ET.fromstring(reports["junit"]).iter("testcase")  # noqa: S314 -- our own document
+    assert [case.get("name") for case in cases if case.find("failure") is not None] == ["write length max 20"]
+    (issue,) = json.loads(reports["codequality"])
+    assert issue.pop("fingerprint")
+    assert issue == {
+        "description": "gate failed: write length max 20: length is 23, above the maximum of 20",
+        "check_name": "orun/gate",
+        "severity": "critical",
+        "location": {"path": "pipelines/release.yaml", "lines": {"begin": 7}},
+    }
+    assert reports["metrics"] == (
+        '# TYPE orun_metric gauge\norun_metric{pipeline="words",stage="write",metric="length"} 23.0\n# EOF\n'
+    )

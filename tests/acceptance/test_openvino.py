@@ -1,0 +1,139 @@
+"""OpenVINO on the CPU, as a plug-in and as a build of its own, each in an isolated environment: compiled end to end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+
+import orun
+from orun.environment import isolated, making
+from orun.errors import EnvironmentFailed
+from orun.pipeline import load
+from orun.record import RunResult
+from tests.stages.models import convolution
+
+ENVIRONMENTS = """
+environments:
+  plugin: {packages: [onnxruntime==1.31.1, onnxruntime-ep-openvino==1.8.1, onnx==1.23.2, numpy==2.4.6]}
+  build: {packages: [onnxruntime-openvino==1.24.1, onnx==1.23.2, numpy==2.4.6]}
+targets:
+  plugin:
+    environment: plugin
+    providers: [OpenVINOExecutionProvider: {device_type: CPU}]
+  strict:
+    environment: plugin
+    providers: [OpenVINOExecutionProvider]
+    fallback: forbid-cpu
+  ignored:
+    environment: plugin
+    providers: [OpenVINOExecutionProvider: {precision: FP32}]
+  build:
+    environment: build
+    providers: [OpenVINOExecutionProvider: {device_type: CPU, num_of_threads: 1}]
+stages:
+"""
+COMPILED = """
+  import: {uses: convert/onnx, with: {path: model.onnx}}
+  plugin: {uses: compile/engine, needs: import, with: {target: plugin, launches: 1}}
+  embedded: {uses: compile/engine, needs: import, with: {target: plugin, embed: true, launches: 1}}
+  build: {uses: compile/engine, needs: import, with: {target: build, launches: 1}}
+  covered: {uses: check/coverage, needs: plugin, with: {target: plugin}}
+  startup:
+    uses: measure/startup
+    needs: {model: plugin, reference: import}
+    with: {target: plugin, launches: 6}
+"""
+DETERMINANT = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[4, 4] x) => (float[4, 4] y) <int64[1] first = {0}> {
+  a = Relu(x)
+  b = Det(a)
+  c = Unsqueeze(b, first)
+  y = Add(a, c)
+}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with a model; skipped where the packages cannot be had."""
+    onnx.save(convolution(), tmp_path / "model.onnx")
+    onnx.save(onnx.parser.parse_model(DETERMINANT), tmp_path / "determinant.onnx")
+    (tmp_path / "compiled.yaml").write_text(ENVIRONMENTS + COMPILED, "utf-8")
+    for stage in load(tmp_path / "compiled.yaml").stages:
+        if stage.environment and isolated.damage(isolated.folder_of(stage.environment)):
+            try:
+                making.make(stage.environment)
+            except EnvironmentFailed as error:
+                if "could not be reached" in error.why or "from versions: none" in error.why:
+                    pytest.skip(f"no package index has OpenVINO here: {error.why}")
+                raise
+    return tmp_path
+
+
+def run(project: Path, file: str) -> RunResult:
+    return orun.run(project / file, store=project / "store", keep_going=True)
+
+
+def values(result: RunResult, stage: str) -> dict[str, float]:
+    assert result[stage].failure is None, result[stage].failure
+    return {name: metric.value for name, metric in result[stage].metrics.items()}
+
+
+def test_a_compiled_model_is_loaded_back_and_measured_in_place_of_the_model(project: Path) -> None:
+    result = run(project, "compiled.yaml")
+    forms = {}
+    for stage in ("plugin", "embedded", "build"):
+        found = values(result, stage)
+        assert (found["compiled"], found["left"], found["max_abs_error"]) == (1, 0, 0)
+        assert found["load"] > 0
+        folder = Path(result[stage].out)
+        engine = json.loads((folder / "engine.json").read_text())
+        nodes = [node.op_type for node in onnx.load(folder / "model.onnx").graph.node]
+        names = sorted(path.name for path in folder.rglob("*") if path.is_file() and path.suffix != ".blob")
+        forms[stage] = (engine["form"], engine["version"], nodes == ["EPContext"], names)
+    assert forms == {
+        "plugin": (
+            "context", "1.31.1", True, ["engine.json", "model.onnx", "model_OpenVINOExecutionProvider.bin"],
+        ),
+        "embedded": ("context", "1.31.1", True, ["engine.json", "model.onnx"]),
+        "build": ("cache", "1.24.1", False, ["engine.json", "model.onnx"]),
+    }  # fmt: skip
+    assert len(list((Path(result["build"].out) / "cache").glob("*.blob"))) == 1
+    assert values(result, "covered")["coverage"] == 1
+    startup = result["startup"].metrics["load"]
+    assert startup.reference is not None
+    assert startup.reference.count == 6
+    assert {stage.outcome for stage in run(project, "compiled.yaml").stages} == {"cached"}
+
+
+def test_what_falls_back_is_counted_named_and_forbidden(project: Path) -> None:
+    stages = """
+  import: {uses: convert/onnx, with: {path: determinant.onnx}}
+  covered:
+    uses: check/coverage
+    needs: import
+    with: {target: plugin}
+    gate: {coverage: {min: 90%}, fallback: {max: 1}, share.OpenVINO: {min: 70%}}
+  strict: {uses: measure/startup, needs: import, with: {target: strict}}
+  ignored: {uses: check/coverage, needs: import, with: {target: ignored}}
+"""
+    (project / "fallen.yaml").write_text(ENVIRONMENTS + stages, "utf-8")
+    result = run(project, "fallen.yaml")
+    assert values(result, "covered") == {
+        "coverage": 0.75, "fallback": 1, "nodes": 4, "subgraphs": 2, "share.OpenVINO": 0.75,
+    }  # fmt: skip
+    assert [(verdict.metric, verdict.outcome) for verdict in result.verdicts] == [
+        ("coverage", "failed"), ("fallback", "passed"), ("share.OpenVINO", "passed"),
+    ]  # fmt: skip
+    found = json.loads((Path(result["covered"].out) / "coverage.json").read_text())
+    assert found["fallback"] == {"Det": 1}
+    strict = result["strict"].failure
+    assert strict is not None
+    assert "target 'strict' forbids the CPU, and 1 node landed on it" in strict.why
+    ignored = result["ignored"].failure
+    assert ignored is not None
+    assert ignored.what == "the plug-in of OpenVINOExecutionProvider ignores precision"

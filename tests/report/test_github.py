@@ -1,0 +1,59 @@
+"""Annotations of GitHub Actions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orun.errors import PipelineError, Position, Problem
+from orun.report.github import commands, mistakes
+
+from .support import GATE_FAILED, PASSED, crashed
+
+
+def test_nothing_to_say() -> None:
+    assert commands(PASSED) == []
+
+
+def test_what_fails_comes_first_and_each_at_its_line() -> None:
+    failed, undecided = commands(GATE_FAILED)
+    assert failed == (
+        "::error file=pipelines/bert.yaml,line=37,col=7,title=gate failed%3A latency p50 max_regression 5%25::"
+        "8.1 %25 slower than the accepted baseline (6.2 %25 to 9.9 %25), 5%25 allowed%0A"
+        "hint: if the change is meant, accept it as the new baseline: orun baseline accept pipelines/bert.yaml"
+    )
+    assert undecided == (
+        "::warning file=pipelines/bert.yaml,line=32,col=7,title=gate undecided%3A accuracy recall_at_1 max_drop 1%25::"
+        "the drop is 0.9 %25 (-0.3 %25 to 2.1 %25), 1%25 allowed: 2100 more examples would decide it"
+    )
+
+
+def test_a_failed_stage_is_at_its_own_line(tmp_path: Path) -> None:
+    failed = replace(crashed(tmp_path / "log")["int8"], position=Position("pipelines/bert.yaml", 20, 3))
+    (line,) = commands(replace(PASSED, exit_code=3, stages=(failed,), verdicts=()))
+    assert line == (
+        "::error file=pipelines/bert.yaml,line=20,col=3,title=stage int8 failed::"
+        "stage int8 failed: its process died of signal 11 (SIGSEGV)%0A  nothing of it was stored%0A"
+        f"  hint: orun run pipelines/bert.yaml --only int8%0A  log: {tmp_path / 'log'}"
+    )
+
+
+def test_files_are_named_from_the_top_of_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_WORKSPACE", "/work/checkout")
+    verdict = replace(GATE_FAILED.verdicts[2], position=Position("/work/checkout/models/a,b.yaml", 3, 9))
+    (line,) = commands(replace(PASSED, verdicts=(verdict,)))
+    assert line.startswith("::error file=models/a%2Cb.yaml,line=3,col=9,")
+
+
+def test_mistakes_of_a_file() -> None:
+    problem = Problem(Position("bert.yaml", 4, 5), "unknown key 'wiht'", expected="uses or with", hint="orun schema")
+    assert mistakes(PipelineError([problem])) == [
+        "::error file=bert.yaml,line=4,col=5,title=pipeline file::unknown key 'wiht'%0Auses or with%0Aorun schema"
+    ]
+
+
+def test_a_result_from_before_places_were_kept(tmp_path: Path) -> None:
+    (line,) = commands(crashed(tmp_path / "log"))
+    assert line.startswith("::error file=pipelines/bert.yaml,line=1,col=1,")

@@ -1,0 +1,58 @@
+"""GitLab's Code Quality and metrics reports."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+from orun.errors import Position
+from orun.metrics import Metric
+from orun.report.gitlab import code_quality, metrics
+
+from .support import GATE_FAILED, LATENCY, PASSED, crashed
+
+
+def test_all_is_well() -> None:
+    assert code_quality(PASSED) == "[]\n"
+
+
+def test_gates_that_did_not_pass() -> None:
+    found = json.loads(code_quality(GATE_FAILED))
+    assert [(one["severity"], one["location"], one["check_name"]) for one in found] == [
+        ("minor", {"path": "pipelines/bert.yaml", "lines": {"begin": 32}}, "orun/gate"),
+        ("critical", {"path": "pipelines/bert.yaml", "lines": {"begin": 37}}, "orun/gate"),
+    ]
+    assert found[1]["description"] == (
+        "gate failed: latency p50 max_regression 5%: "
+        "8.1 % slower than the accepted baseline (6.2 % to 9.9 %), 5% allowed"
+    )
+
+
+def test_the_same_failure_is_the_same_issue_wherever_it_moved() -> None:
+    moved = [replace(one, position=replace(one.position, line=90)) for one in GATE_FAILED.verdicts]
+    before, after = (
+        [one["fingerprint"] for one in json.loads(code_quality(result))]
+        for result in (GATE_FAILED, replace(GATE_FAILED, verdicts=tuple(moved)))
+    )
+    assert before == after
+    assert len(set(before)) == 2
+
+
+def test_a_failed_stage(tmp_path: Path) -> None:
+    failed = replace(crashed(tmp_path / "log")["int8"], position=Position("pipelines/bert.yaml", 20, 3))
+    (issue,) = json.loads(code_quality(replace(PASSED, stages=(failed,), verdicts=())))
+    assert (issue["severity"], issue["location"]["lines"]["begin"]) == ("blocker", 20)
+
+
+def test_metrics() -> None:
+    odd = replace(LATENCY, stage='a"b', metrics={"x": Metric(math.nan), "y": Metric(-math.inf)})
+    assert metrics(replace(PASSED, stages=(LATENCY, odd))) == (
+        "# TYPE orun_metric gauge\n"
+        'orun_metric{pipeline="bert",stage="latency",metric="p50",unit="s"} 0.00804\n'
+        'orun_metric{pipeline="bert",stage="latency",metric="speedup",unit="x"} 2.15\n'
+        'orun_metric{pipeline="bert",stage="a\\"b",metric="x"} NaN\n'
+        'orun_metric{pipeline="bert",stage="a\\"b",metric="y"} -Inf\n'
+        "# EOF\n"
+    )
