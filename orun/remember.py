@@ -19,7 +19,7 @@ from orun.memory import FORMAT, Request, around, signature
 from orun.observe import ABSENT, digest_file, listing_digest, project_of, value_digest
 from orun.planner import Done, Planner
 from orun.record import RunResult
-from orun.remote.asked import VARIABLES, config_file
+from orun.remote.asked import FETCHED, VARIABLES, config_file
 from orun.store.durable import replace_file
 from orun.store.reading import CLOCK
 from orun.store.sealed import seal
@@ -150,7 +150,7 @@ def _is_older(seen: list[int] | None, moment: float) -> bool:
 def _again(result: RunResult) -> RunResult:
     """The same result as the next run will have it: all of it from the store."""
     stages = tuple(
-        replace(stage, inputs={})
+        replace(stage, inputs={}, reasons=tuple(reason for reason in stage.reasons if reason != FETCHED))
         if stage.outcome == "cached"
         else replace(stage, outcome="cached", reasons=("up to date",), inputs={})
         for stage in result.stages

@@ -20,6 +20,7 @@ from orun.executors.job import Finished, Progress
 from orun.pipeline.model import Stage
 from orun.planner import Done, Plan, Planner, Step
 from orun.record import Failure, Outcome, StageResult, Verdict
+from orun.remote.asked import FETCHED
 from orun.schedule import Schedule
 from orun.store import Action, Lock, MachineLock, Store, machine_lock
 from orun.store.refusals import refusals
@@ -259,7 +260,7 @@ class Runner:
             stage.id,
             stage.uses,
             outcome,
-            ("fetched from the remote", *step.reasons) if brought else step.reasons,
+            (FETCHED, *step.reasons) if brought else step.reasons,
             key=action.key,
             tree=action.tree,
             out=str(out),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 URL, MODE = "ORUN_REMOTE", "ORUN_REMOTE_MODE"
 VARIABLES = (URL, MODE)
+FETCHED = "fetched from the remote"  # a reason of a stage that is up to date
 
 
 @dataclass(frozen=True)

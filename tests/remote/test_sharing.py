@@ -50,6 +50,7 @@ def test_the_second_machine_runs_nothing(tmp_path: Path, remote: str) -> None:
     assert traffic(other) == "2 fetched"
     assert other.text("upper") == one.text("upper") == "A B!"
     assert notices(other) == []
+    assert other.run(remote=remote)["upper"].reasons == ("up to date",)
 
 
 def test_a_run_with_nothing_to_do_asks_nothing(tmp_path: Path, s3: str, relay: Relay) -> None:
