@@ -22,6 +22,7 @@ VERBS = {
     "plan": "Show what would run, and why.",
     "explain": "Show each part of a stage's key, then and now.",
     "blame": "Find the stage and the nodes behind a failed gate.",
+    "bisect": "Find the change between a good run and a bad one.",
     "graph": "Draw the stages and what feeds them.",
     "validate": "Check pipeline files; runs nothing.",
     "stages": "List the stage library, or document a kind.",

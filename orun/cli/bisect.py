@@ -1,0 +1,76 @@
+"""orun bisect: the change between a good run and a bad one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orun.api import default_store
+from orun.cli import options
+from orun.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from orun.culprits.bisect import Bisection
+    from orun.events import Event
+    from orun.report.terminal import Terminal
+
+EXAMPLES = (
+    ("orun bisect 20260101-120000 20260105-120000", "what made the gate fail that passed on the first"),
+    ("orun bisect 20260101 20260105 --gate accuracy.cosine", "what changed a metric, whether its gate fails or not"),
+)
+
+
+@click.command("bisect", cls=Verb, examples=EXAMPLES)
+@click.argument("good", metavar="RUN_GOOD")
+@click.argument("bad", metavar="RUN_BAD")
+@click.option("--gate", default="", metavar="STAGE.METRIC", help="The gate; the first that only the bad run fails.")
+@options.store_option
+@options.json_option
+def command(good: str, bad: str, gate: str, store: Path | None, as_json: bool) -> int:
+    """Find the change that turned RUN_GOOD into RUN_BAD, by building what lies between.
+
+    Parameters, targets, code, stages and the seed that differ are mixed, fewer and fewer of them, until none can be
+    left out; what both runs have built comes from the store. Where it takes several changes together, all are named.
+    Versions of tools, orun's own code, environment variables and the machine are as they are here and cannot be mixed:
+    they are listed.
+
+    Runs are named by their ids or the beginnings of them, as in the folder runs/ of the store.
+    """
+    from orun.culprits.bisect import bisect
+    from orun.report.terminal import detect
+    from orun.store import Store
+
+    with Store.open(store or default_store(Path.cwd())) as opened:
+        found = bisect(opened, good, bad, gate, _silent if as_json else _say)
+    if as_json:
+        options.show_json(found)
+    else:
+        options.show(lines_of(found, detect(sys.stdout, os.environ)))
+    return 0
+
+
+def lines_of(found: Bisection, terminal: Terminal) -> list[str]:
+    """What was compared, what differs, and the answer."""
+    lines = [f"{terminal.paint(found.symptom, 'strong')}: good in {found.good}, bad in {found.bad}", ""]
+    guilty = {change for one in found.causes for change in one}
+    lines += [
+        terminal.paint(f"  * {change}", "bad") if change in guilty else f"    {change}" for change in found.changes
+    ]
+    lines += [terminal.paint(f"  ? {one}", "doubt") for one in found.fixed]
+    mixtures = f"{found.built} mixture{'s' if found.built != 1 else ''} built"
+    return [*lines, "", f"{found.sentence} ({mixtures})"]
+
+
+def _say(event: Event) -> None:
+    from orun.events import StageStarted
+
+    if isinstance(event, StageStarted):
+        click.echo(f"  {event.stage} ...", err=True)
+
+
+def _silent(event: Event) -> None:
+    del event

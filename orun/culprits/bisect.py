@@ -1,0 +1,169 @@
+"""Between a run that was good and one that was bad: the changes that did it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orun.culprits.changes import Change, Fixed, changes, fixed, upstream
+from orun.culprits.mixture import Mixer, Symptom
+from orun.culprits.search import Outcome, causes
+from orun.culprits.sides import Side
+from orun.errors import UsageError
+from orun.journal import Listener, ignore
+from orun.pipeline.model import Gate, conditions
+from orun.store import Store
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """What was found.
+
+    Attributes:
+        good, bad: the runs.
+        symptom: what is bad about the bad one.
+        sentence: the answer.
+        causes: sets of changes each of which makes the good run bad by itself; within one all are needed.
+        changes: every change that was looked at.
+        fixed: differences that cannot be mixed here.
+        built: mixtures that were made, and what they were.
+    """
+
+    good: str
+    bad: str
+    symptom: str
+    sentence: str
+    causes: tuple[tuple[str, ...], ...]
+    changes: tuple[str, ...]
+    fixed: tuple[str, ...]
+    built: int
+
+
+def bisect(store: Store, good: str, bad: str, gate: str = "", listener: Listener = ignore) -> Bisection:
+    """Find the changes between two runs that turned one into the other, by building what lies between.
+
+    Args:
+        store: where both runs are, and where mixtures go.
+        good: id of the run that was good, or an unambiguous beginning of it.
+        bad: likewise of the bad one.
+        gate: `stage.metric` of the gate to look at; the first that only the bad run fails when empty.
+        listener: hears what is run.
+
+    Raises:
+        UsageError: when there is no such run or gate, nothing is worse in the bad one, or a file is not to be had.
+    """
+    with tempfile.TemporaryDirectory(prefix="orun-bisect-") as folder:
+        before = Side.read(store, good, Path(folder, "good"))
+        after = Side.read(store, bad, Path(folder, "bad"))
+        symptom = _symptom(before, after, gate)
+        stages = upstream(before.pipeline, symptom.stage) | upstream(after.pipeline, symptom.stage)
+        found = changes(before, after, stages)
+        others = fixed(before, after, stages)
+        mixer = Mixer(before, after, symptom, store, listener)
+        ends = mixer.test(()), mixer.test(found)
+        sets = causes(found, mixer.test) if ends == ("good", "bad") else []
+        return Bisection(
+            good=before.run,
+            bad=after.run,
+            symptom=_title(symptom),
+            sentence=_sentence(symptom, found, others, ends, sets),
+            causes=tuple(tuple(map(str, one)) for one in sets),
+            changes=tuple(map(str, found)),
+            fixed=tuple(map(str, others)),
+            built=len(mixer.tried),
+        )
+
+
+def _symptom(good: Side, bad: Side, asked: str) -> Symptom:
+    if asked:
+        return _asked(good, bad, asked)
+    for one in bad.record.stages:
+        if one.outcome == "failed" and not _outcome(good, one.stage, "failed"):
+            return Symptom(one.stage, None)
+    passed = {(one.stage, one.metric, one.rule) for one in good.record.verdicts if one.outcome == "passed"}
+    for verdict in bad.record.verdicts:
+        gate = _gate(bad, verdict.stage, verdict.metric, verdict.rule)
+        if verdict.outcome == "failed" and gate and (verdict.stage, verdict.metric, verdict.rule) in passed:
+            return Symptom(verdict.stage, gate)
+    raise UsageError(
+        f"nothing is worse in {bad.run} than in {good.run}",
+        why="every stage and gate that fails there failed, or was not judged, in the other run as well",
+        hint="name a gate whose metric differs: --gate STAGE.METRIC",
+    )
+
+
+def _asked(good: Side, bad: Side, asked: str) -> Symptom:
+    """The gate that was named; where it has the same verdict in both, the metric itself tells good from bad."""
+    for stage in bad.pipeline.stages:
+        for gate in conditions(stage.gates):
+            if f"{stage.id}.{gate.metric}" != asked:
+                continue
+            values = [_value(side, stage.id, gate.metric) for side in (good, bad)]
+            if values[0] is None or values[1] is None:
+                raise UsageError(f"{asked} was not measured in both runs", hint=f"orun bisect {good.run} {bad.run}")
+            verdicts = [_verdict(side, stage.id, gate) for side in (good, bad)]
+            differ = verdicts == ["passed", "failed"]
+            return Symptom(stage.id, gate, None if differ else (values[0], values[1]))
+    gates = [f"{one.id}.{gate.metric}" for one in bad.pipeline.stages for gate in conditions(one.gates)]
+    raise UsageError(f"there is no gate {asked!r} in {bad.run}", why=f"it has {', '.join(gates) or 'none'}")
+
+
+def _outcome(side: Side, stage: str, outcome: str) -> bool:
+    return any(one.stage == stage and one.outcome == outcome for one in side.record.stages)
+
+
+def _value(side: Side, stage: str, metric: str) -> float | None:
+    found = next((one.metrics for one in side.record.stages if one.stage == stage), {})
+    return found[metric].value if metric in found else None
+
+
+def _verdict(side: Side, stage: str, gate: Gate) -> str:
+    same = (stage, gate.metric, gate.rule)
+    found = (one.outcome for one in side.record.verdicts if (one.stage, one.metric, one.rule) == same)
+    return next(found, "undecided")
+
+
+def _gate(side: Side, stage: str, metric: str, rule: str) -> Gate | None:
+    gates = conditions(side.pipeline.stage(stage).gates)
+    return next((one for one in gates if (one.metric, one.rule) == (metric, rule)), None)
+
+
+def _title(symptom: Symptom) -> str:
+    if symptom.gate is None:
+        return f"{symptom.stage} fails"
+    gate = symptom.gate
+    if symptom.values:
+        return f"{symptom.stage} {gate.metric} goes from {symptom.values[0]:.6g} to {symptom.values[1]:.6g}"
+    return f"{symptom.stage} {gate.metric} {gate.rule} {gate.threshold.text} fails"
+
+
+def _sentence(
+    symptom: Symptom,
+    found: Sequence[Change],
+    others: Sequence[Fixed],
+    ends: tuple[Outcome, Outcome],
+    sets: Sequence[Sequence[Change]],
+) -> str:
+    """The answer; what cannot be told is said."""
+    title = _title(symptom)
+    besides = f"; besides differ: {'; '.join(map(str, others)) or 'nothing that the runs recorded'}"
+    if not found:
+        return f"{title}, and the runs do not differ in what can be mixed{besides}"
+    if ends[1] != "bad":
+        return f"{title}, but not with the bad run's parameters and code on this machine as it is now{besides}"
+    if ends[0] == "bad":
+        return f"{title} with the good run's parameters and code too, on this machine as it is now{besides}"
+    if not sets:
+        return f"{title}, and the good run cannot be built any more, so that nothing can be told{besides}"
+    listed = ", and by itself also ".join(_together(one) for one in sets)
+    rest = len(found) - sum(map(len, sets))
+    others_text = f"; {rest} other change{'s do' if rest > 1 else ' does'} not matter" if rest else ""
+    return f"{title} because of {listed}{others_text}"
+
+
+def _together(one: Sequence[Change]) -> str:
+    if len(one) == 1:
+        return str(one[0])
+    return f"{len(one)} changes together, none of which does it alone ({'; '.join(map(str, one))})"

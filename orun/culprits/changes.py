@@ -1,0 +1,149 @@
+"""What differs between two runs, as changes that can be made one by one, and those that cannot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from orun.culprits.sides import Side
+from orun.pipeline.model import Pipeline, Stage
+
+FIXED = ("tool ", "device ", "package ", "python of your code", "stage code", "environment ", "imported ", "looked up ")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One difference that can be made by itself.
+
+    Attributes:
+        sort: a `parameter` of a stage, the `target` of a stage, the rest of a `stage` (its kind, its inputs, whether it
+            is there), a `file`, or the `seed`.
+        name: of the stage or file; empty for the seed.
+        parameter: its name; else empty.
+        old, new: in the good and the bad run, as text; empty where there is none.
+    """
+
+    sort: Literal["parameter", "target", "stage", "file", "seed"]
+    name: str
+    parameter: str = ""
+    old: str = ""
+    new: str = ""
+
+    def __str__(self) -> str:
+        if self.sort == "file":
+            return f"{self.name} was {_how(self.old, self.new)}"
+        where = {"parameter": f"{self.name}.{self.parameter}", "target": f"target of {self.name}", "seed": "seed"}
+        if self.sort in where:
+            return f"{where[self.sort]}: {_short(self.old)} -> {_short(self.new)}"
+        return f"stage {self.name} was {_how(self.old, self.new)}"
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A difference that cannot be mixed here: a version, the machine, a variable, orun's own code."""
+
+    stage: str
+    name: str
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.stage}: {_short(self.old)} -> {_short(self.new)}"
+
+
+def changes(good: Side, bad: Side, stages: Collection[str]) -> tuple[Change, ...]:
+    """The changes between two runs as far as these stages (of either) rest on them."""
+    found = [change for name in _ids(good, bad) if name in stages for change in _of_stage(good, bad, name)]
+    if good.pipeline.seed != bad.pipeline.seed:
+        found.append(Change("seed", "", "", str(good.pipeline.seed), str(bad.pipeline.seed)))
+    used = {name for side in (good, bad) for name in _used(side, stages)}
+    for name in sorted(used):
+        old, new = good.code.get(name, ""), bad.code.get(name, "")
+        if old != new:
+            found.append(Change("file", name, "", old, new))
+    return tuple(found)
+
+
+def fixed(good: Side, bad: Side, stages: Collection[str]) -> tuple[Fixed, ...]:
+    """The differences that cannot be mixed, once each."""
+    found: dict[tuple[str, str, str], Fixed] = {}
+    for name in _ids(good, bad):
+        if name not in stages:
+            continue
+        old, new = _inputs(good, name), _inputs(bad, name)
+        for part in dict.fromkeys((*old, *new)):
+            if part.startswith(FIXED) and old and new and old.get(part) != new.get(part):
+                was, now = old.get(part, ""), new.get(part, "")
+                found.setdefault((part, was, now), Fixed(name, part, was, now))
+    return tuple(found.values())
+
+
+def upstream(pipeline: Pipeline, stage: str) -> set[str]:
+    """A stage and all before it; nothing when the pipeline does not have it."""
+    stages = {one.id: one for one in pipeline.stages}
+    found: set[str] = set()
+    waiting = [stage]
+    while waiting:
+        name = waiting.pop()
+        if name in stages and name not in found:
+            found.add(name)
+            waiting += stages[name].upstream
+    return found
+
+
+def _ids(good: Side, bad: Side) -> list[str]:
+    return list(dict.fromkeys(stage.id for side in (good, bad) for stage in side.pipeline.stages))
+
+
+def _find(side: Side, name: str) -> Stage | None:
+    return next((stage for stage in side.pipeline.stages if stage.id == name), None)
+
+
+def _of_stage(good: Side, bad: Side, name: str) -> Iterator[Change]:
+    old, new = _find(good, name), _find(bad, name)
+    if old is None or new is None or old.uses != new.uses:
+        yield Change("stage", name, "", old.uses if old else "", new.uses if new else "")
+        return
+    if (old.needs, old.after, old.env, old.environment) != (new.needs, new.after, new.env, new.environment):
+        yield Change("stage", name, "", _text(dict(old.needs)), _text(dict(new.needs)))
+    if old.target != new.target:
+        yield Change("target", name, "", _target(old), _target(new))
+    for parameter in dict.fromkeys((*old.params, *new.params)):
+        was, now = _text(old.params.get(parameter)), _text(new.params.get(parameter))
+        if was != now:
+            yield Change("parameter", name, parameter, was, now)
+
+
+def _used(side: Side, stages: Collection[str]) -> set[str]:
+    """Files that parameters of these stages name, or that they were seen to read."""
+    named = {item.path for stage in side.pipeline.stages if stage.id in stages for item in stage.references}
+    read = {part.removeprefix("read ") for name in stages for part in _inputs(side, name) if part.startswith("read ")}
+    return (named | read) & side.code.keys()
+
+
+def _inputs(side: Side, stage: str) -> Mapping[str, str]:
+    return next((one.inputs for one in side.record.stages if one.stage == stage), {})
+
+
+def _target(stage: Stage) -> str:
+    return (
+        _text({"providers": [one.name for one in stage.target.providers], "session": dict(stage.target.session)})
+        if stage.target
+        else ""
+    )
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _how(old: str, new: str) -> str:
+    if not old:
+        return "added"
+    return "changed" if new else "removed"
+
+
+def _short(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -1,0 +1,65 @@
+"""The text of what a run was made from, kept in its folder, so that a later run can be mixed with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from orun.observe import digest_file
+from orun.pipeline.model import Pipeline
+from orun.record import RunResult
+from orun.store.refusals import refusals
+
+FOLDER = "sources"  # in a run's folder; each file goes by its digest
+INDEX = "index.json"  # there: digest of each file by its path from the pipeline's folder
+LARGEST = 2**20  # bytes; what is larger is data or a model, not source
+READ = "read "  # before the name of a file among the inputs of a stage
+
+
+def keep(result: RunResult, pipeline: Pipeline) -> None:
+    """Keep the pipeline file, what it extends, code and small data of a run, and the digests of all that it rests on.
+
+    The content of what was edited since, is large, or is a folder is left out.
+
+    Raises:
+        StoreError: when it cannot be written.
+    """
+    folder = result.folder / FOLDER
+    with refusals("keep the sources of the run", folder):
+        folder.mkdir(exist_ok=True)
+        files = _files(result, pipeline)
+        (folder / INDEX).write_text(json.dumps(files, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        for name, digest in files.items():
+            path, kept = pipeline.root / name, folder / digest
+            if kept.exists() or not path.is_file() or path.stat().st_size > LARGEST or digest_file(path) != digest:
+                continue
+            kept.write_bytes(path.read_bytes())
+
+
+def index(result: RunResult) -> Mapping[str, str] | None:
+    """Digest of each file or folder that a run rests on, by its path from the pipeline's folder; None if not kept."""
+    path = result.folder / FOLDER / INDEX
+    if not path.is_file():
+        return None
+    found: dict[str, str] = json.loads(path.read_bytes())
+    return found
+
+
+def content(result: RunResult, digest: str) -> bytes | None:
+    """The content of a file of a run; None when it was not kept."""
+    path = result.folder / FOLDER / digest
+    return path.read_bytes() if path.is_file() else None
+
+
+def _files(result: RunResult, pipeline: Pipeline) -> dict[str, str]:
+    """What was read to build the pipeline, what its parameters name, and what its stages were seen to read."""
+    found = dict(result.sources)
+    for one in result.stages:
+        named = {f"content of {item.parameter}": item.path for item in pipeline.stage(one.stage).references}
+        for name, digest in one.inputs.items():
+            if name in named:
+                found[named[name]] = digest
+            elif name.startswith(READ) and digest:
+                found[name.removeprefix(READ)] = digest
+    return {name: digest for name, digest in found.items() if not Path(name).is_absolute()}

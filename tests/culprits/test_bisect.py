@@ -1,0 +1,198 @@
+"""Two runs of one small project, and the change between them that made a gate fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import orun
+from orun.culprits.bisect import Bisection, bisect
+from orun.errors import UsageError
+from orun.events import Event, StageStarted
+from orun.record import RunResult
+from orun.store import Store, locks
+
+STAGES = """
+from orun import stage
+
+import helper
+
+
+@stage(inputs={}, output="files", metrics=["length"])
+def make(context, *, text: str = "a b", times: int = 1, mark: str = ""):
+    (context.output / "text").write_text(text * times + mark)
+    return {"length": len(text)}
+
+
+@stage(inputs={"text": "files"}, output="metrics", metrics=["score"])
+def score(context, *, weight: float = 1.0, offset: float = 0.0, note: str = ""):
+    text = (context.inputs["text"] / "text").read_text()
+    if "boom" in text:
+        raise ValueError("boom")
+    return {"score": helper.value(text) * weight + offset}
+"""
+HELPER = """
+def value(text):
+    return len(text)
+"""
+PIPELINE = """
+name: mixed
+vars: {text: abc}
+stages:
+  make: {uses: ./stages.py:make, with: {text: "${vars.text}", times: 1}}
+  score:
+    uses: ./stages.py:score
+    needs: make
+    with: {weight: 1.0, note: one}
+    gate: {score: {max: 10}}
+"""
+
+
+class Project:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "project"
+        self.folder.mkdir()
+        self.store = folder / "store"
+        self.started: list[str] = []
+        for name, text in (("pipeline.yaml", PIPELINE), ("stages.py", STAGES), ("helper.py", HELPER)):
+            (self.folder / name).write_text(text)
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        text = (self.folder / name).read_text()
+        assert old in text
+        (self.folder / name).write_text(text.replace(old, new))
+
+    def run(self, **values: object) -> RunResult:
+        return orun.run(self.folder / "pipeline.yaml", set=values, store=self.store)
+
+    def bisect(self, good: RunResult, bad: RunResult, gate: str = "") -> Bisection:
+        self.started.clear()
+        with Store.open(self.store) as store:
+            return bisect(store, good.run, bad.run, gate, self._hear)
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, StageStarted):
+            self.started.append(event.stage)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    return Project(tmp_path)
+
+
+def test_one_parameter_of_several(project: Project) -> None:
+    good = project.run()
+    project.edit("pipeline.yaml", "{weight: 1.0, note: one}", "{weight: 5.0, note: two}")
+    project.edit("pipeline.yaml", "times: 1", "times: 2, mark: x")
+    project.edit("pipeline.yaml", "text: abc", "text: b")
+    bad = project.run()
+    found = project.bisect(good, bad)
+    assert [one.exit_code for one in (good, bad)] == [0, 1]
+    assert found.changes == (
+        'make.text: "abc" -> "b"',
+        "make.times: 1 -> 2",
+        'make.mark: "" -> "x"',
+        "score.weight: 1.0 -> 5.0",
+        'score.note: "one" -> "two"',
+    )
+    assert found.causes == (("score.weight: 1.0 -> 5.0",),)
+    assert found.fixed == ()
+    assert found.sentence == (
+        "score score max 10 fails because of score.weight: 1.0 -> 5.0; 4 other changes do not matter"
+    )
+
+
+def test_two_changes_that_only_together_do_it(project: Project) -> None:
+    good = project.run()
+    bad = project.run(**{"stages.make.with.times": 2, "stages.score.with.weight": 2.0, "stages.score.with.note": "z"})
+    assert project.bisect(good, bad).sentence == (
+        "score score max 10 fails because of 2 changes together, none of which does it alone "
+        "(make.times: 1 -> 2; score.weight: 1.0 -> 2.0); 1 other change does not matter"
+    )
+
+
+def test_two_changes_each_of_which_does_it(project: Project) -> None:
+    good = project.run()
+    bad = project.run(**{"stages.make.with.times": 9, "stages.score.with.weight": 9.0})
+    assert project.bisect(good, bad).causes == (("make.times: 1 -> 9",), ("score.weight: 1.0 -> 9.0",))
+
+
+def test_code_that_a_stage_imports(project: Project) -> None:
+    good = project.run()
+    project.edit("helper.py", "len(text)", "len(text) + 100")
+    project.edit("pipeline.yaml", "note: one", "note: two")
+    bad = project.run()
+    project.edit("helper.py", "+ 100", "+ 7")  # neither version is on the disk any more
+    found = project.bisect(good, bad)
+    assert found.causes == (("helper.py was changed",),)
+    assert found.changes == ('score.note: "one" -> "two"', "helper.py was changed")
+
+
+def test_what_both_runs_built_is_not_built_again(project: Project) -> None:
+    good = project.run()
+    bad = project.run(**{"stages.score.with.weight": 9.0})
+    found = project.bisect(good, bad)
+    assert project.started == []
+    assert found.built == 2
+
+
+def test_a_stage_that_fails(project: Project) -> None:
+    good = project.run()
+    bad = project.run(**{"vars.text": "boom", "stages.score.with.note": "z"})
+    found = project.bisect(good, bad)
+    assert found.symptom == "score fails"
+    assert found.causes == (('make.text: "abc" -> "boom"',),)
+
+
+def test_a_metric_whose_gate_passes_in_both(project: Project) -> None:
+    good = project.run()
+    bad = project.run(**{"stages.score.with.offset": 2.0, "stages.score.with.note": "z"})
+    with pytest.raises(UsageError, match=r"nothing is worse in .* than in "):
+        project.bisect(good, bad)
+    found = project.bisect(good, bad, "score.score")
+    assert found.symptom == "score score goes from 3 to 5"
+    assert found.causes == (("score.offset: 0.0 -> 2.0",),)
+
+
+def test_a_stage_that_was_put_between(project: Project) -> None:
+    good = project.run()
+    project.edit(
+        "pipeline.yaml", "  score:\n", "  more: {uses: ./stages.py:make, with: {text: aaaaaaaaaaaaa}}\n  score:\n"
+    )
+    project.edit("pipeline.yaml", "needs: make", "needs: more")
+    bad = project.run()
+    found = project.bisect(good, bad)
+    assert [sorted(one) for one in found.causes] == [["stage more was added", "stage score was changed"]]
+
+
+def test_what_cannot_be_mixed_is_listed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same parameters and code, and a variable that the code looks up: no mixture can tell."""
+    project.edit("helper.py", "def value(text):", "import os\n\n\ndef value(text):")
+    project.edit("helper.py", "len(text)", "len(text) + int(os.environ.get('MORE', 0))")
+    good = project.run()
+    monkeypatch.setenv("MORE", "100")
+    bad = project.run()
+    found = project.bisect(good, bad)
+    assert (good.exit_code, bad.exit_code) == (0, 1)
+    assert found.causes == ()
+    assert len(found.fixed) == 1
+    assert found.fixed[0].startswith("looked up MORE of score:")
+    assert found.sentence.startswith(
+        "score score max 10 fails, and the runs do not differ in what can be mixed; besides differ: looked up MORE"
+    )
+
+
+def test_a_run_that_repeats_another_is_as_good_as_that(project: Project) -> None:
+    project.run()
+    again = project.run()
+    bad = project.run(**{"stages.score.with.weight": 9.0})
+    assert project.bisect(again, bad).causes == (("score.weight: 1.0 -> 9.0",),)
+
+
+def test_no_such_gate(project: Project) -> None:
+    good = project.run()
+    with pytest.raises(UsageError, match=r"there is no gate 'score\.speed' in ") as refused:
+        project.bisect(good, good, "score.speed")
+    assert refused.value.why == "it has score.score"

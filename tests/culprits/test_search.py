@@ -1,0 +1,55 @@
+"""Delta debugging on plain numbers: single causes, interactions, several causes, sets that do not go together."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+
+from orun.culprits.search import Outcome, Test, causes, minimal
+
+EIGHT = list(range(8))
+
+
+def needs(*wanted: int) -> Test[int]:
+    def test(chosen: Sequence[int]) -> Outcome:
+        return "bad" if set(wanted) <= set(chosen) else "good"
+
+    return test
+
+
+@pytest.mark.parametrize("cause", [*[(one,) for one in EIGHT], *itertools.combinations(EIGHT, 2), (0, 3, 7)])
+def test_every_cause_is_found_exactly(cause: tuple[int, ...]) -> None:
+    assert tuple(minimal(EIGHT, needs(*cause))) == cause
+
+
+def test_a_single_cause_takes_few_tests() -> None:
+    asked: list[Sequence[int]] = []
+
+    def test(chosen: Sequence[int]) -> Outcome:
+        asked.append(chosen)
+        return "bad" if 5 in chosen else "good"
+
+    assert minimal(list(range(64)), test) == [5]
+    assert len(asked) <= 2 * 6
+
+
+def test_causes_that_do_it_each_by_itself() -> None:
+    def test(chosen: Sequence[int]) -> Outcome:
+        return "bad" if 2 in chosen or {4, 6} <= set(chosen) else "good"
+
+    assert sorted(map(tuple, causes(EIGHT, test))) == [(2,), (4, 6)]
+
+
+def test_changes_that_go_only_together() -> None:
+    def test(chosen: Sequence[int]) -> Outcome:
+        if (1 in chosen) != (2 in chosen):
+            return "unresolved"
+        return "bad" if 2 in chosen else "good"
+
+    assert minimal(EIGHT, test) == [1, 2]
+
+
+def test_one_change_is_its_own_cause() -> None:
+    assert causes([3], needs(3)) == [[3]]
