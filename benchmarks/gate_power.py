@@ -30,11 +30,11 @@ from benchmarks.planting import noise, plant
 from benchmarks.rival_gates import RIVALS, RUNS, Floats
 from orun.errors import Position
 from orun.gates.judge import judge
-from orun.measure.latency import Budget, Measurement, measure
+from orun.measure.latency import Measurement, measure
 from orun.measure.latency_metrics import metrics_of
 from orun.measure.workers import Subject, Worker
 from orun.pipeline.model import Gate, Stage, Threshold
-from orun.stages.measure.latency import Params, time_for
+from orun.stages.measure.latency import Params, budget_for
 from orun.stages.params import Duration, Ratio
 from orun.stages.timing import Sizes, feeds
 from orun.store.records import Action, Discovered
@@ -143,9 +143,8 @@ def _subjects(options: argparse.Namespace, models: Mapping[str, Path]) -> dict[s
 def _measure(
     options: argparse.Namespace, subjects: Mapping[str, Subject], resolution: float, fewest: int
 ) -> Measurement:
-    params = Params(resolution=Ratio(resolution), time=options.time)
-    budget = Budget(time_for(params), resolution, (fewest, params.max_launches), params.samples, params.warmup)
-    return measure(subjects, budget, random.randrange(1 << 30), lambda *_: None)
+    params = Params(resolution=Ratio(resolution), time=options.time, min_launches=fewest)
+    return measure(subjects, budget_for(params), random.randrange(1 << 30), lambda *_: None)
 
 
 def _plant(options: argparse.Namespace, model: Path, path: Path, slowdown: float) -> tuple[Path, float]:

@@ -73,18 +73,22 @@ def _verb(name: str, meaning: str, *, reads_results: bool = False) -> Callable[[
 def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: bool) -> int:
     """Accept what the last run of FILE measured, with the models that it measured.
 
+    The models are pinned in the store, so that `orun gc` keeps them.
+
     Everything that the run measured must be up to date. A gate that failed is no hindrance: that is how a regression
     that is meant gets through.
     """
     from orun.gates import baselines
+    from orun.gates.pinned import pin_models
 
     pipeline = orun.load(file, options.parse_overrides(overrides))
     with _open(store, pipeline) as opened:
         result = _last_run(pipeline, opened)
         path = baselines.accept(pipeline, result, _up_to_date(pipeline, opened, result))
+        pinned = pin_models(opened, pipeline.name, _required(pipeline).stages)
     accepted = [stage.stage for stage in result.stages if stage.metrics]
     if as_json:
-        options.show_json({"file": str(path), "run": result.run, "stages": accepted})
+        options.show_json({"file": str(path), "run": result.run, "stages": accepted, "pinned": pinned})
     else:
         options.show([f"accepted {', '.join(accepted)} of run {result.run}", f"commit {near(str(path))}"])
     return 0
@@ -124,14 +128,21 @@ def diff(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
     return 0
 
 
-@_verb("drop", "compare with nothing from now on")
-def drop(file: str, as_json: bool) -> int:
-    """Remove the baseline of FILE: `max_regression` is undecided until another is accepted."""
-    from orun.gates import baselines
+@_verb("drop", "compare with nothing from now on", reads_results=True)
+def drop(file: str, overrides: Sequence[str], store: Path | None, as_json: bool) -> int:
+    """Remove the baseline of FILE and the pins of its models.
 
-    pipeline = orun.load(file)
+    `max_regression` is undecided until another is accepted.
+    """
+    from orun.gates import baselines
+    from orun.gates.pinned import unpin_models
+
+    pipeline = orun.load(file, options.parse_overrides(overrides))
     path = baselines.path_for(pipeline)
     dropped = baselines.drop(pipeline)
+    if _root(store, pipeline).exists():
+        with _open(store, pipeline) as opened:
+            unpin_models(opened, pipeline.name)
     if as_json:
         options.show_json({"file": str(path), "dropped": dropped})
     else:
@@ -139,11 +150,16 @@ def drop(file: str, as_json: bool) -> int:
     return 0
 
 
-def _open(store: Path | None, pipeline: Pipeline) -> Store:
+def _root(store: Path | None, pipeline: Pipeline) -> Path:
     from orun.api import default_store
+
+    return Path(store or default_store(pipeline.root))
+
+
+def _open(store: Path | None, pipeline: Pipeline) -> Store:
     from orun.store import Store
 
-    return Store.open(store or default_store(pipeline.root))
+    return Store.open(_root(store, pipeline))
 
 
 def _required(pipeline: Pipeline) -> Baseline:

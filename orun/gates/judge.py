@@ -48,7 +48,7 @@ def _find(gate: Gate, stage: Stage, action: Action, accepted: Accepted | None, h
             "failed", f"{gate.metric} cannot be held against {written}: it {unit}", metric.value, metric.unit
         )
     if gate.rule in ("min", "max"):
-        return judge_absolute(gate, metric)
+        return judge_absolute(gate, metric, action.host, host)
     if gate.rule == "max_regression":
         return judge_regression(gate, metric, stage, action, accepted, host)
     return judge_relative(gate, metric)

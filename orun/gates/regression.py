@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from orun.gates.baselines import Accepted, measured_model
 from orun.gates.finding import Change, Finding, Outcome, point
+from orun.gates.hosts import machine, same_machine
 from orun.gates.relative import by_interval, change
 from orun.measure.sequential import EQUAL, SLOWER, Evidence
 from orun.metrics import Comparison, Estimate, Metric
@@ -15,8 +16,6 @@ from orun.pipeline.model import Gate, Stage
 from orun.store.records import Action
 
 BASELINE = "the accepted baseline"
-# Parts of a host's fingerprint that are the machine's; the others are versions of software.
-MACHINE = ("host", "architecture", "cpu", "cpu flags", "cores", "governor", "maximum clock")
 LARGEST_ODDS = 1e6  # beyond this a likelihood ratio is a matter of the model, not of the evidence
 WHOLE = 1 - 1e-9  # a regression of a metric that should be high cannot exceed all of it
 
@@ -93,10 +92,10 @@ def _by_stored(gate: Gate, metric: Metric, accepted: Accepted, host: Mapping[str
     if metric.noise != "timing":
         comparison = _stored_comparison(metric.value, stored.value, f"figure stored on {accepted.day}")
         return by_interval(gate, metric, _regression(gate, metric, comparison))
-    if _machine(host) != _machine(accepted.host):
+    if not same_machine(host, accepted.host):
         why = "the accepted baseline's model is not in the store, and its figures are of another machine"
         advice = f"`orun baseline accept {gate.position.file}` on this one"
-        return Finding("undecided", f"{why} ({_name(accepted.host)}); {advice}")
+        return Finding("undecided", f"{why} ({machine(accepted.host)}); {advice}")
     method = f"figures stored on {accepted.day} on this machine, not side by side: its model is not in the store"
     comparison = _stored_comparison(metric.value, stored.value, method, metric.interval, stored.interval)
     return by_interval(gate, metric, _regression(gate, metric, comparison))
@@ -115,11 +114,3 @@ def _ratio(value: float, other: float) -> float:
     if other == 0:
         return 1.0 if value == 0 else math.copysign(math.inf, value)
     return 0.0 if math.isinf(other) else value / other
-
-
-def _machine(host: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in host.items() if name in MACHINE or name.startswith("gpu ")}
-
-
-def _name(host: Mapping[str, str]) -> str:
-    return ", ".join(host[name] for name in ("host", "cpu") if name in host) or "unknown"

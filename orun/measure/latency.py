@@ -14,7 +14,6 @@ from orun.measure.sequential import FEWEST, FLOOR, Evidence
 from orun.measure.workers import Subject
 
 BASELINE = "baseline"
-ALONE_SHARE = 0.2  # of the time, for inferences of the model alone
 QUADS_SHARE = 0.5  # of the time, for quads
 
 
@@ -28,6 +27,7 @@ class Budget:
         launches: the fewest and the most launches; never fewer than the test needs.
         samples: inferences of the model alone, over the fewest launches together.
         warmup: seconds of inference before the first sample of a session.
+        alone: seconds that inferences of the model alone may take.
     """
 
     time: float
@@ -35,6 +35,7 @@ class Budget:
     launches: tuple[int, int]
     samples: int
     warmup: float
+    alone: float = math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +96,7 @@ def _pace(budget: Budget, fewest: int, subjects: int) -> Pace:
     return Pace(
         warmup=budget.warmup,
         samples=math.ceil(budget.samples / fewest),
-        alone=budget.time * ALONE_SHARE / fewest,
+        alone=budget.alone / fewest,
         quads=budget.time * QUADS_SHARE / fewest / max(subjects - 1, 1),
         error=FLOOR,
     )

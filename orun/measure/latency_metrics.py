@@ -23,14 +23,18 @@ METHODS: Mapping[Method, str] = {
     "nodes": "paired time of undisturbed nodes",
     "wall": "paired wall time",
 }
-QUANTILES: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
-WALL: Mapping[str, OfTimes] = {"mean": lambda wall: float(wall.mean()), "min": lambda wall: float(wall.min())}
+QUANTILES: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+WALL: Mapping[str, OfTimes] = {
+    "mean": lambda wall: float(wall.mean()),
+    "min": lambda wall: float(wall.min()),
+    "max": lambda wall: float(wall.max()),
+}
 ONCE: Mapping[str, OfLaunch] = {
     "cpu": lambda launch, name: launch.busy[name],
     "load": lambda launch, name: launch.opened[name].load,
     "first": lambda launch, name: launch.opened[name].first,
 }
-NAMES = ("p50", "p90", "p99", "mean", "min", "cpu", "throughput", "load", "first", "speedup")
+NAMES = ("p50", "p90", "p95", "p99", "mean", "min", "max", "cpu", "throughput", "load", "first", "speedup")
 
 
 def metrics_of(measurement: Measurement, batch: int) -> dict[str, Metric]:

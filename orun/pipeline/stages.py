@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from orun.pipeline.environments import Environments
 from orun.pipeline.gates import Ground, gates
 from orun.pipeline.grammar import Limits
 from orun.pipeline.instances import Instance
-from orun.pipeline.model import Reference, Stage
+from orun.pipeline.model import Gate, Group, Reference, Stage, conditions
 from orun.pipeline.nodes import List, Node, Scalar
 from orun.pipeline.nodes import Path as NodePath
 from orun.pipeline.values import Surroundings, Values
@@ -58,6 +58,7 @@ def make(
         problems=around.problems,
     )
     limits = Values(around).fields(LIMITS, instance.node, path)
+    judged = gates(ground)
     wiring = wire(instance, kind, instances, around.unsound, around.problems)
     return Stage(
         id=instance.id,
@@ -65,11 +66,11 @@ def make(
         position=instance.key.position,
         needs=wiring.needs,
         after=wiring.after,
-        params=params,
+        params=params | _samples(kind, params, judged),
         references=(*values.references, *_libraries(target)),
         target=target,
         environment=environments.of_stage(instance.node, target),
-        gates=gates(ground),
+        gates=judged,
         env=_texts(instance.node.get("env")),
         timeout=limits["timeout"],
         cpus=_resource(limits, "cpus") or kind.spec.cpus,
@@ -102,6 +103,12 @@ def _libraries(target: Target | None) -> list[Reference]:
 def _target(kind: Kind, params: Mapping[str, Any], targets: Mapping[str, Target]) -> Target | None:
     names = [str(params.get(param.name)) for param in kind.params if param.type.name == "target"]
     return next((targets[name] for name in names if name in targets), None)
+
+
+def _samples(kind: Kind, params: Mapping[str, Any], gates: Iterable[Gate | Group]) -> dict[str, int]:
+    """Samples enough for the metrics that are held against a figure, when the file leaves their number out."""
+    needed = [kind.spec.samples.get(gate.metric, 0) for gate in conditions(gates) if gate.rule in ("min", "max")]
+    return {"samples": max(needed)} if any(needed) and params.get("samples") is None else {}
 
 
 def _resource(limits: Mapping[str, Any], name: str) -> int | None:

@@ -73,6 +73,8 @@ class Spec:
         lineage: it is given `lineage.json`: every stage before it with parameters, tools, digests, metrics, verdicts.
         metrics: names of the metrics it yields whatever its parameters are; a module's own `metrics(params)` goes
             before it; None when any name may come (a user's stage that declares none).
+        samples: how many each metric needs, by name, to be held against a figure; the parameter `samples` is the most
+            that a gate of the stage needs when it is left out.
         units: of those metrics whose unit is known beforehand, by name; a gate's threshold is held against it.
     """
 
@@ -89,6 +91,7 @@ class Spec:
     baseline: bool = False
     lineage: bool = False
     metrics: tuple[str, ...] | None = ()
+    samples: Mapping[str, int] = field(default_factory=dict)
     units: Mapping[str, Unit] = field(default_factory=dict)
 
 

@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from orun.store import Store
+from orun.store.gc import Keep, collect
+from orun.store.pins import pins
+
 from .conftest import PIPELINE, CommandLine, steady
 
 GATED = PIPELINE.replace("{min: 3}", "{max_regression: 10%}")
@@ -105,6 +109,38 @@ def test_show_and_drop(orun: CommandLine, gated: Path) -> None:
         "file": str(gated / "words.baseline.json"),
         "dropped": False,
     }
+
+
+def test_accepted_models_are_kept_whatever_becomes_of_the_file(orun: CommandLine, gated: Path) -> None:
+    store = gated / "artifacts"
+
+    def pinned() -> dict[str, str]:
+        with Store.open(store) as opened:
+            return {one.name: one.tree for one in pins(opened)}
+
+    orun("words.yaml", "--store", str(store))
+    shown = orun("baseline", "accept", "words.yaml", "--store", str(store), "--json")
+    assert json.loads(shown.out)["pinned"] == ["baseline of words: count"]
+    accepted = json.loads((gated / "words.baseline.json").read_text())["stages"]["count"]["model"]
+    assert pinned() == {"baseline of words: count": accepted}
+
+    (gated / "words.yaml").write_text(GATED.replace("one two three", "one two three four"))
+    orun("words.yaml", "--store", str(store))
+    (gated / "words.baseline.json").unlink()
+    with Store.open(store) as opened:
+        collect(opened, Keep(runs=1))
+        assert not opened.check(accepted)
+
+    orun("baseline", "accept", "words.yaml", "--store", str(store))
+    assert pinned()["baseline of words: count"] != accepted
+    orun("baseline", "drop", "words.yaml", "--store", str(store))
+    assert pinned() == {}
+
+
+def test_dropping_makes_no_store(orun: CommandLine, gated: Path) -> None:
+    (gated / "words.baseline.json").write_text("{}")
+    assert orun("baseline", "drop", "words.yaml", "--store", str(gated / "none")).code == 0
+    assert not (gated / "none").exists()
 
 
 def test_an_unknown_action(orun: CommandLine) -> None:

@@ -6,8 +6,9 @@ import math
 
 import pytest
 
+from orun.gates.hosts import device
 from orun.metrics import Estimate
-from tests.gates.support import PLACE, gate, metric, verdict_of
+from tests.gates.support import HERE, PLACE, gate, metric, verdict_of
 
 
 def test_an_exact_value_within_its_minimum() -> None:
@@ -61,8 +62,32 @@ def test_a_time_is_judged_by_its_interval(limit: float, text: str, outcome: str,
     verdict = verdict_of(gate("p50", "max", text, limit), {"p50": p50})
     assert verdict.outcome == outcome
     assert verdict.fails == (outcome != "passed")
-    assert verdict.why == f"p50 is 12.4 ms (95 % interval 12.1 ms to 12.7 ms){ending}"
+    assert verdict.why == f"p50 is 12.4 ms on EPYC (95 % interval 12.1 ms to 12.7 ms){ending}"
     assert verdict.interval == Estimate(0.0124, 0.0121, 0.0127)
+
+
+def test_a_time_of_another_machine_says_so() -> None:
+    p50 = {"p50": metric(0.0124, "s", "lower", "timing", (0.0121, 0.0127))}
+    limit = gate("p50", "max", "13ms", 0.013)
+    elsewhere = verdict_of(limit, p50, host={**HERE, "cpu": "Xeon"})
+    newer = verdict_of(limit, p50, host={**HERE, "runtime": "onnxruntime 1.32"})
+    assert elsewhere.why == (
+        "p50 is 12.4 ms on another machine (EPYC) (95 % interval 12.1 ms to 12.7 ms), within the maximum of 13ms"
+    )
+    assert newer.why.startswith("p50 is 12.4 ms on EPYC (")
+
+
+@pytest.mark.parametrize(
+    ("host", "name"), [({}, ""), ({"cpu": "EPYC"}, "EPYC"), ({"cpu": "EPYC", "gpu name": "H100"}, "H100")]
+)
+def test_what_did_the_work(host: dict[str, str], name: str) -> None:
+    assert device(host) == name
+
+
+def test_a_size_is_the_same_on_every_machine() -> None:
+    size = {"size": metric(22.9e6, "B", "lower")}
+    verdict = verdict_of(gate("size", "max", "25MB", 25e6), size, host={**HERE, "cpu": "Xeon"})
+    assert verdict.why == "size is 22.9 MB, within the maximum of 25MB"
 
 
 @pytest.mark.parametrize(("limit", "outcome"), [(80, "passed"), (83, "failed"), (81.5, "undecided")])
@@ -76,7 +101,7 @@ def test_a_quantile_that_nothing_bounds_above() -> None:
     undecided = verdict_of(gate("p99", "max", "30ms", 0.03), {"p99": p99})
     failed = verdict_of(gate("p99", "max", "10ms", 0.01), {"p99": p99})
     assert undecided.outcome == "undecided"
-    assert undecided.why.startswith("p99 is 21 ms (95 % interval 18 ms and up), and the interval holds")
+    assert undecided.why.startswith("p99 is 21 ms on EPYC (95 % interval 18 ms and up), and the interval holds")
     assert failed.outcome == "failed"
 
 

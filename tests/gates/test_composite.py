@@ -46,7 +46,7 @@ def test_one_that_passes_is_enough_for_any() -> None:
     assert whole.why == "passed: speedup min 1.3; failed: p50 max 11ms"
     assert (whole.measured, whole.interval, whole.position) == (None, None, PLACE)
     assert (slow.title, slow.outcome, slow.fails, slow.depth) == ("latency p50 max 11ms", "failed", False, 1)
-    assert slow.why == "p50 is 12.4 ms (95 % interval 12.1 ms to 12.7 ms), above the maximum of 11ms"
+    assert slow.why == "p50 is 12.4 ms on EPYC (95 % interval 12.1 ms to 12.7 ms), above the maximum of 11ms"
     assert (quicker.outcome, quicker.fails, quicker.depth) == ("passed", False, 1)
 
 

@@ -63,7 +63,7 @@ def test_values_are_plain_and_defaults_are_in(tmp_path: Path) -> None:
         "target": None,
     }
     assert type(params.params["batch"]) is int
-    assert params.params["samples"] == 36
+    assert params.params["samples"] is None
     assert params.references == (Reference("inputs", "code.py", "pairs"),)
 
 
@@ -143,6 +143,22 @@ def test_thresholds(rule: str, written: str, threshold: Threshold, tmp_path: Pat
     own = f"stages:\n{EXPORT}  own:\n    uses: ./own.py:f\n    needs: {{model: export, reference: export}}\n"
     (gate,) = conditions(loaded(tmp_path, f"{own}    gate: {{mine: {{{rule}: {written}}}}}\n").stage("own").gates)
     assert (gate.metric, gate.rule, gate.threshold, gate.undecided) == ("mine", rule, threshold, "pass")
+
+
+@pytest.mark.parametrize(
+    ("gates", "samples"),
+    [
+        ("{p50: {max: 12ms}}", None),
+        ("{p90: {max_regression: 5%}}", None),
+        ("{p90: {max: 12ms}}", 139),
+        ("{any: [p90: {max: 12ms}, all: [p99: {max: 20ms}]]}", 1522),
+    ],
+)
+def test_a_gate_on_a_quantile_takes_the_samples_that_it_needs(gates: str, samples: int | None, tmp_path: Path) -> None:
+    text = f"stages:\n{EXPORT}  latency:\n    uses: measure/latency\n    needs: export\n    gate: {gates}\n"
+    assert loaded(tmp_path, text).stage("latency").params["samples"] == samples
+    text += "    with: {samples: 50}\n"
+    assert loaded(tmp_path, text).stage("latency").params["samples"] == 50
 
 
 def test_one_gate_for_each_rule_in_file_order(tmp_path: Path) -> None:

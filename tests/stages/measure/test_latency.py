@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
 
 from orun.errors import OrunError, UsageError
 from orun.measure.latency_metrics import NAMES
+from orun.measure.quantiles import ranks
 from orun.stages.contract import MODEL
-from orun.stages.measure.latency import SPEC, Params
-from orun.stages.params import params_of
+from orun.stages.measure.latency import SPEC, Params, budget_for
+from orun.stages.params import Duration, Ratio, params_of
 from orun.targets import Target
 from tests.measure.support import ONE_THREAD, save_model
 from tests.stages.support import StageRun, run_stage
@@ -54,6 +57,33 @@ def test_every_reference_is_compared_with(tmp_path: Path) -> None:
         assert metric.reference is not None
         assert list(metric.references) == ["same"]
         assert metric.references["same"].count == 3
+
+
+@pytest.mark.parametrize(("metric", "share"), [("p90", 0.9), ("p95", 0.95), ("p99", 0.99)])
+def test_the_samples_of_a_quantile_bound_it_on_both_sides(metric: str, share: float) -> None:
+    """LoadGen's formula for a margin of half of the tail; the order statistics that bound it are within that margin."""
+    count = SPEC.samples[metric]
+    margin = (1 - share) / 2
+    assert count == math.ceil(NormalDist().inv_cdf(0.975) ** 2 * share * (1 - share) / margin**2)
+    low, high = ranks(count, share)
+    assert share - 1.2 * margin <= low / count
+    assert high / count <= share + 1.2 * margin
+    assert high <= count
+
+
+@pytest.mark.parametrize(
+    ("params", "time", "alone"),
+    [
+        (Params(), 20, 4),
+        (Params(resolution=Ratio(0.02)), 50, 10),
+        (Params(resolution=Ratio(0.1)), 20, 4),
+        (Params(time=Duration(30)), 30, 6),
+        (Params(samples=1522), 20, 20),
+    ],
+)
+def test_how_long_it_may_take(params: Params, time: float, alone: float) -> None:
+    budget = budget_for(params)
+    assert (budget.time, budget.alone) == pytest.approx((time, alone))
 
 
 def test_its_metrics_are_those_it_declares(measured: StageRun) -> None:

@@ -1,0 +1,29 @@
+"""Fingerprints of machines: whether two are the same, and what one is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Host = Mapping[str, str]
+
+# Parts of a host's fingerprint that are the machine's; the others are versions of software.
+MACHINE = ("host", "architecture", "cpu", "cpu flags", "cores", "governor", "maximum clock")
+
+
+def same_machine(one: Host, other: Host) -> bool:
+    """Whether two fingerprints are of the same hardware, whatever software is on it."""
+    return _machine(one) == _machine(other)
+
+
+def machine(host: Host) -> str:
+    """A machine for people: `forge, EPYC 9554P`."""
+    return ", ".join(host[name] for name in ("host", "cpu") if name in host) or "unknown"
+
+
+def device(host: Host) -> str:
+    """What did the work: the GPU, where the fingerprint has one, else the processor; empty when neither is known."""
+    return host.get("gpu name") or host.get("cpu", "")
+
+
+def _machine(host: Host) -> dict[str, str]:
+    return {name: value for name, value in host.items() if name in MACHINE or name.startswith("gpu ")}
