@@ -22,13 +22,17 @@ from orun.targets import Environment, Target
 PROBE = """
 import json, sys
 import onnx, onnxruntime
+from orun.errors import OrunError
 from orun.measure.plugins import CPU, make_session
 from orun.targets import Provider
 wanted = Provider(sys.argv[1], json.loads(sys.argv[2]))
 header = '<ir_version: 8, opset_import: ["" : 17]> '
 model = onnx.parser.parse_model(header + 'probe (float[1] x) => (float[1] y) {y = Relu(x)}')
 options = onnxruntime.SessionOptions()
-session = make_session(model.SerializeToString(), options, [wanted, Provider(CPU)], enable_fallback=1)
+try:
+    session = make_session(model.SerializeToString(), options, [wanted, Provider(CPU)], enable_fallback=1)
+except OrunError as error:
+    sys.exit(str(error))
 print(json.dumps(session.get_providers()))
 """
 NOISE = r"^.*\[ONNXRuntimeError\] : \d+ : \w+ : |^(\S+ \S+ )?\[[EWF]:[^\]]*\] |^.*Warning: "

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
-from orun.measure import placement
+from orun.measure import engines, placement
 from orun.measure.options import disabled_optimizers, session_options
 from orun.measure.plugins import CPU, available, make_session
 from orun.targets import Target
@@ -26,7 +26,7 @@ def open_session(model: Path, target: Target, profile: str = "", *, watched: boo
     """A session of `model` that runs where `target` says.
 
     Args:
-        model: an ONNX file; its external data lies beside it.
+        model: an ONNX file; its external data lies beside it, and so does what was compiled of it.
         target: providers in order of preference, session options by name (see `session_options`), and what to do when
             a node lands on the CPU although another provider comes first.
         profile: prefix of the profile that ONNX Runtime writes; none when empty.
@@ -36,6 +36,7 @@ def open_session(model: Path, target: Target, profile: str = "", *, watched: boo
         UsageError: when a provider is not in this build or did not load, an option is unknown, the model cannot be
             loaded, or `fallback: forbid-cpu` is broken.
     """
+    target = engines.applied(model, target)
     _require_available(target, available())
     options = session_options(target)
     if profile:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from orun.measure.fresh import Reading
 
 INPUTS = {
-    "model": Port(("onnx",), "The model to launch."),
-    "reference": Port(("onnx",), "The model that it is compared with.", optional=True, many=True),
+    "model": Port(("onnx", "engine"), "The model to launch."),
+    "reference": Port(("onnx", "engine"), "The model that it is compared with.", optional=True, many=True),
 }
 LEAST = 6  # launches that bound a median with 95 %
 

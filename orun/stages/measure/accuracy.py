@@ -63,8 +63,8 @@ Known = Literal[
 MADE_UP = 64  # examples, unless `samples` says how many
 SPEC = Spec(
     inputs={
-        "model": Port(("onnx",), "The model to judge."),
-        "reference": Port(("onnx",), "The model that it is compared with.", optional=True, many=True),
+        "model": Port(("onnx", "engine"), "The model to judge."),
+        "reference": Port(("onnx", "engine"), "The model that it is compared with.", optional=True, many=True),
     },
     output="metrics",
     tools=("onnxruntime|onnxruntime-gpu", "numpy"),

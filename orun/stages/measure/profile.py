@@ -38,8 +38,8 @@ SHOWN = 20  # rows of a table for people
 
 SPEC = Spec(
     inputs={
-        "model": Port(("onnx",), "The model to profile."),
-        "reference": Port(("onnx",), "The model that it is compared with.", optional=True),
+        "model": Port(("onnx", "engine"), "The model to profile."),
+        "reference": Port(("onnx", "engine"), "The model that it is compared with.", optional=True),
     },
     output="metrics",
     tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),

@@ -1,0 +1,1 @@
+"""Kinds that bring a model into the form that a target runs."""
