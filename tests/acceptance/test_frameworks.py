@@ -1,0 +1,43 @@
+"""The pipelines that begin in other frameworks: trained on real digits, converted, judged, released."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+PIPELINES = Path(__file__).parents[2] / "pipelines"
+
+
+def run(folder: Path, name: str) -> tuple[int, dict[str, Any]]:
+    command = [sys.executable, "-m", "orun", name, "--json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=280)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return done.returncode, result
+
+
+@pytest.mark.parametrize(
+    ("name", "judged", "stages"),
+    [
+        ("keras.yaml", "accuracy", ["train", "simplify", "int8", "accuracy", "release"]),
+        ("sklearn.yaml", "accuracy", ["linear", "forest", "accuracy", "check", "release"]),
+    ],
+)
+def test_digits_are_recognised(tmp_path: Path, name: str, judged: str, stages: list[str]) -> None:
+    folder = tmp_path / "pipelines"
+    shutil.copytree(PIPELINES, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    code, result = run(folder, name)
+    assert (code, {stage["stage"] for stage in result["stages"]}) == (0, set(stages)), result
+    assert not [gate for gate in result["verdicts"] if gate["outcome"] != "passed"]
+    (accuracy,) = [stage for stage in result["stages"] if stage["stage"] == judged]
+    assert accuracy["metrics"]["accuracy"]["value"] > 0.9
+    assert accuracy["metrics"]["auc"]["value"] > 0.99
+    code, again = run(folder, name)
+    assert (code, {stage["outcome"] for stage in again["stages"]}) == (0, {"cached"})
