@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from orun.environment import tools
 from orun.errors import UsageError
@@ -117,6 +117,10 @@ def _check_url(url: str) -> None:
         )
     if parts.scheme == "file" and (parts.netloc or not parts.path.startswith("/")):
         raise UsageError(f"{url} is not the URL of a folder", hint="three slashes and the whole path: file:///mnt/orun")
+    if parts.scheme == "file" and (Path(unquote(parts.path)) / "VERSION").exists():
+        raise UsageError(
+            f"{url} is a local store", why="a remote is a folder of its own", hint=f"--remote {url}-remote"
+        )
     if parts.scheme != "file" and not parts.netloc:
         raise UsageError(f"{url} names no place", hint=f"{parts.scheme}://NAME/path")
 

@@ -158,3 +158,15 @@ def test_the_command_line_names_a_remote(tmp_path: Path, capsys: pytest.CaptureF
         main([*words, "--remote", f"file://{tmp_path}/bucket", "--remote-mode", "read-write", "--remote-required"]) == 0
     )
     assert f"info: remote file://{tmp_path}/bucket: 2 pushed (" in capsys.readouterr().out
+
+
+def test_a_store_is_no_remote(tmp_path: Path) -> None:
+    one = machine(tmp_path, "one")
+    one.run(to=["make"])
+    with pytest.raises(UsageError) as caught:
+        one.run(remote=one.store.as_uri())
+    assert str(caught.value) == (
+        f"file://{one.store} is a local store\n"
+        "  a remote is a folder of its own\n"
+        f"  hint: --remote file://{one.store}-remote"
+    )
