@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -92,13 +93,18 @@ def explain(
     set: Mapping[str, Any] | None = None,  # noqa: A002 - the word of `--set`
     store: PathLike | None = None,
 ) -> Step:
-    """The decision on one stage with every part of its key, now and the last time.
+    """The decision on one stage with every part of its key, and what it was seen to read, now and the last time.
 
     Raises:
         PipelineError: with every mistake of the file.
         UsageError: when there is no stage of that name.
     """
-    steps = plan(file, set=set, store=store, only=[stage]).steps
+    from orun.discovery import standing
+    from orun.environment import isolated
+
+    planner = _planner(_pipeline(file, set), store, (), fresh=False)
+    chosen = _selected(planner.pipeline, [stage], (), ())
+    steps = [step for step in planner.plan().steps if step.stage.id in chosen]
     if len(steps) > 1:
         ids = [step.stage.id for step in steps]
         raise UsageError(
@@ -106,7 +112,13 @@ def explain(
             why="\n".join(ids),
             hint=f"orun explain {steps[0].stage.position.file} '{ids[0]}'",
         )
-    return steps[0]
+    (step,) = steps
+    latest = planner.store.latest(planner.pipeline.name, step.stage.id)
+    if latest is None:
+        return step
+    packages = isolated.packages(step.stage.environment)
+    now = standing(latest.discovered, planner.pipeline.root, planner.store.files, packages).named
+    return replace(step, read={name: (then, now[name]) for name, then in latest.discovered.named.items()})
 
 
 def run(  # noqa: PLR0913 - the options of the command line

@@ -27,23 +27,38 @@ def changes(
         files: digests of files.
         packages: versions by normalised name of what it runs with; of what orun runs with when None.
     """
-    packages = tools.installed() if packages is None else packages
-    found: list[str] = []
-    for name, digest in discovered.files.items():
-        now = _digest(root / name, files)
-        if now != digest:
-            found.append(f"{name} {_event(digest, now)} (read by the stage)")
-    for name, digest in discovered.folders.items():
-        if listing_digest(root / name) != digest:
-            found.append(f"folder {name} has other files now (listed by the stage)")
-    for name, version in discovered.packages.items():
-        now = packages.get(name, "not installed")
-        if now != version:
-            found.append(f"package {name}: {version} -> {now} (imported by the stage)")
-    for name, digest in discovered.environment.items():
-        if value_digest(os.environ.get(name)) != digest:
-            found.append(f"environment variable {name} changed (read by the stage)")
+    now = standing(discovered, root, files, packages)
+    pairs = ((name, old, now.files[name]) for name, old in discovered.files.items())
+    found = [f"{name} {_event(old, new)} (read by the stage)" for name, old, new in pairs if old != new]
+    found += [
+        f"folder {name} has other files now (listed by the stage)"
+        for name, old in discovered.folders.items()
+        if now.folders[name] != old
+    ]
+    found += [
+        f"package {name}: {old} -> {now.packages[name]} (imported by the stage)"
+        for name, old in discovered.packages.items()
+        if now.packages[name] != old
+    ]
+    found += [
+        f"environment variable {name} changed (read by the stage)"
+        for name, old in discovered.environment.items()
+        if now.environment[name] != old
+    ]
     return found
+
+
+def standing(
+    discovered: Discovered, root: Path, files: StatCache, packages: Mapping[str, str] | None = None
+) -> Discovered:
+    """How things stand now that a stage found when it ran; takes what `changes` takes."""
+    packages = tools.installed() if packages is None else packages
+    return Discovered(
+        files={name: _digest(root / name, files) for name in discovered.files},
+        folders={name: listing_digest(root / name) for name in discovered.folders},
+        packages={name: packages.get(name, "not installed") for name in discovered.packages},
+        environment={name: value_digest(os.environ.get(name)) for name in discovered.environment},
+    )
 
 
 def _digest(path: Path, files: StatCache) -> str:

@@ -41,6 +41,7 @@ class Step:
         previous: the parts of the key that it had when it ran last; empty when it never did.
         inputs: digest of what is at each input port.
         hit: the stored result of a `cached` stage.
+        read: what it was seen to read besides when it ran last, by name: then and now. Looked up for `explain` alone.
     """
 
     stage: Stage
@@ -52,6 +53,7 @@ class Step:
     previous: Mapping[str, str] = field(default_factory=dict)
     inputs: Mapping[str, str] = field(default_factory=dict)
     hit: Action | None = None
+    read: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ EXAMPLES = (
 )
 COLUMNS = (Column(""), Column("part of the key"), Column("last time", flexible=True), Column("now", flexible=True))
 VERDICTS = {"run": "would run", "maybe": "may run", "cached": "is up to date", "skipped": "is skipped"}
+READ = (Column(""), Column("seen to use"), *COLUMNS[2:])
 ABSENT = "-"
 
 
@@ -40,7 +41,8 @@ def command(file: str, stage: str, overrides: Sequence[str], store: Path | None,
     """Show why STAGE of FILE would run, or what its stored result depends on.
 
     Its key is made of parts: parameters, the content of its inputs and of the code and paths that it names, versions
-    of tools, what its result is bound to. Parts that differ from the last time are marked with `*`.
+    of tools, what its result is bound to. Below are files, packages and variables that it was seen to use besides.
+    What differs from the last time is marked with `*`.
     """
     step = orun.explain(file, stage, set=options.parse_overrides(overrides), store=store)
     if as_json:
@@ -63,6 +65,7 @@ def lines_of(step: Step, terminal: Terminal, *, full: bool = False) -> list[str]
     elif changed:
         lines += ["  since the last time what is marked has changed, and a result for it was stored before"]
     lines += ["", *render(COLUMNS, rows, terminal)] if rows else []
+    lines += ["", *render(READ, _read(step, full=full), terminal)] if step.read else []
     return [*lines, "", f"key {step.key or 'not known before its inputs are made'}"]
 
 
@@ -72,6 +75,18 @@ def _row(step: Step, name: str, changed: bool, *, full: bool) -> tuple[Cell, ...
         old = ""
     style: Style = "doubt" if changed else ""
     return Cell("*" if changed else "", style), Cell(name, style), Cell(old), Cell(new, style)
+
+
+def _read(step: Step, *, full: bool) -> list[tuple[Cell, ...]]:
+    """What it was seen to read, changed ones first."""
+    rows = sorted(step.read.items(), key=lambda row: row[1][0] == row[1][1])
+    return [_compared(name, old, new, full=full) for name, (old, new) in rows]
+
+
+def _compared(name: str, old: str, new: str, *, full: bool) -> tuple[Cell, ...]:
+    style: Style = "doubt" if old != new else ""
+    then, now = (_shown(value or None, full=full) for value in (old, new))  # what is empty was not there
+    return Cell("*" if old != new else "", style), Cell(name, style), Cell(then), Cell(now, style)
 
 
 def _shown(value: str | None, *, full: bool) -> str:
@@ -89,4 +104,5 @@ def _data(step: Step) -> dict[str, Any]:
         "key": step.key,
         "parts": dict(step.parts),
         "previous": dict(step.previous),
+        "read": {name: list(pair) for name, pair in step.read.items()},
     }

@@ -66,11 +66,10 @@ def lines_of(plan: Plan, terminal: Terminal, command_line: str) -> list[str]:
 
 
 def _row(step: Step) -> tuple[Cell, ...]:
-    told = "" if step.action == "cached" else why(step.reasons, every=True)
     return (
         Cell(step.stage.id, "strong"),
         Cell(WORDS[step.action], STYLES[step.action]),
-        Cell(told),
+        Cell(why(step.reasons, every=True)),
         Cell("" if step.action == "cached" or step.seconds is None else show(step.seconds, "s")),
     )
 
@@ -82,7 +81,8 @@ def _summary(plan: Plan, command_line: str) -> str:
     known = [step.seconds for step in due if step.seconds is not None]
     text = f"{len(due)} of {count(len(plan.steps), 'stage')} to run"
     if known:
-        text += f", about {show(sum(known), 's')}" + (" and what is new" if len(known) < len(due) else "")
+        new = " and what is new" if len(known) < len(due) else ""
+        text += f", about {show(sum(known), 's')} one after another{new}"
     return f"{text}; to do so: {command_line}"
 
 

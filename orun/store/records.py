@@ -54,6 +54,16 @@ class Discovered:
     packages: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def named(self) -> dict[str, str]:
+        """All of it by one name each: `read helper.py`, `imported numpy`."""
+        return {
+            **{f"read {path}": digest for path, digest in self.files.items()},
+            **{f"listed {path}": digest for path, digest in self.folders.items()},
+            **{f"imported {name}": version for name, version in self.packages.items()},
+            **{f"looked up {name}": digest for name, digest in self.environment.items()},
+        }
+
 
 @dataclass(frozen=True)
 class Action:
@@ -94,11 +104,4 @@ class Action:
     @property
     def inputs(self) -> dict[str, str]:
         """All that its result rests on, by name: each part of its key, and what it was seen to read besides."""
-        read = self.discovered
-        return {
-            **self.parts,
-            **{f"read {path}": digest for path, digest in read.files.items()},
-            **{f"listed {path}": digest for path, digest in read.folders.items()},
-            **{f"imported {name}": version for name, version in read.packages.items()},
-            **{f"looked up {name}": digest for name, digest in read.environment.items()},
-        }
+        return {**self.parts, **self.discovered.named}

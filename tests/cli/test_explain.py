@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from orun.cli.explain import lines_of
@@ -11,7 +12,7 @@ from orun.pipeline.model import Stage
 from orun.planner import Step
 from orun.report.terminal import Terminal
 
-from .conftest import CommandLine
+from .conftest import CODE, CommandLine
 
 INT8 = Stage("int8", "quantize/dynamic", Position("bert.yaml", 20, 3))
 OLD = {"kind": "quantize/dynamic", "parameter per_channel": "true", "input model": "1" * 64, "tool onnx": "onnx 1.23.1"}
@@ -100,3 +101,38 @@ def test_a_matrix_is_several_stages(orun: CommandLine, project: Path) -> None:
         "  write[t=b]\n"
         f"  hint: orun explain {project}/matrix.yaml 'write[t=a]'\n"
     )
+
+
+def test_what_it_was_seen_to_use_is_laid_side_by_side() -> None:
+    read = {
+        "read helper.py": ("2" * 64, "2" * 64),
+        "imported numpy": ("2.4.5", "2.4.6"),
+        "read data.txt": ("", "3" * 64),
+    }
+    step = Step(INT8, "run", ("...",), 3.0, "a" * 64, OLD, OLD, read=read)
+    lines = lines_of(step, Terminal())
+    assert "\n".join(lines[lines.index("") + 6 :]) == (
+        f"""\
+
+   seen to use     last time     now
+*  imported numpy  2.4.5         2.4.6
+*  read data.txt   -             333333333333
+   read helper.py  222222222222  222222222222
+
+key {"a" * 64}"""
+    )
+
+
+def test_a_helper_that_was_edited_is_marked(orun: CommandLine, project: Path) -> None:
+    (project / "helper.py").write_text("MARK = '!'\n")
+    (project / "words.py").write_text(CODE.replace("import time\n", "import time\n\nimport helper\n"))
+    orun("words.yaml")
+    shown = orun("explain", "words.yaml", "write")
+    assert "write (./words.py:write) is up to date" in shown.out
+    assert re.search(r"^ *read helper\.py +(\w{12}) +\1$", shown.out, re.MULTILINE)
+    (project / "helper.py").write_text("MARK = '?'\n")
+    shown = orun("explain", "words.yaml", "write")
+    assert shown.out.startswith("write (./words.py:write) would run\n  helper.py changed (read by the stage)\n")
+    assert re.search(r"^\* +read helper\.py +\w{12} +\w{12}$", shown.out, re.MULTILINE)
+    then, now = json.loads(orun("explain", "words.yaml", "write", "--json").out)["read"]["read helper.py"]
+    assert then != now

@@ -28,9 +28,9 @@ def test_after_it_nothing_would_and_a_change_says_why(orun: CommandLine, project
     orun("words.yaml")
     assert orun("plan", "words.yaml").out == (
         """\
-stage  would
-write  stay
-count  stay
+stage  would  why
+write  stay   up to date
+count  stay   up to date
 
 nothing to run: every stage is up to date
 """
@@ -42,7 +42,7 @@ stage  would  why  last time
 write  run  parameter text: "one two three" -> "a b c"  TIME
 count  maybe run  after write  TIME
 
-2 of 2 stages to run, about TIME; to do so: orun run words.yaml --set 'stages.write.with.text=a b c'
+2 of 2 stages to run, about TIME one after another; to do so: orun run words.yaml --set 'stages.write.with.text=a b c'
 """
     )
     forced = orun("plan", "--force", "words.yaml", "--only", "count")
@@ -51,7 +51,7 @@ count  maybe run  after write  TIME
 stage  would  why  last time
 count  run  forced  TIME
 
-1 of 1 stage to run, about TIME; to do so: orun run --force words.yaml --only count
+1 of 1 stage to run, about TIME one after another; to do so: orun run --force words.yaml --only count
 """
     )
 
