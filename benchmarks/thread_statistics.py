@@ -37,7 +37,7 @@ from orun.measure.session import open_session
 from orun.stages.timing import Sizes, feeds
 from orun.targets import Target
 
-QUADS = 10
+QUADS = 8
 BLOCK_SECONDS = 0.03
 WARM_SECONDS = 0.05
 GATES = 2000  # drawn from the launches, for the error rates
@@ -173,14 +173,18 @@ def _quiet(readings: Floats) -> Floats:
     return quiet
 
 
+def _critical(readings: Floats) -> float:
+    """The path that nobody made wait, roughly: a thread may have begun to wait before, and so for longer than it took."""
+    return float(np.median(np.maximum(readings[:, WALL] - readings[:, MOST_WAITED], readings[:, WALL] / 100)))
+
+
 STATISTICS: Mapping[str, Statistic] = {
     "wall, median": lambda readings, _: float(np.median(readings[:, WALL])),
     "wall, fastest tenth": lambda readings, _: float(np.quantile(readings[:, WALL], 0.1)),
     "on-CPU, all threads": lambda readings, _: float(np.median(readings[:, CPU])),
     "wall where no thread waited": lambda readings, _: float(np.median(_quiet(readings)[:, WALL])),
     "wall less the caller's wait": lambda readings, _: float(np.median(readings[:, WALL] - readings[:, MAIN])),
-    "wall less the longest wait": lambda readings, _: float(np.median(readings[:, WALL] - readings[:, MOST_WAITED])),
-    "wall less all waits": lambda readings, _: float(np.median(readings[:, WALL] - readings[:, ALL_WAITED])),
+    "wall less the longest wait": lambda readings, _: _critical(readings),
     "nodes left in peace": lambda _, profile: undisturbed(profile),
 }
 

@@ -14,6 +14,7 @@ from orun.measure.sequential import FEWEST, FLOOR, Evidence
 from orun.measure.workers import Subject
 
 BASELINE = "baseline"
+PATIENCE = 2.0  # with waiting for a core, in times of the time: what waits measures nothing meanwhile
 QUADS_SHARE = 0.5  # of the time, for quads
 
 
@@ -22,7 +23,8 @@ class Budget:
     """How much is measured.
 
     Attributes:
-        time: seconds after which no further launch begins; the fewest launches are made whatever they take.
+        time: seconds after which no further launch begins, those left out in which the model waited for a core; at most
+            `PATIENCE` times as long in all. The fewest launches are made whatever they take.
         resolution: the slow-down, a proportion, that is to be told from none; a ratio is found to half of it.
         launches: the fewest and the most launches; never fewer than the test needs.
         samples: inferences of the model alone, over the fewest launches together.
@@ -78,16 +80,16 @@ def measure(
     fewest, most = max(budget.launches[0], FEWEST), max(budget.launches[1], FEWEST)
     pace = _pace(budget, fewest, len(subjects))
     launches: list[Launch] = []
-    seconds = 0.0
+    seconds = idle = 0.0
     while len(launches) < most:
         progress(int(seconds), math.ceil(budget.time), f"launch {len(launches) + 1}")
         launches.append(launch(subjects, pace, random, launches[0].method if launches else None))
-        seconds = time.monotonic() - began
+        before, seconds = seconds, time.monotonic() - began
+        idle += (seconds - before) * min(launches[-1].waiting or 0.0, 1.0)
         if len(launches) < fewest:
             continue
-        if seconds >= budget.time or all(
-            _clear(name, launches, budget.resolution) for name in subjects if name != MODEL
-        ):
+        late = seconds - idle >= budget.time or seconds >= PATIENCE * budget.time
+        if late or all(_clear(name, launches, budget.resolution) for name in subjects if name != MODEL):
             break
     return Measurement(launches, seconds, gauge.read())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -11,6 +12,7 @@ import pytest
 from orun.errors import UsageError
 from orun.measure import latency, quads
 from orun.measure.latency import Budget, measure
+from orun.measure.pressure import Pressure
 from orun.measure.quads import Launch, Pace, launch
 from orun.targets import Target
 from tests.measure.support import launched, save_model, subject
@@ -112,6 +114,25 @@ def test_it_stops_when_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
     _replay(monkeypatch, [0.0, 0.05] * 5)
     subjects = {"model": subject(Path("a")), "baseline": subject(Path("b"))}
     assert len(measure(subjects, Budget(0.0, 0.05, (4, 9), 30, 0.0), 0, lambda *_: None).launches) == 4
+
+
+def test_time_spent_waiting_for_a_core_counts_up_to_as_long_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch takes 10 s of which the models waited 8: a time of 12 s is 6 launches, but 24 s in all are over sooner."""
+    clock = iter(range(0, 1000, 10))
+    monkeypatch.setattr(latency.time, "monotonic", lambda: next(clock))
+    subjects = {"model": subject(Path("a")), "baseline": subject(Path("b"))}
+    for waiting, launches in ((0.8, 3), (0.0, 2), (None, 2)):
+        names = {"model": [1.0], "baseline": [1.0]}
+        made = iter([replace(launched(names, {"baseline": r}), waiting=waiting) for r in [0.0, 0.05] * 5])
+        monkeypatch.setattr(latency, "launch", lambda *_, made=made: next(made))
+        monkeypatch.setattr(latency, "PressureGauge", Quiet)
+        monkeypatch.setattr(latency, "FEWEST", 2)
+        assert len(measure(subjects, Budget(12.0, 0.05, (2, 9), 30, 0.0), 0, lambda *_: None).launches) == launches
+
+
+class Quiet:
+    def read(self) -> Pressure:
+        return Pressure(None, None)
 
 
 def _replay(monkeypatch: pytest.MonkeyPatch, ratios: list[float], other: str = "baseline") -> None:

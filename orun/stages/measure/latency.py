@@ -77,7 +77,10 @@ class Params:
     )
     time: Annotated[
         Duration | None,
-        Doc("After this time no further launch begins; 20 s, and more for a `resolution` below 5 %, when left out."),
+        Doc(
+            "After this time no further launch begins; waiting for a core does not count, up to as long again. 20 s,"
+            " and more for a `resolution` below 5 %, when left out."
+        ),
         Range(low=0),
     ] = None
     resolution: Annotated[
