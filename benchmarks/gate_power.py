@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.gate_table import table
 from benchmarks.planting import noise, plant
 from benchmarks.rival_gates import RIVALS, RUNS, Floats
 from orun.errors import Position
@@ -44,7 +45,6 @@ Case = tuple[float, ...]  # planted, max_regression
 
 NOWHERE = Position("gate_power.py", 1, 1)
 CASES = ((0.0, 0.05), (0.05, 0.05), (0.10, 0.05), (0.0, 0.02), (0.02, 0.02))  # planted, max_regression
-CONFIDENCE = 0.95
 CALIBRATION_LAUNCHES = 12
 PATIENCE = 1e6  # seconds
 FIRST_RANK = 64
@@ -232,34 +232,6 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def table(lines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The table in Markdown: one row to a case and gate."""
-    rows = [
-        "| planted (truly) | limit | gate | gates | called slower | undecided | s median / 95 % | CPU s |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for planted, limit in sorted(
-        {(line["planted"], line["limit"]) for line in lines}, key=lambda case: (case[1], case[0])
-    ):
-        mine = [line for line in lines if (line["planted"], line["limit"]) == (planted, limit)]
-        head = f"| {planted:.0%} ({np.mean([line['truth'] for line in mine]):.1%}) | {limit:.0%} |"
-        outcomes, seconds = Counter(line["ours"] for line in mine), [line["seconds"] for line in mine]
-        spans = f"{np.median(seconds):.1f} / {np.quantile(seconds, 0.95):.1f}"
-        cpu = np.median([line["cpu_seconds"] for line in mine])
-        shares = f"{outcomes['failed'] / len(mine):.1%} | {outcomes['undecided'] / len(mine):.1%}"
-        rows.append(f"{head} **orun** | {len(mine)} | {shares} | {spans} | {cpu:.1f} |")
-        compared = [line["rivals"] for line in mine if "rivals" in line]
-        for name in RIVALS if compared else ():
-            share = float(np.mean([one[name] for one in compared]))
-            rows.append(f"{head} {name} | {len(compared)} | {share:.1%} | | | |")
-    loads = [line["load"] for line in lines if line["load"] is not None]
-    return [
-        *rows,
-        "",
-        f"load while measuring: median {np.median(loads):.1f}, from {min(loads):.1f} to {max(loads):.1f}",
-    ]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,85 @@
+"""The table of `gate_power`, with exact intervals of its shares."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.rival_gates import RIVALS
+
+TAIL = 0.025
+
+Line = Mapping[str, Any]
+
+
+def table(lines: Sequence[Line]) -> list[str]:
+    """The table in Markdown: one row to a case and gate."""
+    rows = [
+        "| planted (truly) | limit | gate | gates | called slower | undecided | s median / 95 % | CPU s |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    cases = sorted({(line["limit"], line["planted"]) for line in lines})
+    for limit, planted in cases:
+        mine = [line for line in lines if (line["limit"], line["planted"]) == (limit, planted)]
+        head = f"| {planted:.0%} ({_truth(mine):.1%}) | {limit:.0%} |"
+        rows.append(f"{head} **orun** | {_ours(mine)} |")
+        compared = [line["rivals"] for line in mine if "rivals" in line]
+        for name in RIVALS if compared else ():
+            slower = sum(one[name] for one in compared)
+            rows.append(f"{head} {name} | {len(compared)} | {share(slower, len(compared))} | | | |")
+    return [*rows, "", *_around(lines)]
+
+
+def _truth(lines: Sequence[Line]) -> float:
+    """The slow-down that was planted, over every launch of every gate."""
+    return float(np.expm1(np.median([ratio for line in lines for ratio in line["launches"]])))
+
+
+def _ours(lines: Sequence[Line]) -> str:
+    outcomes, seconds = Counter(line["ours"] for line in lines), [line["seconds"] for line in lines]
+    spans = f"{np.median(seconds):.1f} / {np.quantile(seconds, 0.95):.1f}"
+    cpu = np.median([line["cpu_seconds"] for line in lines])
+    shares = [share(outcomes[outcome], len(lines)) for outcome in ("failed", "undecided")]
+    return f"{len(lines)} | {shares[0]} | {shares[1]} | {spans} | {cpu:.1f}"
+
+
+def _around(lines: Sequence[Line]) -> list[str]:
+    """How busy the machine was."""
+    loads = [line["load"] for line in lines if line["load"] is not None]
+    waits = [line["pressure"] for line in lines if line["pressure"] is not None]
+    told = [f"load while measuring: median {np.median(loads):.1f}, from {min(loads):.1f} to {max(loads):.1f}"]
+    if waits:
+        told.append(
+            f"some thread waited for a core: median {np.median(waits):.0%} of the time, to {max(waits):.0%} of it"
+        )
+    return told
+
+
+def share(hits: int, count: int) -> str:
+    """`1 of 400: 0.2 % (0.0 to 1.4)`."""
+    low, high = exact_interval(hits, count)
+    return f"{hits}: {100 * hits / count:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def exact_interval(hits: int, count: int) -> tuple[float, float]:
+    """The 95 % interval of a share by Clopper and Pearson (1934), Biometrika 26:404-413, which is never too narrow."""
+    low = 0.0 if hits == 0 else _root(lambda p: _at_least(hits, count, p) - TAIL)
+    high = 1.0 if hits == count else _root(lambda p: TAIL - (1 - _at_least(hits + 1, count, p)))
+    return low, high
+
+
+def _at_least(hits: int, count: int, share: float) -> float:
+    """P(at least so many hits)."""
+    return math.fsum(math.comb(count, k) * share**k * (1 - share) ** (count - k) for k in range(hits, count + 1))
+
+
+def _root(rising: Callable[[float], float]) -> float:
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
+    return (low + high) / 2
