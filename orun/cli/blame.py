@@ -32,7 +32,7 @@ EXAMPLES = (
 
 @click.command("blame", cls=Verb, examples=EXAMPLES)
 @options.file_argument
-@click.argument("gate", required=False, metavar="[STAGE|STAGE.METRIC]", shell_complete=options.complete_stage)
+@click.argument("gate", required=False, metavar="[GATE]", shell_complete=options.complete_stage)
 @click.option("--time", default="10min", metavar="DURATION", help="When to stop, for all gates together; 10min.")
 @options.set_option
 @options.store_option
@@ -44,7 +44,7 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
     put right one at a time. For latency the artifacts are profiled side by side. Then the variant without the worst
     nodes is built and measured, so that the answer is one that was tried. All of it is kept in the store.
 
-    With STAGE or STAGE.METRIC its gates are looked into whether they fail or not.
+    With GATE, a stage or STAGE.METRIC, those gates are looked into whether they fail or not.
     """
     values = options.parse_overrides(overrides)
     pipeline = orun.load(file, set=values)
