@@ -139,7 +139,7 @@ def _serve(connection: Connection, model: Path, target: Target, feed: Mapping[st
     while True:
         request = connection.recv()
         if request == "nodes":
-            connection.send(nodes.read(Path(session.end_profiling()), skipped))
+            connection.send(nodes.read(Path(session.end_profiling()), skipped).times)
         elif isinstance(request, str):
             if request == "profile":
                 session = open_session(model, target, profile=nodes.PREFIX)
@@ -174,7 +174,7 @@ def _quiet(readings: Floats) -> Floats:
 
 
 def _critical(readings: Floats) -> float:
-    """The path that nobody made wait, roughly: a thread may have begun to wait before, and so for longer than it took."""
+    """The path that nobody made wait, roughly: a thread may have begun to wait before, and so for longer than that."""
     return float(np.median(np.maximum(readings[:, WALL] - readings[:, MOST_WAITED], readings[:, WALL] / 100)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -117,9 +118,9 @@ def test_it_stops_when_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_time_spent_waiting_for_a_core_counts_up_to_as_long_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch takes 10 s of which the models waited 8: a time of 12 s is 6 launches, but 24 s in all are over sooner."""
+    """A launch takes 10 s, of which the models waited 8: 12 s without waiting are 6 launches, but 24 s in all 3."""
     clock = iter(range(0, 1000, 10))
-    monkeypatch.setattr(latency.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     subjects = {"model": subject(Path("a")), "baseline": subject(Path("b"))}
     for waiting, launches in ((0.8, 3), (0.0, 2), (None, 2)):
         names = {"model": [1.0], "baseline": [1.0]}
