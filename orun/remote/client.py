@@ -7,6 +7,7 @@ import os
 import select
 import sys
 from collections.abc import Mapping
+from time import sleep
 from typing import IO, TYPE_CHECKING, Any
 
 from orun.codec import encode
@@ -35,6 +36,7 @@ class Client:
         self._log: IO[bytes] | None = None
         self._count = 0
         self._answers: dict[int, Mapping[str, Any]] = {}
+        self._refusal: tuple[str, str, str] | None = None  # an error of the settings: what, why, hint
 
     def ask(self, message: Mapping[str, Any]) -> int:
         """Send a request; the number to get its answer by."""
@@ -51,12 +53,24 @@ class Client:
         """
         if number not in self._answers:
             self._hear()
-        return self._answers.pop(number, None)
+        if number in self._answers:
+            return self._answers.pop(number)
+        if self._refusal:
+            what, why, hint = self._refusal
+            raise UsageError(what, why=why, hint=hint)
+        if self._channel is None or self._channel.closed:
+            raise BrokenError(self._last_words())
+        return None
 
     def wait(self, timeout: float) -> None:
         """Wait until something arrives, at most so many seconds."""
-        if self._channel is not None:
-            select.select([self._channel], [], [], timeout)
+        if self._channel is None or self._channel.closed:
+            sleep(timeout)
+            return
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        if poll.poll(timeout * 1000):
+            self._hear()  # also what nobody asks for any more: it would end every later wait at once
 
     def close(self) -> None:
         """End the process, whatever it is doing."""
@@ -91,15 +105,14 @@ class Client:
         return ours
 
     def _hear(self) -> None:
+        """Take what has arrived."""
         if self._channel is None:
-            raise BrokenError("it was ended")
+            return
         for message in self._channel.messages():
             if "refused" in message:
-                what, why, hint = message["refused"]
-                raise UsageError(what, why=why, hint=hint)
-            self._answers[message["number"]] = message
-        if self._channel.closed:
-            raise BrokenError(self._last_words())
+                self._refusal = message["refused"]
+            else:
+                self._answers[message["number"]] = message
 
     def _last_words(self) -> str:
         if self._process is None or self._log is None:

@@ -154,37 +154,46 @@ def test_a_remote_that_may_not_be_written_is_still_read(tmp_path: Path, s3: str,
     assert traffic(other) == "1 fetched"
 
 
-def test_ctrl_c_ends_the_wait_for_pushes(tmp_path: Path, s3: str, relay: Relay) -> None:
+def start(project: Project, remote: str) -> subprocess.Popen[str]:
+    """The pipeline run by a process of its own."""
+    words = [str(project.folder / "pipeline.yaml"), "--store", str(project.store), "--remote", remote]
+    command = [sys.executable, "-m", "orun", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=Path.cwd())
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_who_ends_while_pushing_leaves_nothing_behind(
+    tmp_path: Path, s3: str, relay: Relay, how: signal.Signals
+) -> None:
     one = machine(tmp_path, "one")
     relay.stalled = threading.Event()
-    command = [
-        sys.executable,
-        "-m",
-        "orun",
-        str(one.folder / "pipeline.yaml"),
-        "--store",
-        str(one.store),
-        "--remote",
-        s3,
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=Path.cwd())
+    process = start(one, s3)
     assert process.stdout
-    said = []
-    for line in process.stdout:
-        said.append(line)
-        if line.startswith("info: pushing 2 results to the remote"):
-            break
+    while not process.stdout.readline().startswith("info: pushing 2 results to the remote"):
+        assert process.poll() is None
     agents = children(process.pid)
-    os.kill(process.pid, signal.SIGINT)
-    said += process.communicate(timeout=60)[0].splitlines(keepends=True)
+    os.kill(process.pid, how)
+    said = process.communicate(timeout=60)[0]
     relay.stalled.set()
-    assert process.returncode == 130
-    assert "warning: 2 results not pushed to the remote; the next run offers them again\n" in said
     assert agents
-    assert not any(Path(f"/proc/{agent}").exists() for agent in agents)
+    while any(Path(f"/proc/{agent}").exists() for agent in agents):
+        sleep(0.01)
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert "warning: 2 results not pushed to the remote; the next run offers them again\n" in said
     relay.stalled = None
     assert built(one.run(remote=s3)) == []
     assert traffic(one) == "2 pushed"
+
+
+def test_two_machines_at_the_same_time_end_right(tmp_path: Path, s3: str) -> None:
+    projects = [machine(tmp_path, name) for name in ("one", "two")]
+    processes = [start(project, s3) for project in projects]
+    ended = [(process.communicate(timeout=120)[0], process.returncode) for process in processes]
+    assert [code for _, code in ended] == [0, 0], ended
+    assert [project.text("upper") for project in projects] == ["A B!", "A B!"]
+    assert len(named(s3, "actions/")) == 2
+    assert built(machine(tmp_path, "third").run(remote=s3)) == []
 
 
 def test_a_process_that_breaks_is_a_remote_that_is_down(
