@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from orun.metrics import Unit, further
@@ -124,10 +124,8 @@ def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterato
         made = Gate(metric, rule, limit, "fail" if undecided else "pass", one.key.position, by=by)
         if (unit := ground.unit(metric)) is not None:
             check_unit(made, unit, value, ground.problems)
-        for name in against if here else ():
-            yield Gate(
-                metric, rule, limit, made.undecided, made.position, name if rule in AGAINST_REFERENCE else "", by
-            )
+        if here:
+            yield from (replace(made, against=name) for name in (against if rule in AGAINST_REFERENCE else [""]))
 
 
 def _misspelt(node: Map) -> bool:
@@ -145,11 +143,10 @@ def _against(ground: Ground, entries: Mapping[str, Entry], rules: Collection[str
     if AGAINST not in entries:
         return [""]
     entry = entries[AGAINST]
-    others = [rule for rule in rules if rule not in AGAINST_REFERENCE]
-    if others:
+    if rules and not any(rule in AGAINST_REFERENCE for rule in rules):
         ground.problems.add(
             entry.key,
-            f"{AGAINST!r} names a reference, and {others[0]!r} is against none",
+            f"{AGAINST!r} names a reference, and {next(iter(rules))!r} is against none",
             expected=f"{AGAINST!r} beside {one_of(AGAINST_REFERENCE)} alone",
         )
     nodes: tuple[Node, ...] = entry.value.items if isinstance(entry.value, List) else (entry.value,)

@@ -9,7 +9,7 @@ from blake3 import blake3
 
 from orun.errors import Position
 from orun.pipeline import load
-from orun.pipeline.model import Gate, KindUse, Reference, Threshold, conditions
+from orun.pipeline.model import Gate, Group, KindUse, Reference, Threshold, conditions
 from orun.stages.optimize import simplify
 from orun.targets import Provider, Target
 from tests.pipeline.support import EXPORT, complaint, loaded, write
@@ -143,6 +143,31 @@ def test_thresholds(rule: str, written: str, threshold: Threshold, tmp_path: Pat
     own = f"stages:\n{EXPORT}  own:\n    uses: ./own.py:f\n    needs: {{model: export, reference: export}}\n"
     (gate,) = conditions(loaded(tmp_path, f"{own}    gate: {{mine: {{{rule}: {written}}}}}\n").stage("own").gates)
     assert (gate.metric, gate.rule, gate.threshold, gate.undecided) == ("mine", rule, threshold, "pass")
+
+
+def test_what_narrows_a_gate(tmp_path: Path) -> None:
+    """Rules that are against a reference are so against each that is named; the others are as they are."""
+    text = (
+        f"targets:\n  box: {{providers: [CPUExecutionProvider]}}\nstages:\n{EXPORT}  latency:\n"
+        "    uses: measure/latency\n    needs: {model: export, reference: export, reference.old: export}\n"
+        "    matrix: {on: [cpu, box]}\n    with: {target: '${matrix.on}'}\n"
+        "    gate:\n"
+        "      p50: {max: 1s, min_speedup: 2, against: [old, reference]}\n"
+        "      any: [p90: {max: 1s, target: box}, {p99: {max: 2s}, mean: {max: 1s}}]\n"
+    )
+    pipeline = loaded(tmp_path, text)
+
+    def told(stage: str) -> list[str]:
+        return [f"{one.metric} {one.rule}{one.scope}" for one in conditions(pipeline.stage(stage).gates)]
+
+    common = ["p50 max", "p50 min_speedup against old", "p50 min_speedup"]
+    assert told("latency[on=cpu]") == [*common, "p99 max", "mean max"]
+    assert told("latency[on=box]") == [*common, "p90 max", "p99 max", "mean max"]
+    group = pipeline.stage("latency[on=box]").gates[-1]
+    assert isinstance(group, Group)
+    inner = group.members[1]
+    assert isinstance(inner, Group)
+    assert (group.rule, len(group.members), inner.rule, len(inner.members)) == ("any", 2, "all", 2)
 
 
 @pytest.mark.parametrize(
