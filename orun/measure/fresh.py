@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orun.codec import decode, encode
 from orun.errors import OrunError
+from orun.measure.binding import caller
 from orun.measure.quantiles import quantile, ranks
 from orun.measure.session import open_session
-from orun.metrics import Comparison, Estimate, Metric, Unit, further
+from orun.metrics import Better, Comparison, Estimate, Metric, Unit, further
 from orun.targets import Target
 
 STATUS = Path("/proc/self/status")
@@ -36,11 +37,13 @@ class Request:
         model: path of the proto.
         target: where it runs.
         runs: inferences, the first included.
+        bound: whether inputs and outputs are bound to the device beforehand.
     """
 
     model: Path
     target: Target
     runs: int
+    bound: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,15 +119,21 @@ def rounds(
     return readings
 
 
-def metric(readings: Mapping[str, Sequence[Reading]], figure: Callable[[Reading], float], unit: Unit) -> Metric:
+R = TypeVar("R")
+
+
+def metric(
+    readings: Mapping[str, Sequence[R]], figure: Callable[[R], float], unit: Unit, better: Better = "lower"
+) -> Metric:
     """The median of a figure over the launches, and against the other models round by round.
 
     Intervals lie between order statistics and assume nothing of the distribution (see `quantiles.ranks`).
 
     Args:
         readings: by the model's role: `model`, and `reference` and `baseline` where there are such.
-        figure: of a launch, lower is better.
+        figure: of a launch, or of another round in which the models took turns.
         unit: of the figure.
+        better: which way it improves.
     """
     figures = {role: [figure(reading) for reading in launches] for role, launches in readings.items()}
     ours = figures["model"]
@@ -142,7 +151,7 @@ def metric(readings: Mapping[str, Sequence[Reading]], figure: Callable[[Reading]
     }
     named = {further(role): comparison for role, comparison in compared.items() if further(role)}
     reference, baseline = compared.get("reference"), compared.get("baseline")
-    return Metric(value.value, unit, "lower", "timing", value, reference, baseline, named)
+    return Metric(value.value, unit, better, "timing", value, reference, baseline, named)
 
 
 def _median(values: Sequence[float]) -> Estimate:
@@ -170,11 +179,12 @@ def _main(folder: Path) -> None:
     start = perf_counter()
     session = open_session(request.model, request.target)
     load = perf_counter() - start
+    run = caller(session, feeds, bound=request.bound)
     start = perf_counter()
-    session.run(None, feeds)
+    run()
     first = perf_counter() - start
     for _ in range(request.runs - 1):
-        session.run(None, feeds)
+        run()
     held, peak = resident()
     (folder / "reading.json").write_text(json.dumps(encode(Reading(load, first, before, held, peak))), "utf-8")
 

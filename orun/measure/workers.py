@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 
 from orun.errors import OrunError, UsageError
 from orun.measure import machine, nodes
+from orun.measure.binding import caller
+from orun.measure.elsewhere import Process, receive
 from orun.measure.nodes import Profile
 from orun.measure.oncpu import Times, timed, works_alone
 from orun.measure.session import open_session
@@ -47,11 +49,13 @@ class Subject:
         model: path of its proto.
         target: where it runs.
         feeds: its inputs by name.
+        bound: whether inputs and outputs are bound to the device beforehand, and copies not part of an inference.
     """
 
     model: Path
     target: Target
     feeds: Mapping[str, NDArray[Any]]
+    bound: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,16 +82,20 @@ class Worker:
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
+        self._process: BaseProcess | Process
+        if subject.target.interpreter:
+            self._process = Process(subject.target.interpreter, "orun.measure.workers:serve", subject)
+            self._connection = self._process.connection
+            return
         # fork would be there on macOS too, but its system libraries do not survive it
         context = get_context("fork") if sys.platform == "linux" else get_context("spawn")
         self._connection, theirs = context.Pipe()
-        self._process: BaseProcess = context.Process(
-            target=_serve, args=(self._connection, theirs, subject), daemon=True
-        )
+        process = context.Process(target=_serve, args=(self._connection, theirs, subject), daemon=True)
+        self._process = process
         with warnings.catch_warnings():
             # Python 3.12 warns of a fork beside threads: those of BLAS, idle, which the child never uses.
             warnings.simplefilter("ignore", DeprecationWarning)
-            self._process.start()
+            process.start()
         theirs.close()
 
     def __enter__(self) -> Self:
@@ -154,11 +162,16 @@ class Worker:
 
 
 def _serve(parents: Connection, connection: Connection, subject: Subject) -> None:
-    """The worker's side: one answer to each request, until the parent says that it is enough, or is gone."""
+    """The side of a forked worker."""
     parents.close()  # its copy here would keep the pipe open after the parent's death
+    serve(connection, subject)
+
+
+def serve(connection: Connection, subject: Subject) -> None:
+    """The worker's side: one answer to each request, until the parent says that it is enough, or is gone."""
     gc.disable()
     server = _Server(subject)
-    while (message := _receive(connection)) is not None:
+    while (message := receive(connection)) is not None:
         request, arguments = message
         try:
             answer = True, getattr(server, request)(*arguments)
@@ -168,14 +181,6 @@ def _serve(parents: Connection, connection: Connection, subject: Subject) -> Non
             traceback.print_exc()
             answer = False, _cannot_run(subject, error)
         connection.send(answer)
-
-
-def _receive(connection: Connection) -> tuple[str, tuple[Any, ...]] | None:
-    try:
-        message: tuple[str, tuple[Any, ...]] | None = connection.recv()
-    except EOFError:  # the parent died
-        return None
-    return message
 
 
 def _cannot_run(subject: Subject, error: Exception) -> UsageError:
@@ -193,13 +198,13 @@ class _Server:
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
         self._session: InferenceSession
-        self._feeds = dict(subject.feeds)
+        self._run: Callable[[], object]
         self._counted = 0  # inferences since the profiler was turned on
         self._skipped = 0  # of them, for warming up
 
     def open(self, warmup: float) -> Opened:
         start = time.perf_counter()
-        self._session = open_session(self._subject.model, self._subject.target)
+        self._hold(open_session(self._subject.model, self._subject.target))
         load = time.perf_counter() - start
         first = float(timed(self._run, 1).wall[0])
         each = self._warm(warmup)
@@ -220,8 +225,8 @@ class _Server:
         machine.pin(core)
 
     def profile(self, warmup: float) -> None:
-        del self._session
-        self._session = open_session(self._subject.model, self._subject.target, profile=nodes.PREFIX)
+        del self._session, self._run
+        self._hold(open_session(self._subject.model, self._subject.target, profile=nodes.PREFIX))
         self._skipped = self._counted = 0
         self._warm(warmup)
         self._skipped = self._counted
@@ -229,8 +234,9 @@ class _Server:
     def nodes(self) -> Profile:
         return nodes.read(Path(self._session.end_profiling()), self._skipped)
 
-    def _run(self) -> object:
-        return self._session.run(None, self._feeds)
+    def _hold(self, session: InferenceSession) -> None:
+        self._session = session
+        self._run = caller(session, self._subject.feeds, bound=self._subject.bound)
 
     def _warm(self, seconds: float) -> float:
         """Run until the time is up; the fastest time of the inferences."""

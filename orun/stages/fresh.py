@@ -37,6 +37,9 @@ class Launches:
         dict[str, int],
         Doc("Sizes of symbolic axes by their name, or by input and place (`pixels.2`), for made-up inputs; 128 each."),
     ] = field(default_factory=dict)
+    io_binding: Annotated[
+        bool, Doc("Bind inputs and outputs to the device beforehand, so that copies are not part of an inference.")
+    ] = False
     launches: Annotated[int, Doc("Launches of each model."), Range(low=LEAST)] = LEAST
 
 
@@ -56,7 +59,7 @@ def readings(context: Context, params: Launches, runs: int) -> Mapping[str, Sequ
     models = {role: context.model(role) for role in context.inputs}
     dataset = load_dataset(context, params.inputs) if params.inputs else None
     fed = feeds(models, Sizes(params.batch, params.shape), context.seed, dataset)
-    requests = {role: Request(path, target, runs) for role, path in models.items()}
+    requests = {role: Request(path, target, runs, params.io_binding) for role, path in models.items()}
     return rounds(requests, fed, params.launches, context.progress)
 
 

@@ -48,6 +48,7 @@ BUILTIN: tuple[str, ...] = (
     "measure/accuracy",
     "measure/latency",
     "measure/memory",
+    "measure/load",
     "measure/profile",
     "measure/size",
     "measure/startup",

@@ -1,0 +1,162 @@
+"""Measure a model under the requests of several clients at once, alone and against a reference and the baseline.
+
+Without `rate` it is a closed loop: each of `clients` sends its next request when the last one is answered, which tells
+how much the model can serve. With `rate` it is an open loop: that many requests are due a second, whether answers have
+come or not, and the latency of each counts from when it was due, so that waiting behind others is part of it. When the
+model does not keep up, requests that are still due after twice the time are given up: `served` is then below 100 %.
+
+`throughput` is examples answered a second; `p50`, `p90`, `p99`, `mean` and `max` are latencies. Each is the median
+over rounds, in which the models take turns. A `p99` needs some hundred requests in a round.
+
+Clients are threads of one process; they share one session, or `sessions` of them in turn, as a server's pool does.
+The machine is this stage's own while it runs. The result is bound to the host. The artifact holds `load.json`, and
+`latencies.npz` with every request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from orun.errors import StageFailed
+from orun.metrics import Metric
+from orun.stages.contract import Context, Spec
+from orun.stages.data.source import Examples
+from orun.stages.datasets import load_dataset
+from orun.stages.fresh import INPUTS, LEAST
+from orun.stages.params import Doc, Duration, Range, TargetName
+
+if TYPE_CHECKING:
+    from orun.measure.load import Round, Traffic
+
+LATENCIES = ("p50", "p90", "p99", "mean", "max")
+SPEC = Spec(
+    inputs=INPUTS,
+    output="metrics",
+    tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
+    extra="cpu",
+    stage_class="measurement",
+    exclusive=True,
+    preload=("numpy", "onnx", "onnxruntime"),
+    baseline=True,
+    metrics=("throughput", "served", *LATENCIES),
+    units={**dict.fromkeys(LATENCIES, "s"), "throughput": "1/s", "served": "ratio"},
+)
+
+
+@dataclass(frozen=True)
+class Params:
+    """Parameters of `measure/load`."""
+
+    target: Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")] = None
+    inputs: Annotated[
+        Examples | None,
+        Doc("A dataset of inputs (see `measure/accuracy`); made up from the model's signature when left out."),
+    ] = None
+    batch: Annotated[int, Doc("Examples in a request."), Range(low=1)] = 1
+    shape: Annotated[
+        dict[str, int],
+        Doc("Sizes of symbolic axes by their name, or by input and place (`pixels.2`), for made-up inputs; 128 each."),
+    ] = field(default_factory=dict)
+    clients: Annotated[int, Doc("Requests that may be under way at once."), Range(low=1)] = 4
+    sessions: Annotated[int, Doc("Sessions that the clients use in turn."), Range(low=1)] = 1
+    rate: Annotated[float | None, Doc("Requests that are due a second, in an open loop."), Range(low=0.001)] = None
+    arrivals: Annotated[
+        Literal["poisson", "regular"],
+        Doc("In an open loop, whether requests come as those of independent users do, or at equal intervals."),
+    ] = "poisson"
+    io_binding: Annotated[
+        bool, Doc("Bind inputs and outputs to the device beforehand, so that copies are not part of a request.")
+    ] = False
+    warmup: Annotated[Duration, Doc("Requests before the first round of each model."), Range(low=0.001)] = Duration(0.5)
+    time: Annotated[Duration, Doc("How long a round of a model takes."), Range(low=0.001)] = Duration(2)
+    rounds: Annotated[int, Doc("Rounds of each model."), Range(low=LEAST)] = LEAST
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Drive the models, and leave every request."""
+    import numpy as np
+
+    from orun.measure.load import Traffic, drive
+
+    requests = _requests(context, params)
+    random = {role: np.random.default_rng([context.seed, place]) for place, role in enumerate(requests)}
+    traffic = Traffic(params.clients, params.rate, params.time, regular=params.arrivals == "regular")
+    found: dict[str, list[Round]] = {role: [] for role in requests}
+    for role, calls in requests.items():
+        _try(context, role, calls[0])
+        drive(calls, Traffic(params.clients, None, params.warmup), random[role])
+    total = params.rounds * len(requests)
+    for number in range(total):
+        role = list(requests)[number % len(requests)]
+        context.progress(number, total, "rounds")
+        found[role].append(drive(requests[role], traffic, random[role]))
+    _write(context, traffic, found)
+    return _metrics(context, params, found)
+
+
+def _requests(context: Context, params: Params) -> dict[str, list[Callable[[], object]]]:
+    """For each model one request for each client."""
+    from orun.measure.binding import caller
+    from orun.measure.session import open_session
+    from orun.stages.timing import Sizes, feeds
+    from orun.targets import Target
+
+    target = context.target or Target("cpu")
+    models = {role: context.model(role) for role in context.inputs}
+    dataset = load_dataset(context, params.inputs) if params.inputs else None
+    fed = feeds(models, Sizes(params.batch, params.shape), context.seed, dataset)
+    made: dict[str, list[Callable[[], object]]] = {}
+    for role, path in models.items():
+        pool = [open_session(path, target) for _ in range(min(params.sessions, params.clients))]
+        made[role] = [
+            caller(pool[client % len(pool)], fed[role], bound=params.io_binding) for client in range(params.clients)
+        ]
+    return made
+
+
+def _try(context: Context, role: str, call: Callable[[], object]) -> None:
+    try:
+        call()
+    except Exception as error:  # ONNX Runtime's errors share no base class but this
+        raise StageFailed(
+            context.stage,
+            f"the {role} cannot answer a request",
+            why=str(error).strip().partition("\n")[0],
+            hint="set `shape`, or give `inputs` that fit",
+        ) from error
+
+
+def _metrics(context: Context, params: Params, found: Mapping[str, Sequence[Round]]) -> dict[str, Metric]:
+    from orun.measure.fresh import metric
+
+    served = metric(found, lambda one: one.served, "ratio", "higher")
+    if served.value < 1:
+        context.log.warning("the model does not keep up: %.1f %% of the requests were answered", 100 * served.value)
+    return {
+        "throughput": metric(found, lambda one: one.throughput * params.batch, "1/s", "higher"),
+        "served": served,
+        "p50": metric(found, lambda one: one.quantile(0.5), "s"),
+        "p90": metric(found, lambda one: one.quantile(0.9), "s"),
+        "p99": metric(found, lambda one: one.quantile(0.99), "s"),
+        "mean": metric(found, lambda one: one.mean, "s"),
+        "max": metric(found, lambda one: one.latencies[-1], "s"),
+    }
+
+
+def _write(context: Context, traffic: Traffic, found: Mapping[str, Sequence[Round]]) -> None:
+    import json
+
+    import numpy as np
+
+    rounds = {
+        role: [{"requests": len(one.latencies), "answered": one.answered, "seconds": one.seconds} for one in made]
+        for role, made in found.items()
+    }
+    text = json.dumps({"clients": traffic.clients, "rate": traffic.rate, "rounds": rounds}, indent=2)
+    (context.output / "load.json").write_text(text + "\n", "utf-8")
+    arrays = {
+        f"{role}/{number}": np.array(one.latencies) for role, made in found.items() for number, one in enumerate(made)
+    }
+    np.savez_compressed(context.output / "latencies.npz", allow_pickle=False, **arrays)

@@ -1,0 +1,83 @@
+"""Requests from several clients: exact figures where the test tells the time, and real threads where it does not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from orun.measure.load import Clock, Round, Traffic, drive
+
+
+@dataclass
+class Time:
+    """A clock that only goes on when something takes time."""
+
+    now: float = 0.0
+
+    def clock(self) -> Clock:
+        return Clock(lambda: self.now, self.take)
+
+    def take(self, seconds: float) -> None:
+        self.now += seconds
+
+    def request(self, seconds: Callable[[int], float]) -> Callable[[], None]:
+        """Requests of which the n-th takes so long."""
+        numbers = iter(range(10**6))
+        return lambda: self.take(seconds(next(numbers)))
+
+
+def one_client(takes: Callable[[int], float], **traffic: float | bool | None) -> Round:
+    time = Time()
+    wanted = Traffic(clients=1, **{"rate": None, "seconds": 1.0, **traffic})  # type: ignore[arg-type]
+    return drive([time.request(takes)], wanted, np.random.default_rng(0), time.clock())
+
+
+def test_a_closed_loop_sends_when_it_was_answered() -> None:
+    found = one_client(lambda _: 0.125)
+    assert (found.answered, found.seconds, found.throughput, found.served) == (8, 1.0, 8.0, 1.0)
+    assert set(found.latencies) == {0.125}
+
+
+def test_a_stall_makes_everyone_wait_who_was_due_meanwhile() -> None:
+    """Eight requests a second of 1/16 s each, but the second takes 1/2 s: those due in it have waited."""
+    found = one_client(lambda number: 0.5 if number == 1 else 0.0625, rate=8.0, regular=True)
+    # due at 0, 1/8, 2/8, ...; the second ends at 5/8, the next ones at 11/16, 12/16, 13/16, 14/16, 15/16
+    expected = [1 / 16, 1 / 2, 7 / 16, 3 / 8, 5 / 16, 1 / 4, 3 / 16, 1 / 8]
+    assert found.latencies == tuple(sorted(expected))
+    assert found.served == 1.0
+    closed = one_client(lambda number: 0.5 if number == 1 else 0.0625)
+    assert closed.quantile(0.5) == 0.0625  # which is what leaving the waiting out looks like
+
+
+def test_requests_that_are_never_answered_count_with_what_they_waited() -> None:
+    found = one_client(lambda _: 0.5, rate=8.0, regular=True)
+    assert (found.answered, len(found.latencies), found.served) == (4, 8, 0.5)
+    assert found.latencies == (0.5, 0.875, 1.125, 1.25, 1.25, 1.375, 1.5, 1.625)
+    assert found.throughput == 2.0
+
+
+def test_independent_users_come_at_random_times() -> None:
+    found = one_client(lambda _: 0.0, rate=400.0, seconds=10.0)
+    assert len(found.latencies) == pytest.approx(4000, abs=4 * 4000**0.5)
+    again = one_client(lambda _: 0.0, rate=400.0, seconds=10.0)
+    assert found == again
+
+
+def test_clients_send_side_by_side() -> None:
+    """Three requests meet before any is answered: none of three clients waits for another."""
+    meeting = threading.Barrier(3, timeout=60)
+    still = Clock(lambda: 0.0, lambda _: None)
+    found = drive([meeting.wait] * 3, Traffic(3, 3.0, 1.0, regular=True), np.random.default_rng(0), still)
+    assert found.answered == 3
+
+
+def test_what_a_request_raises_ends_the_round() -> None:
+    def fails() -> None:
+        raise ValueError("no answer")
+
+    with pytest.raises(ValueError, match="no answer"):
+        drive([fails] * 2, Traffic(2, None, 60.0), np.random.default_rng(0))

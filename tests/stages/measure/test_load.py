@@ -1,0 +1,50 @@
+"""`measure/load` on a real model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orun.errors import StageFailed
+from tests.stages.models import ADD, parse
+from tests.stages.support import artifact, run_stage
+
+TWO_WIDE = """
+<ir_version: 9, opset_import: ["" : 20]>
+g (float[n, k] x) => (float[n, 3] y) <float[2, 3] w = {1, 2, 3, 4, 5, 6}> { y = MatMul(x, w) }
+"""
+QUICK = {"warmup": 0.01, "time": 0.05, "batch": 2}
+
+
+@pytest.mark.parametrize("io_binding", [False, True])
+def test_a_closed_loop_over_a_pool(tmp_path: Path, *, io_binding: bool) -> None:
+    ports = {"model": artifact(tmp_path, parse(ADD)), "reference": artifact(tmp_path, parse(ADD))}
+    params = {**QUICK, "clients": 3, "sessions": 2, "io_binding": io_binding}
+    made = run_stage("measure/load", tmp_path, params, inputs=ports)
+    assert made.value("served") == 1
+    assert 0 < made.value("p50") <= made.value("p90") <= made.value("p99") <= made.value("max")
+    assert made.metrics["throughput"].better == "higher"
+    assert made.metrics["p99"].better == "lower"
+    assert made.metrics["p50"].reference is not None
+    written = json.loads((made.output / "load.json").read_text())
+    assert (written["clients"], written["rate"], set(written["rounds"])) == (3, None, {"model", "reference"})
+    with np.load(made.output / "latencies.npz") as latencies:
+        for number, one in enumerate(written["rounds"]["model"]):
+            assert len(latencies[f"model/{number}"]) == one["requests"] == one["answered"]
+
+
+def test_an_open_loop_sends_what_is_due(tmp_path: Path) -> None:
+    params = {**QUICK, "rate": 100.0, "time": 0.1, "arrivals": "regular"}
+    made = run_stage("measure/load", tmp_path, params, inputs={"model": artifact(tmp_path, parse(ADD))})
+    written = json.loads((made.output / "load.json").read_text())
+    assert [one["requests"] for one in written["rounds"]["model"]] == [10] * 6
+
+
+def test_a_model_that_cannot_answer(tmp_path: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        run_stage("measure/load", tmp_path, QUICK, inputs={"model": artifact(tmp_path, parse(TWO_WIDE))})
+    assert caught.value.what == "the model cannot answer a request"
+    assert caught.value.hint == "set `shape`, or give `inputs` that fit"
