@@ -115,7 +115,8 @@ class Attempt:
         spec = self.pipeline.kinds[self.step.stage.uses].spec
         alike = (one for one in self.store.actions(action.key) if one.discovered == action.discovered)
         first = next(alike, None)
-        if first is None or spec.stage_class == "measurement":  # to measure again is to replace
+        measures = spec.stage_class == "measurement" or (spec.output == "metrics" and not spec.deterministic)
+        if first is None or measures:  # to measure again is to replace
             return action
         differs = action.tree != first.tree
         kept = first if differs and not self.store.check(first.tree) else action

@@ -43,6 +43,12 @@ def measured(context):
     write(context)
 
 
+@stage(inputs={}, output="metrics", deterministic=False)
+def weighed(context):
+    write(context)
+    return {"bytes": len(os.urandom(32))}
+
+
 @stage(inputs={}, output="files")
 def steady(context):
     (context.output / "text").write_text("the same")
@@ -122,10 +128,10 @@ def test_a_kind_that_says_so_is_not_warned_about(project: Project) -> None:
     assert notices(project) == []
 
 
-@pytest.mark.parametrize("kind", ["measured"])
+@pytest.mark.parametrize("kind", ["measured", "weighed"])
 def test_a_measurement_is_replaced(project: Project) -> None:
     first = project.run()["roll"]
-    again = project.run(fresh=True)["roll"]
+    again = project.run(force=["roll"])["roll"]
     assert again.tree != first.tree
     assert again.others == ()
     assert notices(project) == []

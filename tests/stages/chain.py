@@ -1,4 +1,4 @@
-"""Runs each kind that makes a model once, in the folder it is given, and prints the digests of what they made."""
+"""Runs each kind once, in the folder it is given, and prints the digests of what they made and what they measured."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from orun.targets import Target
 from tests.stages.conftest import MODULES, TINY_BERT
-from tests.stages.support import StageRun, digest, run_stage
+from tests.stages.models import parse
+from tests.stages.release.support import MATMUL, lineage_file
+from tests.stages.support import StageRun, artifact, digest, run_stage
 
 
 def chain(folder: Path) -> dict[str, StageRun]:
@@ -44,6 +47,41 @@ def chain(folder: Path) -> dict[str, StageRun]:
     }
 
 
+def small(folder: Path) -> dict[str, StageRun]:
+    """What kinds that look at a model, change it by a function, or release it make of a small one."""
+    model = artifact(folder, parse(MATMUL))
+    lineage = lineage_file(folder)
+    cpu = Target("cpu")
+
+    def run(uses: str, **params: object) -> StageRun:
+        return run_stage(uses, folder, params, inputs={"model": model}, root=MODULES, target=cpu, lineage=lineage)
+
+    int8 = run("quantize/dynamic")
+    both = {"model": int8.output, "reference": model}
+    bundle = run("release/bundle", version="1.0")
+    return {
+        "check/model": run("check/model"),
+        "check/coverage": run("check/coverage", target="cpu"),
+        "optimize/python": run("optimize/python", function="changes.py:eliminate_identity", form="ir"),
+        "quantize/debug": run_stage("quantize/debug", folder, inputs=both),
+        "measure/accuracy": run_stage("measure/accuracy", folder, {"metrics": ["cosine"]}, inputs=both),
+        "measure/size": run("measure/size"),
+        "release/metadata": run("release/metadata"),
+        "release/card": run("release/card", title="Tiny", license="apache-2.0"),
+        "release/triton": run("release/triton", name="tiny"),
+        "release/bundle": bundle,
+        "release/publish": run_stage(
+            "release/publish", folder, {"to": "published"}, inputs={"bundle": bundle.output}, root=folder
+        ),
+    }
+
+
+def told(run: StageRun) -> dict[str, str]:
+    """The digest of each file that a kind left, and each metric but for those that the machine disturbs."""
+    metrics = {name: repr(metric.value) for name, metric in run.metrics.items() if metric.noise != "timing"}
+    return digest(run.output) | {f"metric {name}": value for name, value in metrics.items()}
+
+
 if __name__ == "__main__":
-    made = chain(Path(sys.argv[1]))
-    sys.stdout.write(json.dumps({name: digest(run.output) for name, run in made.items()}) + "\n")
+    made = {name: told(run) for make in (chain, small) for name, run in make(Path(sys.argv[1])).items()}
+    sys.stdout.write(json.dumps(made) + "\n")

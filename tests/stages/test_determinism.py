@@ -1,4 +1,4 @@
-"""Each kind that makes a model makes the same bytes in another process with another hash seed."""
+"""Each kind makes the same bytes, and the same figures, in another process with another hash seed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-CHAIN = Path(__file__).with_name("chain.py")
+import pytest
 
+from orun.stages.registry import BUILTIN, all_kinds
+
+CHAIN = Path(__file__).with_name("chain.py")
+IN_CHAIN = {
+    "convert/torch", "convert/sklearn", "convert/onnx", "convert/opset", "check/model", "check/coverage",
+    "optimize/simplify", "optimize/transformer", "optimize/shapes", "optimize/graph", "optimize/float16",
+    "optimize/python", "quantize/dynamic", "quantize/static", "quantize/weights", "quantize/debug", "measure/accuracy",
+    "measure/size", "release/metadata", "release/card", "release/triton", "release/bundle", "release/publish",
+}  # fmt: skip
+ELSEWHERE = {"convert/tensorflow": "convert/test_tensorflow.py::test_the_same_bytes_in_every_process"}
+WITHOUT = {
+    "release/serve-check": "it installs packages for half a minute, and no artifact is made of its report",
+}
 
 Digests = dict[str, dict[str, str]]
 
@@ -23,7 +36,7 @@ def start(folder: Path, seed: str) -> subprocess.Popen[str]:
 
 
 def digests(process: subprocess.Popen[str]) -> Digests:
-    output, _ = process.communicate()
+    output, _ = process.communicate(timeout=250)
     assert process.returncode == 0
     found: Digests = json.loads(output.splitlines()[-1])
     return found
@@ -32,19 +45,21 @@ def digests(process: subprocess.Popen[str]) -> Digests:
 def test_the_same_bytes(tmp_path: Path) -> None:
     first, second = map(digests, [start(tmp_path / "one", "1"), start(tmp_path / "a longer name", "31337")])
     assert first == second
-    assert first.keys() == {
-        "convert/torch torchscript",
-        "convert/torch dynamo",
-        "convert/sklearn",
-        "convert/onnx",
-        "convert/opset",
-        "optimize/simplify",
-        "optimize/transformer",
-        "optimize/transformer rules",
-        "optimize/shapes",
-        "optimize/graph",
-        "optimize/float16",
-        "quantize/dynamic",
-        "quantize/static",
-        "quantize/weights",
-    }
+    assert {name.partition(" ")[0] for name in first} == IN_CHAIN
+
+
+def test_every_kind_has_a_test_of_its_determinism() -> None:
+    """A new kind goes into `chain.py`, or has a test of its own, or says why there is none."""
+    measuring = {kind.name for kind in all_kinds() if kind.spec.stage_class == "measurement"}
+    declared = {kind.name for kind in all_kinds() if not kind.spec.deterministic}
+    places = [measuring, declared, IN_CHAIN, ELSEWHERE.keys(), WITHOUT.keys()]
+    assert set().union(*places) == set(BUILTIN)
+    assert sum(map(len, places)) == len(BUILTIN), "one place is enough for a kind"
+
+
+@pytest.mark.parametrize("kind", ELSEWHERE)
+def test_a_test_of_its_own_has_two_hash_seeds(kind: str) -> None:
+    file, _, name = ELSEWHERE[kind].partition("::")
+    text = (Path(__file__).parent / file).read_text()
+    assert f"def {name}(" in text
+    assert "PYTHONHASHSEED" in text.partition(f"def {name}(")[2].partition("\ndef ")[0]

@@ -26,6 +26,7 @@ SPEC = Spec(
     tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
     extra="cpu",
     stage_class="device",
+    deterministic=False,
     preload=("numpy", "onnx"),
     baseline=True,
     metrics=("peak", "added", "held"),
