@@ -17,7 +17,6 @@ from orun.errors import RemoteError
 from orun.executors.system import children
 from orun.remote.client import Client
 from orun.remote.names import record_name
-from orun.store import machine_lock
 from tests.project import Project, built
 from tests.remote.relay import Relay
 from tests.remote.support import contents, holding, machine, named, notices, remove, traffic, write
@@ -217,27 +216,3 @@ def test_a_process_that_breaks_is_a_remote_that_is_down(
             " exit status -9"
         )
     ]
-
-
-def test_a_stage_that_measures_is_not_disturbed(tmp_path: Path, s3: str, relay: Relay) -> None:
-    one = machine(tmp_path, "one")
-    gathered = threading.Event()
-    seen: list[list[str]] = []
-
-    def watch() -> None:
-        with machine_lock(exclusive=True) as lock:
-            while not lock.try_acquire():
-                sleep(0.01)
-            relay.requests.clear()
-            sleep(0.5)
-            seen.append([request for request in relay.requests if request.startswith("PUT") and "/objects/" in request])
-        gathered.set()
-
-    one.run(to=["make"])
-    thread = threading.Thread(target=watch)
-    thread.start()
-    one.run(remote=s3, to=["make"])
-    thread.join(60)
-    assert gathered.is_set()
-    assert seen == [[]]
-    assert traffic(one) == "1 pushed"

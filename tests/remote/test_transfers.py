@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import sleep
 
 import pytest
 
@@ -15,11 +16,18 @@ from orun.remote.envelope import RefusedError
 from orun.remote.keys import Keyring
 from orun.remote.names import SLOTS, object_name, record_name
 from orun.remote.transfers import PART, RECORD_LIMIT, UNKNOWN, Piece, Transfers
+from orun.store import locks, machine_lock
 from orun.store.digests import digest_bytes
 from tests.remote.relay import Relay
 from tests.remote.support import contents, named, write
 
 KEY = "ab" * 32
+
+
+@pytest.fixture(autouse=True)
+def _own_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else's measurements are waited for."""
+    monkeypatch.setattr(locks, "MACHINE", tmp_path)
 
 
 @pytest.fixture
@@ -141,3 +149,20 @@ def test_refusals_of_a_server_are_told_apart(s3: str, relay: Relay) -> None:
         bucket.read("nothing", 10)
     with pytest.raises(UnreachableError, match="not found"):
         Bucket("s3://no-such-bucket").put_if_absent("a", b"")
+
+
+def test_nothing_is_transferred_while_a_stage_measures(
+    tmp_path: Path, s3: str, relay: Relay, pool: ThreadPoolExecutor
+) -> None:
+    transfers = Transfers(Bucket(s3), Keyring(), pool)
+    good = piece(tmp_path, b"good")
+    with machine_lock(exclusive=True) as measuring, ThreadPoolExecutor(1) as background:
+        assert measuring.try_acquire()
+        pushing = background.submit(transfers.push, KEY, record("tree"), [good])
+        while not relay.requests:
+            sleep(0.01)
+        sleep(0.2)
+        assert [request.partition(" ")[0] for request in relay.requests] == ["HEAD"]
+        measuring.release()
+        assert pushing.result(60)["objects"] == 1
+    assert [request.partition(" ")[0] for request in relay.requests] == ["HEAD", "PUT", "PUT"]
