@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
+from threading import Event
 from time import sleep
 
 import pytest
 
+from orun.remote import bucket
 from orun.remote.bucket import PART as UPLOAD_PART
 from orun.remote.bucket import Bucket, DeniedError, UnreachableError
 from orun.remote.envelope import RefusedError
@@ -137,16 +140,16 @@ def test_an_object_that_nothing_rests_on_may_be_missing(tmp_path: Path, folder: 
 
 
 def test_refusals_of_a_server_are_told_apart(s3: str, relay: Relay) -> None:
-    bucket = Bucket(s3)
-    assert bucket.read("nothing", 10) is None
-    assert bucket.size("nothing") is None
+    place = Bucket(s3)
+    assert place.read("nothing", 10) is None
+    assert place.size("nothing") is None
     relay.refuse = "GET"
     with pytest.raises(DeniedError):
-        bucket.read("nothing", 10)
+        place.read("nothing", 10)
     relay.refuse = ""
     relay.failures, relay.status = 5, 503
     with pytest.raises(UnreachableError, match="503 Service Unavailable"):
-        bucket.read("nothing", 10)
+        place.read("nothing", 10)
     with pytest.raises(UnreachableError, match="not found"):
         Bucket("s3://no-such-bucket").put_if_absent("a", b"")
 
@@ -166,3 +169,11 @@ def test_nothing_is_transferred_while_a_stage_measures(
         measuring.release()
         assert pushing.result(60)["objects"] == 1
     assert [request.partition(" ")[0] for request in relay.requests] == ["HEAD", "PUT", "PUT"]
+
+
+def test_a_server_that_never_answers_is_given_up(s3: str, relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bucket, "QUICK", timedelta(milliseconds=300))
+    relay.stalled = Event()
+    with pytest.raises(UnreachableError, match="Error performing PUT"):
+        Bucket(s3).put_if_absent("a", b"")
+    relay.stalled.set()
