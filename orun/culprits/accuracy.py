@@ -10,7 +10,8 @@ from typing import Any
 
 from orun.culprits import levels, words
 from orun.culprits.bench import Bench, OutOfTime
-from orun.culprits.found import Diagnosis, Place, Proof
+from orun.culprits.found import OUT_OF_TIME, Diagnosis, Place, Proof
+from orun.metrics import Estimate
 from orun.pipeline.model import Gate, Stage
 from orun.record import RunResult
 from orun.stages.params import Duration
@@ -24,6 +25,7 @@ EXCLUDING: Mapping[str, str] = {  # the parameter of a kind that leaves nodes as
 ENOUGH = 0.8  # share of the error that the places put right should bring together
 MOST = 5  # places put right together
 SHOWN = 20
+KERNEL = 4  # times the error of the nodes from which ONNX Runtime's own optimizations are to blame
 TIMING: Mapping[str, Any] = {"time": Duration(4), "samples": 6, "max_launches": 4}  # to see what the variant costs
 QUICK, THOROUGH = Duration(10), Duration(60)  # for the nodes: two choices, so that what was found is found again
 NO_ANSWERS = frozenset({"measure/size", "measure/memory", "measure/startup", "measure/load"})
@@ -54,13 +56,13 @@ class Case:
             found = replace(found, sentence=words.accuracy(found, self._before(found)))
             found = self._proof(found)
         except OutOfTime:
-            found = replace(found, stopped="the rest was left out when the time was up")
+            found = replace(found, stopped=OUT_OF_TIME)
         return replace(found, sentence=words.accuracy(found, self._before(found))) if found.places else found
 
     def _levels(self, found: Diagnosis) -> Diagnosis:
-        measured, metrics = levels.measure(self.bench, self.stage, self.gate, self.chain)
-        found = replace(found, levels=measured)
-        step = levels.worst_step(measured, levels.direction(self.gate, metrics))
+        measured = levels.measure(self.bench, self.stage, self.gate, self.chain)
+        found = replace(found, levels=measured.levels, stopped="" if measured.complete else OUT_OF_TIME)
+        step = levels.worst_step(measured.levels, levels.direction(self.gate, measured.metrics))
         return replace(found, culprit=step.after.stage, lost=step.lost) if step else found
 
     def _before(self, found: Diagnosis) -> str:
@@ -79,7 +81,7 @@ class Case:
             return replace(found, stopped=f"no node could be told: {levels.reason(result, stage.id)}")
         table = json.loads((Path(result[stage.id].out) / "tensors.json").read_bytes())
         places = tuple(_places(table["findings"]))
-        return replace(found, places=places, chosen=_chosen(places))
+        return replace(found, places=places, chosen=_chosen(places), note=_note(table))
 
     def _proof(self, found: Diagnosis) -> Diagnosis:
         """Build the culprit's model without the places; the first way that can be built counts."""
@@ -88,10 +90,10 @@ class Case:
         for how, made in self._variants(found):
             timed = self._timing(made, found.culprit)
             measured = levels.variant(self.bench, self.stage, self.gate, made.id)
-            result = self.bench.run([measured.id, timed.id])
-            found = replace(found, proof=self._proven(how, made, result, measured.id, timed.id))
-            if found.proof and found.proof.value is not None:
-                break
+            proof = self._proven(how, made, self.bench.run([measured.id]), measured.id)
+            found = replace(found, proof=proof)
+            if proof.value is not None:
+                return replace(found, proof=replace(proof, seconds=self._difference(timed.id)))
         return found
 
     def _variants(self, found: Diagnosis) -> Sequence[tuple[str, Stage]]:
@@ -114,12 +116,18 @@ class Case:
         params = {key: like.params[key] for key in names if key in like.params}
         return self.bench.make(f"time of {made.id}", "measure/latency", like, needs, {**params, **TIMING})
 
-    def _proven(self, how: str, made: Stage, result: RunResult, measured: str, timed: str) -> Proof:
+    def _proven(self, how: str, made: Stage, result: RunResult, measured: str) -> Proof:
         level = levels.level(result, made.id, measured, self.gate)
-        metric = result[timed].metrics.get("cpu")
-        seconds = metric.reference.difference if metric and metric.reference else None
         why = levels.reason(result, made.id) if not result[made.id].out else level.why
-        return Proof(how, made.id, level.value, level.passes, seconds, why)
+        return Proof(how, made.id, level.value, level.passes, why=why)
+
+    def _difference(self, timed: str) -> Estimate | None:
+        """What an inference of the variant takes longer; None where there is no time left to measure it."""
+        try:
+            metric = self.bench.run([timed])[timed].metrics.get("cpu")
+        except OutOfTime:
+            return None
+        return metric.reference.difference if metric and metric.reference else None
 
 
 def _places(rows: Sequence[Mapping[str, Any]]) -> Sequence[Place]:
@@ -142,6 +150,15 @@ def _places(rows: Sequence[Mapping[str, Any]]) -> Sequence[Place]:
             )
         )
     return made
+
+
+def _note(table: Mapping[str, Any]) -> str:
+    """Whether the model errs more in earnest than its nodes do one by one."""
+    plain, whole = table["error"], table["optimized_error"]
+    if whole <= KERNEL * plain:
+        return ""
+    size = f"{whole / plain:.0f} times as large" if plain else "there, and without them it is not"
+    return f"with ONNX Runtime's optimizations the error is {size}: one of its own kernels does it, not a node"
 
 
 def _chosen(places: Sequence[Place]) -> int:

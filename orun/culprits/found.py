@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from orun.metrics import Estimate, Unit
 
+OUT_OF_TIME = "the rest was left out when the time was up"
+
 
 @dataclass(frozen=True)
 class Level:
@@ -87,6 +89,7 @@ class Diagnosis:
         chosen: how many of the first places the proof puts right.
         proof: the variant that was built, if any.
         stopped: what was left out for want of time; empty when nothing was.
+        note: what else should be known of it; else empty.
         seconds: that the investigation took.
     """
 
@@ -102,4 +105,5 @@ class Diagnosis:
     chosen: int = 0
     proof: Proof | None = None
     stopped: str = ""
+    note: str = ""
     seconds: float = 0.0

@@ -11,10 +11,10 @@ from typing import Any
 
 from orun.culprits import levels, words
 from orun.culprits.bench import Bench, OutOfTime
-from orun.culprits.found import Diagnosis, Level, Place, Proof
+from orun.culprits.found import OUT_OF_TIME, Diagnosis, Level, Place, Proof
 from orun.metrics import Comparison
 from orun.pipeline.model import Gate, Stage
-from orun.record import RunResult
+from orun.record import StageResult
 from orun.stages.params import Duration
 
 ENOUGH = 0.8
@@ -54,7 +54,7 @@ class Case:
                 return found
             found = self._proof(found)
         except OutOfTime:
-            found = replace(found, stopped="the rest was left out when the time was up")
+            found = replace(found, stopped=OUT_OF_TIME)
         if not found.culprit or self.slow is None:
             return found
         return replace(found, sentence=words.latency(found, self.before, self.slow))
@@ -63,16 +63,16 @@ class Case:
         """Profile each artifact beside the one before it; the culprit is that which got slower most."""
         pairs = self._pairs()
         made = {after: self._profile(before, after) for before, after in pairs}
-        result = self.bench.run([one.id for one in made.values()])
-        steps = {after: self._compared(result, made[after].id) for _, after in pairs}
-        found = replace(found, levels=tuple(_levels(pairs, steps, result, made)))
+        results = {after: self.bench.run([one.id])[one.id] for after, one in made.items()}
+        steps = {after: _compared(one) for after, one in results.items()}
+        found = replace(found, levels=tuple(_levels(pairs, steps, results)))
         slower = {after: step for after, step in steps.items() if step and step.difference.low > 0}
         if not slower:
             return replace(found, sentence=words.not_slower(found, [step for step in steps.values() if step]))
         culprit = max(slower, key=lambda name: slower[name].difference.value)
         self.before = next(before for before, after in pairs if after == culprit)
         self.slow = slower[culprit]
-        table = json.loads((Path(result[made[culprit].id].out) / "profile.json").read_bytes())
+        table = json.loads((Path(results[culprit].out) / "profile.json").read_bytes())
         places = tuple(_places(table["slower"]["places"]))
         chosen = _chosen(places)
         return replace(found, culprit=culprit, lost=self.slow.difference.value, places=places, chosen=chosen)
@@ -93,10 +93,6 @@ class Case:
         needs = {"model": after, "reference": before}
         return self.bench.make(f"profile of {after}", "measure/profile", self.stage, needs, self._given())
 
-    def _compared(self, result: RunResult, name: str) -> Comparison | None:
-        metric = result[name].metrics.get("total")
-        return metric.reference if metric else None
-
     def _proof(self, found: Diagnosis) -> Diagnosis:
         """Put the nodes of the model before into the places, and measure what that saves."""
         if not found.chosen:
@@ -116,22 +112,25 @@ class Case:
         return replace(found, proof=Proof("restored", restored.id, seconds=seconds, why=why))
 
 
+def _compared(one: StageResult) -> Comparison | None:
+    metric = one.metrics.get("total")
+    return metric.reference if metric else None
+
+
 def _levels(
-    pairs: Sequence[tuple[str, str]],
-    steps: Mapping[str, Comparison | None],
-    result: RunResult,
-    made: Mapping[str, Stage],
+    pairs: Sequence[tuple[str, str]], steps: Mapping[str, Comparison | None], results: Mapping[str, StageResult]
 ) -> Sequence[Level]:
     """Time of the nodes of each artifact; the first is that of the model before the first step."""
     found: list[Level] = []
     for before, after in pairs:
-        step, name = steps[after], made[after].id
+        step, one = steps[after], results[after]
         if step is None:
-            found.append(Level(after, None, why=levels.reason(result, name)))
+            why = one.failure.what if one.failure else "it could not be profiled"
+            found.append(Level(after, None, why=why))
             continue
         if not found:
             found.append(Level(before, step.value))
-        found.append(Level(after, result[name].metrics["total"].value))
+        found.append(Level(after, one.metrics["total"].value))
     return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from orun.culprits.bench import Bench
+from orun.culprits.bench import Bench, OutOfTime
 from orun.culprits.chain import model_port
 from orun.culprits.found import Level
 from orun.metrics import Metric
@@ -31,14 +31,29 @@ class Step:
     lost: float
 
 
-def measure(
-    bench: Bench, stage: Stage, gate: Gate, chain: Sequence[Stage]
-) -> tuple[tuple[Level, ...], Mapping[str, Metric]]:
-    """The metric of a stage as if it had been connected to each artifact; and the metrics of the last of them."""
-    made = {one.id: variant(bench, stage, gate, one.id) for one in chain}
-    result = bench.run([one.id for one in made.values()])
-    found = [result[one.id].metrics for one in made.values() if result[one.id].metrics]
-    return tuple(level(result, name, one.id, gate) for name, one in made.items()), found[-1] if found else {}
+@dataclass(frozen=True)
+class Measured:
+    """The metric at each artifact; `metrics` are those of one of them, `complete` says that time sufficed for all."""
+
+    levels: tuple[Level, ...]
+    metrics: Mapping[str, Metric]
+    complete: bool
+
+
+def measure(bench: Bench, stage: Stage, gate: Gate, chain: Sequence[Stage]) -> Measured:
+    """The metric of a stage as if it had been connected to each artifact: the last, then the first, then the others."""
+    found: dict[str, Level] = {}
+    metrics: Mapping[str, Metric] = {}
+    for one in (chain[-1], *chain[:-1]):
+        made = variant(bench, stage, gate, one.id)
+        try:
+            result = bench.run([made.id])
+        except OutOfTime:
+            break
+        found[one.id] = level(result, one.id, made.id, gate)
+        metrics = result[made.id].metrics or metrics
+    levels = [found.get(one.id, Level(one.id, None, why="not in the time that there was")) for one in chain]
+    return Measured(tuple(levels), metrics, len(found) == len(chain))
 
 
 def variant(bench: Bench, stage: Stage, gate: Gate, model: str) -> Stage:

@@ -22,6 +22,9 @@ def nobody(found: Diagnosis) -> str:
     if not known:
         why = found.levels[0].why if found.levels else "no model leads to it"
         return f"{found.metric} could not be measured at any stage before `{found.stage}`: {why}"
+    if len(known) < len(found.levels):
+        listed = ", ".join(f"{show(one.value or 0.0, found.unit)} at `{one.stage}`" for one in known)
+        return f"{found.metric} is {listed}, which does not tell who did it: the others could not be measured"
     first = known[0]
     value = show(first.value or 0.0, found.unit)
     return f"{found.metric} is {value} at `{first.stage}` already, and no stage after it made it worse"

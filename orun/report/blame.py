@@ -25,9 +25,7 @@ def lines_of(found: Diagnosis, terminal: Terminal) -> list[str]:
     if found.places:
         lines += [*_indented(render(PLACES, [_place(one) for one in found.places[:SHOWN]], terminal)), ""]
     lines.append(found.sentence)
-    if found.stopped:
-        lines.append(terminal.paint(found.stopped, "doubt"))
-    return lines
+    return [*lines, *(terminal.paint(text, "doubt") for text in (found.note, found.stopped) if text)]
 
 
 def _level(one: Level, unit: Unit, guilty: bool) -> Sequence[Cell]:

@@ -62,5 +62,8 @@ def test_asking_again_runs_nothing(planted: Planted) -> None:
 
 def test_no_time_at_all(planted: Planted) -> None:
     found = planted.diagnose("fusion", seconds=0)
-    assert found.sentence == "nothing was found out in the time that there was"
     assert found.stopped == "the rest was left out when the time was up"
+    assert {one.why for one in found.levels} == {"not in the time that there was"}
+    assert found.sentence == (
+        "cosine.min could not be measured at any stage before `accuracy`: not in the time that there was"
+    )

@@ -1,0 +1,134 @@
+"""Faults planted into MiniLM one at a time, and what `orun blame` says of each: is the place named, and in what time.
+
+    python -m benchmarks.blame
+    python -m benchmarks.blame --only fusion slow
+
+A layer that int8 treats badly, a wrong fusion, a place that was made slow; and, not planted, what static int8 loses by
+itself. The sentence is printed whole, with whether stage and node are the planted ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+import orun
+from benchmarks import blame_faults
+from orun.culprits.blame import blame, questions
+from orun.culprits.found import Diagnosis
+from orun.events import Event, StageStarted
+
+ROOT = Path(__file__).parents[1]
+HEAD = """
+targets:
+  one: {providers: [CPUExecutionProvider], session: {intra_op_num_threads: 1}}
+stages:
+  export:
+    uses: convert/torch
+    with:
+      model: minilm.py:load
+      inputs:
+        input_ids: {shape: [batch, sequence], dtype: int64, high: 30521}
+        attention_mask: {shape: [batch, sequence], dtype: int64, fill: mask}
+        token_type_ids: {shape: [batch, sequence], dtype: int64, high: 1}
+      outputs: [embedding]
+      exporter: torchscript
+      dims: {sequence: [2, 33]}
+  simplify: {uses: optimize/simplify, needs: export}
+"""
+ACCURACY = """
+  accuracy:
+    uses: measure/accuracy
+    needs: {model: MODEL, reference: export}
+    with: {dataset: docs.py:pairs, metrics: [cosine, recall_at_1], target: one, samples: 40}
+    gate: {cosine.min: {min: 0.97}}
+"""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A planted fault: the stages that hold it, the stage and the node that must be named; none for what is natural."""
+
+    stages: str
+    culprit: str
+    node: str
+
+
+PYTHON = "uses: optimize/python, needs: simplify, with: {function: blame_faults.py:"
+FAULTS = {
+    "layer": Fault(
+        f"  edit: {{{PYTHON}uneven, atol: 1e-3}}}}\n  int8: {{uses: quantize/dynamic, needs: edit}}\n"
+        + ACCURACY.replace("MODEL", "int8"),
+        "int8",
+        blame_faults.UNEVEN,
+    ),
+    "fusion": Fault(
+        f"  fuse: {{{PYTHON}fuse_wrongly, check: false}}}}\n  int8: {{uses: quantize/dynamic, needs: fuse}}\n"
+        + ACCURACY.replace("MODEL", "int8"),
+        "fuse",
+        blame_faults.WRONG,
+    ),
+    "slow": Fault(
+        f"  edit: {{{PYTHON}make_slow}}}}\n"
+        "  latency:\n    uses: measure/latency\n    needs: {model: edit, reference: export}\n"
+        "    with: {target: one, shape: {sequence: 64}, time: 10s}\n    gate: {speedup: {min: 1.0}}\n",
+        "edit",
+        "slow_0",
+    ),
+    "static int8": Fault(
+        "  int8:\n    uses: quantize/static\n    needs: simplify\n"
+        "    with: {dataset: docs.py:pairs, samples: 16, op_types: [MatMul]}\n" + ACCURACY.replace("MODEL", "int8"),
+        "int8",
+        "",
+    ),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Plant each fault and print what is said of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=FAULTS, default=list(FAULTS), help="these faults alone")
+    parser.add_argument("--seconds", type=float, default=600, help="time for each diagnosis")
+    parser.add_argument("--verbose", action="store_true", help="say which stages run")
+    asked = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("minilm.py", "docs.py"):
+            shutil.copy(ROOT / "pipelines" / name, folder)
+        shutil.copy(blame_faults.__file__, folder)
+        for name in asked.only:
+            _try(Path(folder), name, asked.seconds, verbose=asked.verbose)
+
+
+def _try(folder: Path, name: str, seconds: float, *, verbose: bool) -> None:
+    fault = FAULTS[name]
+    file = folder / f"{name.replace(' ', '-')}.yaml"
+    file.write_text(HEAD + fault.stages, encoding="utf-8")
+    pipeline = orun.load(file)
+    result = orun.run(pipeline, store=folder / "store")
+    for failure in (one.failure for one in result.stages if one.failure):
+        print(f"{name}: {failure.what} {failure.why}")
+    for question in questions(pipeline, result):
+        began = monotonic()
+        found = blame(question, seconds, folder / "store", _say if verbose else lambda _: None)
+        print(f"{name}: {_verdict(found, fault)} in {monotonic() - began:.0f} s\n  {found.sentence}\n")
+
+
+def _verdict(found: Diagnosis, fault: Fault) -> str:
+    if not fault.node:
+        return "natural"
+    nodes = {node for place in found.places[:1] for node in (place.node, *place.nodes)}
+    return "named" if found.culprit == fault.culprit and fault.node in nodes else "MISSED"
+
+
+def _say(event: Event) -> None:
+    if isinstance(event, StageStarted):
+        print(f"  {event.stage}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
