@@ -107,7 +107,7 @@ def by_onnxscript(path: Path, _: str) -> onnx.ModelProto:
     import onnx_ir
     from onnxscript.rewriter.ort_fusions import optimize_for_ort
 
-    model, _ = optimize_for_ort(onnx_ir.load(path))
+    model, _counts = optimize_for_ort(onnx_ir.load(path))
     return onnx_ir.to_proto(model)
 
 
