@@ -45,7 +45,7 @@ ACCURACY = """
   accuracy:
     uses: measure/accuracy
     needs: {model: MODEL, reference: export}
-    with: {dataset: docs.py:pairs, metrics: [cosine, recall_at_1], target: one, samples: 40}
+    with: {dataset: blame_faults.py:texts, metrics: [cosine], target: one, samples: 40}
     gate: {cosine.min: {min: 0.97}}
 """
 
@@ -82,7 +82,8 @@ FAULTS = {
     ),
     "static int8": Fault(
         "  int8:\n    uses: quantize/static\n    needs: simplify\n"
-        "    with: {dataset: docs.py:pairs, samples: 16, op_types: [MatMul]}\n" + ACCURACY.replace("MODEL", "int8"),
+        "    with: {dataset: blame_faults.py:texts, samples: 16, op_types: [MatMul]}\n"
+        + ACCURACY.replace("MODEL", "int8"),
         "int8",
         "",
     ),

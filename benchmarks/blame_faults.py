@@ -1,4 +1,4 @@
-"""Functions for optimize/python that plant a fault into MiniLM each; `benchmarks/blame.py` copies this file."""
+"""Functions that plant a fault into MiniLM each, and its examples; `benchmarks/blame.py` copies this file."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from orun import Dataset
+
 UNEVEN = "/bert/encoder/layer.2/attention/output/dense/MatMul"
 WRONG = "/bert/encoder/layer.4/attention/output/LayerNorm/LayerNormalization"
 SLOW = "/bert/encoder/layer.1/intermediate/dense/MatMul"
 FACTOR = 300.0
 PRODUCTS = 4
+
+
+def texts() -> Dataset:
+    """Sentences alone, without what is to be found for them."""
+    import docs  # type: ignore[import-not-found]  # it lies beside the copy of this file
+
+    return Dataset(docs.pairs().inputs)
 
 
 def uneven(model: onnx.ModelProto) -> onnx.ModelProto:
