@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
@@ -17,9 +19,8 @@ PRODUCTS = 4
 
 def texts() -> Dataset:
     """Sentences alone, without what is to be found for them."""
-    import docs  # type: ignore[import-not-found]  # it lies beside the copy of this file
-
-    return Dataset(docs.pairs().inputs)
+    pairs: Dataset = import_module("docs").pairs()  # it lies beside the copy of this file
+    return Dataset(pairs.inputs)
 
 
 def uneven(model: onnx.ModelProto) -> onnx.ModelProto:
