@@ -14,10 +14,11 @@ from typing import Any, Protocol, TypeVar
 from orun.remote.envelope import RefusedError, seal, unseal
 from orun.remote.keys import Keyring
 from orun.remote.names import SLOTS, object_name, record_name
-from orun.store.digests import digest_bytes, digest_descriptor
+from orun.store.digests import digest_bytes, digest_descriptor, is_digest
 from orun.store.durable import READ_ONLY
 from orun.store.locks import machine_lock
 from orun.store.reading import set_stamp
+from orun.store.trees import decode
 
 T = TypeVar("T")
 
@@ -162,7 +163,7 @@ class Transfers:
         """Write objects that are not there, then the record; `first` is the tree of the record that was there first."""
         sent = self._each(self._upload, [piece for piece in pieces if piece.digest not in self.present])
         self.present.update(piece.digest for piece in pieces)
-        return {"first": self._record_once(key, record), "sent": sum(sent), "objects": sum(size > 0 for size in sent)}
+        return {"first": self._record_once(key, record), "sent": sum(sent)}
 
     def _upload(self, piece: Piece) -> int:
         """Write an object unless it is there; the bytes that were sent."""
@@ -191,9 +192,22 @@ class Transfers:
             there = self._record(key, slot)
             if isinstance(there, bytes):
                 other = _plain(there)
-                if other.get("discovered") == mine.get("discovered"):
-                    return str(other.get("tree"))
+                tree = str(other.get("tree"))
+                if other.get("discovered") == mine["discovered"] and (tree == mine["tree"] or self._is_whole(tree)):
+                    return tree
         raise RefusedError(f"key {key} has {SLOTS} records there, and takes no more")
+
+    def _is_whole(self, tree: str) -> bool:
+        """Whether every object of an artifact is there, by their sizes."""
+        text = self.read(tree)["text"] if is_digest(tree) else None
+        if text is None:
+            return False
+        try:
+            entries = decode(text.encode("ascii"))
+        except (ValueError, RecursionError):
+            return False
+        sizes = self._each(lambda entry: self.place.size(object_name(entry.digest)), entries)
+        return sizes == [entry.size for entry in entries]
 
     def _each(self, work: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
         """`work` of each item, several at the same time; the first error of any is raised once all have ended."""

@@ -19,10 +19,11 @@ from orun.remote.envelope import RefusedError
 from orun.remote.keys import Keyring
 from orun.remote.names import SLOTS, object_name, record_name
 from orun.remote.transfers import PART, RECORD_LIMIT, UNKNOWN, Piece, Transfers
-from orun.store import locks, machine_lock
+from orun.store import Entry, locks, machine_lock
 from orun.store.digests import digest_bytes
+from orun.store.trees import encode
 from tests.remote.relay import Relay
-from tests.remote.support import contents, named, write
+from tests.remote.support import contents, named, remove, write
 
 KEY = "ab" * 32
 
@@ -50,20 +51,38 @@ def record(tree: str, found: str = "") -> str:
     return json.dumps({"tree": tree, "discovered": {"files": {"x": found}}}, sort_keys=True, separators=(",", ":"))
 
 
-def test_of_two_writers_the_first_wins(remote: str, pool: ThreadPoolExecutor) -> None:
+def artifact(folder: Path, text: str) -> tuple[str, list[Piece]]:
+    """A tree of one file, and the pieces to push."""
+    file = piece(folder, text.encode())
+    tree = piece(folder, encode((Entry("text", file.size, file.digest),)))
+    return tree.digest, [file, tree]
+
+
+def test_of_many_writers_the_first_wins(tmp_path: Path, remote: str, pool: ThreadPoolExecutor) -> None:
     """Eight at once, each with a result of its own: one of them counts, for all."""
-    writers = [Transfers(Bucket(remote), Keyring(), pool) for _ in range(8)]
+    made = [artifact(tmp_path, f"result {number}") for number in range(8)]
+    writers = [Transfers(Bucket(remote), Keyring(), pool) for _ in made]
     with ThreadPoolExecutor(8) as racing:
-        told = list(racing.map(lambda one: one[1].push(KEY, record(f"tree {one[0]}"), []), enumerate(writers)))
-    first = {answer["first"] for answer in told}
+        told = racing.map(lambda one: one[0].push(KEY, record(one[1][0]), one[1][1]), zip(writers, made, strict=True))
+        first = {answer["first"] for answer in told}
     assert len(first) == 1
     assert named(remote, "actions/") == [record_name(KEY, 0)]
     assert json.loads(contents(remote)[record_name(KEY, 0)].splitlines()[1])["tree"] == first.pop()
 
 
+def test_a_first_result_that_is_gone_does_not_win(tmp_path: Path, folder: str, pool: ThreadPoolExecutor) -> None:
+    one, other = artifact(tmp_path, "one"), artifact(tmp_path, "other")
+    transfers = Transfers(Bucket(folder), Keyring(), pool)
+    transfers.push(KEY, record(one[0]), one[1])
+    assert transfers.push(KEY, record(other[0]), other[1])["first"] == one[0]
+    remove(folder, object_name(one[1][0].digest))
+    assert Transfers(Bucket(folder), Keyring(), pool).push(KEY, record(other[0]), other[1])["first"] == other[0]
+    assert named(folder, "actions/") == [record_name(KEY, 0), record_name(KEY, 1)]
+
+
 def test_results_that_read_something_else_stand_side_by_side(folder: str, pool: ThreadPoolExecutor) -> None:
     transfers = Transfers(Bucket(folder), Keyring(), pool)
-    told = [transfers.push(KEY, record(f"tree {number}", str(number % 3)), [])["first"] for number in range(5)]
+    told = [transfers.push(KEY, record(f"tree {number % 3}", str(number % 3)), [])["first"] for number in range(5)]
     assert told == ["tree 0", "tree 1", "tree 2", "tree 0", "tree 1"]
     one = transfers.records(KEY, 0, 1)
     assert [json.loads(text)["tree"] for text in one["records"]] == ["tree 0"]
@@ -88,7 +107,7 @@ def test_large_objects_go_and_come_in_parts(tmp_path: Path, s3: str, relay: Rela
     transfers = Transfers(Bucket(s3), Keyring(), pool)
     large, small = piece(tmp_path, data), piece(tmp_path, b"small")
     told = transfers.push(KEY, record("tree"), [large, small])
-    assert (told["sent"], told["objects"]) == (len(data) + 5, 2)
+    assert told == {"sent": len(data) + 5, "first": "tree"}
     parts = [request for request in relay.requests if request.startswith("PUT") and large.digest[2:] in request]
     assert len(parts) == -(-len(data) // UPLOAD_PART)
     relay.requests.clear()
@@ -106,7 +125,7 @@ def test_what_is_there_is_not_sent_again(tmp_path: Path, s3: str, relay: Relay, 
     Transfers(Bucket(s3), Keyring(), pool).push(KEY, record("tree"), pieces[:1])
     relay.requests.clear()
     told = Transfers(Bucket(s3), Keyring(), pool).push("cd" * 32, record("other"), pieces)
-    assert (told["sent"], told["objects"]) == (3, 1)
+    assert told == {"sent": 3, "first": "other"}
     puts = [request.rpartition("/some/path/")[2] for request in relay.requests if request.startswith("PUT")]
     assert puts == [object_name(pieces[1].digest), record_name("cd" * 32, 0)]  # the record comes last
 
@@ -167,7 +186,7 @@ def test_nothing_is_transferred_while_a_stage_measures(
         sleep(0.2)
         assert [request.partition(" ")[0] for request in relay.requests] == ["HEAD"]
         measuring.release()
-        assert pushing.result(60)["objects"] == 1
+        assert pushing.result(60)["sent"] == 4
     assert [request.partition(" ")[0] for request in relay.requests] == ["HEAD", "PUT", "PUT"]
 
 
