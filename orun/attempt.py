@@ -18,6 +18,7 @@ from orun.planner import Step
 from orun.store import Action, Discovered, Signature, Store
 from orun.store.layout import safe_name
 from orun.store.refusals import quoted
+from orun.targets import Target
 
 SHORT = 12  # characters of a digest that tell two apart for people
 
@@ -68,13 +69,19 @@ class Attempt:
             root=str(self.pipeline.root),
             project=str(project_of(self.pipeline.root)),
             ignore=(str(self.store.root),),
-            target=stage.target.below(self.pipeline.root) if stage.target else None,
+            target=stage.target.below(self.pipeline.root, None) if stage.target else None,
+            further={name: self._located(target) for name, target in stage.further.items()},
             seed=self.pipeline.seed,
             timeout=stage.timeout,
             memory=stage.memory,
             lineage=str(lineage_file) if use.spec.lineage else None,
             interpreter=isolated.interpreter(stage.environment) if stage.environment else None,
         )
+
+    def _located(self, target: Target) -> Target:
+        """A further target, with its Python when that is not the stage's."""
+        own = target.environment == self.step.stage.environment
+        return target.below(self.pipeline.root, None if own else isolated.interpreter(target.environment))
 
     def conclude(self, result: JobResult) -> Action:
         """Store what a stage made, once it is known that nothing it read changed meanwhile.

@@ -20,7 +20,8 @@ from blake3 import blake3
 
 from orun.environment import device, isolated, tools
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
-from orun.targets import EXTENSIONS
+from orun.stages.contract import StageClass
+from orun.targets import EXTENSIONS, Target
 
 FORMAT = 1  # raise it when the meaning of a part changes, or what the runner does to a stage's process
 
@@ -63,18 +64,34 @@ def compose(
         parts["python of your code"] = platform.python_version()  # it may read the standard library, or print it
     parts |= {f"environment {name}": environment_value(name) for name in stage.env}
     packages = isolated.packages(stage.environment)
-    extensions = (EXTENSIONS,) if stage.target and stage.target.extended else ()
+    extensions = (EXTENSIONS,) if any(target.extended for target in stage.targets) else ()
     parts |= {f"tool {tool}": _version(tool, packages) for tool in (*use.spec.tools, *extensions)}
     if stage.environment:
         parts |= {f"package {name}": version for name, version in (packages or {}).items()}
     if stage.target:
-        parts["target"] = _text({"providers": _plain(stage.target.providers), "session": dict(stage.target.session)})
+        parts["target"] = _target_text(stage.target)
     parts |= {
         f"device {name}": value
         for name, value in device.fingerprint(use.spec.stage_class, stage.target, packages).items()
     }
+    for parameter, target in stage.further.items():
+        parts |= _further(parameter, target, use.spec.stage_class)
     parts["seed"] = str(pipeline.seed)
     return parts
+
+
+def _further(parameter: str, target: Target, stage_class: StageClass) -> dict[str, str]:
+    """The parts of a further target: what it says, and what its environment and device are."""
+    packages = isolated.packages(target.environment)
+    parts = {f"{parameter}": _target_text(target)}
+    if target.environment:
+        parts |= {f"package {name} of {parameter}": version for name, version in (packages or {}).items()}
+    found = device.fingerprint(stage_class, target, packages)
+    return parts | {f"device {name} of {parameter}": value for name, value in found.items()}
+
+
+def _target_text(target: Target) -> str:
+    return _text({"providers": _plain(target.providers), "session": dict(target.session)})
 
 
 def digest_of(parts: Mapping[str, str]) -> str:

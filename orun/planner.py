@@ -130,15 +130,17 @@ class Planner:
         parts = key.compose(self.pipeline, stage, inputs, self.store.files.digest_path)
         step = Step(stage, "run", (), seconds, "", parts, previous, inputs)
         unknown = [name for name in stage.upstream if name not in done]
-        known = isolated.is_known(stage.environment)
+        known = all(map(isolated.is_known, stage.environments))
         if unknown or not known:
             step = self._unknown(step, unknown)
         else:
             step = self._look_up(replace(step, key=key.digest_of(parts)))
-        if step.action == "cached" or not known or not (stage.target and stage.target.missing == "skip"):
+        if step.action == "cached" or not known:
             return step
-        missing = providers.missing(stage.target, stage.environment)
-        return replace(step, action="skipped", reasons=(f"target {stage.target.name}: {missing}",)) if missing else step
+        for target in stage.targets:
+            if target.missing == "skip" and (missing := providers.missing(target, stage.environment_of(target))):
+                return replace(step, action="skipped", reasons=(f"target {target.name}: {missing}",))
+        return step
 
     def _inputs(self, stage: Stage, done: Mapping[str, Done]) -> dict[str, str]:
         inputs = {port: done[name].action.tree for port, name in stage.needs.items() if name in done}
@@ -163,11 +165,10 @@ class Planner:
 
     def _unknown(self, step: Step, unknown: list[str]) -> Step:
         """The step of a stage that waits for others: its own changes are known, its inputs are not."""
-        known = isolated.is_known(step.stage.environment)
-        others = ("input ",) if known else ("input ", "package ", "tool ", "device ")
+        waited = [one.name for one in step.stage.environments if not isolated.is_known(one)]
+        others = ("input ", "package ", "tool ", "device ") if waited else ("input ",)
         mine = [reason for reason in self._changes(step) if not reason.startswith(others)]
-        if step.stage.environment and not known:
-            unknown = [*unknown, f"environment {step.stage.environment.name!r} is made"]
+        unknown = [*unknown, *(f"environment {name!r} is made" for name in waited)]
         waits = f"after {', '.join(unknown)}"
         if not step.previous:
             return replace(step, action="run", reasons=("never run before", waits))

@@ -93,7 +93,7 @@ def _config(planner: Planner) -> str:
 
 
 def _targets(done: Mapping[str, Done]) -> Iterator[Target | None]:
-    return (one.step.stage.target for one in done.values())
+    return (target for one in done.values() for target in one.step.stage.targets or (None,))
 
 
 def _listed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
@@ -118,8 +118,8 @@ def _read(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
     baseline = str(baselines.path_for(planner.pipeline))
     found[baseline] = _content(planner, baseline)  # compared as it was read, by the caller
     for one in done.values():
-        if one.step.stage.environment:
-            record = str(isolated.record_of(one.step.stage.environment))
+        for environment in one.step.stage.environments:
+            record = str(isolated.record_of(environment))
             found[record] = _content(planner, record)
         for reference in one.step.stage.references:
             found[str(root / reference.path)] = one.step.parts[f"content of {reference.parameter}"]

@@ -8,8 +8,9 @@ from orun.environment import isolated, providers, tools
 from orun.errors import EnvironmentFailed, PipelineError, Problem
 from orun.pipeline.model import Pipeline, Stage
 from orun.planner import Plan
-from orun.targets import Environment
+from orun.targets import Environment, Target
 
+RUNS_MODELS = ("onnxruntime", "numpy")  # what a process needs that runs models of another environment than its stage's
 Tell = Callable[[str], None]
 
 
@@ -25,12 +26,12 @@ def require(plan: Plan, chosen: Collection[str], tell: Tell = lambda _: None) ->
         PipelineError: with everything that is missing, each at its stage's line.
     """
     to_run = [step.stage for step in plan.steps if step.action in ("run", "maybe") and step.stage.id in chosen]
-    failed = _make({stage.environment for stage in to_run if stage.environment}, tell)
+    failed = _make({one for stage in to_run for one in stage.environments}, tell)
     problems = [
         problem
         for stage in to_run
         for problem in (
-            [_unmade(stage, failed[stage.environment])] if stage.environment in failed else lacks(plan.pipeline, stage)
+            [_unmade(stage, failed[one]) for one in stage.environments if one in failed] or lacks(plan.pipeline, stage)
         )
     ]
     if problems:
@@ -73,8 +74,21 @@ def lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
             hint = f"add it to that environment: {missing[0].partition('|')[0]}==VERSION"
         message = f"stage {stage.id!r} ({stage.uses}) needs {names}, which {verb} not {where}"
         return [Problem(stage.position, message, hint=hint)]
-    if stage.target and (why := providers.missing(stage.target, stage.environment)):
-        message = f"target {stage.target.name!r} of stage {stage.id!r} cannot run here: {why}"
-        hint = f"`missing: skip` under target {stage.target.name!r} skips its stages; see orun doctor"
-        return [Problem(stage.position, message, hint=hint)]
-    return []
+    return [problem for target in stage.targets for problem in _unable(stage, target)]
+
+
+def _unable(stage: Stage, target: Target) -> list[Problem]:
+    """Why a model of that target of the stage cannot run on this machine."""
+    environment = stage.environment_of(target)
+    if not isolated.is_known(environment):
+        return []
+    why = providers.missing(target, environment)
+    if not why and environment and environment != stage.environment:
+        packages = isolated.packages(environment)
+        lacking = [tool for tool in RUNS_MODELS if tools.find(tool, packages) is None]
+        why = f"its environment {environment.name!r} does not hold {', '.join(lacking)}" if lacking else ""
+    if not why:
+        return []
+    message = f"target {target.name!r} of stage {stage.id!r} cannot run here: {why}"
+    hint = f"`missing: skip` under target {target.name!r} skips its stages; see orun doctor"
+    return [Problem(stage.position, message, hint=hint)]

@@ -207,10 +207,10 @@ class Runner:
 
     def _start(self, step: Step) -> None:
         name = step.stage.id
-        if step.stage.environment:
+        for environment in step.stage.environments:
             from orun.environment import making
 
-            making.make(step.stage.environment, lambda text: self.emit(Notice("info", text)))
+            making.make(environment, lambda text: self.emit(Notice("info", text)))
         asks = self.planner.pipeline.kinds[step.stage.uses].spec.lineage  # what all stages before it did: not for each
         with refusals(f"start {name}", self.store.root):
             attempt = Attempt.begin(self.planner.pipeline, self.store, step, self.logs)

@@ -59,6 +59,8 @@ class Target:
         fallback: what to do when a node lands on the CPU that was not meant for it.
         missing: `error`, or `skip` the stages that use it, when a provider is not on this machine.
         environment: where ONNX Runtime comes from; None for the packages that orun runs with.
+        interpreter: set while a stage runs that is not in that environment: the Python that a model of this target is
+            to be run with.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Target:
     fallback: Fallback = "warn"
     missing: Literal["error", "skip"] = "error"
     environment: Environment | None = None
+    interpreter: Interpreter | None = None
 
     @property
     def libraries(self) -> tuple[str, ...]:
@@ -78,9 +81,10 @@ class Target:
         """Whether its sessions load the custom operators of that package."""
         return EXTENSIONS in (self.session.get("custom_op_libraries") or ())
 
-    def below(self, root: Path) -> Target:
-        """This target with the absolute paths of its files."""
+    def below(self, root: Path, interpreter: Interpreter | None) -> Target:
+        """This target with the absolute paths of its files, for a stage that runs with another Python than it."""
         if not self.libraries:
-            return self
+            return replace(self, interpreter=interpreter)
         named = [name if name == EXTENSIONS else str(root / name) for name in self.session["custom_op_libraries"]]
-        return replace(self, session={**self.session, "custom_op_libraries": named})
+        session = {**self.session, "custom_op_libraries": named}
+        return replace(self, session=session, interpreter=interpreter)

@@ -137,7 +137,7 @@ def content(folder: Path) -> dict[str, str]:
 def interpreter(environment: Environment | None) -> Interpreter:
     """The Python of an environment, orun's own for None, and how it finds orun's code."""
     if environment is None:
-        return Interpreter(sys.executable)
+        return Interpreter(sys.executable, os.environ.get("PYTHONPATH"))
     return Interpreter(str(python(folder_of(environment))), str(_links()))
 
 

@@ -33,6 +33,7 @@ class Job:
         project: the top folder of the user's own code.
         ignore: folders in which nothing read is a discovery (the store).
         target: the target that its parameters name.
+        further: those that other parameters name, by the parameter.
         seed: seed of every random choice.
         timeout: seconds that it may run, or None.
         memory: bytes that its processes may hold together, or None.
@@ -54,6 +55,7 @@ class Job:
     project: str
     ignore: tuple[str, ...] = ()
     target: Target | None = None
+    further: Mapping[str, Target] = field(default_factory=dict)
     seed: int = 0
     timeout: float | None = None
     memory: int | None = None

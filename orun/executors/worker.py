@@ -93,6 +93,7 @@ def _call(job: Job, channel: Channel, inputs: Mapping[str, Path]) -> object:
         output=Path(job.output),
         root=Path(job.root),
         target=job.target,
+        further=job.further,
         seed=job.seed,
         timeout=job.timeout,
         lineage=Path(job.lineage) if job.lineage else None,

@@ -121,7 +121,8 @@ class Stage:
         params: every parameter, defaults included, as plain values (durations in seconds, sizes in bytes, ratios as
             proportions).
         references: the code and paths among the parameters.
-        target: the resolved target that a parameter names, or None.
+        target: the resolved target that a parameter names, or None; the first when several do.
+        further: those that other parameters name, by the parameter.
         environment: the isolated environment that its process runs in, its own or that of its target; None for the
             packages that orun runs with.
         gates: its gates in file order.
@@ -140,12 +141,28 @@ class Stage:
     params: Mapping[str, Any] = field(default_factory=dict)
     references: tuple[Reference, ...] = ()
     target: Target | None = None
+    further: Mapping[str, Target] = field(default_factory=dict)
     environment: Environment | None = None
     gates: tuple[Gate | Group, ...] = ()
     env: tuple[str, ...] = ()
     timeout: float | None = None
     cpus: int = 1
     memory: int | None = None
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Every target that it names."""
+        return ((self.target,) if self.target else ()) + tuple(self.further.values())
+
+    @property
+    def environments(self) -> tuple[Environment, ...]:
+        """The isolated environments that it needs, its own first, each once."""
+        wanted = (self.environment, *(target.environment for target in self.further.values()))
+        return tuple(dict.fromkeys(environment for environment in wanted if environment))
+
+    def environment_of(self, target: Target) -> Environment | None:
+        """Where a model of one of its targets runs."""
+        return self.environment if target is self.target else target.environment
 
     @property
     def upstream(self) -> tuple[str, ...]:

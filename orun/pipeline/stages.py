@@ -46,7 +46,8 @@ def make(
         values.references.append(Reference("uses", file, function))
     params = values.fields(kind.params, instance.node.map("with"), (*path, "with"))
     metrics = _metrics(kind, params, instance, around) if values.whole else kind.spec.metrics or None
-    target = _target(kind, params, targets)
+    named = _targets(kind, params, targets)
+    target = next(iter(named.values()))
     ground = Ground(
         instance=instance,
         kind=kind,
@@ -67,8 +68,9 @@ def make(
         needs=wiring.needs,
         after=wiring.after,
         params=params | _samples(kind, params, judged),
-        references=(*values.references, *_libraries(target)),
+        references=(*values.references, *_libraries(named)),
         target=target,
+        further={parameter: found for parameter, found in list(named.items())[1:] if found},
         environment=environments.of_stage(instance.node, target),
         gates=judged,
         env=_texts(instance.node.get("env")),
@@ -94,15 +96,19 @@ def _metrics(kind: Kind, params: Mapping[str, Any], instance: Instance, around: 
         return None
 
 
-def _libraries(target: Target | None) -> list[Reference]:
-    """The files of custom operators of a target: their content is in the key of the stages that use it."""
-    files = target.libraries if target else ()
-    return [Reference(f"target.custom_op_libraries[{number}]", file) for number, file in enumerate(files)]
+def _libraries(named: Mapping[str, Target | None]) -> list[Reference]:
+    """The files of custom operators of targets: their content is in the key of the stages that use them."""
+    return [
+        Reference(f"{parameter}.custom_op_libraries[{number}]", file)
+        for parameter, target in named.items()
+        for number, file in enumerate(target.libraries if target else ())
+    ]
 
 
-def _target(kind: Kind, params: Mapping[str, Any], targets: Mapping[str, Target]) -> Target | None:
-    names = [str(params.get(param.name)) for param in kind.params if param.type.name == "target"]
-    return next((targets[name] for name in names if name in targets), None)
+def _targets(kind: Kind, params: Mapping[str, Any], targets: Mapping[str, Target]) -> dict[str, Target | None]:
+    """The targets that parameters name, by the parameter; None where one is left out, or there is no such parameter."""
+    names = {param.name: str(params.get(param.name)) for param in kind.params if param.type.name == "target"}
+    return {parameter: targets.get(name) for parameter, name in names.items()} or {"": None}
 
 
 def _samples(kind: Kind, params: Mapping[str, Any], gates: Iterable[Gate | Group]) -> dict[str, int]:

@@ -109,7 +109,6 @@ def _option(name: str, node: Node) -> Any:
         return {key: text if key == "extend" else int(parse_size(text)) for key, text in texts.items()}
     if isinstance(node, Map):
         return {key: _option(key, entry.value) for key, entry in node.entries.items()}
-    scalar = cast("Scalar", node)
-    if "." in name and not isinstance(scalar.value, bool):
-        return scalar.text
-    return int(scalar.value) if isinstance(scalar.value, float) else scalar.value
+    if "." in name and not isinstance(node.value, bool):
+        return node.text
+    return int(node.value) if isinstance(node.value, float) else node.value

@@ -13,7 +13,7 @@ from orun.measure.engines import Engine, Form, write
 from orun.measure.plugins import CPU, add_plugins, available, make_session, plugged
 from orun.measure.session import session_options
 from orun.stages.contract import Context
-from orun.stages.params import Code
+from orun.stages.data.source import Examples
 from orun.targets import Provider, Target
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _fill_cache(context: Context, target: Target) -> tuple[dict[str, str], dict[
     return dict.fromkeys(caching.paths, CACHE), dict(caching.options)
 
 
-def tries(context: Context, dims: Mapping[str, Sequence[int]], inputs: Code | None) -> tuple[Case, ...]:
+def tries(context: Context, dims: Mapping[str, Sequence[int]], inputs: Examples | None) -> tuple[Case, ...]:
     """What both models are fed."""
     from orun.stages.agreement import Trial, tries_for
     from orun.stages.onnx_io import load_graph

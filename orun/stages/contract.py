@@ -105,7 +105,8 @@ class Context:
         output: the empty folder to fill; nothing else may be written but the scratch folder, which is the process's
             working folder.
         root: the folder of the pipeline file; code and paths are relative to it.
-        target: the target that the parameters name, or None.
+        target: the target that the parameters name, or None; the first when several do.
+        further: those that other parameters name, by the parameter.
         seed: seed for every random choice.
         timeout: seconds that the stage may run, or None.
         lineage: path of `lineage.json` for kinds that ask for it.
@@ -123,6 +124,7 @@ class Context:
     lineage: Path | None
     open_log: Callable[[], logging.Logger]
     progress: Callable[[int, int, str], None]
+    further: Mapping[str, Target] = field(default_factory=dict)
 
     @cached_property
     def log(self) -> logging.Logger:

@@ -41,6 +41,7 @@ BUILTIN: tuple[str, ...] = (
     "optimize/float16",
     "optimize/python",
     "compile/engine",
+    "compile/mobile",
     "quantize/dynamic",
     "quantize/static",
     "quantize/weights",

@@ -13,6 +13,7 @@ from orun.environment import isolated, making
 from orun.errors import EnvironmentFailed, PipelineError
 from orun.pipeline import load
 from orun.record import RunResult
+from orun.store import locks
 from tests.stages.models import convolution
 
 ENVIRONMENTS = """
@@ -38,6 +39,11 @@ COMPILED = """
   embedded: {uses: compile/engine, needs: import, with: {target: plugin, embed: true, launches: 1}}
   build: {uses: compile/engine, needs: import, with: {target: build, launches: 1}}
   covered: {uses: check/coverage, needs: plugin, with: {target: plugin}}
+  faithful:
+    uses: measure/accuracy
+    needs: {model: plugin, reference: import}
+    with: {target: plugin, reference_target: cpu, metrics: [cosine], samples: 4}
+    gate: {cosine: {min: 0.999}}
   startup:
     uses: measure/startup
     needs: {model: plugin, reference: import}
@@ -55,8 +61,9 @@ g (float[4, 4] x) => (float[4, 4] y) <int64[1] first = {0}> {
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a model; skipped where the packages cannot be had."""
+    monkeypatch.setattr(locks, "MACHINE", tmp_path)  # or whatever measures on this machine is waited for
     onnx.save(convolution(), tmp_path / "model.onnx")
     onnx.save(onnx.parser.parse_model(DETERMINANT), tmp_path / "determinant.onnx")
     (tmp_path / "compiled.yaml").write_text(ENVIRONMENTS + COMPILED, "utf-8")
@@ -101,6 +108,7 @@ def test_a_compiled_model_is_loaded_back_and_measured_in_place_of_the_model(proj
     }  # fmt: skip
     assert len(list((Path(result["build"].out) / "cache").glob("*.blob"))) == 1
     assert values(result, "covered")["coverage"] == 1
+    assert 0.999 < values(result, "faithful")["cosine"] <= 1  # the plug-in calculates in bfloat16 where the CPU can
     startup = result["startup"].metrics["load"]
     assert startup.reference is not None
     assert startup.reference.count == 6

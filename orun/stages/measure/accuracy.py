@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -53,8 +54,11 @@ from orun.stages.params import Code, Doc, Range, TargetName
 from orun.targets import Target
 
 if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
     from orun.measure.accuracy import Report, Request
     from orun.measure.dataset import Dataset
+    from orun.measure.elsewhere import RemoteSession
 
 Known = Literal[
     "cosine", "max_abs", "relative", "sqnr", "agreement", "agreement_at_5", "kl",
@@ -91,6 +95,9 @@ class Params:
         Doc("For examples that are made up: sizes of each dynamic axis by its name; 1, 2 and 7 when left out."),
     ] = field(default_factory=dict)
     target: Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")] = None
+    reference_target: Annotated[
+        TargetName | None, Doc("Where the references run, in another environment if need be; `target` when left out.")
+    ] = None
     samples: Annotated[int | None, Doc("Use only the first so many examples."), Range(low=1)] = None
     batch: Annotated[int, Doc("Examples of equal shape that are fed together at most."), Range(low=1)] = 1
     outputs: Annotated[list[str], Doc("Outputs of the model to look at; all when left out.")] = field(
@@ -119,12 +126,11 @@ def metrics(params: Params) -> Collection[str]:
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Run the models over the dataset, and leave the metrics and the value of each example."""
     from orun.measure.accuracy import evaluate
-    from orun.measure.session import open_session
 
     request = _request(context, params)
     dataset = _dataset(context, params)
-    sessions = {role: open_session(context.model(role), _target(context)) for role in context.inputs}
-    report = evaluate(sessions, dataset, request, context.progress)
+    with ExitStack() as stack:
+        report = evaluate(_sessions(context, stack), dataset, request, context.progress)
     _write(context, report)
     return report.metrics
 
@@ -138,9 +144,26 @@ def _dataset(context: Context, params: Params) -> Dataset:
     return dataset if params.samples is None else dataset.take(params.samples)
 
 
-def _target(context: Context) -> Target:
-    """The target, but with threads that sleep while another model runs, unless it says how they wait."""
+def _sessions(context: Context, stack: ExitStack) -> dict[str, InferenceSession | RemoteSession]:
+    """The model of each role where it is to run: in this process, or in one of another environment."""
+    from orun.measure.elsewhere import RemoteSession
+    from orun.measure.session import open_session
+
+    sessions: dict[str, InferenceSession | RemoteSession] = {}
+    for role in context.inputs:
+        target = _target(context, role)
+        if target.interpreter:
+            sessions[role] = stack.enter_context(RemoteSession(context.model(role), target))
+        else:
+            sessions[role] = open_session(context.model(role), target)
+    return sessions
+
+
+def _target(context: Context, role: str) -> Target:
+    """The target of a role, but with threads that sleep while another model runs, unless it says how they wait."""
     target = context.target or Target("cpu")
+    if role.startswith("reference"):
+        target = context.further.get("reference_target", target)
     return replace(target, session={"session.intra_op.allow_spinning": False, **target.session})
 
 

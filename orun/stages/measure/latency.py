@@ -63,6 +63,9 @@ class Params:
     """Parameters of `measure/latency`."""
 
     target: Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")] = None
+    reference_target: Annotated[
+        TargetName | None, Doc("Where the references run, in another environment if need be; `target` when left out.")
+    ] = None
     inputs: Annotated[
         Examples | None,
         Doc("A dataset of inputs (see `measure/accuracy`); made up from the model's signature when left out."),
@@ -138,4 +141,8 @@ def _subjects(context: Context, params: Params) -> dict[str, Subject]:
     models = {name: context.model(name) for name in context.inputs}
     dataset = load_dataset(context, params.inputs) if params.inputs else None
     fed = feeds(models, Sizes(params.batch, params.shape), context.seed, dataset)
-    return {name: Subject(path, target, fed[name]) for name, path in models.items()}
+    other = context.further.get("reference_target", target)
+    return {
+        name: Subject(path, other if name.startswith("reference") else target, fed[name])
+        for name, path in models.items()
+    }

@@ -12,7 +12,6 @@ from orun.measure import engines
 from orun.measure.engines import Engine
 from orun.measure.session import open_session
 from orun.targets import Provider, Target
-
 from tests.stages.support import artifact, run_stage
 
 MODEL = """

@@ -1,0 +1,208 @@
+"""Models of another isolated environment: in processes of its Python, asked over a connection.
+
+What goes over the connection is pickled, between two processes of one user that run the same code of orun.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from orun.errors import OrunError, UsageError
+from orun.measure.session import open_session
+from orun.targets import Interpreter, Target
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+CLOSE_SECONDS = 10.0
+
+
+class Process:
+    """A process of another Python that serves a connection; as `multiprocessing.Process`, as far as that is needed.
+
+    Args:
+        interpreter: its Python.
+        serve: `module:function` of orun, called there as serve(connection, subject).
+        subject: what it serves.
+    """
+
+    def __init__(self, interpreter: Interpreter, serve: str, subject: object) -> None:
+        ours, theirs = socket.socketpair()
+        variables = dict(os.environ)
+        if interpreter.path is not None:
+            variables["PYTHONPATH"] = interpreter.path
+        with theirs:
+            self._process = subprocess.Popen(
+                [interpreter.python, "-P", "-m", "orun.measure.elsewhere", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                env=variables,
+            )
+        self.connection = Connection(ours.detach())
+        self.connection.send(serve)
+        self.connection.send(subject)
+
+    @property
+    def pid(self) -> int:
+        """Id of the process."""
+        return self._process.pid
+
+    @property
+    def exitcode(self) -> int | None:
+        """Its exit status; None while it runs."""
+        return self._process.poll()
+
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
+
+    def join(self, seconds: float | None = None) -> None:
+        """Wait for its end, for so long at most."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+
+    def kill(self) -> None:
+        """End it."""
+        self._process.kill()
+
+
+@dataclass(frozen=True)
+class Value:
+    """An input or output of a model: its name, type and shape as ONNX Runtime words them."""
+
+    name: str
+    type: str
+    shape: Sequence[int | str | None]
+
+
+class RemoteSession:
+    """A session in a process of another Python, as far as models are asked for answers; a context manager."""
+
+    def __init__(self, model: Path, target: Target) -> None:
+        if target.interpreter is None:
+            raise ValueError(f"target {target.name!r} runs in this process")
+        self._process = Process(target.interpreter, "orun.measure.elsewhere:serve_session", (model, target))
+        try:
+            self._ask("open")
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        with suppress(OSError):  # it may have died already
+            self._process.connection.send(None)
+        self._process.connection.close()
+        self._process.join(CLOSE_SECONDS)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+    def get_inputs(self) -> list[Value]:
+        """The model's inputs."""
+        found: list[Value] = self._ask("inputs")
+        return found
+
+    def get_outputs(self) -> list[Value]:
+        """The model's outputs."""
+        found: list[Value] = self._ask("outputs")
+        return found
+
+    def run(self, outputs: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
+        """The values of these outputs, of all when None."""
+        found: list[Any] = self._ask("run", outputs, dict(feed))
+        return found
+
+    def _ask(self, request: str, *arguments: Any) -> Any:
+        try:
+            self._process.connection.send((request, arguments))
+            good, answer = self._process.connection.recv()
+        except (EOFError, OSError) as error:
+            self._process.join(CLOSE_SECONDS)
+            raise OrunError(
+                "the process that runs a model of another environment died",
+                why=f"exit status {self._process.exitcode} in request {request!r}",
+            ) from error
+        if not good:
+            raise answer
+        return answer
+
+
+def serve_session(connection: Connection, subject: tuple[Path, Target]) -> None:
+    """The other side of `RemoteSession`: one answer to each request, until there is none any more."""
+    served = _Served(*subject)
+    while (message := receive(connection)) is not None:
+        request, arguments = message
+        try:
+            answer = True, getattr(served, request)(*arguments)
+        except OrunError as error:
+            answer = False, error
+        except Exception as error:  # noqa: BLE001 - the other side raises it; the runtime's errors share no other base
+            traceback.print_exc()
+            answer = False, UsageError(f"{subject[0].name} does not run", why=str(error).strip())
+        connection.send(answer)
+
+
+class _Served:
+    """Holds the session; one method to a request."""
+
+    def __init__(self, model: Path, target: Target) -> None:
+        self._model = model
+        self._target = target
+        self._session: InferenceSession
+
+    def open(self) -> None:
+        self._session = open_session(self._model, self._target)
+
+    def inputs(self) -> list[Value]:
+        return _values(self._session.get_inputs())
+
+    def outputs(self) -> list[Value]:
+        return _values(self._session.get_outputs())
+
+    def run(self, outputs: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
+        return list(self._session.run(outputs, feed))
+
+
+def _values(items: Sequence[Any]) -> list[Value]:
+    return [Value(item.name, item.type, list(item.shape)) for item in items]
+
+
+def receive(connection: Connection) -> tuple[str, tuple[Any, ...]] | None:
+    """The next request; None when the other side has had enough, or is gone."""
+    try:
+        message: tuple[str, tuple[Any, ...]] | None = connection.recv()
+    except EOFError:
+        return None
+    return message
+
+
+def _main(descriptor: int) -> None:
+    import importlib
+
+    connection = Connection(descriptor)
+    module, _, function = connection.recv().partition(":")
+    getattr(importlib.import_module(module), function)(connection, connection.recv())
+
+
+if __name__ == "__main__":
+    _main(int(sys.argv[1]))

@@ -1,0 +1,68 @@
+"""Models in processes of another Python; here it is the same one, started anew."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from orun.errors import OrunError, UsageError
+from orun.measure.elsewhere import RemoteSession, Value
+from orun.measure.workers import Subject, Worker
+from orun.targets import Interpreter, Target
+
+MODEL = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 2] x) => (float[n, 2] y, int64[2] size) { y = Relu(x)
+size = Shape(x) }
+"""
+HERE = Interpreter(sys.executable, str(Path(__file__).parents[2]))
+ELSEWHERE = Target("elsewhere", session={"intra_op_num_threads": 1}, interpreter=HERE)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "model.onnx")
+    return tmp_path / "model.onnx"
+
+
+def test_it_answers_as_a_session_does(model: Path) -> None:
+    with RemoteSession(model, ELSEWHERE) as session:
+        assert session.get_inputs() == [Value("x", "tensor(float)", ["n", 2])]
+        assert [value.name for value in session.get_outputs()] == ["y", "size"]
+        y, size = session.run(None, {"x": np.array([[1, -1]], np.float32)})
+        assert (y.tolist(), size.tolist()) == ([[1, 0]], [1, 2])
+        assert session.run(["size"], {"x": np.ones((3, 2), np.float32)})[0].tolist() == [3, 2]
+        with pytest.raises(UsageError, match=r"model\.onnx does not run"):
+            session.run(None, {"z": np.ones((1, 2), np.float32)})
+
+
+def test_an_error_there_is_one_here(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"no model")
+    with pytest.raises(UsageError) as caught:
+        RemoteSession(tmp_path / "model.onnx", ELSEWHERE)
+    assert caught.value.what == "ONNX Runtime cannot open model.onnx for target 'elsewhere'"
+
+
+def test_a_process_that_dies_is_told(model: Path) -> None:
+    with RemoteSession(model, ELSEWHERE) as session:
+        os.kill(session._process.pid, signal.SIGKILL)
+        with pytest.raises(OrunError) as caught:
+            session.run(None, {"x": np.ones((1, 2), np.float32)})
+    assert str(caught.value) == (
+        "the process that runs a model of another environment died\n  exit status -9 in request 'run'"
+    )
+
+
+def test_a_worker_of_another_environment_is_timed_like_any(model: Path) -> None:
+    with Worker(Subject(model, ELSEWHERE, {"x": np.ones((1, 2), np.float32)})) as worker:
+        opened = worker.open(0.0)
+        assert (opened.single, opened.host) == (True, True)
+        assert len(worker.time(5).wall) == 5
+        assert worker.pid != os.getpid()
+        assert worker.alive

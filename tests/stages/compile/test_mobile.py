@@ -1,0 +1,81 @@
+"""compile/mobile: the .ort format, read back, with what a build needs and what phones would take."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from orun.errors import StageFailed
+from orun.stages.compile import mobile
+from tests.stages.models import convolution
+from tests.stages.support import artifact, run_stage
+
+
+@pytest.mark.parametrize("optimization", ["fixed", "runtime"])
+def test_it_runs_as_before_and_says_what_a_build_needs(tmp_path: Path, optimization: str) -> None:
+    model = artifact(tmp_path, convolution())
+    params = {"optimization": optimization}
+    run = run_stage("compile/mobile", tmp_path, params, inputs={"model": model})
+    assert sorted(path.name for path in run.output.iterdir()) == [
+        "model.ort", "required_operators.config", "usability.json",
+    ]  # fmt: skip
+    assert (run.output / "model.ort").read_bytes()[4:8] == b"ORTM"
+    image = np.random.default_rng(0).standard_normal((3, 3, 8, 8)).astype(np.float32)
+    before, after = (
+        onnxruntime.InferenceSession(path).run(None, {"image": image})[0]
+        for path in (model / "model.onnx", run.output / "model.ort")
+    )
+    assert np.abs(before - after).max() < 1e-5
+    config = (run.output / "required_operators.config").read_text().splitlines()
+    fused = "com.microsoft;1;FusedConv"
+    expected = ["ai.onnx;1;GlobalAveragePool", 'ai.onnx;13;Flatten,Gemm{"inputs": {"0": ["float"]}}', fused]
+    if optimization == "fixed":
+        assert config == expected
+        assert run.value("operators") == 4
+    assert "#" not in "".join(config)
+    assert run.value("max_abs_error") < 1e-5
+
+
+def test_what_coreml_and_nnapi_would_take(tmp_path: Path) -> None:
+    run = run_stage("compile/mobile", tmp_path, inputs={"model": artifact(tmp_path, convolution())})
+    found = {name: run.value(name) for name in run.metrics if "nnapi" in name}
+    assert found == {"share.nnapi": 0, "partitions.nnapi": 0, "share_if_fixed.nnapi": 1}
+    document = json.loads((run.output / "usability.json").read_text())
+    assert document["nnapi"] == {
+        "verdict": "NO", "verdict_if_fixed": "YES", "unsupported_operators": [], "nodes_with_dynamic_input": 6,
+    }  # fmt: skip
+    assert document.keys() == set(mobile.CHECKED)
+
+
+def test_types_are_left_out_of_the_configuration(tmp_path: Path) -> None:
+    model = artifact(tmp_path, convolution())
+    run = run_stage("compile/mobile", tmp_path, {"types": False}, inputs={"model": model})
+    assert "float" not in (run.output / "required_operators.config").read_text()
+
+
+def test_a_model_that_is_too_large_is_refused_beforehand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mobile, "LARGEST", 100)
+    folder = artifact(tmp_path, convolution())
+    size = (folder / "model.onnx").stat().st_size
+    with pytest.raises(StageFailed) as caught:
+        run_stage("compile/mobile", tmp_path, inputs={"model": folder})
+    assert str(caught.value) == (
+        f"a model of {size} bytes cannot be written as model.ort\n"
+        "  the format ends at 100 bytes\n"
+        "  hint: make it smaller first: quantize/weights, optimize/float16"
+    )
+
+
+def test_a_model_that_onnx_runtime_cannot_run_is_told(tmp_path: Path) -> None:
+    made = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17, "nowhere" : 1]> g (float[2] x) => (float[2] y) { y = nowhere.Op(x) }'
+    )
+    with pytest.raises(StageFailed) as caught:
+        run_stage("compile/mobile", tmp_path, inputs={"model": artifact(tmp_path, made)})
+    assert caught.value.what == "ONNX Runtime cannot write the model in its own format"
+    assert "nowhere" in caught.value.why
