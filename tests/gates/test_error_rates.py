@@ -1,0 +1,150 @@
+"""Every judge on synthetic measurements whose truth is known: how often it errs, how often it sees, what changes nothing.
+
+At the very limit a verdict other than undecided is an error, and each of the two may come as often as an interval of
+95 % misses on one side; counts are within four standard errors of that.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from orun.measure import paired
+from orun.measure.quantiles import bounded
+from orun.measure.sequential import Evidence
+from orun.metrics import Comparison, Estimate, Metric
+from orun.record import Verdict
+from tests.gates.support import accepted, gate, metric, verdict_of
+
+TRIALS = 400
+FEW = 80  # of what takes a bootstrap each
+MISSED = 0.025  # of the intervals on either side
+
+Launches = list[list[float]]
+
+
+def most(rate: float, trials: int = TRIALS) -> float:
+    return trials * rate + 4 * math.sqrt(trials * rate * (1 - rate))
+
+
+def counted(judge: Callable[[int], Verdict], trials: int = TRIALS) -> Counter[str]:
+    return Counter(judge(seed).outcome for seed in range(trials))
+
+
+def launches(seed: int, spread: float = 0.03) -> Launches:
+    """Five launches of 30 exponential times on top of 10 ms; each launch has a speed of its own."""
+    generator = random.Random(seed)
+    speeds = [math.exp(generator.gauss(0, spread)) for _ in range(5)]
+    return [[speed * (0.010 + generator.expovariate(1000)) for _ in range(30)] for speed in speeds]
+
+
+def absolute(times: Launches, share: float, limit: float, scale: float = 1.0) -> Verdict:
+    estimate = bounded([[scale * time for time in launch] for launch in times], share)
+    measured = Metric(estimate.value, "s", "lower", "timing", estimate)
+    return verdict_of(gate("p50", "max", f"{limit * scale * 1e3}ms", limit * scale), {"p50": measured})
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_absolute_times_at_their_limit(share: float) -> None:
+    truth = 0.010 - math.log(1 - share) / 1000
+    found = counted(lambda seed: absolute(launches(seed), share, truth))
+    assert found["failed"] <= most(MISSED)
+    assert found["passed"] <= most(MISSED)
+
+
+def test_absolute_times_beside_their_limit() -> None:
+    truth = 0.010 - math.log(0.5) / 1000
+    assert counted(lambda seed: absolute(launches(seed), 0.5, 1.15 * truth))["passed"] >= 0.98 * TRIALS
+    assert counted(lambda seed: absolute(launches(seed), 0.5, truth / 1.15))["failed"] >= 0.98 * TRIALS
+
+
+def right(seed: int, drop: float) -> Metric:
+    """The accuracy of a model on 500 examples, of which another gets 90 % right; it loses `drop` and gains 2 %."""
+    generator = np.random.default_rng(seed)
+    theirs = generator.random(500) < 0.9
+    lost = generator.random(500) < (drop + 0.1 * 0.02) / 0.9
+    ours = np.where(theirs, ~lost, generator.random(500) < 0.02)
+    return sampled(ours.astype(float), theirs.astype(float), seed)
+
+
+def scored(seed: int, drop: float) -> Metric:
+    """The mean of scores between 0 and 1 on 60 examples, `drop` lower than the other's 0.6 on average."""
+    generator = np.random.default_rng(seed)
+    theirs = generator.beta(3, 2, 60)
+    return sampled(theirs - drop + generator.normal(0, 0.03, 60), theirs, seed)
+
+
+def sampled(ours: paired.Floats, theirs: paired.Floats, seed: int) -> Metric:
+    return metric(float(ours.mean()), "ratio", "higher", "sample", reference=paired.compare(ours, theirs, seed))
+
+
+@pytest.mark.parametrize(("score", "drop", "trials"), [(right, 0.03, TRIALS), (scored, 0.01, FEW)])
+def test_a_drop_at_its_limit(score: Callable[[int, float], Metric], drop: float, trials: int) -> None:
+    found = counted(lambda seed: judged_drop(score(seed, drop), drop), trials)
+    assert found["failed"] <= most(1.4 * MISSED, trials)  # a bootstrap of few examples is a little too narrow
+    assert found["passed"] <= most(1.4 * MISSED, trials)
+
+
+@pytest.mark.parametrize(("score", "drop", "far", "trials"), [(right, 0.03, 0.1, TRIALS), (scored, 0.01, 0.04, FEW)])
+def test_a_drop_beside_its_limit(score: Callable[[int, float], Metric], drop: float, far: float, trials: int) -> None:
+    assert counted(lambda seed: judged_drop(score(seed, far), drop), trials)["failed"] >= 0.95 * trials
+    assert counted(lambda seed: judged_drop(score(seed, 0.0), far), trials)["passed"] >= 0.95 * trials
+
+
+def judged_drop(measured: Metric, drop: float) -> Verdict:
+    return verdict_of(gate("accuracy", "max_drop", f"{drop}", drop), {"accuracy": measured})
+
+
+def regression(ratios: Sequence[float], value: float = 0.01, limit: float = 0.05) -> Verdict:
+    evidence = Evidence.of(ratios)
+    ratio = evidence.ratio
+    other = value / ratio.value
+    difference = Estimate(other * (ratio.value - 1), other * (ratio.low - 1), other * (ratio.high - 1))
+    baseline = Comparison(other, ratio, difference, "by test", evidence.count)
+    measured = {"p50": metric(value, "s", "lower", "timing", baseline=baseline)}
+    return verdict_of(gate("p50", "max_regression", f"{limit:.0%}", limit), measured, accepted(measured))
+
+
+def drawn(seed: int, slowdown: float) -> list[float]:
+    """Six launches with the tails of Student's t at five degrees of freedom."""
+    generator = np.random.default_rng(seed)
+    return [math.log1p(slowdown) + 0.012 * float(t) for t in generator.standard_t(5, 6)]
+
+
+def test_a_regression_that_is_none_and_one_that_is() -> None:
+    equal = counted(lambda seed: regression(drawn(seed, 0.0)))
+    slower = counted(lambda seed: regression(drawn(seed, 0.05)))
+    assert equal["failed"] == 0
+    assert equal["passed"] >= 0.98 * TRIALS
+    assert slower["passed"] <= most(0.001)
+    assert slower["failed"] >= 0.94 * TRIALS  # six launches are not always enough for the rest
+
+
+def test_units_and_order_change_no_verdict() -> None:
+    generator = random.Random(0)
+    for seed in range(30):
+        times, limit = launches(seed), generator.uniform(0.0100, 0.0115)
+        shuffled = [generator.sample(launch, len(launch)) for launch in generator.sample(times, len(times))]
+        outcome = absolute(times, 0.5, limit).outcome
+        assert absolute(shuffled, 0.5, limit).outcome == outcome
+        assert absolute(times, 0.5, limit, scale=1000).outcome == outcome
+        ratios = drawn(seed, generator.uniform(0, 0.06))
+        assert regression(generator.sample(ratios, 6)).outcome == regression(ratios).outcome
+        assert regression(ratios, value=10.0).outcome == regression(ratios).outcome
+        ours, theirs = (np.array([generator.random() for _ in range(40)]) for _ in range(2))
+        order = generator.sample(range(40), 40)
+        one, other = paired.compare(ours, theirs, 0), paired.compare(ours[order], theirs[order], 0)
+        assert one.difference.value == pytest.approx(other.difference.value)
+
+
+def test_the_order_of_examples_changes_no_verdict_on_right_and_wrong() -> None:
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        ours, theirs = (generator.random((2, 100)) < 0.8).astype(float)
+        order = generator.permutation(100)
+        assert paired.compare(ours, theirs, 0) == paired.compare(ours[order], theirs[order], 0)
