@@ -94,6 +94,10 @@ class Attempt:
         """
         self.require_unchanged()
         discovered = self._discovered(result)
+        with self.store.together():
+            return self._store(result, discovered)
+
+    def _store(self, result: JobResult, discovered: Discovered) -> Action:
         tree = self.store.add_tree(self.scratch / "output")
         step, use = self.step, self.pipeline.kinds[self.step.stage.uses]
         packages = isolated.packages(step.stage.environment)
@@ -146,8 +150,6 @@ class Attempt:
 
     def discard(self) -> None:
         """Remove its folders."""
-        for port in self.step.inputs:
-            self.store.discard(self.scratch / "inputs" / port)
         self.store.discard(self.scratch)
 
     def require_unchanged(self) -> None:

@@ -36,13 +36,12 @@ DECLARATIONS = {
 }
 
 Digest = Callable[[Path], str]
+Parts = Mapping[str, str]
+Fixed = tuple[Parts, Parts]  # parameters; versions, target, device and seed
 
 
 def compose(
-    pipeline: Pipeline,
-    stage: Stage,
-    inputs: Mapping[str, str],
-    digest: Digest,
+    pipeline: Pipeline, stage: Stage, inputs: Parts, digest: Digest, fixed: dict[str, Fixed] | None = None
 ) -> dict[str, str]:
     """Every part of the key of a stage, by name.
 
@@ -51,18 +50,32 @@ def compose(
         stage: the stage.
         inputs: digest of the tree (or file) at each input port.
         digest: content digest of a file or folder.
+        fixed: what is known already of the parts that stay while a process lives, by stage; more is put in.
     """
     use = pipeline.kinds[stage.uses]
     parts = {"kind": stage.uses if use.origin != "file" else use.entry.rpartition(":")[2]}
     if code := stage_code(use, digest):
         parts["stage code"] = code
-    parts |= _parameters(stage)
+    told = fixed.get(stage.id) if fixed is not None else None
+    if told is None:
+        told = _parameters(stage), _surroundings(pipeline, stage)
+        if fixed is not None and not stage.environment:  # of one that is made on the way, more comes to be known
+            fixed[stage.id] = told
+    parameters, surroundings = told
+    parts |= parameters
     parts |= {f"input {port}": tree for port, tree in inputs.items()}
     for reference in stage.references:
         parts[f"content of {reference.parameter}"] = digest(pipeline.root / reference.path)
+    parts |= {f"environment {name}": environment_value(name) for name in stage.env}
+    parts |= surroundings
+    return parts
+
+
+def _surroundings(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
+    """Versions, the target, the device and the seed."""
+    use, parts = pipeline.kinds[stage.uses], dict[str, str]()
     if any(reference.function for reference in stage.references):
         parts["python of your code"] = platform.python_version()  # it may read the standard library, or print it
-    parts |= {f"environment {name}": environment_value(name) for name in stage.env}
     packages = isolated.packages(stage.environment)
     extensions = (EXTENSIONS,) if any(target.extended for target in stage.targets) else ()
     parts |= {f"tool {tool}": _version(tool, packages) for tool in (*use.spec.tools, *extensions)}

@@ -110,6 +110,7 @@ class Planner:
         self.baseline = baseline
         self.force = frozenset(force)
         self.fresh = fresh
+        self._fixed: dict[str, key.Fixed] = {}
 
     def plan(self) -> Plan:
         """A decision for every stage; runs nothing."""
@@ -122,12 +123,21 @@ class Planner:
                 done[stage.id] = Done(step, step.hit, self.judge(stage, step.hit))
         return Plan(self.pipeline, tuple(steps))
 
-    def decide(self, stage: Stage, done: Mapping[str, Done]) -> Step:
-        """Whether a stage is up to date, given the stages before it that are."""
-        latest = self.store.latest(self.pipeline.name, stage.id)
-        seconds, previous = (latest.seconds, latest.parts) if latest else (None, {})
+    def decide(self, stage: Stage, done: Mapping[str, Done], before: Step | None = None) -> Step:
+        """Whether a stage is up to date, given the stages before it that are.
+
+        Args:
+            stage: the stage.
+            done: the stages that are up to date.
+            before: what was decided of it in this run, if anything was.
+        """
+        if before:
+            seconds, previous = before.seconds, before.previous
+        else:
+            latest = self.store.latest(self.pipeline.name, stage.id)
+            seconds, previous = (latest.seconds, latest.parts) if latest else (None, {})
         inputs = self._inputs(stage, done)
-        parts = key.compose(self.pipeline, stage, inputs, self.store.files.digest_path)
+        parts = key.compose(self.pipeline, stage, inputs, self.store.files.digest_path, self._fixed)
         step = Step(stage, "run", (), seconds, "", parts, previous, inputs)
         unknown = [name for name in stage.upstream if name not in done]
         known = all(map(isolated.is_known, stage.environments))

@@ -28,6 +28,8 @@ from orun.store.refusals import refusals
 if TYPE_CHECKING:
     from orun.remote.exchange import Exchange
 
+PAUSE_SECONDS = 1.0  # between two times that the index is written while stages come and go
+IDLE_SECONDS = 0.25  # without a word from a stage, after which there is time for what was put off
 POLL_SECONDS = 0.05  # how often a lock that another process holds is tried again
 VERBS: Mapping[Outcome, str] = {"failed": "failed", "blocked": "did not run", "skipped": "was skipped"}
 
@@ -97,8 +99,10 @@ class Runner:
         self._attempts: dict[str, Attempt] = {}
         self._turns: dict[str, Turn] = {}
         self._steps: dict[str, Step] = {}
+        self._waiting: dict[str, Stage] = {}
         self._said: set[tuple[str, str]] = set()
         self._stopped = False
+        self.store.pause(PAUSE_SECONDS)
         seconds = {step.stage.id: step.seconds for step in plan.steps if step.seconds is not None}
         self._schedule = Schedule(tuple(step.stage for step in plan.steps), seconds, self.jobs)
         try:
@@ -111,29 +115,63 @@ class Runner:
                 self.executor.close()  # nothing may write into a scratch folder any more
             for name in list(self._turns):
                 self._release(name)
+            self.store.pause(0.0)
+            self.store.flush()
         return tuple(self.results[step.stage.id] for step in plan.steps)
 
     def _advance(self) -> None:
-        waiting = False
-        for stage in self._schedule.ready():
-            waiting = self._try(stage) or waiting
+        waiting = self._try_all()
         self._pass_on_notices()
         if self.remote:
             self.remote.gather()
         if self._attempts:
-            for message in self.executor.wait(POLL_SECONDS if waiting else None):
-                self._hear(message)
+            self._listen(POLL_SECONDS if waiting else None)
         elif waiting and self.remote:
             self.remote.wait(POLL_SECONDS)
         elif waiting:
             sleep(POLL_SECONDS)
 
+    def _listen(self, patience: float | None) -> None:
+        """Wait for what stages say; the store writes what it has put off when they say nothing for a while."""
+        heard = self.executor.wait(IDLE_SECONDS if patience is None else patience)
+        if not heard and patience is None:
+            self.store.flush()
+            heard = self.executor.wait()
+        for message in heard:
+            self._hear(message)
+
+    def _try_all(self) -> bool:
+        """Settle and start what can be; whether a stage waits for another process.
+
+        A stage is looked at when its turn may have come, and tried again while there is room for more or while it waits
+        for others. To try all that are ready at every event would take n^2 looks at a fan of n stages.
+        """
+        while True:
+            for stage in self._schedule.news():
+                self._try(stage, start=False)
+            for stage in tuple(self._waiting.values()):
+                self._try(stage)
+            for stage in self._schedule.ready():
+                if self._schedule.full:
+                    break
+                if stage.id not in self._waiting:
+                    self._try(stage)
+            if not self._schedule.has_news:
+                return bool(self._waiting)
+
+    def _try(self, stage: Stage, *, start: bool = True) -> None:
+        """Settle a stage whose turn may have come, or start it if that is wanted; or note that it waits for others."""
+        if self._go_on(stage, start=start):
+            self._waiting[stage.id] = stage
+        else:
+            self._waiting.pop(stage.id, None)
+
     def _pass_on_notices(self) -> None:
         for notice in self.store.drain_notices():
             self.emit(Notice("warning", notice))
 
-    def _try(self, stage: Stage) -> bool:
-        """Settle or start a stage whose turn may have come; whether it waits for another process."""
+    def _go_on(self, stage: Stage, *, start: bool) -> bool:
+        """`_try`; whether it waits for another process."""
         if blocker := self._blocker(stage):
             self._settle(stage, "blocked", (blocker,))
             return False
@@ -147,7 +185,7 @@ class Runner:
             return self._fetch(step, self.remote)
         elif stage.id not in self.allowed:
             self._settle(stage, "blocked", ("not up to date, and not asked for", *step.reasons))
-        elif self._schedule.fits(stage) and not self._quieter_first(stage):
+        elif start and self._schedule.fits(stage) and not self._quieter_first(stage):
             return self._lock_and_start(step)
         return False
 
@@ -172,32 +210,36 @@ class Runner:
     def _lock_and_start(self, step: Step) -> bool:
         """Take the locks, look again, and start; whether it must wait for another process."""
         stage = step.stage
-        turn = self._turns.setdefault(stage.id, self._turn(step))
+        turn = self._turn(step)
         if holder := turn.waits_for():
             return self._waits(step, holder)
-        step = self.planner.decide(stage, self.done)  # another process may have done it, or a file have changed
+        step = self.planner.decide(stage, self.done, step)  # another process may have done it, or a file have changed
         self._steps[stage.id] = step
         if step.hit or step.key != turn.key:
             self._turns.pop(stage.id).release()
-            return self._try(stage)
+            return self._go_on(stage, start=True)
         self._start(step)
         return False
 
     def _fetch(self, step: Step, remote: Exchange) -> bool:
         """Go on asking the remote for a result, under the lock of its key; whether there is no answer yet."""
         stage = step.stage
-        turn = self._turns.setdefault(stage.id, self._turn(step))
+        turn = self._turn(step)
         if not turn.lock.try_acquire():
             return self._waits(step, "another orun process, which runs the same stage")
         if not remote.fetch(step):
             return True
         self._turns.pop(stage.id).release()
         del self._steps[stage.id]  # it is decided anew: the result may be here now
-        return self._try(stage)
+        return self._go_on(stage, start=False)
 
     def _turn(self, step: Step) -> Turn:
-        exclusive = self.planner.pipeline.kinds[step.stage.uses].spec.exclusive
-        return Turn(step.key, self.store.key_lock(step.key), machine_lock(exclusive=exclusive), exclusive)
+        name = step.stage.id
+        if name not in self._turns:
+            exclusive = self.planner.pipeline.kinds[step.stage.uses].spec.exclusive
+            locks = self.store.key_lock(step.key), machine_lock(exclusive=exclusive)
+            self._turns[name] = Turn(step.key, *locks, exclusive)
+        return self._turns[name]
 
     def _waits(self, step: Step, what: str) -> bool:
         if (step.stage.id, what) not in self._said:

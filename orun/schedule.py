@@ -38,11 +38,13 @@ class Schedule:
                 self._after[upstream].append(name)
         self._way = self._longest_ways()
         self._ready: list[Stage] = []
+        self._news: list[Stage] = []
         for name, before in self._waiting.items():
             if not before:
                 self._offer(name)
 
     def _offer(self, name: str) -> None:
+        self._news.append(self._by_id[name])
         insort(self._ready, self._by_id[name], key=lambda stage: -self._way[stage.id])
 
     def _longest_ways(self) -> dict[str, float]:
@@ -61,6 +63,21 @@ class Schedule:
     def ready(self) -> tuple[Stage, ...]:
         """Stages whose upstream is settled and that are not running, those with the longest way to the end first."""
         return tuple(self._ready)
+
+    def news(self) -> tuple[Stage, ...]:
+        """Stages that have become ready since the last call."""
+        news, self._news = tuple(self._news), []
+        return news
+
+    @property
+    def has_news(self) -> bool:
+        """Whether a stage has become ready since then."""
+        return bool(self._news)
+
+    @property
+    def full(self) -> bool:
+        """Whether no core is free for one stage more."""
+        return sum(one.cpus for one in self.running.values()) >= self.cores
 
     def fits(self, stage: Stage) -> bool:
         """Whether enough cores are free; a stage that wants more than there are runs alone."""

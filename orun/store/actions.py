@@ -11,6 +11,7 @@ from typing import Any
 from orun import codec
 from orun.store.digests import digest_bytes
 from orun.store.durable import replace_file
+from orun.store.flushing import Flushing
 from orun.store.layout import safe_name
 from orun.store.quarantine import Quarantine
 from orun.store.reading import Signature, signature_of
@@ -24,7 +25,8 @@ _SUFFIX = ".json"
 class Actions:
     """The records of a store, and for each stage which was its last."""
 
-    def __init__(self, root: Path, session: Session, quarantine: Quarantine) -> None:
+    def __init__(self, root: Path, session: Session, quarantine: Quarantine, flushing: Flushing | None = None) -> None:
+        self._flushing = flushing or Flushing()
         self._root = str(root)
         self._session = session
         self._quarantine = quarantine
@@ -41,8 +43,15 @@ class Actions:
         return tuple(sorted(filter(None, found), key=lambda action: action.started_at, reverse=True))
 
     def put(self, action: Action) -> None:
-        """Store a record, for good when this returns; it takes the place of one with the same discovered inputs."""
-        self._write(self.path(action), codec.encode(action), sync=True)
+        """Store a record; it takes the place of one with the same discovered inputs.
+
+        It is there for good when this returns, or the block `together`.
+        """
+        path, at_once = self.path(action), self._flushing.at_once
+        changed = self._write(path, codec.encode(action), sync=at_once)
+        if not at_once:
+            self._flushing.file(path)
+            self._flushing.folders(changed)
 
     def latest(self, pipeline: str, stage: str) -> Action | None:
         """The record that was last named for a stage, or None when there is none any more."""
@@ -97,8 +106,8 @@ class Actions:
         pointer = self._unsealed(path, f"the pointer {path.removeprefix(self._root + '/')}")
         return pointer if isinstance(pointer, dict) else None
 
-    def _write(self, path: str, record: object, *, sync: bool) -> None:
-        replace_file(path, seal(record), self._session.path("record"), sync=sync)
+    def _write(self, path: str, record: object, *, sync: bool) -> list[str]:
+        return replace_file(path, seal(record), self._session.path("record"), sync=sync)
 
     def _read(self, key: str, path: str) -> Action | None:
         try:

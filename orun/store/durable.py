@@ -38,7 +38,7 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def replace_file(path: str, data: bytes, temporary: str, *, sync: bool = True) -> None:
+def replace_file(path: str, data: bytes, temporary: str, *, sync: bool = True) -> list[str]:
     """Give a file a new content; whoever opens it sees the old one or the new one.
 
     Args:
@@ -46,6 +46,9 @@ def replace_file(path: str, data: bytes, temporary: str, *, sync: bool = True) -
         data: its content.
         temporary: a path on the same file system where nothing is.
         sync: whether the new content must outlive a power cut from now on; else either may be there then, or neither.
+
+    Returns:
+        The folders that got a new name in them.
     """
     write_file(temporary, data, sync=sync)
     folder = os.path.dirname(path)
@@ -57,6 +60,7 @@ def replace_file(path: str, data: bytes, temporary: str, *, sync: bool = True) -
         os.rename(temporary, path)
     if sync:
         sync_folders([folder, *changed])
+    return [folder, *changed]
 
 
 def write_anew(path: str, data: bytes) -> None:

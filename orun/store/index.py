@@ -14,6 +14,7 @@ import functools
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 from orun.store.digests import digest_bytes
@@ -37,6 +38,10 @@ class Index:
     Args:
         folder: where its database is.
         notices: takes what the user should know.
+
+    Attributes:
+        held: nothing is written: the disk may not have yet what was remembered.
+        pause: seconds between two times that it is written by `settle`.
     """
 
     def __init__(self, folder: Path, notices: list[str]) -> None:
@@ -44,6 +49,9 @@ class Index:
         self._notices = notices
         self._seen: dict[_File, _Seen] = {}
         self._unsaved: set[_File] = set()
+        self._flushed = float("-inf")
+        self.held = False
+        self.pause = 0.0
         self._database: sqlite3.Connection | None = None
         self._opened = 0  # generation of the database
         self._usable = True
@@ -74,10 +82,16 @@ class Index:
 
     def flush(self) -> None:
         """Write what is new, in one transaction."""
-        if self._unsaved:
+        if self._unsaved and not self.held:
+            self._flushed = monotonic()
             rows = [_row(file, self._seen[file]) for file in self._unsaved]
             self._unsaved.clear()
             self._ask(lambda database: _save(database, rows))
+
+    def settle(self) -> None:
+        """`flush`, unless that was done less than `pause` ago: what is lost if this process is killed is read again."""
+        if not self.pause or monotonic() - self._flushed >= self.pause:
+            self.flush()
 
     def close(self) -> None:
         """Flush and let go of the database."""

@@ -12,18 +12,21 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from orun.errors import StoreError
 from orun.store.copying import copy_file
 from orun.store.digests import digest_bytes, is_digest
-from orun.store.durable import READ_ONLY, make_folder, sync_folders, write_file
+from orun.store.durable import READ_ONLY, make_folder, write_file
+from orun.store.flushing import Flushing
 from orun.store.index import Index
 from orun.store.quarantine import Quarantine
 from orun.store.reading import is_settled, read_steadily, set_stamp, signature_of
 from orun.store.refusals import quoted
 from orun.store.scratch import Session
 
+SMALL = 1 << 16  # bytes of a file that is read whole to see whether it is an object already
 Problem = Literal["", "missing", "damaged"]
 
 
@@ -32,7 +35,7 @@ class Incoming:
     """A file that is on the disk, stamped and hashed, ready to become an object.
 
     Attributes:
-        path: where it is, on the file system of the store.
+        path: where it is, on the file system of the store; empty when it is an object already.
         digest: of its content.
         size: in bytes.
         stamp: its mtime in nanoseconds when it was hashed.
@@ -47,11 +50,18 @@ class Incoming:
 class Objects:
     """The objects of a store."""
 
-    def __init__(self, root: str, index: Index, session: Session, quarantine: Quarantine) -> None:
+    def __init__(
+        self, root: str, index: Index, session: Session, quarantine: Quarantine, flushing: Flushing | None = None
+    ) -> None:
         self._root = root
+        self._flushing = flushing or Flushing()
         self._index = index
         self._session = session
         self._quarantine = quarantine
+
+    @cached_property
+    def _device(self) -> int:
+        return os.stat(self._root).st_dev
 
     def path(self, digest: str) -> str:
         """Where the object is, if it is there."""
@@ -127,25 +137,31 @@ class Objects:
         self._session.lease(digests)
 
     def from_bytes(self, data: bytes) -> Incoming:
-        """Make an object of bytes."""
+        """Make an object of bytes; nothing is written when there is one."""
+        digest = digest_bytes(data)
+        if not self.problem(digest):
+            return Incoming("", digest, len(data), 0)
         path = self._session.path("bytes")
-        write_file(path, data, READ_ONLY)
-        return Incoming(path, digest_bytes(data), len(data), set_stamp(path))
+        write_file(path, data, READ_ONLY, sync=self._flushing.at_once)
+        return Incoming(path, digest, len(data), set_stamp(path))
 
     def from_copy(self, source: str) -> Incoming:
         """Make an object of a file that stays as it is."""
+        if os.stat(source).st_size <= SMALL:
+            with open(source, "rb", buffering=0) as file:
+                return self.from_bytes(file.readall())
         path = self._session.path("copy")
-        digest = copy_file(source, path, READ_ONLY, sync=True)
+        digest = copy_file(source, path, READ_ONLY, sync=self._flushing.at_once)
         return Incoming(path, digest, os.lstat(path).st_size, set_stamp(path))
 
     def from_output(self, source: str) -> Incoming:
         """Make an object of a file that nobody needs any more: moved, not copied, if there is no other way to it."""
         status = os.lstat(source)
-        if status.st_nlink > 1 or status.st_uid != os.geteuid() or status.st_dev != os.stat(self._root).st_dev:
+        if status.st_nlink > 1 or status.st_uid != os.geteuid() or status.st_dev != self._device:
             return self.from_copy(source)
         os.chmod(source, READ_ONLY)
         stamp = set_stamp(source)
-        reading = read_steadily(source, sync=True)
+        reading = read_steadily(source, sync=self._flushing.at_once)
         if not reading.steady or reading.status.st_mtime_ns != stamp:
             raise StoreError(
                 f"{source} was written to while it was stored",
@@ -155,21 +171,24 @@ class Objects:
         return Incoming(source, reading.digest, reading.status.st_size, stamp)
 
     def commit(self, incoming: Sequence[Incoming]) -> None:
-        """Put objects in their places; they are there for good when this returns."""
+        """Put objects in their places; they are there for good when this returns, or the block `together`."""
         self._session.lease([one.digest for one in incoming])
         folders = {os.path.dirname(self.path(one.digest)) for one in incoming}
         folders.update(*(make_folder(folder) for folder in list(folders)))
         for one in incoming:
             self._install(one)
-        sync_folders(folders)
-        self._index.flush()
+        self._flushing.folders(folders)
+        self._index.settle()
 
     def _install(self, incoming: Incoming) -> None:
+        if not incoming.path:
+            return
         if not self.problem(incoming.digest):  # not renamed over: others have linked to the one that is there
             os.unlink(incoming.path)
             return
         path = self.path(incoming.digest)
         os.rename(incoming.path, path)
+        self._flushing.file(path)
         status = os.lstat(path)
         if (status.st_size, status.st_mtime_ns) == (incoming.size, incoming.stamp) and is_settled(status):
             self._index.put(signature_of(status), incoming.digest)

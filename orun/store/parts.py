@@ -7,6 +7,7 @@ from pathlib import Path
 
 from orun.store.actions import Actions
 from orun.store.checkouts import Checkouts
+from orun.store.flushing import Flushing
 from orun.store.index import Index
 from orun.store.objects import Objects
 from orun.store.placing import Placer
@@ -23,6 +24,7 @@ class Parts:
     index: Index
     quarantine: Quarantine
     session: Session
+    flushing: Flushing
     objects: Objects
     trees: Trees
     actions: Actions
@@ -35,16 +37,17 @@ def assemble(root: Path, notices: list[str]) -> Parts:
     """The parts of the store at `root`, whose notices go to the list."""
     index = Index(root / "index", notices)
     quarantine = Quarantine(root / "quarantine", notices)
-    session = Session(root)
-    objects = Objects(str(root / "objects"), index, session, quarantine)
+    session, flushing = Session(root), Flushing()
+    objects = Objects(str(root / "objects"), index, session, quarantine, flushing)
     placer = Placer(objects, index)
     return Parts(
         index=index,
         quarantine=quarantine,
         session=session,
+        flushing=flushing,
         objects=objects,
         trees=Trees(objects, session),
-        actions=Actions(root, session, quarantine),
+        actions=Actions(root, session, quarantine, flushing),
         placer=placer,
         checkouts=Checkouts(root, objects, index, placer, session, quarantine),
         runs=Runs(root / "runs"),

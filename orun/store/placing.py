@@ -52,7 +52,7 @@ class Placer:
         for name in reversed(folders):
             os.chmod(f"{folder}/{name}", folder_mode)
         os.chmod(folder, folder_mode)
-        self._index.flush()
+        self._index.settle()
 
     def discard(self, path: str) -> None:
         """Remove a file or a whole folder, write-protected or not; nothing happens when it is not there."""
@@ -73,7 +73,7 @@ class Placer:
                         self._unlink(entry.path)
         for folder in reversed(folders):
             os.rmdir(folder)
-        self._index.flush()
+        self._index.settle()
 
     def _put(self, entry: Entry, target: str, *, alone: bool, lasting: bool) -> None:
         source = self._objects.path(entry.digest)

@@ -20,7 +20,7 @@ from tests.faults.rig import Judgement, Rig, command
 MARK = "ORUN_FAULTS"  # a variable that every process of a run inherits
 PATIENCE = 15.0  # seconds within which orphans must be gone
 LONGEST = 0.15  # seconds from an event to the death, at most: what lies between two events is as likely to be hit
-VICTIMS = ("runner", "a stage", "a server", "all")
+VICTIMS = ("runner", "a stage", "a server", "both", "all")  # both: the runner and a stage
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,8 @@ def chosen(victim: str, runner: int, found: list[Process], chance: Random) -> li
     stages = [process.id for process in found if process.is_stage]
     servers = [process.id for process in found if not process.is_stage and process.id != runner]
     kinds: Mapping[str, list[int]] = {"a stage": stages, "a server": servers}
+    if victim == "both" and stages:
+        return chance.sample([runner, chance.choice(stages)], 2)
     if victim == "all":
         everyone = [process.id for process in found]
         chance.shuffle(everyone)

@@ -58,9 +58,11 @@ def build(store: Store, name: str, files: dict[str, bytes], before: str) -> Acti
     scratch = store.scratch(name)
     if before:
         store.place(before, scratch / "inputs" / "model")
-    tree = store.add_tree(fill(scratch / "output", files))
-    made = action(KEYS[name], tree=tree.digest, stage=name)
-    store.put_action(made)
+    fill(scratch / "output", files)
+    with store.together():
+        tree = store.add_tree(scratch / "output")
+        made = action(KEYS[name], tree=tree.digest, stage=name)
+        store.put_action(made)
     store.discard(scratch)
     return made
 

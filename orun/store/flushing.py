@@ -1,0 +1,57 @@
+"""When what is stored is made to reach the disk: each file as it is written, or those of a block in one go.
+
+The first fsync of several files commits the names and sizes of all of them, so that the others cost little more than
+their content.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from orun.store.durable import sync_folders
+
+
+class Flushing:
+    """Takes note of files and folders in a block `together`, at the end of which the disk has them."""
+
+    def __init__(self) -> None:
+        self.at_once = True
+        self._files: dict[str, None] = {}
+        self._folders: set[str] = set()
+
+    def file(self, path: str) -> None:
+        """A file has its place now; it has been flushed if that is to be done at once."""
+        if not self.at_once:
+            self._files[path] = None
+
+    def folders(self, folders: Iterable[str]) -> None:
+        """Names in these folders are new."""
+        if self.at_once:
+            sync_folders(folders)
+        else:
+            self._folders.update(folders)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """A block at the end of which everything that was stored in it is on the disk."""
+        self.at_once = False
+        try:
+            yield
+        finally:
+            self.at_once = True
+            files, folders = list(self._files), set(self._folders)
+            self._files.clear()
+            self._folders.clear()
+            for path in files:
+                _sync(path)
+            sync_folders(folders)
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
