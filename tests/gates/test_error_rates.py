@@ -1,4 +1,4 @@
-"""Every judge on synthetic measurements whose truth is known: how often it errs, how often it sees, what changes nothing.
+"""Every judge on measurements whose truth is known: how often it errs, how often it sees, what changes nothing.
 
 At the very limit a verdict other than undecided is an error, and each of the two may come as often as an interval of
 95 % misses on one side; counts are within four standard errors of that.
