@@ -12,8 +12,8 @@ from orun.remote.client import BrokenError
 from orun.remote.envelope import RefusedError
 from orun.remote.ledger import Ledger
 from orun.remote.link import Link, Message, TroubleError
+from orun.remote.names import UNKNOWN
 from orun.remote.offers import listed, offered
-from orun.remote.transfers import UNKNOWN
 from orun.store import Action, Tree
 from orun.store.objects import Incoming
 from orun.store.refusals import ensure_space, refusals

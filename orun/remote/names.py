@@ -1,7 +1,8 @@
-"""What things are called in a remote store."""
+"""What things are called in a remote store, and what is said of them on the way there."""
 
 from __future__ import annotations
 
+UNKNOWN = -1  # size of an object that no list of files names
 SLOTS = 64  # records of one key: results that differ in what was read without being declared
 
 

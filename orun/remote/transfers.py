@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from orun.remote.envelope import RefusedError, seal, unseal
 from orun.remote.keys import Keyring
-from orun.remote.names import SLOTS, object_name, record_name
+from orun.remote.names import SLOTS, UNKNOWN, object_name, record_name
 from orun.store.digests import digest_bytes, digest_descriptor, is_digest
 from orun.store.durable import READ_ONLY
 from orun.store.locks import machine_lock
@@ -24,7 +24,6 @@ T = TypeVar("T")
 
 RECORD_LIMIT, LIST_LIMIT, LOG_LIMIT = 16 << 20, 64 << 20, 64 << 20  # bytes
 PART = 16 << 20  # bytes of an object that one request fetches
-UNKNOWN = -1  # size of an object that no list of files names
 TURN = 0.05  # seconds between two tries at the machine's lock
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from orun.errors import UsageError
 from orun.remote.asked import Remote
 from orun.remote.keys import SECRET, SIGNING_KEY
 from orun.remote.settings import Settings, resolve
-from tests.remote.support import machine
+from tests.remote.support import machine, traffic
 
 PEM = "-----BEGIN PUBLIC KEY-----\nabc\n-----END PUBLIC KEY-----\n"
 
@@ -170,3 +172,30 @@ def test_a_store_is_no_remote(tmp_path: Path) -> None:
         "  a remote is a folder of its own\n"
         f"  hint: --remote file://{one.store}-remote"
     )
+
+
+def test_a_remote_named_by_the_environment_or_the_project_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that has nothing to do, and would pass for done, gives what it has to a remote that is new."""
+    one = machine(tmp_path, "one")
+    one.run(to=["make"])
+    one.run()
+    monkeypatch.setenv("ORUN_REMOTE", f"file://{tmp_path}/bucket")
+    one.run()
+    assert traffic(one) == "2 pushed"
+    monkeypatch.delenv("ORUN_REMOTE")
+    one.run()
+    one.write("pyproject.toml", f'[tool.orun.remote]\nurl = "file://{tmp_path}/another"\n')
+    one.run()
+    assert traffic(one) == "2 pushed"
+
+
+def test_the_run_itself_imports_neither_obstore_nor_cryptography(tmp_path: Path) -> None:
+    one = machine(tmp_path, "one")
+    words = [str(one.folder / "pipeline.yaml"), "--store", str(one.store), "--remote", f"file://{tmp_path}/bucket"]
+    code = "import sys; from orun.cli.main import main; main(sys.argv[1:]); print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True, timeout=120)
+    modules = set(done.stdout.splitlines()[-1].split())
+    assert "orun.remote.exchange" in modules
+    assert not modules & {"obstore", "cryptography", "concurrent.futures", "orun.remote.agent"}

@@ -17,8 +17,8 @@ from orun.remote.bucket import PART as UPLOAD_PART
 from orun.remote.bucket import Bucket, DeniedError, UnreachableError
 from orun.remote.envelope import RefusedError
 from orun.remote.keys import Keyring
-from orun.remote.names import SLOTS, object_name, record_name
-from orun.remote.transfers import PART, RECORD_LIMIT, UNKNOWN, Piece, Transfers
+from orun.remote.names import SLOTS, UNKNOWN, object_name, record_name
+from orun.remote.transfers import PART, RECORD_LIMIT, Piece, Transfers
 from orun.store import Entry, locks, machine_lock
 from orun.store.digests import digest_bytes
 from orun.store.trees import encode
