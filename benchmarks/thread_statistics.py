@@ -173,9 +173,9 @@ def _quiet(readings: Floats) -> Floats:
     return quiet
 
 
-def _critical(readings: Floats) -> float:
-    """The path that nobody made wait, roughly: a thread may have begun to wait before, and so for longer than that."""
-    return float(np.median(np.maximum(readings[:, WALL] - readings[:, MOST_WAITED], readings[:, WALL] / 100)))
+def _less(readings: Floats, column: int) -> float:
+    """Wall time less waiting; a thread may have begun to wait before, and so have waited for longer than it took."""
+    return float(np.median(np.maximum(readings[:, WALL] - readings[:, column], readings[:, WALL] / 100)))
 
 
 STATISTICS: Mapping[str, Statistic] = {
@@ -183,8 +183,8 @@ STATISTICS: Mapping[str, Statistic] = {
     "wall, fastest tenth": lambda readings, _: float(np.quantile(readings[:, WALL], 0.1)),
     "on-CPU, all threads": lambda readings, _: float(np.median(readings[:, CPU])),
     "wall where no thread waited": lambda readings, _: float(np.median(_quiet(readings)[:, WALL])),
-    "wall less the caller's wait": lambda readings, _: float(np.median(readings[:, WALL] - readings[:, MAIN])),
-    "wall less the longest wait": lambda readings, _: _critical(readings),
+    "wall less the caller's wait": lambda readings, _: _less(readings, MAIN),
+    "wall less the longest wait": lambda readings, _: _less(readings, MOST_WAITED),
     "nodes left in peace": lambda _, profile: undisturbed(profile),
 }
 

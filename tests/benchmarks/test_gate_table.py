@@ -1,0 +1,54 @@
+"""The table of gates: its exact intervals, and what is counted."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from benchmarks.gate_power import _order
+from benchmarks.gate_table import exact_interval, share, table
+from benchmarks.rival_gates import RIVALS
+
+
+@pytest.mark.parametrize(
+    ("hits", "count", "low", "high"),
+    [(0, 400, 0.0, 0.009180), (400, 400, 0.990820, 1.0), (5, 50, 0.033275, 0.218135), (1, 2, 0.012579, 0.987421)],
+)
+def test_exact_intervals_are_those_of_the_tables(hits: int, count: int, low: float, high: float) -> None:
+    assert exact_interval(hits, count) == pytest.approx((low, high), abs=1e-6)
+
+
+def test_a_share_with_its_interval() -> None:
+    assert share(1, 2) == "1: 50.0 % (1.3 to 98.7)"
+
+
+def line(
+    planted: float, ours: str, seconds: float, ratio: float, rivals: dict[str, bool] | None = None
+) -> dict[str, Any]:
+    found = {"planted": planted, "limit": 0.05, "ours": ours, "seconds": seconds, "cpu_seconds": 6.0, "load": 4.0}
+    return found | {"pressure": 0.5, "launches": [math.log1p(ratio)] * 3} | ({"rivals": rivals} if rivals else {})
+
+
+def test_what_the_table_counts() -> None:
+    rivals = dict.fromkeys(RIVALS, False) | {"mean of 100 runs": True}
+    lines = [line(0.0, "passed", 7.0, 0.0, rivals), line(0.0, "undecided", 21.0, 0.0), line(0.05, "failed", 9.0, 0.048)]
+    rows = table(lines)
+    assert rows[2] == (
+        "| 0% (0.0%) | 5% | **orun** | 2 | 0: 0.0 % (0.0 to 84.2) | 1: 50.0 % (1.3 to 98.7) | 14.0 / 20.3 | 6.0 |"
+    )
+    assert rows[3] == "| 0% (0.0%) | 5% | mean of 100 runs | 1 | 1: 100.0 % (2.5 to 100.0) | | | |"
+    assert rows[-4] == (
+        "| 5% (4.8%) | 5% | **orun** | 1 | 1: 100.0 % (2.5 to 100.0) | 0: 0.0 % (0.0 to 97.5) | 9.0 / 9.0 | 6.0 |"
+    )
+    assert rows[-2:] == [
+        "load while measuring: median 4.0, from 4.0 to 4.0",
+        "some thread waited for a core: median 50% of the time, to 50% of it",
+    ]
+
+
+def test_what_is_missing_is_spread_evenly() -> None:
+    done = [{"planted": 0.0, "limit": 0.05}]
+    equal, slower = (0.0, 0.05), (0.05, 0.05)
+    assert _order({equal: 4, slower: 2}, done) == [slower, equal, equal, slower, equal]
