@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from orun.stages.feeds import Case
+from orun.stages.feeds import Case, Input
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -84,6 +84,15 @@ def _rename(model: ModelProto, names: Mapping[str, str]) -> None:
             node.output[:] = [names.get(name, name) for name in node.output]
         for value in (*graph.value_info, *graph.initializer):
             value.name = names.get(value.name, value.name)
+
+
+def name_input_axes(model: ModelProto, inputs: Sequence[Input]) -> None:
+    """Declare the axes of the model's inputs as these inputs have them, in order."""
+    for value, item in zip(model.graph.input, inputs, strict=True):
+        shape = value.type.tensor_type.shape
+        shape.ClearField("dim")
+        for axis in item.shape:
+            shape.dim.add(**{"dim_param" if isinstance(axis, str) else "dim_value": axis})
 
 
 def name_axes(model: ModelProto, tries: Sequence[Case], answers: Sequence[Sequence[NDArray[Any]]]) -> None:

@@ -28,11 +28,13 @@ class Bound:
         module: in evaluation mode.
         inputs: what it takes, in the order in which `forward` takes them.
         by_name: whether every input is a parameter of `forward`; they go by position otherwise.
+        program: the ExportedProgram that the module was made of, if any; it has its own dynamic axes.
     """
 
     module: torch.nn.Module
     inputs: tuple[Input, ...]
     by_name: bool
+    program: Any = None
 
     def arguments(self, feed: Feed) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
         """Positional and named arguments for `forward`; copies, so that a module may change them."""
@@ -54,10 +56,28 @@ def bind(module: torch.nn.Module, inputs: Sequence[Input]) -> Bound:
     """Match the inputs with the parameters of the module's `forward`."""
     import inspect
 
+    import torch
+
+    scripted = isinstance(module, torch.jit.ScriptModule)
+    if scripted:
+        parameters = [argument.name for argument in module.forward.schema.arguments]
+    else:
+        parameters = list(inspect.signature(module.forward).parameters)
+    known = all(item.name in parameters for item in inputs)
+    order = sorted(inputs, key=lambda item: parameters.index(item.name)) if known else inputs
+    return Bound(module.eval(), tuple(order), by_name=known and not scripted)
+
+
+def bind_program(program: Any, inputs: Sequence[Input]) -> Bound:
+    """Match the inputs with what an ExportedProgram was exported with: by name where it was, by position otherwise."""
+    import inspect
+
+    module = program.module()
     parameters = list(inspect.signature(module.forward).parameters)
-    by_name = all(item.name in parameters for item in inputs)
-    order = sorted(inputs, key=lambda item: parameters.index(item.name)) if by_name else inputs
-    return Bound(module.eval(), tuple(order), by_name)
+    known = all(item.name in parameters for item in inputs)
+    order = sorted(inputs, key=lambda item: parameters.index(item.name)) if known else inputs
+    named = bool(program.example_inputs and program.example_inputs[1])
+    return Bound(module, tuple(order), by_name=known and named, program=program)
 
 
 def flatten(value: Any) -> Iterator[torch.Tensor]:
@@ -76,6 +96,29 @@ def flatten(value: Any) -> Iterator[torch.Tensor]:
         raise TypeError(f"the module returned a {type(value).__name__}, which is no tensor")
 
 
+def plain(model: Any, names: Sequence[str]) -> torch.nn.Module:
+    """A model of transformers as a module that takes these inputs in order and returns tensors alone."""
+    import torch
+
+    class Plain(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return tuple(flatten(self.model(**dict(zip(names, tensors, strict=True)))))
+
+    return Plain()
+
+
+def _positional(module: torch.nn.Module, shapes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Dynamic axes of inputs that go by position: those of `*tensors` are one parameter's."""
+    import inspect
+
+    kinds = {parameter.kind for parameter in inspect.signature(module.forward).parameters.values()}
+    return (shapes,) if kinds == {inspect.Parameter.VAR_POSITIONAL} else shapes
+
+
 def export(bound: Bound, example: Feed, opset: int, exporter: str, log: logging.Logger) -> Path:
     """Export the module with PyTorch's own exporter, into the working folder; its warnings go to the log.
 
@@ -90,14 +133,16 @@ def export(bound: Bound, example: Feed, opset: int, exporter: str, log: logging.
         for item in bound.inputs
     }
     options: dict[str, Any]
-    if exporter == "torchscript":
+    if bound.program is not None:
+        options = {"dynamo": True, "verbose": False}
+    elif exporter == "torchscript":
         options = {"dynamo": False, "dynamic_axes": axes, "input_names": list(axes)}
     else:
-        shapes = axes if bound.by_name else tuple(axes.values())
+        shapes = axes if bound.by_name else _positional(bound.module, tuple(axes.values()))
         options = {"dynamo": True, "dynamic_shapes": shapes, "verbose": False}
     with warnings_to(log), torch.inference_mode():
         torch.onnx.export(
-            bound.module,
+            bound.module if bound.program is None else bound.program,
             positional,
             str(path),  # TorchScript writes external data only beside a path that is text
             kwargs=named,

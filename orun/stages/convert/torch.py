@@ -1,8 +1,11 @@
 """Export a PyTorch module to ONNX and check it against PyTorch.
 
-`model` names a function of yours that takes nothing and returns the module. `inputs` says what its `forward` takes: by
-name when each of them is a parameter of `forward`, otherwise in the order given. An axis that has a name instead of a
-size is dynamic; axes of one name have the same size.
+`model` names a function of yours that takes nothing and returns the module, whose weights may come from a file; or a
+file that PyTorch wrote, TorchScript or an ExportedProgram (`.pt2`); or a folder of `transformers`; `hub` names a model
+on the Hugging Face hub. Nothing but weights is unpickled, and no Python that comes with a model is run. TorchScript
+takes `exporter: torchscript`, and an ExportedProgram has the dynamic axes that it was exported with. `inputs` says what
+its `forward` takes: by name when each of them is a parameter of `forward`, otherwise in the order given. An axis that
+has a name instead of a size is dynamic; axes of one name have the same size.
 
 The exported model and PyTorch are compared on random and boundary inputs at several sizes of each dynamic axis.
 """
@@ -19,7 +22,7 @@ from orun.metrics import Metric
 from orun.stages.agreement import Atol, Dims, Rtol
 from orun.stages.contract import Context, Spec
 from orun.stages.given import DType, Fill, High, Low
-from orun.stages.params import Code, Doc, Range
+from orun.stages.params import Code, Doc, FilePath, Range
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,17 +50,41 @@ class InputSpec:
 
 
 @dataclass(frozen=True)
+class Transformers:
+    """How a model of transformers is loaded."""
+
+    model_class: Annotated[
+        str, Doc("Its class, such as `BertForSequenceClassification`; that of its configuration when left out.")
+    ] = ""
+    attention: Annotated[
+        Literal["eager", "sdpa"], Doc("How attention is computed: `eager` is what `optimize/transformer` recognises.")
+    ] = "eager"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Params:
     """What is exported, and how it is checked."""
 
-    model: Annotated[Code, Doc("Function that returns the module.")]
+    model: Annotated[
+        Code | FilePath | None,
+        Doc("Function that returns the module; or a TorchScript or .pt2 file, or a folder of transformers."),
+    ] = None
+    weights: Annotated[
+        FilePath | None, Doc("With a function: the `state_dict` or .safetensors file of its module.")
+    ] = None
+    hub: Annotated[
+        str | None, Doc("Instead of `model`: `owner/name@commit` on the Hugging Face hub, which is then downloaded.")
+    ] = None
+    transformers: Annotated[Transformers, Doc("For a model of transformers: how it is loaded.")] = field(
+        default_factory=Transformers
+    )
     inputs: Annotated[dict[str, InputSpec], Doc("What the model takes, by name.")]
     outputs: Annotated[list[str], Doc("Names for what the model returns, in order.")]
     exporter: Annotated[
         Literal["dynamo", "torchscript"],
         Doc(
-            "`dynamo` is PyTorch's new exporter; `torchscript`, the older, traces one run and is faster, and attention "
-            "that it exports is recognised by `optimize/transformer`."
+            "`dynamo` is PyTorch's new exporter; `torchscript`, the older, traces one run and is faster. "
+            "`optimize/transformer` fuses the attention of either."
         ),
     ] = "dynamo"
     opset: Annotated[int, Doc("Version of the ONNX operator set."), Range(13, 25)] = 20
@@ -84,7 +111,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.agreement import Agreement, Tolerance, answers, check, session
     from orun.stages.feeds import Input, cases
     from orun.stages.onnx_io import load, save, weigh
-    from orun.stages.onnx_names import clean, name_axes, name_values
+    from orun.stages.onnx_names import clean, name_axes, name_input_axes, name_values
 
     inputs = [
         Input(name, spec.dtype, tuple(spec.shape), spec.low, spec.high, mask=spec.fill == "mask")
@@ -97,6 +124,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     model = load(_export(context, params, bound, tries))
     clean(model)
     name_values(model, [item.name for item in bound.inputs], params.outputs)
+    name_input_axes(model, bound.inputs)
     name_axes(model, tries, expected)
     save(model, context.result, external=params.external_data == "always")
     agreement = Agreement(
@@ -111,21 +139,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _bind(context: Context, params: Params, inputs: Sequence[Input]) -> Bound:
-    import torch
-
-    from orun.stages.torch_export import bind
+    from orun.stages.torch_source import open_model
 
     clash = sorted(set(params.outputs) & set(params.inputs))
     if clash or len(set(params.outputs)) < len(params.outputs):
         names = ", ".join(clash) or ", ".join(params.outputs)
         raise StageFailed(context.stage, "inputs and outputs need names that differ", why=names)
-    torch.manual_seed(context.seed)  # the function may make weights up
-    module = context.load(params.model)()
-    if not isinstance(module, torch.nn.Module):
-        raise StageFailed(
-            context.stage, f"{params.model} must return a torch.nn.Module", why=f"it returned a {type(module).__name__}"
-        )
-    return bind(module, inputs)
+    return open_model(context, params, inputs)
 
 
 def _check_answers(

@@ -70,6 +70,9 @@ class Params:
         Examples | None,
         Doc("A dataset of inputs (see `measure/accuracy`); made up from the model's signature when left out."),
     ] = None
+    io_binding: Annotated[
+        bool, Doc("Bind inputs and outputs to the device beforehand, so that copies are not part of an inference.")
+    ] = False
     batch: Annotated[int, Doc("Examples in an inference."), Range(low=1)] = 1
     shape: Annotated[
         dict[str, int],
@@ -143,6 +146,6 @@ def _subjects(context: Context, params: Params) -> dict[str, Subject]:
     fed = feeds(models, Sizes(params.batch, params.shape), context.seed, dataset)
     other = context.further.get("reference_target", target)
     return {
-        name: Subject(path, other if name.startswith("reference") else target, fed[name])
+        name: Subject(path, other if name.startswith("reference") else target, fed[name], params.io_binding)
         for name, path in models.items()
     }

@@ -29,7 +29,7 @@ def export(context: Context, source: Model, opset: int, outputs: Sequence[str]) 
     """
     from orun.stages.domains import tidy_domains
     from orun.stages.onnx_canonical import canonical
-    from orun.stages.onnx_names import clean, name_values
+    from orun.stages.onnx_names import clean, name_input_axes, name_values
 
     names = _output_names(context, source, outputs)
     with warnings_to(context.log):
@@ -44,7 +44,7 @@ def export(context: Context, source: Model, opset: int, outputs: Sequence[str]) 
     clean(model)
     name_values(model, [item.name for item in source.inputs], names)
     canonical(model)
-    _name_axes(model, source)
+    name_input_axes(model, source.inputs)
     tidy_domains(model)
     return model
 
@@ -93,11 +93,3 @@ def _arrange(model: ModelProto, source: Model, inside: Sequence[str]) -> None:
                 name, helper.np_dtype_to_tensor_dtype(np.dtype(item.dtype)), item.shape
             )
         model.graph.input.append(value)
-
-
-def _name_axes(model: ModelProto, source: Model) -> None:
-    for value, item in zip(model.graph.input, source.inputs, strict=True):
-        shape = value.type.tensor_type.shape
-        shape.ClearField("dim")
-        for axis in item.shape:
-            shape.dim.add(**{"dim_param" if isinstance(axis, str) else "dim_value": axis})

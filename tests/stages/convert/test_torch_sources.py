@@ -1,0 +1,177 @@
+"""PyTorch models from files, folders and the hub."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import onnx
+import pytest
+import torch
+from safetensors.torch import save_file
+from transformers import BertConfig, BertForSequenceClassification
+
+from orun.errors import OrunError
+from tests.stages.modules import small
+from tests.stages.support import StageRun, run_stage
+
+MODULES = Path(__file__).parents[1] / "modules"
+SCORER: dict[str, Any] = {
+    "inputs": {
+        "ids": {"shape": ["batch", "length"], "dtype": "int64", "high": 10},
+        "mask": {"shape": ["batch", "length"], "dtype": "int64", "fill": "mask"},
+    },
+    "outputs": ["embedding", "scores"],
+    "dims": {"batch": [2, 5], "length": [3, 6]},
+    "exporter": "torchscript",
+}
+
+
+class Listed(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
+    """What a module returns as a tuple: ONNX has no dictionaries, and TorchScript keeps them."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(self.module(ids, mask).values())
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One module in every kind of file."""
+    folder = tmp_path_factory.mktemp("files")
+    torch.manual_seed(7)
+    module = small.scorer().eval()
+    torch.save(module.state_dict(), folder / "state.pt")
+    save_file(module.state_dict(), folder / "state.safetensors")
+    example = torch.ones(2, 4, dtype=torch.int64), torch.ones(2, 4, dtype=torch.int64)
+    with warnings.catch_warnings(action="ignore"):  # TorchScript is deprecated, and here to stay in files
+        torch.jit.save(torch.jit.trace(Listed(module), example), folder / "module.pt")
+    axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
+    torch.export.save(torch.export.export(module, example, dynamic_shapes=(axes, axes)), folder / "module.pt2")
+    (folder / "small.py").write_text((MODULES / "small.py").read_text())
+    return folder
+
+
+def convert(files: Path, folder: Path, **params: Any) -> StageRun:
+    return run_stage("convert/torch", folder, {**SCORER, **params}, root=files)
+
+
+def refusal(files: Path, folder: Path, **params: Any) -> str:
+    with pytest.raises(OrunError) as caught:
+        convert(files, folder, **params)
+    return str(caught.value)
+
+
+def weights(made: StageRun) -> set[bytes]:
+    tensors = onnx.load(made.model).graph.initializer
+    return {onnx.numpy_helper.to_array(tensor).tobytes() for tensor in tensors if len(tensor.dims) == 2}
+
+
+def test_weights_from_a_file(files: Path, tmp_path: Path) -> None:
+    plain = convert(files, tmp_path, model="small.py:scorer")
+    loaded = convert(files, tmp_path, model="small.py:scorer", weights="state.pt")
+    safe = convert(files, tmp_path, model="small.py:scorer", weights="state.safetensors")
+    assert weights(loaded) == weights(safe) != weights(plain)
+
+
+def test_torchscript_and_exported_programs(files: Path, tmp_path: Path) -> None:
+    expected = weights(convert(files, tmp_path, model="small.py:scorer", weights="state.pt"))
+    scripted = convert(files, tmp_path, model="module.pt")
+    exported = convert(files, tmp_path, model="module.pt2", exporter="dynamo")
+    assert scripted.value("max_abs_error") < 1e-6
+    assert exported.value("max_abs_error") < 1e-6
+    assert weights(scripted) == weights(exported) == expected
+    shape = onnx.load(exported.model).graph.input[0].type.tensor_type.shape.dim
+    assert [axis.dim_param for axis in shape] == ["batch", "length"]
+
+
+class Trap:
+    """Runs a command when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.mkdir, (str(self.mark),)
+
+
+def test_no_pickle_is_run(files: Path, tmp_path: Path) -> None:
+    """PyTorch's own reader of .pt2 files falls back to unpickling what is in them."""
+    mark = tmp_path / "it-ran"
+    torch.save(Trap(mark), tmp_path / "trap.pt")
+    with ZipFile(files / "module.pt2") as good, ZipFile(tmp_path / "trap.pt2", "w") as bad:
+        for name in good.namelist():
+            trapped = name.endswith("sample_inputs/model.pt")
+            bad.writestr(name, (tmp_path / "trap.pt").read_bytes() if trapped else good.read(name))
+    (tmp_path / "small.py").write_text((MODULES / "small.py").read_text())
+    for params in ({"model": "trap.pt2"}, {"model": "trap.pt"}, {"model": "small.py:scorer", "weights": "trap.pt"}):
+        refusal(tmp_path, tmp_path, **params)
+    assert not mark.exists()
+    assert refusal(tmp_path, tmp_path, model="small.py:scorer", weights="trap.pt").startswith(
+        "trap.pt is no file of weights alone\n  "
+    )
+    assert refusal(tmp_path, tmp_path, model="trap.pt2").startswith(
+        "trap.pt2 is neither TorchScript nor an ExportedProgram that is safe to read\n  "
+    )
+
+
+def test_a_folder_of_transformers(tmp_path: Path) -> None:
+    config = BertConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, num_labels=3
+    )
+    BertForSequenceClassification(config).save_pretrained(tmp_path / "bert")
+    tokens = {"shape": ["batch", "sequence"], "dtype": "int64"}
+    params = {
+        "model": "bert",
+        "inputs": {"input_ids": {**tokens, "high": 49}, "attention_mask": {**tokens, "fill": "mask"}},
+        "outputs": ["logits"],
+        "exporter": "torchscript",
+    }
+    made = run_stage("convert/torch", tmp_path, params)
+    assert made.value("max_abs_error") < 1e-5
+    (logits,) = onnx.load(made.model).graph.output
+    assert [axis.dim_param or axis.dim_value for axis in logits.type.tensor_type.shape.dim] == ["batch", 3]
+    body = run_stage(
+        "convert/torch",
+        tmp_path,
+        {**params, "outputs": ["hidden", "pooled"], "transformers": {"model_class": "BertModel"}},
+    )
+    assert len(onnx.load(body.model).graph.output) == 2
+    dynamo = run_stage("convert/torch", tmp_path, {**params, "exporter": "dynamo"})
+    assert dynamo.value("max_abs_error") < 1e-5
+    with pytest.raises(OrunError) as caught:
+        run_stage("convert/torch", tmp_path, {**params, "transformers": {"model_class": "Bert"}})
+    assert str(caught.value) == ("transformers has no class 'Bert'\n  hint: set `transformers: {model_class: ...}`")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(OrunError) as caught:
+        run_stage("convert/torch", tmp_path, {**params, "model": "empty"})
+    assert caught.value.what == "transformers cannot load empty"
+
+
+def test_the_hub_takes_a_commit(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refusal(files, tmp_path, hub="owner/name") == (
+        "owner/name does not say which revision of the model\n"
+        "  what a name alone stands for can change, and then the result would\n"
+        "  hint: give the whole commit: hub: owner/name@0123456789abcdef0123456789abcdef01234567"
+    )
+    monkeypatch.setattr(sys.modules["huggingface_hub"].constants, "HF_HUB_OFFLINE", True)
+    commit = "0" * 40
+    text = refusal(files, tmp_path, hub=f"owner/name@{commit}")
+    assert text.startswith(f"transformers cannot load owner/name@{commit}\n  OSError: ")
+    assert text.endswith("hint: see that the hub can be reached, or name a folder")
+
+
+def test_one_model_is_named(files: Path, tmp_path: Path) -> None:
+    assert refusal(files, tmp_path) == "name the model by one of `model` and `hub`"
+
+
+def test_weights_that_do_not_fit(files: Path, tmp_path: Path) -> None:
+    text = refusal(files, tmp_path, model="small.py:same", weights="state.pt")
+    assert text.startswith("state.pt does not fit the module that small.py:same returns\n  Unexpected key(s)")
