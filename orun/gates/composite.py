@@ -99,12 +99,12 @@ def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find) -> Finding:
         return Finding("failed", f"{gate.metric} was not measured by {gate.by}: add it to `slices`")
     found = {name: find(replace(gate, metric=name, by="")) for name in names}
     outcome = together("all", [one.outcome for one in found.values()])
-    worst = next(one for one in found.values() if one.outcome == outcome)
+    telling = next(one for one in found.values() if one.outcome == outcome)
     if outcome == "passed":
-        worst = Finding("passed", "")
+        telling = Finding("passed", "")
     why = f"{_counts(found)}; {_smallest(names, metrics, start)}"
     said = [one.why for one in found.values() if one.outcome != "passed"]
-    return replace(worst, why="; ".join([why, *said]))
+    return replace(telling, why="; ".join([why, *said]))
 
 
 def _counts(found: Mapping[str, Finding]) -> str:

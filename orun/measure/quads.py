@@ -31,6 +31,7 @@ import numpy as np
 from orun.measure.machine import quietest_core
 from orun.measure.nodes import undisturbed
 from orun.measure.oncpu import Times, joined
+from orun.measure.quantiles import median_error
 from orun.measure.workers import Opened, Subject, Worker
 
 Method = Literal["thread", "nodes", "wall"]
@@ -205,18 +206,6 @@ class _Rounds:
         if self.method == "nodes" or len(pairs) < 2 * STEADY_QUADS:
             return False
         return median_error(pairs) <= self.pace.error
-
-
-def median_error(values: Sequence[float]) -> float:
-    """Standard error of the median, whatever the distribution: half the distance of the order statistics beside it.
-
-    Their ranks lie a standard deviation of the binomial to both sides (David and Nagaraja, "Order Statistics", 3rd
-    edition, section 7.1).
-    """
-    ordered, reach = sorted(values), math.sqrt(len(values)) / 2
-    middle = (len(ordered) - 1) / 2
-    low, high = max(math.floor(middle - reach), 0), min(math.ceil(middle + reach), len(ordered) - 1)
-    return (ordered[high] - ordered[low]) / 2
 
 
 def _busy(workers: Mapping[str, Worker], beside: Mapping[str, Times], method: Method) -> dict[str, float]:

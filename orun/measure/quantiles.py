@@ -44,6 +44,18 @@ def bounded(launches: Sequence[Sequence[float]], share: float) -> Estimate:
     )
 
 
+def median_error(values: Sequence[float]) -> float:
+    """Standard error of the median, whatever the distribution: half the distance of the order statistics beside it.
+
+    Their ranks lie a standard deviation of the binomial to both sides (David and Nagaraja, "Order Statistics", 3rd
+    edition, section 7.1).
+    """
+    ordered, reach = sorted(values), math.sqrt(len(values)) / 2
+    middle = (len(ordered) - 1) / 2
+    low, high = max(math.floor(middle - reach), 0), min(math.ceil(middle + reach), len(ordered) - 1)
+    return (ordered[high] - ordered[low]) / 2
+
+
 @functools.cache
 def ranks(count: int, share: float) -> tuple[int, int]:
     """Ranks of the order statistics that hold a quantile with 95 %.

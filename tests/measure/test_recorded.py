@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from orun.measure.oncpu import Times
-from orun.measure.quads import Round, _pairs, median_error
+from orun.measure.quads import Round, _pairs
+from orun.measure.quantiles import median_error
 from orun.measure.sequential import Evidence
 
 DATA = Path(__file__).parent / "data"
