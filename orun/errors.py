@@ -3,6 +3,7 @@
 OrunError                    exit code
 ├── UsageError               2   the command line or an API call is wrong
 ├── PipelineError            2   the pipeline file is wrong: carries every problem of the file
+├── DeviceUnknown            2   what results are bound to cannot be read on this machine
 ├── EnvironmentFailed        2   an isolated environment cannot be made
 ├── StoreError               3   the store cannot be read or written
 │   └── RemoteError              the remote store cannot be used, and is required
@@ -100,6 +101,10 @@ class PipelineError(OrunError):
         self.problems = tuple(sorted(problems, key=lambda problem: problem.position))
         lines = "\n".join(f"{problem.position}: {problem.message}" for problem in self.problems)
         super().__init__(f"{count} problem{'s' if count != 1 else ''} in the pipeline file", why=lines)
+
+
+class DeviceUnknown(OrunError):
+    """What a result would be bound to cannot be read, so that nothing may be stored for it."""
 
 
 class EnvironmentFailed(OrunError):

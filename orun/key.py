@@ -59,7 +59,7 @@ def compose(
     told = fixed.get(stage.id) if fixed is not None else None
     if told is None:
         told = _parameters(stage), _surroundings(pipeline, stage)
-        if fixed is not None and not stage.environment:  # of one that is made on the way, more comes to be known
+        if fixed is not None and not stage.environments:  # of one that is made on the way, more comes to be known
             fixed[stage.id] = told
     parameters, surroundings = told
     parts |= parameters

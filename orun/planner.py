@@ -18,6 +18,7 @@ from orun import key
 from orun.codec import encode
 from orun.discovery import changes
 from orun.environment import device, isolated, providers, tools
+from orun.errors import DeviceUnknown
 from orun.gates.baselines import Accepted, Baseline
 from orun.gates.judge import judge
 from orun.pipeline.model import Pipeline, Stage, conditions
@@ -137,7 +138,10 @@ class Planner:
             latest = self.store.latest(self.pipeline.name, stage.id)
             seconds, previous = (latest.seconds, latest.parts) if latest else (None, {})
         inputs = self._inputs(stage, done)
-        parts = key.compose(self.pipeline, stage, inputs, self.store.files.digest_path, self._fixed)
+        try:
+            parts = key.compose(self.pipeline, stage, inputs, self.store.files.digest_path, self._fixed)
+        except DeviceUnknown as error:
+            return self._skipped(stage) or Step(stage, "run", (error.what,), seconds, previous=previous, inputs=inputs)
         step = Step(stage, "run", (), seconds, "", parts, previous, inputs)
         unknown = [name for name in stage.upstream if name not in done]
         known = all(map(isolated.is_known, stage.environments))
@@ -147,10 +151,18 @@ class Planner:
             step = self._look_up(replace(step, key=key.digest_of(parts)))
         if step.action == "cached" or not known:
             return step
+        return self._skipped(stage, step) or step
+
+    def _skipped(self, stage: Stage, step: Step | None = None) -> Step | None:
+        """The step of a stage that the file lets be skipped where a provider is not there; None when it is not."""
         for target in stage.targets:
-            if target.missing == "skip" and (missing := providers.missing(target, stage.environment_of(target))):
-                return replace(step, action="skipped", reasons=(f"target {target.name}: {missing}",))
-        return step
+            environment = stage.environment_of(target)
+            if target.missing != "skip" or not isolated.is_known(environment):
+                continue
+            if missing := providers.missing(target, environment):
+                reason = f"target {target.name}: {missing}"
+                return replace(step or Step(stage, "skipped", ()), action="skipped", reasons=(reason,))
+        return None
 
     def _inputs(self, stage: Stage, done: Mapping[str, Done]) -> dict[str, str]:
         inputs = {port: done[name].action.tree for port, name in stage.needs.items() if name in done}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from orun.environment import isolated, providers, tools
-from orun.errors import EnvironmentFailed, PipelineError, Problem
+from orun.environment import device, isolated, providers, tools
+from orun.errors import DeviceUnknown, EnvironmentFailed, PipelineError, Problem
 from orun.pipeline.model import Pipeline, Stage
 from orun.planner import Plan
+from orun.stages.contract import StageClass
 from orun.targets import Environment, Target
 
 RUNS_MODELS = ("onnxruntime", "numpy")  # what a process needs that runs models of another environment than its stage's
@@ -74,10 +75,10 @@ def lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
             hint = f"add it to that environment: {missing[0].partition('|')[0]}==VERSION"
         message = f"stage {stage.id!r} ({stage.uses}) needs {names}, which {verb} not {where}"
         return [Problem(stage.position, message, hint=hint)]
-    return [problem for target in stage.targets for problem in _unable(stage, target)]
+    return [problem for target in stage.targets for problem in _unable(stage, target, spec.stage_class)]
 
 
-def _unable(stage: Stage, target: Target) -> list[Problem]:
+def _unable(stage: Stage, target: Target, stage_class: StageClass) -> list[Problem]:
     """Why a model of that target of the stage cannot run on this machine."""
     environment = stage.environment_of(target)
     if not isolated.is_known(environment):
@@ -87,6 +88,11 @@ def _unable(stage: Stage, target: Target) -> list[Problem]:
         packages = isolated.packages(environment)
         lacking = [tool for tool in RUNS_MODELS if tools.find(tool, packages) is None]
         why = f"its environment {environment.name!r} does not hold {', '.join(lacking)}" if lacking else ""
+    if not why:
+        try:
+            device.fingerprint(stage_class, target, isolated.packages(environment))
+        except DeviceUnknown as error:
+            why = f"{error.what} ({error.why})"
     if not why:
         return []
     message = f"target {target.name!r} of stage {stage.id!r} cannot run here: {why}"

@@ -173,7 +173,8 @@ class Runner:
     def _go_on(self, stage: Stage, *, start: bool) -> bool:
         """`_try`; whether it waits for another process."""
         if blocker := self._blocker(stage):
-            self._settle(stage, "blocked", (blocker,))
+            left_out = any(self.results[name].outcome == "skipped" for name in stage.upstream)
+            self._settle(stage, "skipped" if left_out else "blocked", (blocker,))
             return False
         step = self._steps.get(stage.id) or self.planner.decide(stage, self.done)
         self._steps[stage.id] = step
@@ -183,7 +184,7 @@ class Runner:
             self._finish(step, step.hit, "cached")
         elif self.remote and self.remote.wants(step):
             return self._fetch(step, self.remote)
-        elif stage.id not in self.allowed:
+        elif stage.id not in self.allowed or not step.key:
             self._settle(stage, "blocked", ("not up to date, and not asked for", *step.reasons))
         elif start and self._schedule.fits(stage) and not self._quieter_first(stage):
             return self._lock_and_start(step)

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING
 from blake3 import blake3
 
 from orun.environment.tools import find, installed
-from orun.errors import OrunError
+from orun.errors import DeviceUnknown
 from orun.targets import Target
 
 if TYPE_CHECKING:
     from orun.stages.contract import StageClass
 
+TENSORRT_PACKAGES = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12")
 GPU_PROVIDERS = {"CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider"}
 # Distributions whose version decides what a compiled engine is valid for.
 PROVIDER_LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "CUDAExecutionProvider": ("nvidia-cudnn-cu13", "nvidia-cublas", "nvidia-cuda-runtime"),
-    "TensorrtExecutionProvider": ("tensorrt", "tensorrt-cu13", "nvidia-cudnn-cu13", "nvidia-cuda-runtime"),
+    "TensorrtExecutionProvider": ("nvidia-cudnn-cu13", "nvidia-cuda-runtime"),
     "OpenVINOExecutionProvider": ("openvino", "onnxruntime-openvino", "onnxruntime-ep-openvino"),
     "QNNExecutionProvider": ("onnxruntime-qnn",),
 }
@@ -41,7 +42,8 @@ def fingerprint(
         packages: versions by normalised name of what it runs with; of what orun runs with when None.
 
     Raises:
-        OrunError: when a GPU that the target needs cannot be read. A guess would let an engine pass for another's.
+        DeviceUnknown: when a GPU or library that the target needs cannot be read. A guess would let an engine pass for
+            another's.
     """
     parts = {
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
@@ -51,8 +53,11 @@ def fingerprint(
     if stage_class == "portable":
         return parts
     parts |= cpu() | libraries(target, packages)
-    if target and any(provider.name in GPU_PROVIDERS for provider in target.providers):
-        parts |= gpu()
+    for provider in target.providers if target else ():
+        if provider.name in GPU_PROVIDERS:
+            parts |= gpu(provider.options.get("device_id", "0"))
+        if provider.name == "TensorrtExecutionProvider":
+            parts["tensorrt"] = tensorrt(installed() if packages is None else packages)
     if stage_class == "measurement":
         parts |= clocks()
     return parts
@@ -112,23 +117,62 @@ def libraries(target: Target | None, packages: Mapping[str, str] | None = None) 
 
 
 @functools.cache
-def gpu() -> dict[str, str]:
-    """Name, compute capability, memory and driver of the first GPU, from `nvidia-smi`.
+def gpu(index: str = "0") -> dict[str, str]:
+    """Name, compute capability, memory, partitioning (MIG) and driver of a GPU, from `nvidia-smi`.
+
+    Neither its number nor its serial number is among them: an engine is valid on every GPU of the kind.
+
+    Args:
+        index: the number that programs call it by, which `CUDA_VISIBLE_DEVICES` may shift.
 
     Raises:
-        OrunError: when it cannot be read.
+        DeviceUnknown: when it cannot be read.
     """
     import subprocess
 
-    query = ("name", "compute_cap", "memory.total", "driver_version")
-    command = ["nvidia-smi", f"--query-gpu={','.join(query)}", "--format=csv,noheader,nounits", "--id=0"]
+    query = ("name", "compute_cap", "memory.total", "mig.mode.current", "driver_version")
+    chosen = [part.strip() for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if part.strip()]
+    number = chosen[int(index)] if index.isdigit() and int(index) < len(chosen) else index
+    command = ["nvidia-smi", f"--query-gpu={','.join(query)}", "--format=csv,noheader,nounits", f"--id={number}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise OrunError(
+        values = [value.strip() for value in done.stdout.splitlines()[0].split(",")]
+        return {f"gpu {name}": value for name, value in zip(query, values, strict=True)}
+    except (OSError, subprocess.SubprocessError, IndexError, ValueError) as error:
+        raise DeviceUnknown(
             "the GPU of this machine cannot be read, so nothing built for it can be told from another's",
             why=f"nvidia-smi: {error}",
             hint="run nvidia-smi, or name a target without CUDA and TensorRT",
         ) from error
-    values = [value.strip() for value in done.stdout.splitlines()[0].split(",")]
-    return {f"gpu {name}": value for name, value in zip(query, values, strict=True)}
+
+
+def tensorrt(packages: Mapping[str, str]) -> str:
+    """Version of TensorRT: of its package, or of the library that the system's loader finds.
+
+    Raises:
+        DeviceUnknown: when there is neither.
+    """
+    for name in TENSORRT_PACKAGES:
+        if name in packages:
+            return packages[name]
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    found = sorted(path for folder in folders if folder for path in Path(folder).glob("libnvinfer.so*"))
+    for path in (*found, *_loader_knows("libnvinfer.so")):
+        return path.resolve().name  # such as libnvinfer.so.10.13.2
+    raise DeviceUnknown(
+        "the version of TensorRT cannot be read, so no engine of it can be told from another's",
+        why="there is no tensorrt package beside ONNX Runtime, and no libnvinfer.so that the system's loader finds",
+        hint="install TensorRT, or name a target without it",
+    )
+
+
+def _loader_knows(library: str) -> list[Path]:
+    """Where the system's loader finds libraries whose names begin so."""
+    import subprocess
+
+    try:
+        done = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=False, timeout=60)
+    except OSError:  # no glibc
+        return []
+    lines = (line.partition(" => ") for line in done.stdout.splitlines())
+    return [Path(path) for name, _, path in lines if name.strip().startswith(library)]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orun.environment import device
-from orun.errors import OrunError
+from orun.errors import DeviceUnknown
 from orun.targets import Provider, Target
 
 PORTABLE = {
@@ -41,7 +42,7 @@ def test_a_target_brings_the_versions_of_its_libraries() -> None:
 def test_a_gpu_that_cannot_be_read_is_never_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     device.gpu.cache_clear()
-    with pytest.raises(OrunError) as caught:
+    with pytest.raises(DeviceUnknown) as caught:
         device.fingerprint("device", Target("gpu", (Provider("CUDAExecutionProvider"),)))
     assert str(caught.value) == (
         "the GPU of this machine cannot be read, so nothing built for it can be told from another's\n"
@@ -50,16 +51,55 @@ def test_a_gpu_that_cannot_be_read_is_never_guessed(tmp_path: Path, monkeypatch:
     )
 
 
-def test_the_gpu_is_read_from_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A program of that name with two GPUs, which notes what it was asked."""
     program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\necho 'NVIDIA H200, 9.0, 143771, 580.95.05'\n")
+    asked = tmp_path / "asked"
+    program.write_text(
+        f'#!/bin/sh\necho "$@" >> {asked}\n'
+        'case "$*" in *--id=1) echo "NVIDIA L4, 8.9, 23034, [N/A], 580.95.05";;'
+        ' *) echo "NVIDIA H200, 9.0, 143771, Disabled, 580.95.05";; esac\n'
+    )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     device.gpu.cache_clear()
+    yield asked
+    device.gpu.cache_clear()
+
+
+def test_the_gpu_is_read_from_nvidia_smi(nvidia_smi: Path) -> None:
     assert device.gpu() == {
         "gpu name": "NVIDIA H200",
         "gpu compute_cap": "9.0",
         "gpu memory.total": "143771",
+        "gpu mig.mode.current": "Disabled",
         "gpu driver_version": "580.95.05",
     }
+    assert nvidia_smi.read_text().endswith("--format=csv,noheader,nounits --id=0\n")
+
+
+def test_the_gpu_is_the_one_that_the_target_uses(nvidia_smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    second = Target("gpu", (Provider("CUDAExecutionProvider", {"device_id": "1"}),))
+    assert device.fingerprint("device", second)["gpu name"] == "NVIDIA L4"
     device.gpu.cache_clear()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert device.gpu()["gpu name"] == "NVIDIA L4"
+    assert "--id=1" in nvidia_smi.read_text()
+
+
+def test_an_engine_of_tensorrt_is_bound_to_its_version(
+    nvidia_smi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del nvidia_smi
+    target = Target("trt", (Provider("TensorrtExecutionProvider"),))
+    assert device.fingerprint("device", target, {"tensorrt-cu13": "10.13.2"})["tensorrt"] == "10.13.2"
+    (tmp_path / "libnvinfer.so.10.13.3").touch()
+    (tmp_path / "libnvinfer.so.10").symlink_to("libnvinfer.so.10.13.3")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    assert device.fingerprint("device", target, {})["tensorrt"] == "libnvinfer.so.10.13.3"
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    monkeypatch.setattr(device, "_loader_knows", lambda _: [])
+    with pytest.raises(DeviceUnknown, match="the version of TensorRT cannot be read"):
+        device.fingerprint("device", target, {})
