@@ -132,6 +132,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     fresh: bool = False,
     keep_going: bool = False,
     jobs: int | None = None,
+    gpus: int | None = None,
     store: PathLike | None = None,
     remote: Remote | str | None = None,
     on_event: Listener = ignore,
@@ -148,6 +149,7 @@ def run(  # noqa: PLR0913 - the options of the command line
         fresh: measure again what is bound to this host.
         keep_going: whether a failed stage stops only what is after it.
         jobs: cores to keep busy; all usable ones when None.
+        gpus: GPUs to use; all visible ones when None.
         store: the store's folder; see `default_store`.
         remote: the store that is shared with other machines, or its URL; what `$ORUN_REMOTE` or the project's
             `pyproject.toml` says when None.
@@ -167,7 +169,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     request = None if part or not isinstance(file, str | os.PathLike) else _request(file, set, store, remote)
     if request and (remembered := recall(request)):
         return replay(request, remembered, on_event, started_at)
-    from orun.environment import device
+    from orun.environment.room import room
     from orun.events import Notice
     from orun.remember import remember
     from orun.remote.settings import resolve
@@ -178,9 +180,10 @@ def run(  # noqa: PLR0913 - the options of the command line
     chosen = _selected(planner.pipeline, only, from_, to)
     shared = resolve(remote or Remote(), project_of(planner.pipeline.root))
     planned = planner.plan()
-    require(planned, chosen, lambda text: on_event(Notice("info", text)))
+    here = room(jobs, gpus, memory=any(step.stage.memory for step in planned.steps))
+    require(planned, chosen, here, lambda text: on_event(Notice("info", text)))
     with Journal(planner.store.new_run(planner.pipeline.name), on_event, started_at) as journal:
-        session = Session(planner, planned, chosen, jobs or device.usable_cores(), journal, shared)
+        session = Session(planner, planned, chosen, here, journal, shared)
         result, runner = session.run(keep_going=keep_going)
     offered = runner.remote is None or runner.remote.complete
     if request and offered and len(runner.done) == len(planner.pipeline.stages):

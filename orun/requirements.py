@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+<<<<<<< HEAD
+from orun import units
+from orun.environment import isolated, providers, tools
+from orun.environment.room import Room, gpus_of
+from orun.errors import EnvironmentFailed, PipelineError, Problem
+=======
 from orun.environment import device, isolated, providers, tools
 from orun.errors import DeviceUnknown, EnvironmentFailed, PipelineError, Problem
+>>>>>>> 6ec431fe7bc2d0975ca7b2f27a35252246f34057
 from orun.pipeline.model import Pipeline, Stage
 from orun.planner import Plan
 from orun.stages.contract import StageClass
@@ -15,12 +22,13 @@ RUNS_MODELS = ("onnxruntime", "numpy")  # what a process needs that runs models 
 Tell = Callable[[str], None]
 
 
-def require(plan: Plan, chosen: Collection[str], tell: Tell = lambda _: None) -> None:
-    """Make the isolated environments of the stages that are to run; refuse a plan when one lacks a package or provider.
+def require(plan: Plan, chosen: Collection[str], here: Room, tell: Tell = lambda _: None) -> None:
+    """Make the isolated environments of the stages that are to run; refuse a plan when one lacks something.
 
     Args:
         plan: the plan.
         chosen: ids of the stages that may run; stages that are up to date need nothing.
+        here: what this machine has.
         tell: takes a sentence before something that lasts.
 
     Raises:
@@ -32,11 +40,35 @@ def require(plan: Plan, chosen: Collection[str], tell: Tell = lambda _: None) ->
         problem
         for stage in to_run
         for problem in (
-            [_unmade(stage, failed[one]) for one in stage.environments if one in failed] or lacks(plan.pipeline, stage)
+            [_unmade(stage, failed[one]) for one in stage.environments if one in failed]
+            or [*lacks(plan.pipeline, stage), *_too_large(stage, here)]
         )
     ]
     if problems:
         raise PipelineError(problems)
+
+
+def _too_large(stage: Stage, here: Room) -> list[Problem]:
+    """Whether a stage asks for more memory or GPUs than there are; more cores than there are it does without."""
+    problems = []
+    if here.memory is not None and (stage.memory or 0) > here.memory:
+        asked, there = units.show(stage.memory or 0, "B"), units.show(here.memory, "B")
+        problems.append(
+            Problem(
+                stage.position,
+                f"stage {stage.id!r} asks for {asked} of memory, and this machine has {there}",
+                hint="ask for less in its `resources`; to see what there is: free -h",
+            )
+        )
+    if stage.gpus > max(here.gpus, gpus_of(stage.targets)):
+        problems.append(
+            Problem(
+                stage.position,
+                f"stage {stage.id!r} asks for {stage.gpus} GPUs, and this run has {here.gpus}",
+                hint="ask for fewer in its `resources`; to see them: nvidia-smi -L (and CUDA_VISIBLE_DEVICES, --gpus)",
+            )
+        )
+    return problems
 
 
 def _make(environments: Iterable[Environment], tell: Tell) -> dict[Environment | None, EnvironmentFailed]:

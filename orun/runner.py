@@ -13,6 +13,7 @@ from time import sleep
 from typing import TYPE_CHECKING
 
 from orun.attempt import Attempt
+from orun.environment.room import Room
 from orun.errors import Interrupted, StageError
 from orun.events import Event, GateJudged, Notice, StageFinished, StageProgress, StageStarted, StageWaiting
 from orun.executors import Executor
@@ -67,7 +68,7 @@ class Runner:
         executor: where processes run.
         emit: takes each event.
         logs: folder of the logs of this run.
-        jobs: cores that the run may keep busy.
+        room: what of the machine the run may keep busy.
         keep_going: whether a failed stage stops only what is after it.
         allowed: ids of stages that may run; the others must be up to date.
         remote: where results of other machines are, if anywhere.
@@ -81,7 +82,7 @@ class Runner:
     executor: Executor
     emit: Callable[[Event], None]
     logs: Path
-    jobs: int
+    room: Room
     keep_going: bool = False
     allowed: Collection[str] = ()
     remote: Exchange | None = None
@@ -104,7 +105,8 @@ class Runner:
         self._stopped = False
         self.store.pause(PAUSE_SECONDS)
         seconds = {step.stage.id: step.seconds for step in plan.steps if step.seconds is not None}
-        self._schedule = Schedule(tuple(step.stage for step in plan.steps), seconds, self.jobs)
+        stages, room = tuple(step.stage for step in plan.steps), self.room
+        self._schedule = Schedule(stages, seconds, room.cores, room.memory, max(room.gpus, 1))  # one that hides
         try:
             while not self._schedule.finished:
                 self._advance()

@@ -1,4 +1,4 @@
-"""Which stage may start next: the order of the graph, the longest way to the end first, and the cores at hand."""
+"""Which stage may start next: the order of the graph, the longest way to the end first, and what is free."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ class Schedule:
         stages: all stages of the run in topological order.
         seconds: how long each took last time, where known.
         cores: how many cores the run may keep busy.
+        memory: bytes that stages may hold together, as far as they say how much that is; None for any number.
+        gpus: how many GPUs there are.
         settled: ids of stages that are up to date or will not run.
         running: stages whose processes run, by id.
     """
@@ -26,6 +28,8 @@ class Schedule:
     stages: tuple[Stage, ...]
     seconds: Mapping[str, float]
     cores: int
+    memory: int | None = None
+    gpus: int = 1
     settled: set[str] = field(default_factory=set)
     running: dict[str, Stage] = field(default_factory=dict)
 
@@ -80,9 +84,13 @@ class Schedule:
         return sum(one.cpus for one in self.running.values()) >= self.cores
 
     def fits(self, stage: Stage) -> bool:
-        """Whether enough cores are free; a stage that wants more than there are runs alone."""
-        used = sum(one.cpus for one in self.running.values())
-        return not self.running or used + stage.cpus <= self.cores
+        """Whether enough of the machine is free; a stage that wants more than there is runs alone."""
+        stages = (stage, *self.running.values())
+        return not self.running or (
+            sum(one.cpus for one in stages) <= self.cores
+            and (self.memory is None or not stage.memory or sum(one.memory or 0 for one in stages) <= self.memory)
+            and (not stage.gpus or sum(one.gpus for one in stages) <= self.gpus)
+        )
 
     def start(self, stage: Stage) -> None:
         """Take note that a stage runs."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from orun import sources
 from orun.environment import device
+from orun.environment.room import Room
 from orun.errors import Interrupted, OrunError, StoreError
 from orun.events import Notice, RunStarted
 from orun.executors import LocalExecutor
@@ -32,7 +33,7 @@ class Session:
         planner: decides.
         plan: what is to be done.
         chosen: ids of the stages that may run.
-        jobs: cores that it may keep busy.
+        room: what of the machine it may keep busy.
         journal: takes every event.
         remote: the store that it shares with other machines, if any.
     """
@@ -40,7 +41,7 @@ class Session:
     planner: Planner
     plan: Plan
     chosen: Collection[str]
-    jobs: int
+    room: Room
     journal: Journal
     remote: Settings | None = None
 
@@ -61,7 +62,7 @@ class Session:
                 executor=executor,
                 emit=self.journal.emit,
                 logs=self.journal.folder / "logs",
-                jobs=self.jobs,
+                room=self.room,
                 keep_going=keep_going,
                 allowed=frozenset(self.chosen),
                 remote=self._exchange(),
@@ -107,7 +108,7 @@ class Session:
             pipeline=pipeline.name,
             file=str(pipeline.file),
             stages=stages,
-            jobs=self.jobs,
+            jobs=self.room.cores,
             started_at=self.journal.started_at,
             host=device.fingerprint("measurement", None),
             folder=self.journal.folder,

@@ -159,6 +159,27 @@ def test_a_missing_tool_is_said_before_anything_starts(project: Project) -> None
     assert project.events == []
 
 
+def test_more_memory_and_gpus_than_there_are_are_refused_at_their_stages(project: Project) -> None:
+    project.edit("pipeline.yaml", "needs: make}", "needs: make, resources: {memory: 900TB, gpus: 3}}")
+    with pytest.raises(PipelineError) as caught:
+        project.run(gpus=2)
+    memory, gpus = caught.value.problems
+    assert memory.position == gpus.position
+    assert memory.message.startswith("stage 'upper' asks for 900 TB of memory, and this machine has ")
+    assert gpus.message == "stage 'upper' asks for 3 GPUs, and this run has 2"
+    assert project.events == []
+
+
+def test_stages_that_use_a_gpu_take_turns(tmp_path: Path) -> None:
+    stages = "".join(
+        f"  s{i}: {{uses: ./stages.py:make, with: {{text: t{i}}}, resources: {{gpus: 1}}}}\n" for i in range(4)
+    )
+    project = Project.make(tmp_path / "project", f"name: text\nstages:\n{stages}")
+    assert len(built(project.run(jobs=4, gpus=1))) == 4
+    kinds = [type(event).__name__ for event in project.events if hasattr(event, "stage") or hasattr(event, "result")]
+    assert kinds == ["StageStarted", "StageFinished"] * 4
+
+
 def test_every_run_leaves_its_events_and_its_record(project: Project) -> None:
     for _ in range(3):
         result = project.run()

@@ -9,8 +9,8 @@ from orun.schedule import Schedule
 HERE = Position("p.yaml", 1, 1)
 
 
-def stage(name: str, *before: str, cpus: int = 1) -> Stage:
-    return Stage(name, "kind", HERE, after=before, cpus=cpus)
+def stage(name: str, *before: str, cpus: int = 1, memory: int | None = None, gpus: int = 0) -> Stage:
+    return Stage(name, "kind", HERE, after=before, cpus=cpus, memory=memory, gpus=gpus)
 
 
 def names(schedule: Schedule) -> list[str]:
@@ -48,6 +48,35 @@ def test_cores_bound_what_runs_side_by_side() -> None:
     schedule.settle("a")
     schedule.start(stages[1])
     assert not schedule.fits(stages[2])
+
+
+def test_memory_and_gpus_bound_it_too() -> None:
+    big, other, small = stage("big", memory=6), stage("other", memory=4), stage("small", memory=2)
+    gpu, second, plain = stage("gpu", gpus=1), stage("second", gpus=1), stage("plain")
+    schedule = Schedule((big, other, small, gpu, second, plain), {}, cores=8, memory=8, gpus=1)
+    schedule.start(big)
+    assert [schedule.fits(one) for one in (other, small, gpu, plain)] == [False, True, True, True]
+    schedule.start(gpu)
+    assert [schedule.fits(one) for one in (second, plain, small)] == [False, True, True]
+    schedule.settle("big")
+    assert [schedule.fits(one) for one in (second, other)] == [False, True]
+
+
+def test_stages_that_have_become_ready_are_told_once() -> None:
+    schedule = Schedule((stage("a"), stage("b"), stage("c", "a")), {}, cores=1)
+    assert [one.id for one in schedule.news()] == ["a", "b"]
+    assert schedule.news() == ()
+    schedule.settle("a")
+    assert schedule.has_news
+    assert [one.id for one in schedule.news()] == ["c"]
+
+
+def test_there_is_no_room_when_every_core_is_busy() -> None:
+    wide = stage("wide", cpus=2)
+    schedule = Schedule((wide, stage("a")), {}, cores=2)
+    assert not schedule.full
+    schedule.start(wide)
+    assert schedule.full
 
 
 def test_stages_outside_the_run_do_not_hold_others_back() -> None:

@@ -36,6 +36,7 @@ EXAMPLES = (
 @click.option(
     "-j", "--jobs", type=click.IntRange(1), metavar="N", help="Cores to keep busy; all usable ones by default."
 )
+@click.option("--gpus", type=click.IntRange(0), metavar="N", help="GPUs to use; all visible ones by default.")
 @options.set_option
 @options.store_option
 @options.remote_options

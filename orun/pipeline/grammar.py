@@ -73,7 +73,12 @@ class Resources:
     """What a stage takes of the machine."""
 
     cpus: Annotated[int | None, Doc("Cores that it keeps busy; what its kind says when left out."), Range(1)] = None
-    memory: Annotated[Size | None, Doc("Bytes above which it is stopped (`4GB`)."), Range(0)] = None
+    memory: Annotated[
+        Size | None, Doc("Bytes that are kept free for it, and above which it is stopped (`4GB`)."), Range(0)
+    ] = None
+    gpus: Annotated[
+        int | None, Doc("GPUs that it has to itself; one when a target of it uses a GPU, when left out."), Range(0)
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -125,11 +125,13 @@ class Stage:
         further: those that other parameters name, by the parameter.
         environment: the isolated environment that its process runs in, its own or that of its target; None for the
             packages that orun runs with.
+        distant: it runs the models of its targets in processes of their environments (see `Spec`).
         gates: its gates in file order.
         env: environment variables that are in its key.
         timeout: seconds it may run, or None.
         cpus: cores that it keeps busy while it runs.
-        memory: bytes above which it is stopped, or None.
+        memory: bytes that are kept free for it, and above which it is stopped, or None.
+        gpus: GPUs that it has to itself.
         position: where the file defines it.
     """
 
@@ -143,11 +145,13 @@ class Stage:
     target: Target | None = None
     further: Mapping[str, Target] = field(default_factory=dict)
     environment: Environment | None = None
+    distant: bool = False
     gates: tuple[Gate | Group, ...] = ()
     env: tuple[str, ...] = ()
     timeout: float | None = None
     cpus: int = 1
     memory: int | None = None
+    gpus: int = 0
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -157,12 +161,12 @@ class Stage:
     @property
     def environments(self) -> tuple[Environment, ...]:
         """The isolated environments that it needs, its own first, each once."""
-        wanted = (self.environment, *(target.environment for target in self.further.values()))
+        wanted = (self.environment, *map(self.environment_of, self.targets))
         return tuple(dict.fromkeys(environment for environment in wanted if environment))
 
-    def environment_of(self, target: Target) -> Environment | None:
+    def environment_of(self, target: Target | None) -> Environment | None:
         """Where a model of one of its targets runs."""
-        return self.environment if target is self.target else target.environment
+        return target.environment or self.environment if target and self.distant else self.environment
 
     @property
     def upstream(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from orun.environment.room import gpus_of
 from orun.pipeline.environments import Environments
 from orun.pipeline.gates import Ground, gates
 from orun.pipeline.grammar import Limits
@@ -60,6 +61,7 @@ def make(
     )
     limits = Values(around).fields(LIMITS, instance.node, path)
     judged = gates(ground)
+    gpus = _resource(limits, "gpus")
     wiring = wire(instance, kind, instances, around.unsound, around.problems)
     return Stage(
         id=instance.id,
@@ -71,12 +73,14 @@ def make(
         references=(*values.references, *_libraries(named)),
         target=target,
         further={parameter: found for parameter, found in list(named.items())[1:] if found},
-        environment=environments.of_stage(instance.node, target),
+        environment=environments.of_stage(instance.node, target, distant=kind.spec.distant),
+        distant=kind.spec.distant,
         gates=judged,
         env=_texts(instance.node.get("env")),
         timeout=limits["timeout"],
         cpus=_resource(limits, "cpus") or kind.spec.cpus,
         memory=_resource(limits, "memory"),
+        gpus=gpus_of(found for found in named.values() if found) if gpus is None else gpus,
     )
 
 

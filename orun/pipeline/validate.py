@@ -70,7 +70,7 @@ def _kinds(branches: Sequence[Any]) -> Mapping[str, int] | None:
     return found
 
 
-_Validator = validators.extend(Draft7Validator, {"allOf": _all_of})
+_Validator = validators.extend(Draft7Validator, {"allOf": _all_of})  # type: ignore[no-untyped-call]  # typed in part
 
 
 class _Report:

@@ -1,0 +1,61 @@
+"""What of this machine a run may keep busy at a time."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orun.environment.device import GPU_PROVIDERS, usable_cores
+from orun.targets import Target
+
+NVIDIA = Path("/proc/driver/nvidia/gpus")  # holds a folder for each GPU
+
+
+@dataclass(frozen=True)
+class Room:
+    """Cores, bytes of memory and GPUs; None for memory where it need not be known."""
+
+    cores: int
+    memory: int | None = None
+    gpus: int = 0
+
+
+def room(jobs: int | None = None, gpus: int | None = None, *, memory: bool = False) -> Room:
+    """What this machine has.
+
+    Args:
+        jobs: cores to keep busy; all that this process may use when None.
+        gpus: GPUs to use; all that this process sees when None.
+        memory: whether to look how much memory there is.
+    """
+    if memory:
+        from orun.executors.system import memory_here
+
+        return Room(jobs or usable_cores(), memory_here(), visible_gpus() if gpus is None else gpus)
+    return Room(jobs or usable_cores(), None, visible_gpus() if gpus is None else gpus)
+
+
+@functools.cache
+def visible_gpus() -> int:
+    """NVIDIA GPUs that this process may use: those of the machine, or what `CUDA_VISIBLE_DEVICES` leaves of them."""
+    try:
+        there = len(os.listdir(NVIDIA))  # noqa: PTH208 - names alone
+    except OSError:  # no such driver
+        return 0
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return there if chosen is None else min(there, _chosen(chosen.split(",")))
+
+
+def _chosen(names: Sequence[str]) -> int:
+    """How many devices a list names; CUDA takes none from the first on that is not there, as -1 is."""
+    kept = [name.strip() for name in names]
+    ends = next((place for place, name in enumerate(kept) if not name or name.startswith("-")), len(kept))
+    return len(set(kept[:ends]))
+
+
+def gpus_of(targets: Iterable[Target]) -> int:
+    """GPUs that a stage takes which runs models for these targets: one when a provider of theirs computes on one."""
+    return int(any(provider.name in GPU_PROVIDERS for target in targets for provider in target.providers))

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orun.environment import room
+from orun.targets import Provider, Target
+
+
+@pytest.fixture(autouse=True)
+def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine with three GPUs."""
+    for name in "abc":
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(room, "NVIDIA", tmp_path)
+    room.visible_gpus.cache_clear()
+    yield
+    room.visible_gpus.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("visible", "count"),
+    [(None, 3), ("", 0), ("0", 1), ("2, 0", 2), ("-1", 0), ("0,-1,1", 1), ("0,0", 1), ("0,1,2,3", 3)],
+)
+def test_gpus_are_those_that_cuda_may_see(visible: str | None, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert room.room(4).gpus == count
+    assert room.room(4, 7) == room.Room(4, None, 7)
+
+
+def test_a_target_on_a_gpu_takes_one() -> None:
+    cpu, cuda = Target("cpu"), Target("gpu", providers=(Provider("CUDAExecutionProvider"),))
+    assert (room.gpus_of([cpu]), room.gpus_of([cpu, cuda, cuda]), room.gpus_of([])) == (0, 1, 0)
