@@ -69,9 +69,9 @@ class Schedule:
         return tuple(self._ready)
 
     def news(self) -> tuple[Stage, ...]:
-        """Stages that have become ready since the last call."""
-        news, self._news = tuple(self._news), []
-        return news
+        """Stages that have become ready since the last call, and have not been settled or started meanwhile."""
+        news, self._news = self._news, []
+        return tuple(one for one in news if one.id not in self.settled and one.id not in self.running)
 
     @property
     def has_news(self) -> bool:

@@ -92,3 +92,12 @@ def test_a_long_chain_needs_no_recursion() -> None:
         schedule.start(one)
         schedule.settle(one.id)
     assert schedule.finished
+
+
+def test_what_was_settled_or_started_meanwhile_is_no_news() -> None:
+    """A stage that is settled twice would offer the one after it twice, and that would start twice."""
+    schedule = Schedule((stage("a"), stage("b"), stage("c", "a")), {}, cores=2)
+    schedule.settle("a")
+    schedule.start(schedule.ready()[0])
+    assert [one.id for one in schedule.news()] == [one.id for one in schedule.ready()]
+    assert not schedule.has_news
