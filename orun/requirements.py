@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-<<<<<<< HEAD
 from orun import units
-from orun.environment import isolated, providers, tools
-from orun.environment.room import Room, gpus_of
-from orun.errors import EnvironmentFailed, PipelineError, Problem
-=======
 from orun.environment import device, isolated, providers, tools
+from orun.environment.room import Room, gpus_of
 from orun.errors import DeviceUnknown, EnvironmentFailed, PipelineError, Problem
->>>>>>> 6ec431fe7bc2d0975ca7b2f27a35252246f34057
 from orun.pipeline.model import Pipeline, Stage
 from orun.planner import Plan
 from orun.stages.contract import StageClass
