@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import sleep
 from typing import Literal
 
 from orun.attempt import Attempt
@@ -22,6 +23,7 @@ from orun.planner import Done, Plan, Planner, Step
 from orun.store import Action, Entry, Store, machine_lock
 from orun.store.refusals import quoted
 
+POLL_SECONDS = 0.05  # how often the machine is asked for again while another process measures
 HASH_SEEDS = ("31337", "1")  # another than the one that stages have: the first that differs
 
 Verdict = Literal["identical", "differs", "not rebuildable", "failed"]
@@ -110,9 +112,9 @@ class _Rebuilding:
         if spec.stage_class == "measurement":
             return Rebuilt(stage.id, stage.uses, "not rebuildable", "it measures, and no two measurements are alike")
         try:
-            with machine_lock(exclusive=False) as machine:
+            with machine_lock(exclusive=spec.exclusive) as machine:
                 while not machine.try_acquire():
-                    self.executor.wait(0.05)
+                    sleep(POLL_SECONDS)
                 return self._compared(step, step.hit)
         except StageError as error:
             why = "; ".join(filter(None, (error.what, *error.why.splitlines())))

@@ -73,7 +73,7 @@ def _verb(name: str, meaning: str, *, reads_results: bool = False) -> Callable[[
 def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: bool) -> int:
     """Accept what the last run of FILE measured, with the models that it measured.
 
-    The models are pinned in the store, so that `orun gc` keeps them.
+    The models are pinned in the store, so that `orun store gc` keeps them.
 
     Everything that the run measured must be up to date. A gate that failed is no hindrance: that is how a regression
     that is meant gets through.

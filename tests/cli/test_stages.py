@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from orun.report import event_schema
 from orun.stages.registry import BUILTIN
 
 from .conftest import CommandLine
@@ -71,3 +72,9 @@ def test_the_schema_is_the_committed_one(orun: CommandLine) -> None:
     shown = orun("schema")
     assert (shown.code, shown.err) == (0, "")
     assert shown.out == COMMITTED.read_text(encoding="utf-8")
+
+
+def test_the_schema_of_the_event_log(orun: CommandLine) -> None:
+    shown = orun("schema", "--events")
+    assert shown.code == 0
+    assert json.loads(shown.out) == event_schema.build()

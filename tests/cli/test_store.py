@@ -149,6 +149,7 @@ def test_pins(orun: CommandLine, project: Path) -> None:
 def test_what_was_accepted_is_kept_as_long_as_it_is(orun: CommandLine, project: Path, tmp_path: Path) -> None:
     model = run(orun, "the accepted text")
     assert orun("baseline", "accept", "words.yaml", "--set", "stages.write.with.text=the accepted text").code == 0
+    assert orun("store", "unpin", "baseline of words: count").code == 0  # as where the file came with a pull
     run(orun, "the new text")
     document = collected(orun, "--runs", "1")
     assert document["trees"] == set()

@@ -24,7 +24,10 @@ def digest_of(data: bytes) -> str:
 def test_the_list_of_files_is_canonical(store: Store) -> None:
     folder = fill(store.scratch("output"), {"b.txt": b"two", "a/deep/c.txt": b"three", "run.sh": b"#!"})
     (folder / "run.sh").chmod(0o755)
+    described = store.describe(folder)
+    assert not any((store.root / "objects").iterdir())
     tree = store.add_tree(folder)
+    assert described == tree
     text = (
         '{"files":['
         f'{{"digest":"{digest_of(b"three")}","executable":false,"path":"a/deep/c.txt","size":5}},'
