@@ -44,7 +44,11 @@ GATES = 2000  # drawn from the launches, for the error rates
 MOST = 12  # launches of such a gate
 QUIET_SECONDS = 50e-6  # of waiting in an inference that still counts as none
 WALL, CPU, MAIN, MOST_WAITED, ALL_WAITED = range(5)  # columns of a reading
-Statistic = Callable[[Floats, Floats], float]  # of the readings of a model, and of its nodes
+NODES = "nodes left in peace"
+
+Blocks = list[tuple[str, Floats]]  # the model, and what was read of each inference
+Take = Callable[[Floats], Floats]  # one time of each inference
+Compare = Callable[[Blocks], float]  # the log ratio of the other model's time
 
 
 def main() -> None:
@@ -90,27 +94,24 @@ def _launch(models: Mapping[str, Path], fed: Mapping[str, Any], threads: int, or
             pair = {"model": base, "other": other}
             each = {key: _ask(worker, "open") for key, worker in pair.items()}
             counts = {key: max(round(BLOCK_SECONDS / seconds), 1) for key, seconds in each.items()}
-            readings = _turns(pair, counts, order)
+            blocks = _turns(pair, counts, order)
             for worker in pair.values():
                 _ask(worker, "profile")
             _turns(pair, counts, order)
             profiles = {key: _ask(worker, "nodes") for key, worker in pair.items()}
-        line[name] = {
-            statistic: math.log(take(readings["other"], profiles["other"]) / take(readings["model"], profiles["model"]))
-            for statistic, take in STATISTICS.items()
-        }
-        line[name]["kept"] = float(np.mean(readings["model"][:, ALL_WAITED] <= QUIET_SECONDS))
+        line[name] = {statistic: compare(blocks) for statistic, compare in STATISTICS.items()}
+        line[name][NODES] = math.log(undisturbed(profiles["other"]) / undisturbed(profiles["model"]))
+        line[name]["kept"] = float(np.mean(_of("model", blocks)[:, ALL_WAITED] <= QUIET_SECONDS))
     return line
 
 
-def _turns(pair: Mapping[str, Connection], counts: Mapping[str, int], order: random.Random) -> dict[str, Floats]:
+def _turns(pair: Mapping[str, Connection], counts: Mapping[str, int], order: random.Random) -> Blocks:
     """What each worker read in quads of blocks that alternate."""
-    found: dict[str, list[Floats]] = {key: [] for key in pair}
+    blocks: Blocks = []
     for _ in range(QUADS):
         first, second = order.sample(list(pair), 2)
-        for key in (first, second, second, first):
-            found[key].append(_ask(pair[key], counts[key]))
-    return {key: np.concatenate(blocks) for key, blocks in found.items()}
+        blocks += [(key, _ask(pair[key], counts[key])) for key in (first, second, second, first)]
+    return blocks
 
 
 @contextmanager
@@ -166,26 +167,57 @@ def _read(run: Callable[[], object]) -> tuple[float, ...]:
     return wall, cpu, waited[str(os.getpid())], max(waited.values()), sum(waited.values())
 
 
+def _of(name: str, blocks: Blocks) -> Floats:
+    return np.concatenate([readings for key, readings in blocks if key == name])
+
+
+def _wall(readings: Floats) -> Floats:
+    return readings[:, WALL]
+
+
 def _quiet(readings: Floats) -> Floats:
-    """Inferences in which no thread waited; where there is none, the one with the least waiting."""
+    """Wall times of the inferences in which no thread waited; where there is none, of that with the least waiting."""
     waited = readings[:, ALL_WAITED]
-    quiet: Floats = readings[waited <= max(QUIET_SECONDS, waited.min())]
-    return quiet
+    walls: Floats = readings[waited <= max(QUIET_SECONDS, waited.min()), WALL]
+    return walls
 
 
-def _less(readings: Floats, column: int) -> float:
+def _less(column: int) -> Take:
     """Wall time less waiting; a thread may have begun to wait before, and so have waited for longer than it took."""
-    return float(np.median(np.maximum(readings[:, WALL] - readings[:, column], readings[:, WALL] / 100)))
+    return lambda readings: np.maximum(readings[:, WALL] - readings[:, column], readings[:, WALL] / 100)
 
 
-STATISTICS: Mapping[str, Statistic] = {
-    "wall, median": lambda readings, _: float(np.median(readings[:, WALL])),
-    "wall, fastest tenth": lambda readings, _: float(np.quantile(readings[:, WALL], 0.1)),
-    "on-CPU, all threads": lambda readings, _: float(np.median(readings[:, CPU])),
-    "wall where no thread waited": lambda readings, _: float(np.median(_quiet(readings)[:, WALL])),
-    "wall less the caller's wait": lambda readings, _: _less(readings, MAIN),
-    "wall less the longest wait": lambda readings, _: _less(readings, MOST_WAITED),
-    "nodes left in peace": lambda _, profile: undisturbed(profile),
+def _ratio(take: Take, share: float = 0.5) -> Compare:
+    """The log ratio of a quantile of all inferences of either model."""
+
+    def compare(blocks: Blocks) -> float:
+        other, model = (float(np.quantile(take(_of(name, blocks)), share)) for name in ("other", "model"))
+        return math.log(other / model)
+
+    return compare
+
+
+def _paired(take: Take) -> Compare:
+    """The median of the log ratios of neighbouring blocks."""
+
+    def compare(blocks: Blocks) -> float:
+        halves = [dict(blocks[start : start + 2]) for start in range(0, len(blocks), 2)]
+        return float(
+            np.median([math.log(np.median(take(half["other"])) / np.median(take(half["model"]))) for half in halves])
+        )
+
+    return compare
+
+
+STATISTICS: Mapping[str, Compare] = {
+    "wall": _ratio(_wall),
+    "wall, pairs of neighbours": _paired(_wall),
+    "wall, fastest tenth": _ratio(_wall, 0.1),
+    "wall where no thread waited": _ratio(_quiet),
+    "wall less the caller's wait, pairs": _paired(_less(MAIN)),
+    "wall less the longest wait, pairs": _paired(_less(MOST_WAITED)),
+    "on-CPU of all threads": _ratio(lambda readings: readings[:, CPU]),
+    "on-CPU of all threads, pairs": _paired(lambda readings: readings[:, CPU]),
 }
 
 
@@ -201,7 +233,7 @@ def table(lines: Sequence[Mapping[str, Any]], limit: float) -> list[str]:
         ),
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for statistic in STATISTICS:
+    for statistic in (*STATISTICS, NODES):
         same, slower = ([line[name][statistic] for line in lines] for name in ("same", "slower"))
         cells = [f"{np.std(same, ddof=1):.1%}", f"{np.expm1(np.mean(slower)):.1%}", f"{np.std(slower, ddof=1):.1%}"]
         taken: list[int] = []
