@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from orun.codec import decode, encode
 from orun.executors.job import Finished, Job, JobResult, Progress
+from orun.remote.asked import SECRETS
 from orun.targets import Interpreter
 
 if TYPE_CHECKING:
@@ -266,8 +267,8 @@ class LocalExecutor:
 
 
 def _environment(environment: Mapping[str, str], interpreter: Interpreter | None) -> dict[str, str]:
-    """The environment of every stage: sets iterate alike in each run, and ONNX Runtime keeps to itself."""
+    """The environment of every stage: sets iterate alike, ONNX Runtime keeps to itself, and no key of the remote is in it."""
     fixed = {"PYTHONHASHSEED": environment.get("PYTHONHASHSEED", "0"), "ORT_DISABLE_TELEMETRY": "1"}
     if interpreter and interpreter.path is not None:
         fixed["PYTHONPATH"] = interpreter.path
-    return {**environment, **fixed}
+    return {name: value for name, value in environment.items() if name not in SECRETS} | fixed

@@ -7,6 +7,8 @@ from pathlib import Path
 
 URL, MODE = "ORUN_REMOTE", "ORUN_REMOTE_MODE"
 VARIABLES = (URL, MODE)
+SHARED_KEY, SIGNING_KEY = "ORUN_REMOTE_KEY", "ORUN_REMOTE_SIGNING_KEY"
+SECRETS = frozenset({SHARED_KEY, SIGNING_KEY})
 FETCHED = "fetched from the remote"  # a reason of a stage that is up to date
 
 

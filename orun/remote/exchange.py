@@ -18,6 +18,7 @@ from orun.remote.link import Link
 from orun.remote.outgo import Outgo, count
 from orun.remote.settings import Settings
 from orun.store import Action
+from orun.store.digests import is_digest
 from orun.units import show
 
 
@@ -49,9 +50,9 @@ class Exchange:
             RemoteError: when the remote fails and is required.
             Interrupted: when the user does not wait for it.
         """
-        models = {step.stage.id: self._planner.lacks(step.stage) for step in steps}
+        models = {step.stage.id: self._planner.lacks(step.stage) for step in steps}  # a file of the user's names them
         try:
-            self._intake.bring({name: model for name, model in models.items() if model})
+            self._intake.bring({name: model for name, model in models.items() if is_digest(model)})
         except KeyboardInterrupt:
             raise Interrupted("interrupted") from None
 

@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
+from orun.remote.asked import SHARED_KEY, SIGNING_KEY
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-
-SECRET = "ORUN_REMOTE_KEY"  # noqa: S105 - the name of a variable
-SIGNING_KEY = "ORUN_REMOTE_SIGNING_KEY"
 
 SHORTEST = 16  # characters of a shared secret
 HMAC, ED25519 = "hmac-sha256", "ed25519"
@@ -88,11 +86,11 @@ def keyring(trusted: Sequence[str], environment: Mapping[str, str] = os.environ)
     Raises:
         UsageError: when one of them is not what it should be.
     """
-    secret = environment.get(SECRET, "")
+    secret = environment.get(SHARED_KEY, "")
     if secret and len(secret) < SHORTEST:
         raise UsageError(
-            f"{SECRET} is too short to keep anybody out: it needs {SHORTEST} characters",
-            hint=f"export {SECRET}=$(openssl rand -hex 32)",
+            f"{SHARED_KEY} is too short to keep anybody out: it needs {SHORTEST} characters",
+            hint=f"export {SHARED_KEY}=$(openssl rand -hex 32)",
         )
     private = environment.get(SIGNING_KEY, "")
     return Keyring(

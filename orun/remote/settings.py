@@ -15,8 +15,8 @@ from urllib.parse import unquote, urlsplit
 
 from orun.environment import tools
 from orun.errors import UsageError
-from orun.remote.asked import MODE, URL, Remote, config_file
-from orun.remote.keys import SECRET, SIGNING_KEY, public_texts
+from orun.remote.asked import MODE, SHARED_KEY, SIGNING_KEY, URL, Remote, config_file
+from orun.remote.keys import public_texts
 from orun.spelling import closest, one_of
 
 Mode = Literal["read", "read-write"]
@@ -132,7 +132,7 @@ def _mode(wanted: str, url: str, trusted: tuple[str, ...], environment: Mapping[
     why = ""
     if url.startswith(("http://", "https://")):
         why = "a web server is only read"
-    elif trusted and not (environment.get(SIGNING_KEY) or environment.get(SECRET)):
+    elif trusted and not (environment.get(SIGNING_KEY) or environment.get(SHARED_KEY)):
         why = f"its readers want signed results, and {SIGNING_KEY} is not set"
     if why and wanted == "read-write":
         raise UsageError(f"nothing can be written to the remote {url}", why=why, hint="--remote-mode read")

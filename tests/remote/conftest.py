@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from orun.remote.keys import SECRET, SIGNING_KEY
+from orun.remote.asked import SHARED_KEY, SIGNING_KEY
 from tests.remote.relay import Relay
 
 SERVER = Path(__file__).with_name("s3_server.py")
@@ -19,7 +19,7 @@ SERVER = Path(__file__).with_name("s3_server.py")
 
 @pytest.fixture(autouse=True)
 def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ORUN_REMOTE", "ORUN_REMOTE_MODE", SECRET, SIGNING_KEY):
+    for name in ("ORUN_REMOTE", "ORUN_REMOTE_MODE", SHARED_KEY, SIGNING_KEY):
         monkeypatch.delenv(name, raising=False)
 
 

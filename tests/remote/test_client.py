@@ -8,8 +8,8 @@ import pytest
 
 from orun.errors import UsageError
 from orun.remote import client as module
+from orun.remote.asked import SHARED_KEY
 from orun.remote.client import BrokenError, Client
-from orun.remote.keys import SECRET
 from orun.remote.settings import Settings
 
 NOTHING = {"do": "records", "key": "1" * 64, "first": 0, "count": 1}
@@ -53,7 +53,7 @@ def test_a_process_that_ends_says_why(client: Client, monkeypatch: pytest.Monkey
 
 
 def test_settings_that_are_refused(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SECRET, "short")
+    monkeypatch.setenv(SHARED_KEY, "short")
     number = client.ask(NOTHING)
     assert client._channel
     while not client._channel.closed:

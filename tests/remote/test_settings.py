@@ -11,8 +11,7 @@ import pytest
 from orun.cli.main import main
 from orun.environment import tools
 from orun.errors import UsageError
-from orun.remote.asked import Remote
-from orun.remote.keys import SECRET, SIGNING_KEY
+from orun.remote.asked import SHARED_KEY, SIGNING_KEY, Remote
 from orun.remote.settings import Settings, resolve
 from tests.remote.support import machine, traffic
 
@@ -39,7 +38,7 @@ def test_what_cannot_be_written_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.pem").write_text(PEM + PEM)
     trusted = (PEM, PEM)
     assert resolve(Remote("s3://bucket"), tmp_path, {}) == Settings("s3://bucket", "read", trusted=trusted)
-    for name in (SECRET, SIGNING_KEY):
+    for name in (SHARED_KEY, SIGNING_KEY):
         settings = resolve(Remote("s3://bucket"), tmp_path, {name: "x"})
         assert settings == Settings("s3://bucket", "read-write", trusted=trusted)
     with pytest.raises(UsageError) as caught:

@@ -15,8 +15,9 @@ from orun import key as keys_of_stages
 from orun.codec import encode
 from orun.errors import UsageError
 from orun.planner import Step
+from orun.remote.asked import SHARED_KEY, SIGNING_KEY
 from orun.remote.envelope import RefusedError, seal, unseal
-from orun.remote.keys import ED25519, HMAC, SECRET, SIGNING_KEY, Keyring, keyring
+from orun.remote.keys import ED25519, HMAC, Keyring, keyring
 from orun.remote.offers import listed, offered
 from orun.store.sealed import canonical
 from tests.project import built
@@ -78,9 +79,9 @@ def test_keys_of_the_environment(tmp_path: Path) -> None:
     private, public = pem(Ed25519PrivateKey.generate())
     (tmp_path / "key.pem").write_text(private)
     for value in (private, str(tmp_path / "key.pem")):
-        writer = keyring((), {SIGNING_KEY: value, SECRET: SHARED})
+        writer = keyring((), {SIGNING_KEY: value, SHARED_KEY: SHARED})
         assert unseal(seal(RECORD, writer), keyring((public,), {})) == RECORD
-        assert unseal(seal(RECORD, writer), keyring((), {SECRET: SHARED})) == RECORD
+        assert unseal(seal(RECORD, writer), keyring((), {SHARED_KEY: SHARED})) == RECORD
 
 
 def test_keys_that_are_none() -> None:
@@ -102,10 +103,10 @@ def test_keys_that_are_none() -> None:
         ((curve_public,), {}, f"a trusted key of the remote is not an Ed25519 key{lines}{show}"),
         (
             (),
-            {SECRET: "short"},
+            {SHARED_KEY: "short"},
             (
-                f"{SECRET} is too short to keep anybody out: it needs 16 characters\n"
-                f"  hint: export {SECRET}=$(openssl rand -hex 32)"
+                f"{SHARED_KEY} is too short to keep anybody out: it needs 16 characters\n"
+                f"  hint: export {SHARED_KEY}=$(openssl rand -hex 32)"
             ),
         ),
     ):
@@ -119,7 +120,7 @@ def test_an_unsigned_or_changed_result_is_refused_where_keys_are_set(
 ) -> None:
     one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
     one.run(remote=folder, to=["make"])  # unsigned
-    monkeypatch.setenv(SECRET, SHARED)
+    monkeypatch.setenv(SHARED_KEY, SHARED)
     one.run(remote=folder)
     (changed,) = [name for name in named(folder, "actions/") if HMAC.encode() in contents(folder)[name]]
     write(folder, changed, contents(folder)[changed].replace(b'"seconds":', b'"seconds":1'))
@@ -155,10 +156,32 @@ def test_a_bad_key_is_an_error_before_a_stage_starts(
     tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = machine(tmp_path, "one")
-    monkeypatch.setenv(SECRET, "short")
+    monkeypatch.setenv(SHARED_KEY, "short")
     with pytest.raises(UsageError, match="ORUN_REMOTE_KEY is too short"):
         one.run(remote=folder)
     assert not any((one.store / "actions").iterdir())
+
+
+READS = """
+import os
+
+from orun import stage
+
+
+@stage(inputs={}, output="files")
+def leaks(context):
+    found = [name for name in ("ORUN_REMOTE_KEY", "ORUN_REMOTE_SIGNING_KEY", "HOME") if name in os.environ]
+    (context.output / "text").write_text(" ".join(found))
+"""
+
+
+def test_no_stage_sees_the_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = machine(tmp_path, "one", "name: text\nstages: {leaks: {uses: ./leaks.py:leaks}}\n")
+    one.write("leaks.py", READS)
+    for name in (SHARED_KEY, SIGNING_KEY, "HOME"):
+        monkeypatch.setenv(name, SHARED)
+    one.run()
+    assert one.text("leaks") == "HOME"
 
 
 PARTS = {"kind": "convert/torch", "device cpu": "this one"}
