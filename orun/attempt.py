@@ -69,7 +69,7 @@ class Attempt:
             root=str(self.pipeline.root),
             project=str(project_of(self.pipeline.root)),
             ignore=(str(self.store.root),),
-            target=stage.target.below(self.pipeline.root, None) if stage.target else None,
+            target=self._located(stage.target) if stage.target else None,
             further={name: self._located(target) for name, target in stage.further.items()},
             seed=self.pipeline.seed,
             timeout=stage.timeout,
@@ -79,9 +79,11 @@ class Attempt:
         )
 
     def _located(self, target: Target) -> Target:
-        """A further target, with its Python when that is not the stage's."""
-        own = target.environment == self.step.stage.environment
-        return target.below(self.pipeline.root, None if own else isolated.interpreter(target.environment))
+        """A target with its Python, when that is not the stage's."""
+        stage = self.step.stage
+        environment = stage.environment_of(target)
+        python = None if environment == stage.environment else isolated.interpreter(environment)
+        return target.below(self.pipeline.root, python)
 
     def conclude(self, result: JobResult) -> Action:
         """Store what a stage made, once it is known that nothing it read changed meanwhile.
@@ -100,7 +102,7 @@ class Attempt:
     def _store(self, result: JobResult, discovered: Discovered) -> Action:
         tree = self.store.add_tree(self.scratch / "output")
         step, use = self.step, self.pipeline.kinds[self.step.stage.uses]
-        packages = isolated.packages(step.stage.environment)
+        packages = isolated.packages(step.stage.environment_of(step.stage.target))
         action = Action(
             key=step.key,
             parts=step.parts,

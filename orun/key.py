@@ -83,22 +83,24 @@ def _surroundings(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
         parts |= {f"package {name}": version for name, version in (packages or {}).items()}
     if stage.target:
         parts["target"] = _target_text(stage.target)
+    there = isolated.packages(stage.environment_of(stage.target))
+    if there is not packages:
+        parts |= {f"package {name} of target": version for name, version in (there or {}).items()}
     parts |= {
-        f"device {name}": value
-        for name, value in device.fingerprint(use.spec.stage_class, stage.target, packages).items()
+        f"device {name}": value for name, value in device.fingerprint(use.spec.stage_class, stage.target, there).items()
     }
     for parameter, target in stage.further.items():
-        parts |= _further(parameter, target, use.spec.stage_class)
+        parts |= _further(parameter, target, isolated.packages(stage.environment_of(target)), use.spec.stage_class)
     parts["seed"] = str(pipeline.seed)
     return parts
 
 
-def _further(parameter: str, target: Target, stage_class: StageClass) -> dict[str, str]:
+def _further(
+    parameter: str, target: Target, packages: Mapping[str, str] | None, stage_class: StageClass
+) -> dict[str, str]:
     """The parts of a further target: what it says, and what its environment and device are."""
-    packages = isolated.packages(target.environment)
-    parts = {f"{parameter}": _target_text(target)}
-    if target.environment:
-        parts |= {f"package {name} of {parameter}": version for name, version in (packages or {}).items()}
+    parts = {parameter: _target_text(target)}
+    parts |= {f"package {name} of {parameter}": version for name, version in (packages or {}).items()}
     found = device.fingerprint(stage_class, target, packages)
     return parts | {f"device {name} of {parameter}": value for name, value in found.items()}
 

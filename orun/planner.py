@@ -257,7 +257,7 @@ class Planner:
         if not stage.gates:
             return ()
         spec = self.pipeline.kinds[stage.uses].spec
-        host = device.fingerprint(spec.stage_class, stage.target, isolated.packages(stage.environment))
+        host = device.fingerprint(spec.stage_class, stage.target, isolated.packages(stage.environment_of(stage.target)))
         return judge(stage, action, self.accepted(stage), host)
 
     def lineage(self, stage: Stage, done: Mapping[str, Done]) -> bytes:

@@ -145,10 +145,10 @@ class _Rebuilding:
 
     def _run(self, attempt: Attempt) -> JobResult:
         stage = attempt.step.stage
-        if stage.environment:
+        for environment in stage.environments:
             from orun.environment import making
 
-            making.make(stage.environment)
+            making.make(environment)
         asks = self.planner.pipeline.kinds[stage.uses].spec.lineage
         self.executor.start(attempt.job(self.planner.lineage(stage, self.done) if asks else b""))
         while True:

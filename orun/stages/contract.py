@@ -66,6 +66,8 @@ class Spec:
         deterministic: whether equal inputs make equal bytes. Where they do not, the first result is kept, and a warning
             is given unless the kind says so here.
         exclusive: it needs the machine to itself (it measures time).
+        distant: it runs its models where their targets say in processes that it starts, so that its own process, with
+            the user's code, need not be in the environment of its target.
         cpus: cores that it keeps busy.
         preload: modules that its process imports before the stage starts, shared with other stages.
         baseline: it measures the accepted baseline model too: an extra input `baseline` is connected by the planner
@@ -86,6 +88,7 @@ class Spec:
     interface: Literal["same", "changed"] = "same"
     deterministic: bool = True
     exclusive: bool = False
+    distant: bool = False
     cpus: int = 1
     preload: tuple[str, ...] = ()
     baseline: bool = False

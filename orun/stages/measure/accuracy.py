@@ -77,6 +77,7 @@ SPEC = Spec(
     cpus=2,
     preload=("numpy", "onnxruntime"),
     baseline=True,
+    distant=True,
     units=UNITS,
 )
 

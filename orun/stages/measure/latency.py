@@ -46,6 +46,7 @@ SPEC = Spec(
     extra="cpu",
     stage_class="measurement",
     exclusive=True,
+    distant=True,
     preload=("numpy", "onnx", "onnxruntime"),
     baseline=True,
     metrics=("p50", "p90", "p95", "p99", "mean", "min", "max", "cpu", "throughput", "load", "first", "speedup"),
