@@ -21,7 +21,7 @@ from orun.record import RunResult, Verdict
 from orun.stages.contract import MODEL
 from orun.store import Store
 
-BASELINE = "the baseline"  # id of the stage that brings the accepted model in
+BASELINE = "the accepted baseline"  # id of the stage that brings the accepted model in
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def _proof(found: Diagnosis, proof: Proof | None, before: str) -> str:
     after = next((one.value for one in found.levels if one.stage == found.culprit), None) or 0.0
     gained = abs(proof.value - after)
     better = (proof.value - after) * _sign(found) > 0
-    doing = f"excluding {them}" if proof.how == "excluded" else f"computing {them} as `{before}` does"
+    doing = f"excluding {them}" if proof.how == "excluded" else f"computing {them} as {_named(before)} does"
     effect = f"brings back {amount(gained, found.unit)}" if better else "does not bring it back"
     return f"{doing} {effect}{_cost(proof)}{_gate(proof)}"
 
@@ -121,7 +121,7 @@ def not_slower(found: Diagnosis, steps: Sequence[Comparison]) -> str:
 def latency(found: Diagnosis, before: str, slow: Comparison) -> str:
     """The stage, the places, and what it saves to put them right."""
     start = (
-        f"`{found.culprit}` takes {show(slow.difference.value, 's')} longer than `{before}` "
+        f"`{found.culprit}` takes {show(slow.difference.value, 's')} longer than {_named(before)} "
         f"({show(slow.ratio.value - 1, 'ratio')})"
     )
     places = found.places[: found.chosen]
@@ -129,6 +129,11 @@ def latency(found: Diagnosis, before: str, slow: Comparison) -> str:
         return f"{start}; no node explains it"
     listed = ", ".join(_slow(place) for place in places)
     return f"{start}; {_percent(places)} of that is at {listed}; {_saved(found, before, slow)}"
+
+
+def _named(stage: str) -> str:
+    """A stage by its id; the accepted baseline is none of the file's."""
+    return stage if stage.startswith("the ") else f"`{stage}`"
 
 
 def _slow(place: Place) -> str:
@@ -143,7 +148,7 @@ def _saved(found: Diagnosis, before: str, slow: Comparison) -> str:
     if proof.seconds is None:
         return f"not verified: {proof.why}"
     them = "it" if found.chosen == 1 else "them"
-    doing = f"computing {them} as `{before}` does"
+    doing = f"computing {them} as {_named(before)} does"
     if proof.seconds.low <= 0:
         return f"{doing} saves no time that can be told"
     share = proof.seconds.value / slow.difference.value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,6 +50,15 @@ PIPELINES = {
     with: {{target: one, time: 1s, samples: 6}}
     gate: {{speedup: {{min: 0.9}}}}
 """,
+    "accepted": f"""{TOP}
+  import: {{uses: convert/onnx, with: {{path: plain.onnx}}}}
+  edit: {{uses: optimize/python, needs: import, with: {{function: faults.py:leave_alone}}}}
+  latency:
+    uses: measure/latency
+    needs: {{model: edit}}
+    with: {{target: one, time: 1s, samples: 6}}
+    gate: {{p50: {{max_regression: 20%}}}}
+""",
 }
 
 
@@ -64,9 +73,9 @@ class Planted:
     def store(self) -> Path:
         return self.folder / "store"
 
-    def diagnose(self, name: str, seconds: float = 120) -> Diagnosis:
+    def diagnose(self, name: str, seconds: float = 120, values: Mapping[str, str] | None = None) -> Diagnosis:
         """Run a pipeline, and look into its one gate that failed."""
-        pipeline = orun.load(self.folder / f"{name}.yaml")
+        pipeline = orun.load(self.folder / f"{name}.yaml", values)
         result = orun.run(pipeline, store=self.store)
         (question,) = questions(pipeline, result)
         self.started.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from orun.cli.main import main
 from tests.culprits.conftest import Planted
 
 
@@ -51,6 +52,17 @@ def test_a_place_that_was_made_slow(planted: Planted) -> None:
         r"`edit` takes \d+ µs longer than `import` \([\d.]+ %\); \d+ % of that is at slow_\d", found.sentence
     )
     assert "; computing it as `import` does saves " in found.sentence
+
+
+def test_slower_than_the_accepted_baseline(planted: Planted) -> None:
+    file = planted.folder / "accepted.yaml"
+    assert main([str(file), "--store", str(planted.store), "-q"]) == 0
+    assert main(["baseline", "accept", str(file), "--store", str(planted.store)]) == 0
+    found = planted.diagnose("accepted", values={"stages.edit.with.function": "faults.py:make_slow"})
+    assert [one.stage for one in found.levels] == ["the accepted baseline", "edit"]
+    assert found.places[0].nodes == tuple(f"slow_{number}" for number in range(6))
+    assert re.match(r"`edit` takes \d+ µs longer than the accepted baseline \(", found.sentence)
+    assert "; computing it as the accepted baseline does saves " in found.sentence
 
 
 def test_asking_again_runs_nothing(planted: Planted) -> None:

@@ -42,3 +42,8 @@ def make_slow(model: onnx.ModelProto) -> onnx.ModelProto:
     del model.graph.node[:]
     model.graph.node.extend([*nodes[: place + 1], *steps, *nodes[place + 1 :]])
     return model
+
+
+def leave_alone(model: onnx.ModelProto) -> onnx.ModelProto:
+    """No fault."""
+    return model
