@@ -267,7 +267,7 @@ class LocalExecutor:
 
 
 def _environment(environment: Mapping[str, str], interpreter: Interpreter | None) -> dict[str, str]:
-    """The environment of every stage: sets iterate alike, ONNX Runtime keeps to itself, keys of a remote are not in it."""
+    """The environment of every stage: sets iterate alike, ONNX Runtime keeps to itself, no key of a remote is in it."""
     fixed = {"PYTHONHASHSEED": environment.get("PYTHONHASHSEED", "0"), "ORT_DISABLE_TELEMETRY": "1"}
     if interpreter and interpreter.path is not None:
         fixed["PYTHONPATH"] = interpreter.path
