@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from random import Random
 
 from orun.measure.pressure import Pressure, PressureGauge
-from orun.measure.quads import MODEL, Launch, Pace, launch
+from orun.measure.quads import MODEL, PATIENCE, Launch, Pace, launch
 from orun.measure.sequential import FEWEST, FLOOR, Evidence
 from orun.measure.workers import Subject
 
 BASELINE = "baseline"
-PATIENCE = 2.0  # with waiting for a core, in times of the time: what waits measures nothing meanwhile
 QUADS_SHARE = 0.5  # of the time, for quads
 
 

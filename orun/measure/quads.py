@@ -20,6 +20,7 @@ wall    Anything else (an accelerator, a provider with threads of its own): wall
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ BLOCK_SECONDS = 0.015
 PROFILED_BLOCK_SECONDS = 0.03  # nodes need a few inferences of each model, whatever they take
 PROFILED_MOST = 8  # inferences in a profiled block: each writes an event for every node
 MOST_QUADS = 100
+PATIENCE = 2.0  # in times of the time, for waiting for a core
 MOST_PROFILED_QUADS = 10
 FEWEST_QUADS = 2
 STEADY_QUADS = 10  # below which the standard error of their median is hardly known
@@ -54,7 +56,8 @@ class Pace:
         warmup: seconds of inference before the first sample of a session.
         samples: inferences of the model alone.
         alone: seconds they may take.
-        quads: seconds that the quads against one other model may take.
+        quads: seconds that the quads against one other model may take undisturbed; with waiting, `PATIENCE` times as
+            long.
         error: standard error of a log ratio at which they end.
     """
 
@@ -180,7 +183,7 @@ class _Rounds:
     random: Random
 
     def run(self, opened: Mapping[str, Opened]) -> list[Round]:
-        """Quads until every ratio is known well enough, or its time is up."""
+        """Quads until every ratio is known well enough, or the time is up."""
         block = {name: self.counts[name] * opened[name].each for name in self.workers}
         cap = MOST_PROFILED_QUADS if self.method == "nodes" else MOST_QUADS
         most = {
@@ -190,7 +193,10 @@ class _Rounds:
         }
         rounds: list[Round] = []
         pairs: dict[str, list[float]] = {name: [] for name in most}
+        end = time.monotonic() + PATIENCE * self.pace.quads * len(most)
         while waiting := [name for name in most if len(pairs[name]) < 2 * most[name] and not self._known(pairs[name])]:
+            if len(rounds) >= FEWEST_QUADS * len(most) and time.monotonic() >= end:
+                break
             for name in self.random.sample(waiting, len(waiting)):
                 rounds.append((name, self._quad(name)))
                 pairs[name] += _pairs(rounds[-1:], name, self.method)

@@ -43,6 +43,19 @@ def test_a_launch_compares_with_each_other_model(model: Path) -> None:
     assert found.waiting is None or found.waiting >= 0
 
 
+def test_a_launch_ends_when_its_time_is_up_whatever_it_knows(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quads, "PATIENCE", 0.0)
+    pace = replace(PACE, quads=1e6, error=0.0)
+    found = launch({"model": subject(model), "baseline": subject(model)}, pace, Random(1))
+    assert len(found.pairs["baseline"]) == 2 * quads.FEWEST_QUADS
+
+
+def test_a_launch_ends_when_it_knows_enough(model: Path) -> None:
+    pace = replace(PACE, quads=1e6, error=1.0)
+    found = launch({"model": subject(model), "baseline": subject(model)}, pace, Random(1))
+    assert len(found.pairs["baseline"]) == 2 * quads.STEADY_QUADS
+
+
 def test_a_model_alone(model: Path) -> None:
     found = launch({"model": subject(model)}, PACE, Random(1))
     assert found.ratios == {}
