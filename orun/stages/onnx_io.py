@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -82,6 +83,17 @@ def save(model: ModelProto, path: Path, *, external: bool = False) -> None:
         onnx.save(model, path)
         return
     onnx.save(model, path, save_as_external_data=True, location=DATA, size_threshold=EXTERNAL_FROM)
+
+
+def save_graph(model: ModelProto, source: Path, path: Path) -> None:
+    """Write a model that was read from `source` by `load_graph`, with a copy of its external data beside it."""
+    import onnx
+
+    onnx.save(model, path)
+    for name in external_files(model):
+        target = path.parent / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source.parent / name, target)
 
 
 def graphs(model: ModelProto) -> Iterator[GraphProto | FunctionProto]:

@@ -45,6 +45,7 @@ BUILTIN: tuple[str, ...] = (
     "quantize/dynamic",
     "quantize/static",
     "quantize/weights",
+    "quantize/tune",
     "quantize/debug",
     "measure/accuracy",
     "measure/latency",

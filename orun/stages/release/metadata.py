@@ -11,7 +11,6 @@ The weights are not touched: external data stays as it is.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -54,9 +53,7 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model with its description to `context.result`."""
-    import onnx
-
-    from orun.stages.onnx_io import external_files, load_graph, weigh
+    from orun.stages.onnx_io import load_graph, save_graph, weigh
 
     model = load_graph(context.model())
     _describe(model, params)
@@ -66,11 +63,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     if params.provenance:
         properties[PROVENANCE] = _provenance(context)
     _set_properties(model, properties)
-    onnx.save(model, context.result)
-    for name in external_files(model):
-        target = context.output / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(context.model().parent / name, target)
+    save_graph(model, context.model(), context.result)
     return weigh(context.result)
 
 

@@ -1,0 +1,112 @@
+"""Accuracy and speed of a candidate, beside the model that it was made of."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from orun.measure.elsewhere import RemoteSession
+from orun.measure.latency import Budget, measure
+from orun.measure.workers import Subject
+from orun.stages.tuning.settings import CPU
+from orun.targets import Interpreter, Target
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnxruntime import InferenceSession
+
+    from orun.measure.accuracy import Request
+    from orun.measure.dataset import Dataset
+
+QUICK = Budget(time=4.0, resolution=0.05, launches=(3, 3), samples=6, warmup=0.05, alone=0.3)
+THOROUGH = Budget(time=20.0, resolution=0.02, launches=(4, 12), samples=6, warmup=0.05, alone=0.3)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a candidate must reach.
+
+    Attributes:
+        metric: as `measure/accuracy` names it.
+        at_least, at_most: bounds of it; None for no such bound.
+    """
+
+    metric: str
+    at_least: float | None
+    at_most: float | None
+
+    def better(self, value: float, other: float) -> bool:
+        """Whether a value is nearer to, or further beyond, what is asked for than another."""
+        return value > other if self.at_least is not None else value < other
+
+    def short(self, value: float) -> float:
+        """By how much a value misses the goal; 0 when it does not, infinite for what is not a number."""
+        if not math.isfinite(value):
+            return math.inf
+        low = self.at_least - value if self.at_least is not None else 0.0
+        high = value - self.at_most if self.at_most is not None else 0.0
+        return max(low, high, 0.0)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Judges candidates of one model.
+
+    Attributes:
+        goal: what they must reach.
+        request: how accuracy is measured.
+        dataset: all examples.
+        few: those that a candidate is tried on first.
+        reference: the model in float, and where it runs.
+        feed: what the models are fed while they are timed.
+        seed: of every random order.
+    """
+
+    goal: Goal
+    request: Request
+    dataset: Dataset
+    few: Dataset
+    reference: Subject
+    feed: Mapping[str, NDArray[Any]]
+    seed: int
+
+    def accuracy(self, model: Path, target: Target, *, everything: bool = False) -> float:
+        """The metric of a candidate, on a few examples or on all."""
+        from orun.measure.accuracy import evaluate
+
+        with ExitStack() as stack:
+            sessions = {
+                "model": _session(model, target, stack),
+                "reference": _session(self.reference.model, self.reference.target, stack),
+            }
+            report = evaluate(sessions, self.dataset if everything else self.few, self.request, lambda *_: None)
+        return report.metrics[self.goal.metric].value
+
+    def time(self, model: Path, target: Target, *, thorough: bool = False) -> float:
+        """Time of a candidate divided by that of the model in float on the CPU, measured side by side."""
+        if model == self.reference.model and target.providers[0].name == CPU:
+            return 1.0
+        subjects = {"model": Subject(model, target, self.feed), "reference": self.reference}
+        measured = measure(subjects, THOROUGH if thorough else QUICK, self.seed, lambda *_: None)
+        return math.exp(median(measured.log_ratios("reference")))
+
+
+def _session(model: Path, target: Target, stack: ExitStack) -> InferenceSession | RemoteSession:
+    """A session, in a process of its own unless it is on the CPU provider.
+
+    Other providers have threads of their own, and those of a session here would be missing in the processes that are
+    forked for the next timing.
+    """
+    from orun.measure.session import open_session
+
+    quiet = replace(target, session={"session.intra_op.allow_spinning": False, **target.session})
+    if [provider.name for provider in target.providers] == [CPU] and target.interpreter is None:
+        return open_session(model, quiet)
+    apart = replace(quiet, interpreter=target.interpreter or Interpreter(sys.executable))
+    return stack.enter_context(RemoteSession(model, apart))

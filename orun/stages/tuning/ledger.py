@@ -1,0 +1,84 @@
+"""What was tried, on disk beside nothing else of orun's, so that an interrupted search goes on where it was.
+
+A line of JSON for each trial, in the user's cache, in a file named by the digest of all that a trial depends on: the
+model, the parameters, the dataset, the versions of the tools, and the machine. It is removed when the search is over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from orun.stages.tuning.settings import Settings
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A candidate that was tried.
+
+    Attributes:
+        settings: how it was made and where it ran.
+        accuracy: the metric, on the few examples; not a number when it was refused.
+        time: relative to the model in float; not a number when it was not measured.
+        size: bytes of its files.
+        refused: why it could not be made or run; empty when it could.
+        kept: names of the nodes that stayed in float.
+    """
+
+    settings: Settings
+    accuracy: float
+    time: float
+    size: int
+    refused: str = ""
+    kept: tuple[str, ...] = ()
+
+
+class Ledger:
+    """The trials of one search, in their order.
+
+    Args:
+        name: digest of what they depend on.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.path = folder() / f"{name}.jsonl"
+        self.trials: dict[Settings, Trial] = {trial.settings: trial for trial in self._read()}
+
+    def add(self, trial: Trial) -> None:
+        """Keep a trial; it is in the file when this returns."""
+        self.trials[trial.settings] = trial
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(f"{json.dumps(asdict(trial))}\n")
+
+    def remove(self) -> None:
+        """Remove the file: the search is over, and its result is an artifact."""
+        self.path.unlink(missing_ok=True)
+
+    def _read(self) -> Iterator[Trial]:
+        try:
+            lines = self.path.read_text("utf-8").splitlines()
+        except FileNotFoundError:
+            return
+        for line in lines:
+            try:
+                told = json.loads(line)
+                found = told["settings"]
+                found["options"] = tuple((name, value) for name, value in found["options"])
+                yield Trial(**{**told, "settings": _hashable(Settings(**found)), "kept": tuple(told["kept"])})
+            except (ValueError, KeyError, TypeError):  # the line that a killed process did not finish
+                continue
+
+
+def _hashable(settings: Settings) -> Settings:
+    options = tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in settings.options)
+    return Settings(settings.method, options, settings.place, settings.fused, settings.kept)
+
+
+def folder() -> Path:
+    """Where searches that are not over are kept: in the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return Path(cache if cache and Path(cache).is_absolute() else Path.home() / ".cache") / "orun" / "tuning"

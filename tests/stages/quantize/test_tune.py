@@ -1,0 +1,186 @@
+"""`quantize/tune`: within the budget, never worse than the best single recipe, and resumable."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from orun.errors import StageFailed
+from orun.stages.agreement import session
+from orun.stages.onnx_io import load_graph
+from orun.stages.tuning.harm import answers, candidates, energy, grouped, rank
+from orun.stages.tuning.judge import Goal
+from orun.stages.tuning.ledger import Ledger, Trial, folder
+from orun.stages.tuning.settings import places, recipes, settings
+from orun.targets import Provider, Target
+from tests.stages.support import StageRun, artifact, run_stage
+
+DATA = """
+import numpy as np
+from orun import Dataset
+
+
+def examples():
+    random = np.random.default_rng(3)
+    return Dataset(inputs={"x": random.standard_normal((24, 64)).astype(np.float32)})
+"""
+LAYERS = """
+<ir_version: 9, opset_import: ["" : 20]>
+layers (float[n, 64] x) => (float[n, 64] y)
+{
+  [one] a = MatMul (x, w1)
+  b = Relu (a)
+  [two] c = MatMul (b, w2)
+  d = Relu (c)
+  [three] e = MatMul (d, w3)
+  f = Relu (e)
+  [four] y = MatMul (f, w4)
+}
+"""
+
+
+def layers() -> onnx.ModelProto:
+    """Four layers; a few columns of the third are so large that one scale cannot serve them and the others."""
+    model = onnx.parser.parse_model(LAYERS)
+    random = np.random.default_rng(0)
+    weights = {f"w{number}": random.standard_normal((64, 64)).astype(np.float32) / 8 for number in range(1, 5)}
+    weights["w3"][:, ::16] *= 400
+    weights["w4"][::16] /= 400
+    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in weights.items())
+    return model
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return folder()
+
+
+def tune(folder: Path, **params: Any) -> StageRun:
+    (folder / "data.py").write_text(DATA)
+    told = {"dataset": "data.py:examples", "metric": "sqnr", "objective": "size", "fuse": False, **params}
+    return run_stage("quantize/tune", folder, told, inputs={"model": artifact(folder, layers())}, root=folder)
+
+
+def told(run: StageRun) -> dict[str, Any]:
+    properties = {entry.key: entry.value for entry in load_graph(run.model).metadata_props}
+    found: dict[str, Any] = json.loads(properties["orun.tune"])
+    return found
+
+
+def test_a_loose_budget_takes_the_smallest_recipe(tmp_path: Path) -> None:
+    run = tune(tmp_path, at_least=1.0)
+    chosen = told(run)["chosen"]
+    assert (chosen["method"], dict(chosen["options"])["bits"]) == ("weights", 4)
+    assert run.value("size") < 0.3 * 4 * 64 * 64 * 4
+
+
+def test_a_tight_budget_leaves_out_what_harms_most(tmp_path: Path, cache: Path) -> None:
+    run = tune(tmp_path, at_least=35.0, calibration="data.py:examples")
+    found = told(run)
+    assert found["chosen"]["accuracy"] >= 35.0
+    assert found["chosen"]["method"] != "float"
+    costs = [one["size"] for one in found["front"]]
+    accuracies = [one["accuracy"] for one in found["front"]]
+    assert costs == sorted(costs)
+    assert accuracies == sorted(accuracies)
+    assert not list(cache.glob("*.jsonl"))  # the search is over
+
+
+def test_latency_is_measured_side_by_side(tmp_path: Path) -> None:
+    run = tune(tmp_path, at_least=10.0, objective="latency", trials=3, time=60.0)
+    assert run.metrics["speedup"].noise == "timing"
+    assert run.value("speedup") > 0
+    assert run.value("tried") == 5  # all single recipes, whatever `trials` says
+
+
+def test_a_goal_that_nothing_reaches(tmp_path: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        tune(tmp_path, metric="max_abs", at_least=1e9)
+    assert caught.value.what.endswith("candidates reaches the goal")
+    assert "on cpu: max_abs 1.6" in caught.value.why
+
+
+def test_what_is_good_enough_must_be_said(tmp_path: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        tune(tmp_path)
+    assert str(caught.value) == "say what is good enough: either `at_least` or `at_most`"
+
+
+def test_the_harmful_layer_comes_first(tmp_path: Path) -> None:
+    model = artifact(tmp_path, layers()) / "model.onnx"
+    feeds = [{"x": np.random.default_rng(1).standard_normal((1, 64)).astype(np.float32)}]
+
+    def only(kept: Sequence[str]) -> Path | None:
+        changed = layers()
+        for node in changed.graph.node:
+            if node.op_type == "MatMul" and node.name not in kept:
+                weight = next(one for one in changed.graph.initializer if one.name == node.input[1])
+                value = numpy_helper.to_array(weight)
+                scale = np.abs(value).max() / 127
+                weight.CopyFrom(numpy_helper.from_array((np.round(value / scale) * scale), weight.name))
+        return artifact(tmp_path, changed) / "model.onnx"
+
+    assert [name for name, _ in candidates(layers())] == ["one", "two", "three", "four"]
+    ranked = rank(model, ["y"], feeds, only, 60.0)
+    assert {ranked[0].nodes, ranked[1].nodes} == {("three",), ("four",)}
+    assert ranked[0].harm > 100 * ranked[2].harm
+    right = [answers(session(model, ["y"]), feed) for feed in feeds]
+    assert energy(right, right) == 0.0
+
+
+def test_many_nodes_are_put_together_with_their_neighbours() -> None:
+    groups = grouped([(f"n{number}", 1) for number in range(100)])
+    assert len(groups) == 34
+    assert groups[0] == [("n0", 1), ("n1", 1), ("n2", 1)]
+
+
+def test_an_interrupted_search_goes_on(cache: Path) -> None:
+    first = Ledger("abc")
+    trial = Trial(settings("dynamic", per_channel=True, op_types=["MatMul"]), 0.99, 0.5, 10, kept=("n1",))
+    first.add(trial)
+    refused = Trial(settings("weights", bits=4), math.inf, 1.0, 0, "no MatMul")
+    first.add(refused)
+    with (cache / "abc.jsonl").open("a") as file:
+        file.write('{"settings": {"meth')  # the process was killed here
+    assert list(Ledger("abc").trials.values()) == [trial, refused]
+    first.remove()
+    assert Ledger("abc").trials == {}
+
+
+def test_where_a_model_can_run() -> None:
+    hint = {"load_config": '{"CPU": {"INFERENCE_NUM_THREADS": "1"}}'}
+    cpu = Provider("CPUExecutionProvider")
+    target = Target("ov", (Provider("OpenVINOExecutionProvider", hint), cpu), {"intra_op_num_threads": 1})
+    found = places(target)
+    assert list(found) == ["openvino f32", "openvino bf16", "cpu"]
+    assert found["openvino bf16"].providers[0].options["load_config"] == (
+        '{"CPU": {"INFERENCE_NUM_THREADS": "1", "INFERENCE_PRECISION_HINT": "bf16"}}'
+    )
+    assert found["cpu"].providers == (cpu,)
+    assert list(places(Target("cpu"))) == ["cpu"]
+    chosen = Provider("OpenVINOExecutionProvider", {"load_config": '{"CPU": {"INFERENCE_PRECISION_HINT": "f32"}}'})
+    assert list(places(Target("ov", (chosen,)))) == ["openvino"]
+    methods = [one.method for one in recipes(["openvino bf16"], {"MatMul"}, calibrated=True, fusable=True)]
+    assert methods == ["float"]
+
+
+@pytest.mark.parametrize(
+    ("goal", "value", "short"),
+    [
+        (Goal("cosine.mean", 0.99, None), 0.98, 0.01),
+        (Goal("cosine.mean", 0.99, None), 0.995, 0.0),
+        (Goal("max_abs", None, 0.1), 0.3, 0.2),
+        (Goal("max_abs", None, 0.1), math.nan, math.inf),
+    ],
+)
+def test_goals(goal: Goal, value: float, short: float) -> None:
+    assert goal.short(value) == pytest.approx(short)
