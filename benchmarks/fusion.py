@@ -227,8 +227,9 @@ def rows(work: Path, chosen: Sequence[Variant], rivals: Sequence[str]) -> Iterat
     """The table; rivals that write where they are run write into the folder."""
     with chdir(work):
         for one in chosen:
-            yield row(one, work, rivals)
-            print(f"{one.name} done", file=sys.stderr)
+            found = row(one, work, rivals)
+            print(*found, sep=" | ", file=sys.stderr)
+            yield found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

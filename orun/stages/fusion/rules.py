@@ -73,7 +73,9 @@ def apply_rules(model: ModelProto, disabled: Collection[str]) -> ModelProto:
         if name not in disabled:
             fusion(primitive).apply()
     primitive.topological_sort()
-    edit = Rewriter(ir.from_proto(infer(primitive.model)))
+    graph = ir.from_proto(infer(primitive.model))
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(graph)
+    edit = Rewriter(graph)
     for rule in RULES:
         if not set(rule.names) & set(disabled):
             rule.fuse(edit)

@@ -113,6 +113,13 @@ def test_projections_may_stay_apart(tmp_path: Path, exports: Exports) -> None:
     assert made.value("max_abs_error") < 1e-5
 
 
+@pytest.mark.parametrize("level", ["disable", "extended"])
+def test_at_other_levels(tmp_path: Path, exports: Exports, level: str) -> None:
+    made = fuse(tmp_path, exports("vit"), method="rules", level=level)
+    assert fused(made) == EXPECTED["vit"]
+    assert made.value("max_abs_error") < 1e-5
+
+
 def test_fusions_are_left_out(tmp_path: Path, exports: Exports) -> None:
     names = ["attention", "rotary_embeddings", "layer_norm"]
     made = fuse(tmp_path, exports("llama"), method="rules", disable=names)
