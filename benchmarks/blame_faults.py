@@ -14,7 +14,7 @@ UNEVEN = "/bert/encoder/layer.2/attention/output/dense/MatMul"
 WRONG = "/bert/encoder/layer.4/attention/output/LayerNorm/LayerNormalization"
 SLOW = "/bert/encoder/layer.1/intermediate/dense/MatMul"
 FACTOR = 300.0
-PRODUCTS = 4
+PRODUCTS = 24
 
 
 def texts() -> Dataset:

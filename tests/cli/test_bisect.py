@@ -1,0 +1,40 @@
+"""orun bisect on the command line; what it finds is tested with its parts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import CommandLine
+
+
+def runs(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "artifacts" / "runs").iterdir())
+
+
+@pytest.mark.usefixtures("project")
+def test_the_change_is_marked_and_named(orun: CommandLine, tmp_path: Path) -> None:
+    assert orun("words.yaml", "-q").code == 0
+    assert orun("words.yaml", "-q", "--set", "stages.write.with.text=one").code == 1
+    good, bad = runs(tmp_path)
+    done = orun("bisect", good, bad)
+    assert done.code == 0
+    assert done.out.splitlines() == [
+        f"count words min 3 fails: good in {good}, bad in {bad}",
+        "",
+        '  * write.text: "one two three" -> "one"',
+        "",
+        'count words min 3 fails because of write.text: "one two three" -> "one" (2 mixtures built)',
+    ]
+    found = json.loads(orun("bisect", good, bad, "--json").out)
+    assert found["causes"] == [['write.text: "one two three" -> "one"']]
+
+
+@pytest.mark.usefixtures("project")
+def test_a_run_that_is_not_there(orun: CommandLine) -> None:
+    orun("words.yaml", "-q")
+    done = orun("bisect", "nothing", "nowhere")
+    assert done.code == 2
+    assert "nothing" in done.err
