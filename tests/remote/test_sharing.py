@@ -89,16 +89,16 @@ def test_only_what_is_missing_here_is_asked_for(tmp_path: Path, s3: str, relay: 
     assert len(asked) == 1
 
 
-def test_a_result_that_read_something_else_is_another_one(tmp_path: Path, remote: str) -> None:
+def test_a_result_that_read_something_else_is_another_one(tmp_path: Path, folder: str) -> None:
     one, two, three = (machine(tmp_path, name) for name in ("one", "two", "three"))
-    one.run(remote=remote)
+    one.run(remote=folder)
     for project in (two, three):
         project.edit("deep.py", "text.split()", "text.split()[::-1]")
-    assert built(two.run(remote=remote)) == ["make", "upper"]  # both import it
-    assert built(three.run(remote=remote)) == []
+    assert built(two.run(remote=folder)) == ["make", "upper"]  # both import it
+    assert built(three.run(remote=folder)) == []
     assert three.text("upper") == two.text("upper") == "B A!"
     assert one.text("upper") == "A B!"
-    assert len(named(remote, "actions/")) == 4
+    assert len(named(folder, "actions/")) == 4
 
 
 def test_a_measurement_stays_where_it_was_taken(tmp_path: Path, folder: str) -> None:
