@@ -46,6 +46,7 @@ def make(
         file, _, function = kind.entry.rpartition(":")
         values.references.append(Reference("uses", file, function))
     params = values.fields(kind.params, instance.node.map("with"), (*path, "with"))
+    _require_one(kind, params, instance, values)
     metrics = _metrics(kind, params, instance, around) if values.whole else kind.spec.metrics or None
     named = _targets(kind, params, targets)
     target = next(iter(named.values()))
@@ -81,6 +82,21 @@ def make(
         cpus=_resource(limits, "cpus") or kind.spec.cpus,
         memory=_resource(limits, "memory"),
         gpus=gpus_of(found for found in named.values() if found) if gpus is None else gpus,
+    )
+
+
+def _require_one(kind: Kind, params: Mapping[str, Any], instance: Instance, values: Values) -> None:
+    """Of the parameters that exclude one another one is given."""
+    names = kind.spec.one_of
+    given = [name for name in names if params.get(name) is not None]
+    if not names or not values.whole or len(given) == 1:
+        return
+    said = instance.node.get("with")
+    values.whole = False
+    values.around.problems.add(
+        instance.key if said is None else said.span,
+        f"{' and '.join(map(repr, given))} exclude one another" if given else f"missing {' or '.join(map(repr, names))}",
+        expected=f"one of {', '.join(f'`{name}:`' for name in names)}",
     )
 
 

@@ -28,13 +28,11 @@ def open_model(context: Context, params: Params, inputs: Sequence[Input]) -> Bou
     """The model that the parameters name, with its inputs matched.
 
     Raises:
-        StageFailed: when they name none or two, or it cannot be read.
+        StageFailed: when it cannot be read.
     """
     import torch
 
     torch.manual_seed(context.seed)  # the function may make weights up
-    if (params.model is None) == (params.hub is None):
-        raise StageFailed(context.stage, "name the model by one of `model` and `hub`")
     names = [item.name for item in inputs]
     with warnings_to(context.log):
         if params.hub is not None:

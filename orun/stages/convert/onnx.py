@@ -1,13 +1,15 @@
-"""Take an ONNX model that exists, with its external data.
+"""Take an ONNX model that exists, with its external data, from a file or from the web.
 
 The model is read whole and written anew, so that files around it change nothing. External data must lie in the
-model's own folder; it is gathered into one file.
+model's own folder; it is gathered into one file. What comes from the web has its SHA-256 in the pipeline file, and so
+does each file of external data, which is looked for beside the model's address.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 from orun.errors import StageFailed
@@ -20,8 +22,14 @@ from orun.stages.params import Doc, FilePath
 class Params:
     """Which model."""
 
-    path: Annotated[FilePath, Doc("The model's .onnx file.")]
-    digest: Annotated[str | None, Doc("SHA-256 that the .onnx file must have, in hexadecimal.")] = None
+    path: Annotated[FilePath | None, Doc("The model's .onnx file.")] = None
+    url: Annotated[str | None, Doc("Instead of `path`: its address, http or https.")] = None
+    digest: Annotated[str | None, Doc("SHA-256 that the .onnx file must have, in hexadecimal; with `url` always.")] = (
+        None
+    )
+    data: Annotated[
+        dict[str, str], Doc("With `url`: SHA-256 of each file of external data, by its name as the model has it.")
+    ] = field(default_factory=dict)
 
 
 SPEC = Spec(
@@ -29,6 +37,7 @@ SPEC = Spec(
     tools=("onnx",),
     extra="cpu",
     interface="changed",
+    one_of=("path", "url"),
     preload=("onnx",),
     metrics=("size", "nodes"),
 )
@@ -38,18 +47,42 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model to `context.result`."""
     from orun.stages.onnx_io import external_files, load, load_graph, save, weigh
 
-    path = context.root / params.path
-    if params.digest is not None:
+    path = _fetched(context, params) if params.path is None else context.root / params.path
+    if params.path is not None and params.digest is not None:
         _check_digest(context, params)
     external = bool(external_files(load_graph(path)))
     save(load(path), context.result, external=external)
     return weigh(context.result)
 
 
+def _fetched(context: Context, params: Params) -> Path:
+    """The model in the working folder, with its external data beside it."""
+    from urllib.parse import urljoin, urlsplit
+
+    from orun.stages.download import download
+
+    url = str(params.url)
+    if params.digest is None:
+        raise StageFailed(
+            context.stage,
+            f"{url} has no `digest`",
+            why="what lies there can change, and then the result would",
+            hint="write its SHA-256 into the pipeline: sha256sum FILE",
+        )
+    for name in params.data:
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise StageFailed(context.stage, f"data: {name!r} lies outside the folder of the model")
+    path = Path("fetched", PurePosixPath(urlsplit(url).path).name or "model.onnx")
+    download(url, path, params.digest, context.progress)
+    for name, digest in params.data.items():
+        download(urljoin(url, name), path.parent / name, digest, context.progress)
+    return path
+
+
 def _check_digest(context: Context, params: Params) -> None:
     import hashlib
 
-    with (context.root / params.path).open("rb") as file:
+    with (context.root / str(params.path)).open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != str(params.digest).lower():
         raise StageFailed(

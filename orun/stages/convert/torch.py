@@ -101,6 +101,7 @@ SPEC = Spec(
     tools=("torch", "onnx", "onnxscript", "numpy", "onnxruntime|onnxruntime-gpu"),
     extra="torch",
     interface="changed",
+    one_of=("model", "hub"),
     preload=("torch", "onnx", "onnxruntime"),
     metrics=("size", "nodes", "max_abs_error"),
 )

@@ -168,10 +168,6 @@ def test_the_hub_takes_a_commit(files: Path, tmp_path: Path, monkeypatch: pytest
     assert text.endswith("hint: see that the hub can be reached, or name a folder")
 
 
-def test_one_model_is_named(files: Path, tmp_path: Path) -> None:
-    assert refusal(files, tmp_path) == "name the model by one of `model` and `hub`"
-
-
 def test_weights_that_do_not_fit(files: Path, tmp_path: Path) -> None:
     text = refusal(files, tmp_path, model="small.py:same", weights="state.pt")
     assert text.startswith("state.pt does not fit the module that small.py:same returns\n  Unexpected key(s)")
