@@ -10,12 +10,12 @@ from typing import get_args
 import pytest
 
 import orun
-from benchmarks import cold, envelope, fusion, noop, remote, runner
+from benchmarks import cold, envelope, fusion, makespan, noop, remote, runner
 from benchmarks.graphs import Shape, edges, write_pipeline
 from benchmarks.spent import Spent, in_turn, table, verdict
 
 
-@pytest.mark.parametrize("script", [cold, envelope, fusion, noop, remote, runner])
+@pytest.mark.parametrize("script", [cold, envelope, fusion, makespan, noop, remote, runner])
 def test_help_says_what_is_measured(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         script.main(["--help"])
@@ -55,3 +55,16 @@ def test_figures_are_medians_of_rounds_in_turn() -> None:
 def test_tables_and_verdicts() -> None:
     assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
     assert [verdict(1.0, 1.15), verdict(1.2, 1.15)] == ["within 1.15", "MISSES 1.15"]
+
+
+def test_the_least_time_is_the_shared_sum_or_the_longest_stage() -> None:
+    assert makespan.Makespan(9.0, (1.0, 2.0, 3.0)).least(2) == 3.0
+    assert makespan.Makespan(9.0, (1.0, 5.0, 2.0)).least(2) == 5.0
+
+
+@pytest.mark.skipif(not shutil.which("xargs"), reason="xargs is not installed")
+def test_makespans_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    makespan.main(["--stages", "3", "--unit", "0.01", "--rounds", "1"])
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][2:]
+    assert [row[0] for row in rows] == ["| orun, times known", "| orun, times unknown", "| xargs, longest first"]
+    assert all(float(row[1]) >= float(row[2]) > 0 for row in rows)
