@@ -92,10 +92,13 @@ def _require_one(kind: Kind, params: Mapping[str, Any], instance: Instance, valu
     if not names or not values.whole or len(given) == 1:
         return
     said = instance.node.get("with")
+    message = (
+        f"{' and '.join(map(repr, given))} exclude one another" if given else f"missing {' or '.join(map(repr, names))}"
+    )
     values.whole = False
     values.around.problems.add(
         instance.key if said is None else said.span,
-        f"{' and '.join(map(repr, given))} exclude one another" if given else f"missing {' or '.join(map(repr, names))}",
+        message,
         expected=f"one of {', '.join(f'`{name}:`' for name in names)}",
     )
 

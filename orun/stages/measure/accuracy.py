@@ -82,15 +82,15 @@ SPEC = Spec(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Params:
     """Parameters of `measure/accuracy`."""
 
-    metrics: Annotated[list[Known | Code], Doc("What to measure: names, and functions of your own.")]
     dataset: Annotated[
         Examples | None,
         Doc("The examples: a function that returns an `orun.Dataset`, or files; made up when left out."),
     ] = None
+    metrics: Annotated[list[Known | Code], Doc("What to measure: names, and functions of your own.")]
     dims: Annotated[
         dict[str, list[int]],
         Doc("For examples that are made up: sizes of each dynamic axis by its name; 1, 2 and 7 when left out."),
