@@ -81,6 +81,11 @@ class Target:
         """Whether its sessions load the custom operators of that package."""
         return EXTENSIONS in (self.session.get("custom_op_libraries") or ())
 
+    @property
+    def here(self) -> Target:
+        """This target as a process of its own environment has it."""
+        return replace(self, interpreter=None)
+
     def below(self, root: Path, interpreter: Interpreter | None) -> Target:
         """This target with the absolute paths of its files, for a stage that runs with another Python than it."""
         if not self.libraries:

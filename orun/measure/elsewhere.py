@@ -167,7 +167,7 @@ class _Served:
 
     def __init__(self, model: Path, target: Target) -> None:
         self._model = model
-        self._target = target
+        self._target = target.here
         self._session: InferenceSession
 
     def open(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ def write(folder: Path, measurement: Measurement, subjects: Mapping[str, Subject
     the launch that it was in, counted from 0; and the same for each model in the quads, as `<name>.wall` and so on.
     """
     first = measurement.launches[0]
-    target = replace(next(iter(subjects.values())).target, interpreter=None)  # a path of this machine
+    target = next(iter(subjects.values())).target.here  # without a path of this machine
     document = {
         "format": FORMAT,
         "method": first.method,

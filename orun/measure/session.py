@@ -34,8 +34,13 @@ def open_session(model: Path, target: Target, profile: str = "", *, watched: boo
 
     Raises:
         UsageError: when a provider is not in this build or did not load, an option is unknown, the model cannot be
-            loaded, or `fallback: forbid-cpu` is broken.
+            loaded, `fallback: forbid-cpu` is broken, or the target is one of another environment (see `elsewhere`).
     """
+    if target.interpreter:
+        raise UsageError(
+            f"target '{target.name}' runs in an environment of its own, and this looks into models in its own process",
+            hint="run the stage itself in that environment: `environment:` beside `uses`",
+        )
     target = engines.applied(model, target)
     _require_available(target, available())
     options = session_options(target)

@@ -13,7 +13,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -170,7 +170,7 @@ def _serve(parents: Connection, connection: Connection, subject: Subject) -> Non
 def serve(connection: Connection, subject: Subject) -> None:
     """The worker's side: one answer to each request, until the parent says that it is enough, or is gone."""
     gc.disable()
-    server = _Server(subject)
+    server = _Server(replace(subject, target=subject.target.here))
     while (message := receive(connection)) is not None:
         request, arguments = message
         try:

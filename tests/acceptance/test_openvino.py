@@ -16,6 +16,7 @@ from orun.record import RunResult
 from orun.store import locks
 from tests.stages.models import convolution
 
+PIPELINES = Path(__file__).parents[2] / "pipelines"
 ENVIRONMENTS = """
 environments:
   plugin: {packages: [onnxruntime==1.31.1, onnxruntime-ep-openvino==1.8.1, onnx==1.23.2, numpy==2.4.6]}
@@ -161,3 +162,15 @@ def test_a_setting_that_the_plug_in_would_ignore_stops_the_run(project: Path, op
         "target 'strict' of stage 'covered' cannot run here: "
         f"OpenVINOExecutionProvider does not load on this machine ({why})"
     )
+
+
+@pytest.mark.slow
+def test_the_ready_pipeline_keeps_the_accuracy_in_bfloat16(project: Path) -> None:
+    faster = {"stages.engine.with.launches": "1", "stages.accuracy.with.samples": "16"}
+    result = orun.run(PIPELINES / "openvino.yaml", set=faster, to=["accuracy", "coverage"], store=project / "store")
+    assert [(stage.stage, stage.outcome) for stage in result.stages] == [
+        (name, "built") for name in ("export", "simplify", "coverage", "engine", "accuracy")
+    ]
+    assert values(result, "coverage")["fallback"] == 0
+    assert values(result, "accuracy")["cosine.min"] > 0.999
+    assert {verdict.outcome for verdict in result.verdicts} == {"passed"}

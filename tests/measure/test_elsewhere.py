@@ -13,6 +13,7 @@ import pytest
 
 from orun.errors import OrunError, UsageError
 from orun.measure.elsewhere import RemoteSession, Value
+from orun.measure.session import open_session
 from orun.measure.workers import Subject, Worker
 from orun.targets import Interpreter, Target
 
@@ -47,6 +48,15 @@ def test_an_error_there_is_one_here(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         RemoteSession(tmp_path / "model.onnx", ELSEWHERE)
     assert caught.value.what == "ONNX Runtime cannot open model.onnx for target 'elsewhere'"
+
+
+def test_no_session_of_it_is_made_in_this_process(model: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_session(model, ELSEWHERE)
+    assert str(caught.value) == (
+        "target 'elsewhere' runs in an environment of its own, and this looks into models in its own process\n"
+        "  hint: run the stage itself in that environment: `environment:` beside `uses`"
+    )
 
 
 def test_a_process_that_dies_is_told(model: Path) -> None:
