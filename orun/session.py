@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from orun.remote.exchange import Exchange
     from orun.remote.settings import Settings
 
+ASIDE = (".blame", ".bisect")  # ends of the names of pipelines that an investigation makes: no history of a release
+
 
 @dataclass(frozen=True)
 class Session:
@@ -126,6 +128,8 @@ class Session:
 
     def _keep(self, result: RunResult) -> None:
         """Add what was measured to the history. A history that cannot be written fails no release."""
+        if result.pipeline.endswith(ASIDE):
+            return
         if not any(stage.outcome == "built" and stage.metrics for stage in result.stages):
             return
         from orun.history import History, location, points_of

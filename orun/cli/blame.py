@@ -13,7 +13,7 @@ import click
 import orun
 from orun.cli import options
 from orun.cli.verb import Verb
-from orun.errors import UsageError
+from orun.errors import Interrupted, OrunError, UsageError
 
 if TYPE_CHECKING:
     from orun.culprits.blame import Question
@@ -73,7 +73,13 @@ def after_run(file: str, choices: Mapping[str, Any], result: RunResult, *, quiet
         return ()
     if not quiet:
         options.show(["", f"why, for {AUTOMATIC_SECONDS:.0f} s at most (--no-blame leaves it out):"])
-    found = _investigated(asked, AUTOMATIC_SECONDS, choices.get("store"), _silent if quiet else _say)
+    try:
+        found = _investigated(asked, AUTOMATIC_SECONDS, choices.get("store"), _silent if quiet else _say)
+    except Interrupted:
+        raise
+    except OrunError as error:  # the verdict stands whether its cause can be found or not
+        click.echo(f"why cannot be told: {error}", err=True)
+        return ()
     from orun.report.document import dumps
 
     (result.folder / "blame.json").write_text(dumps({"blame": found}) + "\n", encoding="utf-8")

@@ -74,14 +74,14 @@ class Case:
         """Where in the culprit's model the error enters."""
         given = {key: self.stage.params[key] for key in ("dataset", "dims", "target") if key in self.stage.params}
         needs = {"model": found.culprit, "reference": self._before(found)}
-        params = {**given, "time": THOROUGH if self.bench.left > 2 * THOROUGH else QUICK, "trials": 64}
+        params = {**given, "time": THOROUGH if self.bench.left > 2 * THOROUGH else QUICK, "trials": 256}
         stage = self.bench.make(f"places of {found.culprit}", "quantize/debug", self.stage, needs, params)
         result = self.bench.run([stage.id])
         if not result[stage.id].out:
             return replace(found, stopped=f"no node could be told: {levels.reason(result, stage.id)}")
         table = json.loads((Path(result[stage.id].out) / "tensors.json").read_bytes())
         places = tuple(_places(table["findings"]))
-        return replace(found, places=places, chosen=_chosen(places), note=_note(table))
+        return replace(found, places=places, chosen=_chosen(places), note=_note(table), stopped=_untried(table))
 
     def _proof(self, found: Diagnosis) -> Diagnosis:
         """Build the culprit's model without the places; the first way that can be built counts."""
@@ -150,6 +150,11 @@ def _places(rows: Sequence[Mapping[str, Any]]) -> Sequence[Place]:
             )
         )
     return made
+
+
+def _untried(table: Mapping[str, Any]) -> str:
+    left, tried = table["left"], table["tried"]
+    return f"{left} of {left + tried} places that differ were not tried" if left else ""
 
 
 def _note(table: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Any
 
 from orun import api
+from orun.errors import Interrupted
 from orun.journal import Listener, ignore
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.record import RunResult
@@ -79,6 +80,7 @@ class Bench:
 
         Raises:
             OutOfTime: when no time is left.
+            Interrupted: when the user stops it.
         """
         if self.left <= 0:
             raise OutOfTime
@@ -88,7 +90,10 @@ class Bench:
             stage.uses: kind_use(stage.uses) for stage in self.added.values() if stage.uses not in self.pipeline.kinds
         }
         derived = replace(self.pipeline, name=f"{self.pipeline.name}.blame", stages=tuple(limited), kinds=kinds)
-        return api.run(derived, to=list(names), keep_going=True, store=self.store, on_event=self.listener)
+        result = api.run(derived, to=list(names), keep_going=True, store=self.store, on_event=self.listener)
+        if result.exit_code == Interrupted.exit_code:
+            raise Interrupted("interrupted")
+        return result
 
     def _closure(self, names: Collection[str]) -> set[str]:
         wanted: set[str] = set()

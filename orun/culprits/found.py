@@ -88,7 +88,7 @@ class Diagnosis:
         places: the worst first.
         chosen: how many of the first places the proof puts right.
         proof: the variant that was built, if any.
-        stopped: what was left out for want of time; empty when nothing was.
+        stopped: what was left out, mostly for want of time; empty when nothing was.
         note: what else should be known of it; else empty.
         seconds: that the investigation took.
     """

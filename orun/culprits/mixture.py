@@ -12,7 +12,7 @@ from orun import api
 from orun.culprits.changes import Change, upstream
 from orun.culprits.search import Outcome
 from orun.culprits.sides import Layout, Side
-from orun.errors import PipelineError
+from orun.errors import Interrupted, PipelineError
 from orun.gates.baselines import path_for
 from orun.journal import Listener, ignore
 from orun.pipeline.graph import ordered
@@ -72,6 +72,8 @@ class Mixer:
                 return "unresolved"
             root = self.store.root
             result = api.run(pipeline, to=[stage], keep_going=True, store=root, on_event=self.listener)
+            if result.exit_code == Interrupted.exit_code:
+                raise Interrupted("interrupted")
         except PipelineError:  # it lacks a file or a package: these changes do not go together
             return "unresolved"
         finally:

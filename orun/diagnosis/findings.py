@@ -112,9 +112,10 @@ def analyse(pair: Pair, effort: Effort, progress: Progress) -> Analysis:
     found = segments(pair.model, pair.reference)
     changed = {one.theirs.tensor: one for one in differing(found, pair.model, pair.reference)}
     rows: list[Finding] = []
+    elements = Elements({}, {})
     for start in range(0, len(found), CHUNK):
         progress(start, len(found), "tensors")
-        rows += _compared(pair, found[start : start + CHUNK], changed)
+        rows += _compared(pair, found[start : start + CHUNK], changed, elements)
     answers = _answers(pair)
     error = _error(pair, pair.model, answers)
     order = sorted((row for row in rows if row.local is not None), key=lambda row: (row.local or 0.0, row.tensor))
@@ -123,7 +124,7 @@ def analyse(pair: Pair, effort: Effort, progress: Progress) -> Analysis:
         if monotonic() > end:
             break
         progress(number, min(effort.trials, len(order)), "places put right")
-        made = put_right(pair, [changed[row.tensor]])
+        made = restored(pair.model, pair.reference, [changed[row.tensor]], elements)
         shares[row.tensor] = 1 - _error(pair, made, answers) / error
     return Analysis(
         findings=tuple(replace(row, share=shares.get(row.tensor)) for row in rows),
@@ -166,13 +167,15 @@ def _error(pair: Pair, model: ModelProto, answers: Sequence[Feed], *, as_is: boo
     return tally.error()
 
 
-def _compared(pair: Pair, chunk: Sequence[Segment], changed: dict[str, Segment]) -> list[Finding]:
-    """What is found of some segments; those that cannot be compared are left out."""
+def _compared(pair: Pair, chunk: Sequence[Segment], changed: dict[str, Segment], elements: Elements) -> list[Finding]:
+    """What is found of some segments; those that cannot be compared are left out. The elements are added to."""
     parts = [one.ours for one in chunk if one.theirs.tensor in changed]
     sources = {ours: theirs for theirs, ours in (chunk[0].pairs if chunk else {}).items()}
     starts = sorted({name for part in parts for name in part.inputs})
     ours = Probe(pair.model, [*(one.ours.tensor for one in chunk), *starts], pair.target)
     theirs = Probe(pair.reference, [*(one.theirs.tensor for one in chunk), *(sources[n] for n in starts)], pair.target)
+    elements.ours.update(ours.elements())
+    elements.theirs.update(theirs.elements())
     alone = Probe(isolated(pair.model, parts, ours.elements()), (), pair.target) if parts else None
     inherited, local = Tally(), Tally()
     for feed in pair.feeds:

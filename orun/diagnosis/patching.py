@@ -19,8 +19,8 @@ LOCAL = "::local"  # after the name of a tensor that is computed from what was f
 class Elements:
     """Element types of tensors by name, as ONNX counts them: those of the model and those of the reference."""
 
-    ours: Mapping[str, int]
-    theirs: Mapping[str, int]
+    ours: dict[str, int]
+    theirs: dict[str, int]
 
 
 def restored(

@@ -1,0 +1,67 @@
+"""One model with parts of another: it answers as the other did where its parts are, and says what it cannot do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from orun.errors import StageFailed
+from orun.stages import registry
+from tests.diagnosis.planted import layers
+from tests.stages.support import StageRun, artifact, digest, run_stage
+
+X = np.random.default_rng(3).standard_normal((5, 16)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def _is_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`run_stage` looks kinds up; no pipeline file can name this one."""
+    monkeypatch.setattr(registry, "BUILTIN", (*registry.BUILTIN, "diagnose/restored"))
+
+
+def restore(folder: Path, model: Path, before: Path, **params: object) -> StageRun:
+    asked = {"tensors": [], **params}
+    return run_stage("diagnose/restored", folder, asked, inputs={"model": model, "reference": before})
+
+
+def answer(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    found: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = session.run(None, {"x": X})[0]
+    return found
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> tuple[Path, Path]:
+    """The quantized model, and the one before it."""
+    before = artifact(tmp_path, layers())
+    return run_stage("quantize/dynamic", tmp_path, inputs={"model": before}).output, before
+
+
+def test_every_part_restored_is_the_model_before(tmp_path: Path, models: tuple[Path, Path]) -> None:
+    made = restore(tmp_path, *models, tensors=["a", "c", "y"])
+    assert np.array_equal(answer(made.model), answer(models[1] / "model.onnx"))
+    operators = {node.op_type for node in onnx.load(made.model).graph.node}
+    assert operators == {"MatMul", "Relu", "Tanh"}
+
+
+def test_a_part_may_be_named_by_a_node(tmp_path: Path, models: tuple[Path, Path]) -> None:
+    by_node = restore(tmp_path, *models, nodes=["second"])
+    by_tensor = restore(tmp_path, *models, tensors=["c"])
+    assert digest(by_node.output) == digest(by_tensor.output)
+    operators = [node.op_type for node in onnx.load(by_node.model).graph.node]
+    assert (operators.count("MatMul"), operators.count("MatMulInteger")) == (1, 2)
+
+
+def test_a_tensor_that_they_do_not_share(tmp_path: Path, models: tuple[Path, Path]) -> None:
+    with pytest.raises(StageFailed, match="the models do not share nowhere"):
+        restore(tmp_path, *models, tensors=["nowhere"])
+
+
+def test_a_node_that_no_file_has(tmp_path: Path, models: tuple[Path, Path]) -> None:
+    with pytest.raises(StageFailed, match="no part of the model's file can be put right") as failed:
+        restore(tmp_path, *models, nodes=["fused by the runtime"])
+    assert failed.value.why == "fused by the runtime: ONNX Runtime makes these nodes itself when it opens the model"
