@@ -269,6 +269,7 @@ class LocalExecutor:
 def _environment(environment: Mapping[str, str], interpreter: Interpreter | None) -> dict[str, str]:
     """The environment of every stage: sets iterate alike, ONNX Runtime keeps to itself, no key of a remote is in it."""
     fixed = {"PYTHONHASHSEED": environment.get("PYTHONHASHSEED", "0"), "ORT_DISABLE_TELEMETRY": "1"}
+    fixed["TF_CPP_MIN_LOG_LEVEL"] = environment.get("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
     if interpreter and interpreter.path is not None:
         fixed["PYTHONPATH"] = interpreter.path
     return {name: value for name, value in environment.items() if name not in SECRETS} | fixed
