@@ -14,13 +14,14 @@ from orun.store.refusals import refusals
 FOLDER = "sources"  # in a run's folder; each file goes by its digest
 INDEX = "index.json"  # there: digest of each file by its path from the pipeline's folder
 LARGEST = 2**20  # bytes; what is larger is data or a model, not source
+TEXT = (".cfg", ".ini", ".json", ".py", ".toml", ".txt", ".yaml", ".yml")  # ends of names of what is kept: no images
 READ = "read "  # before the name of a file among the inputs of a stage
 
 
 def keep(result: RunResult, pipeline: Pipeline) -> None:
-    """Keep the pipeline file, what it extends, code and small data of a run, and the digests of all that it rests on.
+    """Keep the pipeline file, what it extends, code and small texts of a run, and the digests of all that it rests on.
 
-    The content of what was edited since, is large, or is a folder is left out.
+    The content of what was edited since, is large, is data, or is a folder is left out.
 
     Raises:
         StoreError: when it cannot be written.
@@ -32,9 +33,12 @@ def keep(result: RunResult, pipeline: Pipeline) -> None:
         (folder / INDEX).write_text(json.dumps(files, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         for name, digest in files.items():
             path, kept = pipeline.root / name, folder / digest
-            if kept.exists() or not path.is_file() or path.stat().st_size > LARGEST or digest_file(path) != digest:
-                continue
-            kept.write_bytes(path.read_bytes())
+            if name.endswith(TEXT) and not kept.exists() and _is_small(path) and digest_file(path) == digest:
+                kept.write_bytes(path.read_bytes())
+
+
+def _is_small(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size <= LARGEST
 
 
 def index(result: RunResult) -> Mapping[str, str] | None:

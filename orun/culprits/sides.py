@@ -103,12 +103,12 @@ class Layout:
         return root
 
     def _copy(self, record: RunResult, name: str, digest: str, path: Path) -> None:
-        """Large files and folders are not kept: they must still be where they were."""
+        """Data, large files and folders are not kept: they must still be where they were."""
         now = Path(record.file).parent / name
         if not now.exists() or self.store.files.digest_path(now) != digest:
             raise UsageError(
                 f"{name} is not to be had as it was in the run {record.run}",
-                why="it was too large to be kept, and is gone or has changed since",
+                why="a run keeps code and small texts only, and it is gone or has changed since",
                 hint=f"bring it back: {now}",
             )
         if now.is_dir():

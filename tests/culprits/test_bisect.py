@@ -196,3 +196,18 @@ def test_no_such_gate(project: Project) -> None:
     with pytest.raises(UsageError, match=r"there is no gate 'score\.speed' in ") as refused:
         project.bisect(good, good, "score.speed")
     assert refused.value.why == "it has score.score"
+
+
+def test_data_that_is_gone(project: Project) -> None:
+    """A run keeps code and text; data must still be there, and a run without it says what it lacks."""
+    data = project.folder / "more.bin"
+    data.write_bytes(b"1")
+    project.edit("helper.py", "len(text)", "len(text) + int((pathlib.Path(__file__).parent / 'more.bin').read_text())")
+    project.edit("helper.py", "def value", "import pathlib\n\n\ndef value")
+    good = project.run()
+    bad = project.run(**{"stages.score.with.weight": 9.0})
+    assert project.bisect(good, bad).causes == (("score.weight: 1.0 -> 9.0",),)
+    data.unlink()
+    with pytest.raises(UsageError, match=r"more\.bin is not to be had as it was in the run ") as refused:
+        project.bisect(good, bad)
+    assert refused.value.hint == f"bring it back: {data}"
