@@ -9,11 +9,10 @@ import onnx
 import pytest
 
 import orun
-from orun.environment import isolated, making
-from orun.errors import EnvironmentFailed, PipelineError
-from orun.pipeline import load
+from orun.errors import PipelineError
 from orun.record import RunResult
 from orun.store import locks
+from tests.acceptance.support import make_environments
 from tests.stages.models import convolution
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
@@ -68,14 +67,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     onnx.save(convolution(), tmp_path / "model.onnx")
     onnx.save(onnx.parser.parse_model(DETERMINANT), tmp_path / "determinant.onnx")
     (tmp_path / "compiled.yaml").write_text(ENVIRONMENTS + COMPILED, "utf-8")
-    for stage in load(tmp_path / "compiled.yaml").stages:
-        if stage.environment and isolated.damage(isolated.folder_of(stage.environment)):
-            try:
-                making.make(stage.environment)
-            except EnvironmentFailed as error:
-                if "could not be reached" in error.why or "from versions: none" in error.why:
-                    pytest.skip(f"no package index has OpenVINO here: {error.why}")
-                raise
+    make_environments(tmp_path / "compiled.yaml")
     return tmp_path
 
 

@@ -1,0 +1,49 @@
+"""QNN contexts for Qualcomm's NPU, made and run by the simulator that its package brings along."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import onnx
+
+import orun
+from tests.acceptance.support import make_environments
+
+MODEL = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[4, 4] x) => (float[4, 4] y)
+<float[4, 4] w = {1, 0, 0.5, 0, 0, 1, 0, 0.25, 0.5, 0, 1, 0, 0, 0.25, 0, 1}> {
+  m = MatMul(x, w)
+  y = Relu(m)
+}
+"""
+PIPELINE = """
+environments:
+  qnn: {packages: [onnxruntime==1.31.1, onnxruntime-qnn==2.7.0, onnx==1.23.2, numpy==2.4.6]}
+targets:
+  htp:
+    environment: qnn
+    providers: [QNNExecutionProvider: {backend_type: htp}]
+    fallback: forbid-cpu
+stages:
+  import: {uses: convert/onnx, with: {path: model.onnx}}
+  covered: {uses: check/coverage, needs: import, with: {target: htp}}
+  engine: {uses: compile/engine, needs: import, with: {target: htp, launches: 1, atol: 1e-2}}
+"""
+
+
+def test_a_context_is_made_loaded_back_and_right(tmp_path: Path) -> None:
+    onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "model.onnx")
+    (tmp_path / "qnn.yaml").write_text(PIPELINE, "utf-8")
+    make_environments(tmp_path / "qnn.yaml")
+    result = orun.run(tmp_path / "qnn.yaml", store=tmp_path / "store")
+    assert result.exit_code == 0, [stage.failure for stage in result.stages]
+    assert result["covered"].metrics["coverage"].value == 1
+    engine = result["engine"]
+    assert (engine.metrics["compiled"].value, engine.metrics["left"].value) == (1, 0)
+    assert engine.metrics["max_abs_error"].value < 1e-2
+    folder = Path(engine.out)
+    assert sorted(path.name for path in folder.iterdir()) == ["engine.json", "model.onnx", "model_qnn.bin"]
+    assert json.loads((folder / "engine.json").read_text())["provider"] == "QNNExecutionProvider"
+    assert [node.op_type for node in onnx.load(folder / "model.onnx").graph.node] == ["EPContext"]
