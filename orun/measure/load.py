@@ -87,9 +87,10 @@ class Clock:
 class _Shared:
     """What the clients of a round share."""
 
-    start: float
     due: NDArray[np.float64] | None  # seconds after the start; None in a closed loop
-    end: float
+    start: float = 0.0
+    end: float = 0.0
+    go: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
     sent: int = 0
     latencies: list[float] = field(default_factory=list)
@@ -112,13 +113,15 @@ def drive(
         Exception: the first that a request raised.
     """
     clock = clock or Clock()
-    start = clock.now()
     due = None if traffic.rate is None else _due(traffic, random)
     patience = traffic.seconds if due is None else traffic.seconds * PATIENCE
-    shared = _Shared(start, due, start + patience, last=start)
+    shared = _Shared(due)
     threads = [threading.Thread(target=_client, args=(request, shared, clock), daemon=True) for request in requests]
     for thread in threads:
         thread.start()
+    start = shared.start = shared.last = clock.now()  # when all clients are there
+    shared.end = start + patience
+    shared.go.set()
     for thread in threads:
         thread.join()
     if shared.error is not None:
@@ -141,6 +144,7 @@ def _due(traffic: Traffic, random: np.random.Generator) -> NDArray[np.float64]:
 
 
 def _client(request: Request, shared: _Shared, clock: Clock) -> None:
+    shared.go.wait()
     try:
         while (since := _next(shared, clock)) is not None:
             request()
@@ -154,10 +158,10 @@ def _client(request: Request, shared: _Shared, clock: Clock) -> None:
 
 
 def _next(shared: _Shared, clock: Clock) -> float | None:
-    """When the client's next request is due, once that time has come; None when there is none."""
+    """When the client's next request is due, once that time has come; None when there is none, but for the first."""
     with shared.lock:
         now = clock.now()
-        if shared.error is not None or now >= shared.end:
+        if shared.error is not None or (now >= shared.end and shared.sent):
             return None
         if shared.due is None:
             shared.sent += 1

@@ -81,3 +81,10 @@ def test_what_a_request_raises_ends_the_round() -> None:
 
     with pytest.raises(ValueError, match="no answer"):
         drive([fails] * 2, Traffic(2, None, 60.0), np.random.default_rng(0))
+
+
+def test_a_round_has_at_least_one_request() -> None:
+    """A busy machine may come to a client only when the time is over."""
+    times = iter([0.0, 5.0, 5.0, 7.0])
+    found = drive([lambda: None], Traffic(1, None, 1.0), np.random.default_rng(0), Clock(lambda: next(times, 9.0)))
+    assert (found.answered, found.latencies, found.seconds) == (1, (0.0,), 5.0)
