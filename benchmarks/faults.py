@@ -30,6 +30,7 @@ from tests.faults.projects import MODEL, TEXT, Subject
 from tests.faults.rig import Judgement, Outcome, Rig, process
 
 DISK = "4m"  # room for the text project and little more
+TELL = 10  # faults between two words of how it goes
 MODELS = 0.2  # how often the project of real stages is taken
 
 
@@ -119,7 +120,17 @@ def campaign(bench: Bench, numbers: range, seed: str, only: str | None) -> Count
         table[f"{family}: {row}", judgement.outcome] += 1
         if judgement.outcome == "wrong":
             print(f"WRONG {seed}-{number} {family}: {what}\n  {judgement.why}", flush=True)
+        if table.total() % TELL == 0:
+            print(f"{table.total()} of {len(numbers)}: {_totals(table)}", file=sys.stderr, flush=True)
     return table
+
+
+def _totals(table: Counter[tuple[str, Outcome]]) -> str:
+    """How often there was each outcome, in words."""
+    totals: Counter[Outcome] = Counter()
+    for (_, outcome), count in table.items():
+        totals[outcome] += count
+    return ", ".join(f"{totals[outcome]} {outcome}" for outcome in get_args(Outcome))
 
 
 def show(table: Counter[tuple[str, Outcome]], seconds: float) -> None:
