@@ -98,7 +98,7 @@ def _launch(subjects: Mapping[str, Subject], course: Course, random: Random) -> 
             worker = workers[name] = stack.enter_context(Worker(subjects[name]))
             opened = worker.open(course.warmup)
             counts[name] = min(max(round(BLOCK_SECONDS / opened.each), 1), MOST)
-            if opened.single and core is not None:
+            if opened.work.alone and core is not None:
                 worker.pin(core)
             worker.profile(course.warmup)
         left = dict.fromkeys(workers, course.runs)

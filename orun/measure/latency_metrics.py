@@ -21,6 +21,7 @@ OfLaunch = Callable[[Launch, str], float]  # a figure of a model in a launch
 METHODS: Mapping[Method, str] = {
     "thread": "paired on-CPU time",
     "nodes": "paired time of undisturbed nodes",
+    "process": "paired CPU time of the process",
     "wall": "paired wall time",
 }
 QUANTILES: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}

@@ -15,6 +15,7 @@ Floats = NDArray[np.float64]
 Run = Callable[[], object]
 
 OTHERS = 1.05  # CPU time of all threads over that of the calling one from which others count as busy
+TURNS = 0.5  # share of the wall time of the least disturbed inference from which its threads count as busy
 AWAKE = 0.9  # share of the time, waiting left out, below which the calling thread counts as asleep meanwhile
 
 
@@ -25,32 +26,35 @@ class Times:
     Attributes:
         wall: wall time of each, seconds, `[n]`.
         cpu: CPU time of the calling thread in each, seconds, `[n]`.
+        process: CPU time of all threads of the process in each, seconds, `[n]`.
         waited: seconds that the threads of the process waited on run queues meanwhile, all together; None where the
             kernel does not count them.
     """
 
     wall: Floats
     cpu: Floats
+    process: Floats
     waited: float | None
 
 
 def timed(run: Run, count: int, seconds: float = float("inf")) -> Times:
     """Time `count` inferences, or as many as begin within `seconds`; at least one."""
-    wall, cpu = [], []
+    wall, cpu, process = [], [], []
     before = waits()
     end = time.perf_counter() + seconds
     for _ in range(count):
         # CPU time is read outside: what interrupts between the readings then lengthens neither.
-        cpu_start = time.thread_time_ns()
+        process_start, cpu_start = time.process_time_ns(), time.thread_time_ns()
         start = time.perf_counter_ns()
         run()
         stop = time.perf_counter_ns()
-        cpu_stop = time.thread_time_ns()
+        cpu_stop, process_stop = time.thread_time_ns(), time.process_time_ns()
         wall.append(stop - start)
         cpu.append(cpu_stop - cpu_start)
+        process.append(process_stop - process_start)
         if time.perf_counter() >= end:
             break
-    return Times(np.array(wall) / 1e9, np.array(cpu) / 1e9, waited_since(before))
+    return Times(np.array(wall) / 1e9, np.array(cpu) / 1e9, np.array(process) / 1e9, waited_since(before))
 
 
 def joined(parts: Sequence[Times]) -> Times:
@@ -59,22 +63,53 @@ def joined(parts: Sequence[Times]) -> Times:
     return Times(
         wall=np.concatenate([part.wall for part in parts]),
         cpu=np.concatenate([part.cpu for part in parts]),
+        process=np.concatenate([part.process for part in parts]),
         waited=sum(waited) if len(waited) == len(parts) else None,
     )
 
 
-def works_alone(run: Run, seconds: float) -> bool:
-    """Whether the calling thread does all of an inference: no other works, and it never sleeps; runs some that long."""
+@dataclass(frozen=True)
+class Work:
+    """Who works while inferences run.
+
+    Attributes:
+        process, thread: seconds on the CPU of all threads, and of the calling one.
+        on_core: seconds that passed, without those in which a thread waited for a core.
+        most: the largest CPU time of all threads in an inference, divided by its wall time.
+    """
+
+    process: float
+    thread: float
+    on_core: float
+    most: float
+
+    @property
+    def alone(self) -> bool:
+        """Whether the calling thread does all: no other works, and it never sleeps."""
+        return self.process <= OTHERS * self.thread and self.thread >= AWAKE * self.on_core
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether one thread at a time works, whichever it is.
+
+        Of several at once an inference takes more CPU time than wall time when nothing disturbs it; of one at a time as
+        much, and never more.
+        """
+        return self.alone or TURNS <= self.most <= OTHERS
+
+
+def watched(run: Run, seconds: float) -> Work:
+    """Run inferences for that long, and see who works."""
     before = waits()
     start = time.perf_counter()
     process, thread = time.process_time(), time.thread_time()
-    run()
-    while time.perf_counter() < start + seconds:
-        run()
+    most = 0.0
+    while most == 0 or time.perf_counter() < start + seconds:
+        times = timed(run, 1)
+        most = max(most, float(times.process[0] / times.wall[0]))
     thread = time.thread_time() - thread
     process = time.process_time() - process
-    on_core = time.perf_counter() - start - (waited_since(before) or 0.0)
-    return process <= OTHERS * thread and thread >= AWAKE * on_core
+    return Work(process, thread, time.perf_counter() - start - (waited_since(before) or 0.0), most)
 
 
 def waits() -> dict[str, float]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession, SessionOptions
 
 CPU = "CPUExecutionProvider"
+ON_PROCESSOR = frozenset({CPU, "ACLExecutionProvider", "DnnlExecutionProvider", "XnnpackExecutionProvider"})
 # Module of the package that brings a provider as a plug-in.
 PACKAGES: Mapping[str, str] = {
     "OpenVINOExecutionProvider": "onnxruntime_ep_openvino",
@@ -32,6 +33,13 @@ IGNORED: Mapping[str, frozenset[str]] = {
 }  # fmt: skip
 _REGISTERED: set[str] = set()
 DEVICE = "device_type"  # the option that chooses among the devices of a plug-in; `CPU` when left out
+
+
+def on_processor(provider: Provider) -> bool:
+    """Whether a provider computes on the machine's processor."""
+    if provider.name == "OpenVINOExecutionProvider":
+        return provider.options.get(DEVICE, "CPU").upper() == "CPU"
+    return provider.name in ON_PROCESSOR
 
 
 def available() -> tuple[str, ...]:

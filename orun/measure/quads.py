@@ -7,13 +7,15 @@ The launch's value is the median of these pairs. A core that is shared changes i
 to the next: a quad as a whole is disturbed twice as often as a pair, and too often for a median. Quads go on until the
 median is known well enough.
 
-What is compared is the time on the CPU, by one of three methods:
+What is compared is the time on the CPU, by one of four methods:
 
 thread  The calling thread does all: its CPU time, on the quietest core, to which the processes are pinned.
 nodes   Several threads work on the CPU provider. Their CPU time together is work, not latency, and it counts spinning
         while waiting; the wall time is that of an undisturbed inference only when no thread lost its core, which on a
         busy machine hardly ever happens for a whole inference. It does for single nodes, so the latency is
         pieced together: see `orun.measure.nodes.undisturbed`.
+process One thread works at a time, and not always the calling one (a provider that is told to use one thread of its
+        own): the CPU time of all threads together.
 wall    Anything else (an accelerator, a provider with threads of its own): wall time.
 """
 
@@ -35,7 +37,7 @@ from orun.measure.oncpu import Times, joined
 from orun.measure.quantiles import median_error
 from orun.measure.workers import Opened, Subject, Worker
 
-Method = Literal["thread", "nodes", "wall"]
+Method = Literal["thread", "nodes", "process", "wall"]
 
 MODEL = "model"
 BLOCK_SECONDS = 0.015
@@ -149,9 +151,11 @@ def _shuffled(names: Mapping[str, object], random: Random) -> list[str]:
 
 
 def _method(opened: Mapping[str, Opened]) -> Method:
-    if all(one.single for one in opened.values()):
+    if all(one.work.alone for one in opened.values()):
         return "thread"
-    return "nodes" if all(one.host for one in opened.values()) else "wall"
+    if all(one.host for one in opened.values()):
+        return "nodes"
+    return "process" if all(one.processor and one.work.in_turn for one in opened.values()) else "wall"
 
 
 def _prepare(workers: Mapping[str, Worker], method: Method, core: int | None, warmup: float) -> None:
@@ -231,7 +235,8 @@ def _of(name: str, blocks: Sequence[Block]) -> Times:
 
 
 def _median(times: Times, method: Method) -> float:
-    return float(np.median(times.cpu if method == "thread" else times.wall))
+    spent = {"thread": times.cpu, "process": times.process}
+    return float(np.median(spent.get(method, times.wall)))
 
 
 def _waiting(times: Times) -> float | None:

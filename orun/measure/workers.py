@@ -28,7 +28,8 @@ from orun.measure import machine, nodes
 from orun.measure.binding import caller
 from orun.measure.elsewhere import Process, receive
 from orun.measure.nodes import Profile
-from orun.measure.oncpu import Times, timed, works_alone
+from orun.measure.oncpu import Times, Work, timed, watched
+from orun.measure.plugins import on_processor
 from orun.measure.session import open_session
 from orun.targets import Target
 
@@ -66,15 +67,17 @@ class Opened:
         load: seconds to make it.
         first: seconds of the first inference.
         each: seconds of the fastest inference when warm, for planning.
-        single: whether the calling thread does all of an inference.
+        work: who works in an inference.
         host: whether every node runs on the CPU provider.
+        processor: whether every node runs on the processor, by whichever provider.
     """
 
     load: float
     first: float
     each: float
-    single: bool
+    work: Work
     host: bool
+    processor: bool
 
 
 class Worker:
@@ -212,8 +215,9 @@ class _Server:
             load=load,
             first=first,
             each=each,
-            single=works_alone(self._run, WATCHED_SECONDS),
+            work=watched(self._run, WATCHED_SECONDS),
             host=self._session.get_providers() == [CPU_PROVIDER],
+            processor=all(map(on_processor, self._subject.target.providers)),
         )
 
     def time(self, count: int, seconds: float) -> Times:

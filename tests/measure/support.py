@@ -9,12 +9,13 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from orun.measure.oncpu import Times
+from orun.measure.oncpu import Times, Work
 from orun.measure.quads import Launch, Method
 from orun.measure.workers import Opened, Subject
 from orun.targets import Target
 
 WIDTH = 32
+ALONE = Work(process=1.0, thread=1.0, on_core=1.0, most=1.0)
 ONE_THREAD = Target("cpu", session={"intra_op_num_threads": 1})
 
 
@@ -44,13 +45,17 @@ def launched(
     load: Mapping[str, float] | None = None,
 ) -> Launch:
     """A launch in which inferences took `walls`, alone as beside others, and the log ratios were those."""
-    times = {name: Times(np.array(wall), 0.9 * np.array(wall), 0.1 * sum(wall)) for name, wall in walls.items()}
+    times = {
+        name: Times(np.array(wall), 0.9 * np.array(wall), 0.95 * np.array(wall), 0.1 * sum(wall))
+        for name, wall in walls.items()
+    }
     loads = load or dict.fromkeys(walls, 0.2)
     return Launch(
         method=method,
         core=1 if method == "thread" else None,
         opened={
-            name: Opened(loads[name], 2 * wall[0], wall[0], single=True, host=True) for name, wall in walls.items()
+            name: Opened(loads[name], 2 * wall[0], wall[0], ALONE, host=True, processor=True)
+            for name, wall in walls.items()
         },
         alone=times["model"],
         beside=times,

@@ -13,10 +13,11 @@ import pytest
 from orun.errors import UsageError
 from orun.measure import latency, quads
 from orun.measure.latency import Budget, measure
+from orun.measure.oncpu import Work
 from orun.measure.pressure import Pressure
 from orun.measure.quads import Launch, Pace, launch
 from orun.targets import Target
-from tests.measure.support import launched, save_model, subject
+from tests.measure.support import ALONE, launched, save_model, subject
 
 QUICK = Budget(time=0.0, resolution=0.05, launches=(3, 3), samples=30, warmup=0.0)
 PACE = Pace(warmup=0.0, samples=6, alone=1.0, quads=0.2)
@@ -72,13 +73,24 @@ def test_several_threads_are_timed_node_by_node(model: Path, monkeypatch: pytest
     assert sorted(path.name for path in model.parent.iterdir()) == ["model.onnx"]
 
 
+SEVERAL = Work(process=2.0, thread=1.0, on_core=1.1, most=1.9)
+IN_TURN = Work(process=1.0, thread=0.1, on_core=1.2, most=0.97)
+
+
 @pytest.mark.parametrize(
-    ("single", "host", "method"),
-    [(True, True, "thread"), (True, False, "thread"), (False, True, "nodes"), (False, False, "wall")],
+    ("work", "host", "processor", "method"),
+    [
+        (ALONE, True, True, "thread"),
+        (ALONE, False, True, "thread"),
+        (SEVERAL, True, True, "nodes"),
+        (IN_TURN, False, True, "process"),
+        (IN_TURN, False, False, "wall"),
+        (SEVERAL, False, True, "wall"),
+    ],
 )
-def test_the_method_follows_from_what_works(single: bool, host: bool, method: str) -> None:
+def test_the_method_follows_from_what_works(work: Work, host: bool, processor: bool, method: str) -> None:
     one = launched({"model": [0.01]}, {}).opened["model"]
-    opened = {"model": one, "reference": type(one)(1.0, 1.0, 1.0, single, host)}
+    opened = {"model": one, "reference": type(one)(1.0, 1.0, 1.0, work, host, processor)}
     assert quads._method(opened) == method
 
 

@@ -139,7 +139,11 @@ def test_throughput_rises_as_the_mean_falls(beside_reference: Measurement) -> No
 
 def test_methods_are_named() -> None:
     wall = {"model": MODEL, "baseline": MODEL}
-    for method, words in (("nodes", "paired time of undisturbed nodes"), ("wall", "paired wall time")):
+    for method, words in (
+        ("nodes", "paired time of undisturbed nodes"),
+        ("process", "paired CPU time of the process"),
+        ("wall", "paired wall time"),
+    ):
         found = measurement(*(launched(wall, {"baseline": 0.0}, method) for _ in range(3)))  # type: ignore[arg-type]
         comparison = metrics_of(found, 1)["p50"].baseline
         assert comparison is not None

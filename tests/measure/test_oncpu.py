@@ -6,15 +6,21 @@ import os
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
+import numpy as np
 import pytest
 
-from orun.measure.oncpu import timed, waited_since, waits, works_alone
+from orun.measure.oncpu import Work, timed, waited_since, waits, watched
 
 
 def work() -> None:
     sum(range(20_000))
+
+
+def long_work() -> None:
+    sum(range(1_000_000))
 
 
 def test_each_call_is_timed() -> None:
@@ -37,11 +43,33 @@ def test_no_call_begins_when_the_time_is_up() -> None:
 
 
 def test_one_thread_works_alone() -> None:
-    assert works_alone(work, 0.05)
+    assert watched(work, 0.05).alone
 
 
 def test_a_thread_that_sleeps_does_not_do_all() -> None:
-    assert not works_alone(lambda: time.sleep(0.01), 0.05)
+    found = watched(lambda: time.sleep(0.01), 0.05)
+    assert not found.alone
+    assert not found.in_turn
+
+
+@pytest.mark.parametrize(
+    ("process", "thread", "on_core", "most", "alone", "in_turn"),
+    [
+        (1.0, 1.0, 1.0, 1.0, True, True),
+        (1.0, 0.1, 1.0, 0.97, False, True),  # a helper works while the caller waits
+        (2.0, 1.0, 1.1, 1.9, False, False),  # both at once
+        (0.1, 0.1, 1.0, 0.1, False, False),  # somewhere else, as on an accelerator
+    ],
+)
+def test_who_works(process: float, thread: float, on_core: float, most: float, alone: bool, in_turn: bool) -> None:
+    found = Work(process, thread, on_core, most)
+    assert (found.alone, found.in_turn) == (alone, in_turn)
+
+
+def test_time_of_a_helper_is_time_of_the_process() -> None:
+    with ThreadPoolExecutor(1) as helper:
+        times = timed(lambda: helper.submit(long_work).result(), 10)
+    assert np.median(times.process) > 10 * np.median(times.cpu)
 
 
 def test_a_busy_helper_thread_is_seen() -> None:
@@ -54,7 +82,7 @@ def test_a_busy_helper_thread_is_seen() -> None:
     helper = threading.Thread(target=spin)
     helper.start()
     try:
-        assert not works_alone(work, 0.1)
+        assert not watched(work, 0.1).alone
     finally:
         stop.set()
         helper.join()

@@ -43,7 +43,7 @@ def test_few_launches_suffice() -> None:
 def test_the_value_of_a_launch_is_the_median_of_its_pairs() -> None:
     """Of 12 quads in which every block was one inference; their halves are 24 pairs of neighbours."""
     rounds: list[Round] = [
-        ("baseline", [(name, Times(np.array(cpu), np.array(cpu), None)) for name, cpu in blocks])
+        ("baseline", [(name, Times(np.array(cpu), np.array(cpu), np.array(cpu), None)) for name, cpu in blocks])
         for blocks in RECORDED["quads"]
     ]
     pairs = _pairs(rounds, "baseline", "thread")
@@ -68,7 +68,7 @@ def test_pairs_of_neighbours_are_steadier_than_quads() -> None:
 def _rounds_of(order: str, times: Sequence[int]) -> list[Round]:
     names = {"A": "model", "B": "baseline"}
     blocks = [
-        (names[name], Times(np.array([time / 1e6]), np.array([time / 1e6]), None))
+        (names[name], Times(taken := np.array([time / 1e6]), taken, taken, None))
         for name, time in zip(order, times, strict=True)
     ]
     return [("baseline", blocks[start : start + 4]) for start in range(0, len(blocks), 4)]

@@ -32,7 +32,7 @@ def test_a_session_is_opened_and_timed(model: Path) -> None:
     assert opened.first > 0
     assert opened.each > 0
     assert opened.host
-    assert opened.single
+    assert opened.work.alone
     assert times.wall.shape == (5,)
 
 
