@@ -52,7 +52,7 @@ def test_a_launch_ends_when_its_time_is_up_whatever_it_knows(model: Path, monkey
 
 
 def test_a_launch_ends_when_it_knows_enough(model: Path) -> None:
-    pace = replace(PACE, quads=1e6, error=1.0)
+    pace = replace(PACE, quads=1e6, error=100.0)
     found = launch({"model": subject(model), "baseline": subject(model)}, pace, Random(1))
     assert len(found.pairs["baseline"]) == 2 * quads.STEADY_QUADS
 
