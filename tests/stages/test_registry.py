@@ -74,7 +74,7 @@ def test_every_built_in_kind_is_well_declared() -> None:
     assert tuple(kind.name for kind in kinds) == BUILTIN
     for kind in kinds:
         assert kind.origin == "built-in"
-        assert kind.entry == f"orun.stages.{kind.name.replace('/', '.')}"
+        assert kind.entry == f"orun.stages.{kind.name.replace('/', '.').replace('-', '_')}"
         assert kind.summary.endswith("."), kind.name
         assert all(param.doc.endswith(".") for param in kind.params), kind.name
         assert all(port.doc.endswith(".") for port in kind.spec.inputs.values()), kind.name

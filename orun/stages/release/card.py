@@ -26,6 +26,7 @@ SPEC = Spec(
     extra="cpu",
     preload=("onnx",),
     lineage=True,
+    metrics=("size",),
 )
 
 
@@ -56,4 +57,4 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     text = card(load_graph(context.model()), size, json.loads(context.lineage.read_bytes()), params, more)
     (context.output / CARD).write_text(text, "utf-8")
-    return {}
+    return {"size": Metric(len(text.encode()), "B")}
