@@ -221,6 +221,8 @@ def check_against_input(
 
 def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, ...]:
     """What a model is fed: examples of the trial's dataset, or values made up from what the model takes."""
+    import numpy as np
+
     from orun.stages.datasets import load_dataset, title
     from orun.stages.signature import input_names, inputs_of
 
@@ -231,7 +233,7 @@ def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, 
     dataset = load_dataset(context, trial.inputs, names).take(EXAMPLES)
 
     def value(name: str, number: int) -> Array:
-        example = dataset.inputs[name][number]
+        example = np.asarray(dataset.inputs[name][number])  # of scalars it is one of numpy's, which sessions refuse
         return example if example.ndim == ranks[name] else example[None]  # most inputs have an axis for the batch
 
     return tuple(

@@ -125,3 +125,16 @@ def test_inputs_of_the_users_own_where_made_up_ones_cannot_be(tmp_path: Path) ->
     made = run_stage("optimize/simplify", tmp_path, {"inputs": "data.py:pairs"}, inputs={"model": before})
     assert made.value("max_abs_error") == 0
     assert "on 2 inputs" in made.log
+
+
+SCALED = """
+<ir_version: 9, opset_import: ["" : 20]>
+scaled (float[n, 3] x, float factor) => (float[n, 3] y) { z = Identity (x) y = Mul (z, factor) }
+"""
+
+
+def test_a_scalar_of_a_dataset(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", x=np.ones((2, 3), np.float32), factor=np.array([2, 3], np.float32))
+    before = artifact(tmp_path, parse(SCALED))
+    made = run_stage("optimize/simplify", tmp_path, {"inputs": {"path": "data.npz"}}, inputs={"model": before})
+    assert "on 2 inputs" in made.log

@@ -6,7 +6,7 @@ The result is compared with the model before it on random and boundary inputs at
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +20,7 @@ from orun.stages.params import Doc
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from onnx import ModelProto
+    from onnx import ModelProto, ValueInfoProto
 
     from orun.stages.agreement import Feed, Model
 
@@ -125,17 +125,22 @@ def _half_weights(model: ModelProto) -> int:
 
 
 def _in_float32(context: Context, model: Model) -> Model:
-    """The result with float32 inputs and outputs, whichever its own are."""
+    """The result with float32 for those of its inputs and outputs that became float16."""
     import numpy as np
     from onnx import TensorProto
 
     from orun.stages.onnx_io import load_graph
 
-    inputs = load_graph(context.result).graph.input
-    half = {value.name for value in inputs if value.type.tensor_type.elem_type == TensorProto.FLOAT16}
+    before, after = (load_graph(path).graph for path in (context.model(), context.result))
+
+    def half(values: Iterable[ValueInfoProto]) -> set[str]:
+        return {value.name for value in values if value.type.tensor_type.elem_type == TensorProto.FLOAT16}
+
+    inputs = half(after.input) - half(before.input)
+    outputs = [value.name in half(after.output) - half(before.output) for value in before.output]
 
     def run(feed: Feed) -> Sequence[NDArray[Any]]:
-        found = model({name: value.astype(np.float16) if name in half else value for name, value in feed.items()})
-        return [value.astype(np.float32) if value.dtype == np.float16 else value for value in found]
+        found = model({name: value.astype(np.float16) if name in inputs else value for name, value in feed.items()})
+        return [value.astype(np.float32) if narrowed else value for value, narrowed in zip(found, outputs, strict=True)]
 
     return run

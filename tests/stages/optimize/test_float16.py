@@ -84,3 +84,19 @@ def test_an_operator_that_is_not_there(tmp_path: Path) -> None:
         "  did you mean 'MatMul'?\n"
         "  hint: any ONNX viewer shows the names of nodes"
     )
+
+
+HALF_OUT = """
+<ir_version: 9, opset_import: ["" : 20]>
+half (float[n, 4] x) => (float16[n, 2] y) <float[4, 2] w = {1, 2, 3, 4, 5, 6, 7, 8}>
+{
+  product = MatMul (x, w)
+  y = Cast <to = 10> (product)
+}
+"""
+
+
+def test_an_output_that_is_float16_already(tmp_path: Path) -> None:
+    made = convert(tmp_path, artifact(tmp_path, parse(HALF_OUT)))
+    assert types(made) == [TensorProto.FLOAT, TensorProto.FLOAT16]
+    assert made.value("half_weights") == 1

@@ -143,3 +143,22 @@ def test_an_attention_that_would_lose_its_mask(tmp_path: Path, tiny_bert: Path) 
     made = quantize(tmp_path, run_stage("optimize/transformer", tmp_path, apart, inputs={"model": tiny_bert}).output)
     assert operators(made).count("MultiHeadAttention") == 2
     assert made.value("quantized") == 15
+
+
+STANDARD_ATTENTION = """
+<ir_version: 11, opset_import: ["" : 23]>
+attention (float[1, 2, s, 4] x) => (float[1, 2, s, 4] y)
+<float[4, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8},
+ float[1, 2, 1, 4] k = {1, 2, 3, 4, 5, 6, 7, 8}, float[1, 2, 1, 4] v = {8, 7, 6, 5, 4, 3, 2, 1}>
+{
+  q = MatMul (x, w)
+  y = Attention (q, k, v)
+}
+"""
+
+
+def test_the_standards_own_attention_is_left_as_it_is(tmp_path: Path) -> None:
+    """ONNX Runtime's quantizer takes it for its own of the same name, and leaves a model that does not load."""
+    made = quantize(tmp_path, artifact(tmp_path, parse(STANDARD_ATTENTION)))
+    assert made.value("quantized") == 1
+    assert {"MatMulInteger", "Attention"} <= set(operators(made))
