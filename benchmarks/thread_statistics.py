@@ -135,9 +135,12 @@ def _ask(connection: Connection, request: str | int) -> Any:
 
 
 def _serve(connection: Connection, model: Path, target: Target, feed: Mapping[str, Any]) -> None:
-    session = open_session(model, target)
+    session, parent = open_session(model, target), os.getppid()
     skipped = 0
     while True:
+        while not connection.poll(1.0):
+            if os.getppid() != parent:  # it was killed, and the pipe is still open in those that it forked
+                return
         request = connection.recv()
         if request == "nodes":
             connection.send(nodes.read(Path(session.end_profiling()), skipped).times)
