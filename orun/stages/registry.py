@@ -45,6 +45,7 @@ BUILTIN: tuple[str, ...] = (
     "quantize/dynamic",
     "quantize/static",
     "quantize/weights",
+    "quantize/qat",
     "quantize/tune",
     "quantize/debug",
     "measure/accuracy",

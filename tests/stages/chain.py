@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from orun.targets import Target
 from tests.stages.conftest import MODULES, TINY_BERT
-from tests.stages.models import parse
+from tests.stages.models import FAKE_QUANTIZED, parse
 from tests.stages.release.support import MATMUL, lineage_file
 from tests.stages.support import StageRun, artifact, digest, run_stage
 
@@ -35,6 +35,7 @@ def chain(folder: Path) -> dict[str, StageRun]:
         ),
         "convert/onnx": run_stage("convert/onnx", folder, {"path": "given.onnx"}),
         "optimize/simplify": simplified,
+        "optimize/simplify onnxslim": run("optimize/simplify", exported, tool="onnxslim"),
         "optimize/transformer": fused,
         "optimize/transformer rules": run("optimize/transformer", dynamo, method="rules"),
         "convert/opset": run("convert/opset", simplified, version=21),
@@ -63,6 +64,7 @@ def small(folder: Path) -> dict[str, StageRun]:
         "check/model": run("check/model"),
         "check/coverage": run("check/coverage", target="cpu"),
         "optimize/python": run("optimize/python", function="changes.py:eliminate_identity", form="ir"),
+        "quantize/qat": run_stage("quantize/qat", folder, inputs={"model": artifact(folder, parse(FAKE_QUANTIZED))}),
         "quantize/debug": run_stage("quantize/debug", folder, inputs=both),
         "measure/accuracy": run_stage("measure/accuracy", folder, {"metrics": ["cosine"]}, inputs=both),
         "measure/size": run("measure/size"),

@@ -41,6 +41,28 @@ lookup (int64[batch, length] ids, int64[batch, length] mask, float[batch, 2] ext
   y = Add (masked, more)
 }
 """
+# Two products, each of whose inputs, weights and outputs are fake-quantized; the second repeats a pair.
+FAKE_QUANTIZED = """
+<ir_version: 9, opset_import: ["" : 20]>
+trained (float[n, 4] x) => (float[n, 4] y)
+<float in_scale = {0.02}, uint8 in_zero = {128}, float out_scale = {0.05}, uint8 out_zero = {120},
+ float[4] w_scale = {0.01, 0.02, 0.01, 0.03}, int8[4] w_zero = {0, 0, 0, 0},
+ float[4, 4] w = {0.1, 0.2, 0.3, 0.4, 0.5, -0.6, 0.7, 0.8, -0.9, 1.0, 1.1, 1.2, 1.3, -1.4, 1.5, 1.6}>
+{
+  x_integers = QuantizeLinear (x, in_scale, in_zero)
+  x_rounded = DequantizeLinear (x_integers, in_scale, in_zero)
+  w_integers = QuantizeLinear <axis = 0> (w, w_scale, w_zero)
+  w_rounded = DequantizeLinear <axis = 0> (w_integers, w_scale, w_zero)
+  [first] z = Gemm <transB = 1> (x_rounded, w_rounded)
+  z_integers = QuantizeLinear (z, out_scale, out_zero)
+  z_rounded = DequantizeLinear (z_integers, out_scale, out_zero)
+  again_integers = QuantizeLinear (z_rounded, out_scale, out_zero)
+  again_rounded = DequantizeLinear (again_integers, out_scale, out_zero)
+  [second] v = Gemm <transB = 1> (again_rounded, w_rounded)
+  v_integers = QuantizeLinear (v, out_scale, out_zero)
+  y = DequantizeLinear (v_integers, out_scale, out_zero)
+}
+"""
 
 
 def parse(text: str) -> onnx.ModelProto:

@@ -1,0 +1,43 @@
+"""The pipeline that trains a CNN on real digits and quantizes it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+PIPELINES = Path(__file__).parents[2] / "pipelines"
+
+
+def run(folder: Path) -> tuple[int, dict[str, Any]]:
+    command = [sys.executable, "-m", "orun", "vision.yaml", "--json"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=280
+    )
+    result: dict[str, Any] = json.loads(done.stdout)
+    return done.returncode, result
+
+
+def test_integers_recognise_digits(tmp_path: Path) -> None:
+    folder = tmp_path / "pipelines"
+    shutil.copytree(PIPELINES, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    code, result = run(folder)
+    assert code == 0, result
+    undecided = [gate["metric"] for gate in result["verdicts"] if gate["outcome"] != "passed"]
+    assert undecided == ["p50"]  # no baseline has been accepted
+    metrics = {stage["stage"]: stage["metrics"] for stage in result["stages"]}
+    for integers, accuracy in (("int8", "accuracy"), ("qat", "qat-accuracy")):
+        assert metrics[integers]["size"]["value"] < metrics["train"]["size"]["value"] / 3
+        assert metrics[integers]["quantized"]["value"] == 4
+        assert metrics[accuracy]["accuracy"]["value"] > 0.95
+        assert metrics[accuracy]["agreement"]["value"] > 0.98
+    assert metrics["qat"]["in_float"]["value"] == 0

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import numpy_helper
+
+from orun.errors import StageFailed
+from tests.stages.models import ADD, FAKE_QUANTIZED, parse
+from tests.stages.support import StageRun, artifact, run_stage
+
+
+def quantize(folder: Path, text: str, **params: Any) -> StageRun:
+    return run_stage("quantize/qat", folder, params, inputs={"model": artifact(folder, parse(text))})
+
+
+def refusal(folder: Path, text: str) -> str:
+    with pytest.raises(StageFailed) as caught:
+        quantize(folder, text)
+    return str(caught.value)
+
+
+def test_weights_become_integers_and_values_stay(tmp_path: Path) -> None:
+    made = quantize(tmp_path, FAKE_QUANTIZED)
+    model = onnx.load(made.model)
+    assert Counter(node.op_type for node in model.graph.node) == {
+        "QuantizeLinear": 3,  # of the input and both products: the weight's and the repeated one are gone
+        "DequantizeLinear": 5,  # the weight's twice: ONNX Runtime gives each product its own
+        "Gemm": 2,
+    }
+    weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    (stored,) = [weight for weight in weights.values() if weight.ndim == 2]
+    trained = numpy_helper.to_array(next(one for one in parse(FAKE_QUANTIZED).graph.initializer if one.name == "w"))
+    assert stored.dtype == np.int8
+    right = np.rint(trained / np.array([[0.01], [0.02], [0.01], [0.03]], np.float32)).clip(-128, 127)
+    np.testing.assert_array_equal(stored, right)
+    assert (made.value("quantized"), made.value("in_float")) == (1, 0)
+    assert made.value("max_abs_error") <= 0.05 * 1.001  # one step of the output
+
+
+def test_it_answers_as_the_fake_quantization(tmp_path: Path) -> None:
+    made = quantize(tmp_path, FAKE_QUANTIZED)
+    feed = {"x": np.random.default_rng(0).uniform(-2, 2, (200, 4)).astype(np.float32)}
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    fake = onnxruntime.InferenceSession(
+        parse(FAKE_QUANTIZED).SerializeToString(), options, providers=["CPUExecutionProvider"]
+    ).run(None, feed)[0]
+    integers = onnxruntime.InferenceSession(made.model, providers=["CPUExecutionProvider"]).run(None, feed)[0]
+    steps = np.rint(np.abs(fake - integers) / 0.05)
+    assert steps.max() <= 1
+    assert (steps == 0).mean() > 0.9
+
+
+def test_a_product_that_stays_in_float_is_counted(tmp_path: Path) -> None:
+    text = FAKE_QUANTIZED.replace("z = Gemm <transB = 1> (x_rounded,", "z = Gemm <transB = 1> (x,")
+    made = quantize(tmp_path, text)
+    assert made.value("in_float") == 1
+    assert "1 products run in float, as an input or what comes out is not quantized:\n  first" in made.log
+
+
+def test_a_model_without_fake_quantization(tmp_path: Path) -> None:
+    assert refusal(tmp_path, ADD) == (
+        "the model has no fake quantization\n"
+        "  it has neither QuantizeLinear nor DequantizeLinear\n"
+        "  hint: `quantize/static` quantizes a float model; modules of PyTorch's FakeQuantize export with "
+        "`exporter: torchscript`"
+    )
+
+
+BROKEN = """
+<ir_version: 9, opset_import: ["" : 20]>
+broken (float[n, 4] x, float scale) => (float[n, 4] y, float[n, 4] z, float[n, 4] u)
+<uint8 zero = {128}, float one = {0.5}, float other = {0.25}, float none = {0}>
+{
+  [dynamic] a = QuantizeLinear (x, scale, zero)
+  [undo] y = DequantizeLinear (a, scale, zero)
+  [quantize] b = QuantizeLinear (x, one, zero)
+  [differs] z = DequantizeLinear (b, other, zero)
+  [flat] c = QuantizeLinear (x, none, zero)
+  [cast] u = Cast <to = 1> (c)
+}
+"""
+
+
+def test_pairs_that_cannot_become_integers(tmp_path: Path) -> None:
+    assert refusal(tmp_path, BROKEN) == (
+        "the model's fake quantization cannot become integers\n"
+        "  dynamic: scale is computed when the model runs\n"
+        "  flat: its integers go into Cast cast\n"
+        "  flat: its scale none is not above zero everywhere\n"
+        "  quantize: differs takes another scale, zero point or axis\n"
+        "  undo: scale is computed when the model runs\n"
+        "  hint: each QuantizeLinear needs DequantizeLinear after it, with the same constant scale and zero point"
+    )
+
+
+def test_no_weight_is_quantized(tmp_path: Path) -> None:
+    text = """
+    <ir_version: 9, opset_import: ["" : 20]>
+    only (float[n, 4] x) => (float[n, 4] y) <float scale = {0.1}, uint8 zero = {128}> {
+      a = QuantizeLinear (x, scale, zero)
+      y = DequantizeLinear (a, scale, zero)
+    }
+    """
+    assert "no weight of more than one axis goes through a QuantizeLinear" in refusal(tmp_path, text)
+
+
+def test_integers_too_far_off(tmp_path: Path) -> None:
+    """Integers are rounded once where fake quantization rounds twice: some values are a step off."""
+    with pytest.raises(StageFailed, match="the integer model disagrees with the fake quantization in output 'y'"):
+        quantize(tmp_path, FAKE_QUANTIZED, steps=0.0)
