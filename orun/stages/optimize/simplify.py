@@ -1,4 +1,4 @@
-"""Fold constants and remove what computes nothing, with onnxsim.
+"""Fold constants and remove what computes nothing, with onnxsim or onnxslim.
 
 The result is compared with the model before it on random and boundary inputs at several sizes of each dynamic axis.
 """
@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 Pass = Literal[
     "eliminate_common_subexpression", "eliminate_consecutive_idempotent_ops", "eliminate_deadend",
@@ -29,19 +32,33 @@ Pass = Literal[
     "fuse_consecutive_unsqueezes", "fuse_matmul_add_bias_into_gemm", "fuse_matmul_add_bias_into_gemm_batched",
     "fuse_pad_into_conv", "fuse_pad_into_pool", "fuse_qkv", "fuse_transpose_into_gemm", "rewrite_where",
 ]  # fmt: skip
+Pattern = Literal[
+    "EliminationConcat", "EliminationReshape", "EliminationReshapeAs", "EliminationSlice", "EliminationTranspose",
+    "EliminationTransposeAsReshape", "EliminationTransposeViewTranspose", "EliminationUnsqueeze", "FusionConcatReshape",
+    "FusionConvAdd", "FusionConvBN", "FusionConvMul", "FusionConvTransposeAdd", "FusionConvTransposeBN",
+    "FusionConvTransposeMul", "FusionGemm", "FusionGemmAdd", "FusionGemmMul", "FusionPadConv", "FusionReduce",
+]  # fmt: skip
+# Turns MatMul and Add into what `optimize/transformer` cannot read.
+UNREADABLE: Pass = "fuse_matmul_add_bias_into_gemm_batched"
 
 
 @dataclass(frozen=True)
 class Params:
     """How to simplify and how to check it."""
 
+    tool: Annotated[Literal["onnxsim", "onnxslim"], Doc("What simplifies; `onnxslim` needs the extra `slim`.")] = (
+        "onnxsim"
+    )
     skip: Annotated[
-        list[Pass],
+        list[Literal[Pass, Pattern]] | None,
         Doc(
-            "Passes to leave out. The default's one turns MatMul and Add into what `optimize/transformer` cannot read."
+            "Passes to leave out, by the tool's own names. When left out: of onnxsim the one that turns MatMul and Add "
+            "into what `optimize/transformer` cannot read (`fuse_matmul_add_bias_into_gemm_batched`), of onnxslim none."
         ),
-    ] = field(default_factory=lambda: ["fuse_matmul_add_bias_into_gemm_batched"])
-    subgraphs: Annotated[bool, Doc("Simplify the bodies of If, Loop and Scan too.")] = False
+    ] = None
+    subgraphs: Annotated[
+        bool, Doc("Simplify the bodies of If, Loop and Scan too; onnxslim does so whatever this says.")
+    ] = False
     dims: Dims = field(default_factory=dict)
     inputs: Inputs = None
     atol: Atol = 1e-5
@@ -62,7 +79,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.agreement import Tolerance, Trial, check_against_input
     from orun.stages.onnx_io import load, save, weigh
 
-    model = load(_simplify(context, params))
+    _require_own(context, params)
+    model = load(_by_onnxsim(context, params)) if params.tool == "onnxsim" else _by_onnxslim(context, params)
     kept = [entry for entry in model.metadata_props if not entry.key.startswith("onnxsim.")]  # its report on itself
     del model.metadata_props[:]
     model.metadata_props.extend(kept)
@@ -78,7 +96,19 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     return {**weigh(context.result), "nodes_before": before, "max_abs_error": error}
 
 
-def _simplify(context: Context, params: Params) -> Path:
+def _require_own(context: Context, params: Params) -> None:
+    """Refuse a pass that the tool does not have: it would ignore it."""
+    own = get_args(Pass if params.tool == "onnxsim" else Pattern)
+    for name in params.skip or []:
+        if name not in own:
+            raise StageFailed(
+                context.stage,
+                f"skip: {params.tool} has no pass {name!r}",
+                why=f"its passes are {', '.join(own)}",
+            )
+
+
+def _by_onnxsim(context: Context, params: Params) -> Path:
     """Simplify by path, so that onnxsim need not hold a large model several times."""
     import onnxsim
 
@@ -87,16 +117,34 @@ def _simplify(context: Context, params: Params) -> Path:
         onnxsim.simplify(
             str(context.model()),
             output_path=str(simplified),
-            skipped_optimizers=params.skip,
+            skipped_optimizers=[UNREADABLE] if params.skip is None else params.skip,
             include_subgraph=params.subgraphs,
             certify=False,
         )
     except Exception as error:  # it raises RuntimeError and the checker's ValidationError, and what lies below them
-        context.log.exception("onnxsim failed")
-        raise StageFailed(
-            context.stage,
-            "onnxsim cannot simplify the model",
-            why=str(error).strip(),
-            hint="leave passes out, `skip: [...]`, or use `optimize/graph` with `level: basic` instead",
-        ) from error
+        raise _failure(context, "onnxsim", error) from error
     return simplified
+
+
+def _by_onnxslim(context: Context, params: Params) -> ModelProto:
+    from orun.stages.data.packages import need
+    from orun.stages.onnx_io import load
+
+    need("onnxslim", "`tool: onnxslim`", "'orun[slim]'")
+    import onnxslim
+
+    try:
+        simplified: ModelProto = onnxslim.slim(load(context.model()), skip_fusion_patterns=params.skip)
+    except Exception as error:  # whatever lies below it
+        raise _failure(context, "onnxslim", error) from error
+    return simplified
+
+
+def _failure(context: Context, tool: str, error: Exception) -> StageFailed:
+    context.log.error("%s failed", tool, exc_info=error)
+    return StageFailed(
+        context.stage,
+        f"{tool} cannot simplify the model",
+        why=str(error).strip() or type(error).__name__,
+        hint="leave passes out, `skip: [...]`, or use `optimize/graph` with `level: basic` instead",
+    )

@@ -5,12 +5,14 @@ from typing import get_args
 
 import onnx
 import onnxsim
+import onnxslim
 import pytest
 from onnx import numpy_helper
 from onnxsim import onnx_simplifier
+from onnxslim.core.pattern.registry import DEFAULT_FUSION_PATTERNS
 
 from orun.errors import StageFailed
-from orun.stages.optimize.simplify import Pass
+from orun.stages.optimize.simplify import Pass, Pattern
 from tests.stages.models import WORDY, parse
 from tests.stages.support import artifact, run_stage
 
@@ -89,3 +91,45 @@ def test_a_simplifier_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "  Unrecognized attribute\n"
         "  hint: leave passes out, `skip: [...]`, or use `optimize/graph` with `level: basic` instead"
     )
+
+
+def test_onnxslim(tmp_path: Path) -> None:
+    """It folds and cancels as onnxsim does, and leaves no Constant."""
+    model = artifact(tmp_path, parse(WORDY))
+    made = run_stage("optimize/simplify", tmp_path, {"tool": "onnxslim"}, inputs={"model": model})
+    assert operators(made.model) == ["MatMul", "Mul"]
+    assert [made.value(name) for name in ("nodes", "nodes_before", "max_abs_error")] == [2, 7, 0.0]
+    skip = ["EliminationTranspose", "EliminationTransposeAsReshape"]
+    kept = run_stage("optimize/simplify", tmp_path, {"tool": "onnxslim", "skip": skip}, inputs={"model": model})
+    assert operators(kept.model).count("Transpose") == 2
+
+
+def test_onnxslim_leaves_what_is_fused(tmp_path: Path, tiny_bert: Path) -> None:
+    slim = run_stage("optimize/simplify", tmp_path, {"tool": "onnxslim"}, inputs={"model": tiny_bert})
+    fused = run_stage("optimize/transformer", tmp_path, inputs={"model": slim.output})
+    assert operators(fused.model).count("Attention") == 2
+
+
+def test_the_patterns_are_those_of_onnxslim() -> None:
+    assert set(get_args(Pattern)) <= set(DEFAULT_FUSION_PATTERNS)
+
+
+def test_a_pass_of_the_other_tool(tmp_path: Path) -> None:
+    model = artifact(tmp_path, parse(WORDY))
+    params = {"tool": "onnxslim", "skip": ["eliminate_identity"]}
+    with pytest.raises(StageFailed) as caught:
+        run_stage("optimize/simplify", tmp_path, params, inputs={"model": model})
+    assert caught.value.what == "skip: onnxslim has no pass 'eliminate_identity'"
+    assert caught.value.why == f"its passes are {', '.join(get_args(Pattern))}"
+
+
+def test_an_onnxslim_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(onnxslim, "slim", fail)
+    with pytest.raises(StageFailed) as caught:
+        run_stage(
+            "optimize/simplify", tmp_path, {"tool": "onnxslim"}, inputs={"model": artifact(tmp_path, parse(WORDY))}
+        )
+    assert (caught.value.what, caught.value.why) == ("onnxslim cannot simplify the model", "KeyError")
