@@ -1,0 +1,254 @@
+"""Every kind on a model of more than 2 GB: whether it works, or says beforehand that it cannot, and what it takes.
+
+    python -m benchmarks.big                              every kind of `CASES`, the cheap ones first
+    python -m benchmarks.big --only 'optimize/*'          these kinds
+    python -m benchmarks.big --rows FILE                  note each result there, and go on from what is there
+
+The model of `pipelines/big.py` is written once to a temporary folder. Each kind then runs in a process of its own, with
+the checks that a stage's process makes of what it leaves. `works`: it ran and its result is whole. `refuses`: it ended
+with an error for the user. `fails`: it ended otherwise, or went past the limits of time and memory. Memory is what was
+resident in all processes of a kind together, at most; seconds are by the clock on the wall.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from benchmarks.spent import ROOT, machine, table
+
+CODE = ROOT / "benchmarks"  # where kinds look for code
+GIB = 2**30
+PAUSE = 0.2  # seconds between two looks at the memory
+LAYERS, WIDTH = 33, 4096  # matrices of 64 MiB: 2.2 GB, a little more than a protobuf message can hold
+DIMS = {"batch": [1, 2]}
+MODEL = "model"  # folder of the model, and its name among the inputs of a case
+PAGE = os.sysconf("SC_PAGE_SIZE")
+SESSION = 3  # place of the session among the fields of /proc/*/stat that follow the name
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds and GiB that a kind may take."""
+
+    seconds: float
+    memory: float
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind on the model: its parameters, and what is connected: the model, or what another kind left."""
+
+    params: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=lambda: {"model": MODEL})
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of a kind."""
+
+    kind: str
+    verdict: str
+    why: str
+    seconds: float
+    peak: float  # GiB
+
+
+CHECKED = Case({"dims": DIMS})
+BESIDE = {"model": MODEL, "reference": MODEL}
+CASES: Mapping[str, Case] = {
+    "compile/mobile": CHECKED,
+    "measure/size": Case(),
+    "convert/onnx": Case({"path": "model/model.onnx"}, {}),
+    "release/metadata": Case({"doc_string": "Wide."}),
+    "release/card": Case(),
+    "release/triton": Case({"name": "big"}),
+    "release/bundle": Case(),
+    "release/publish": Case({"to": "published"}, {"bundle": "release/bundle"}),
+    "release/serve-check": Case({}, {"bundle": "release/bundle"}),
+    "check/model": Case(),
+    "check/coverage": Case(),
+    "convert/opset": Case({"version": 23, "dims": DIMS}),
+    "quantize/qat": CHECKED,
+    "optimize/shapes": Case({"fix": {"batch": 1}}),
+    "optimize/graph": CHECKED,
+    "optimize/float16": CHECKED,
+    "optimize/python": Case({"function": "big_models.py:unchanged", "dims": DIMS}),
+    "optimize/transformer": CHECKED,
+    "quantize/dynamic": CHECKED,
+    "quantize/static": Case({"samples": 2, "dims": DIMS}),
+    "quantize/weights": CHECKED,
+    "measure/accuracy": Case({"metrics": ["cosine"], "samples": 4}, BESIDE),
+    "measure/startup": Case({"shape": {"batch": 1}}),
+    "measure/memory": Case({"shape": {"batch": 1}, "runs": 1}),
+    "measure/load": Case({"shape": {"batch": 1}, "clients": 1}),
+    "measure/profile": Case({"shape": {"batch": 1}, "launches": 2, "runs": 3}),
+    "measure/latency": Case({"shape": {"batch": 1}, "max_launches": 3}),
+    "optimize/simplify": CHECKED,
+    "quantize/debug": Case({"samples": 1, "trials": 1}, BESIDE),
+    "convert/torch": Case(
+        {"model": "big_models.py:wide", "inputs": {"x": {"shape": ["batch", 4096]}}, "dims": DIMS}, {}
+    ),
+}
+
+
+def run(kind: str, folder: Path) -> None:
+    """Run a kind as its own process would; `outcome.json` in its folder says how it ended."""
+    from orun.errors import OrunError
+    from orun.stages.ensure import check_output
+    from orun.stages.registry import module_of
+
+    case, work = CASES[kind], place(folder, kind)
+    (work / "lineage.json").write_text('{"pipeline": "big", "stages": []}', "utf-8")
+    inputs = {
+        port: folder / MODEL if name == MODEL else place(folder, name) / "output" for port, name in case.inputs.items()
+    }
+    try:
+        with contextlib.chdir(work / "scratch"):
+            execute(kind, case, inputs, work, folder)
+        check_output(kind, module_of(kind).SPEC, work / "output", inputs)
+    except OrunError as error:
+        outcome = {"verdict": "refuses", "why": f"{error.what}: {error.why}" if error.why else error.what}
+    except Exception as error:  # whatever it is, it is no message for a user
+        logging.getLogger(kind).exception("it failed")
+        outcome = {"verdict": "fails", "why": f"{type(error).__name__}: {error}"}
+    else:
+        outcome = {"verdict": "works", "why": ""}
+    (work / "outcome.json").write_text(json.dumps(outcome), "utf-8")
+
+
+def execute(kind: str, case: Case, inputs: Mapping[str, Path], work: Path, folder: Path) -> None:
+    """Call the kind with a context of its own."""
+    from orun.stages.contract import Context
+    from orun.stages.params import build
+    from orun.stages.registry import module_of
+
+    module = module_of(kind)
+    params = {name: str(folder / value) if name in ("path", "to") else value for name, value in case.params.items()}
+    context = Context(
+        stage=kind,
+        inputs=inputs,
+        output=work / "output",
+        root=CODE,
+        target=None,
+        seed=0,
+        timeout=None,
+        lineage=work / "lineage.json",
+        open_log=lambda: logging.getLogger(kind),
+        progress=lambda *_: None,
+    )
+    module.run(context, build(module.Params, params))
+
+
+def place(folder: Path, kind: str) -> Path:
+    """Where a kind leaves what it makes."""
+    return folder / kind.replace("/", "-")
+
+
+def watched(kind: str, folder: Path, limits: Limits) -> Row:
+    """Run a kind in a process of its own, which is ended past the limits."""
+    work = place(folder, kind)
+    for name in ("output", "scratch"):
+        (work / name).mkdir(parents=True)
+    start, peak, verdict, why = time.perf_counter(), 0, "", ""
+    with (work / "log.txt").open("wb") as log:
+        command = [sys.executable, "-m", "benchmarks.big", "--run", kind, str(folder)]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
+        while process.poll() is None:
+            peak = max(peak, resident(process.pid))
+            if peak > limits.memory * GIB:
+                verdict, why = "fails", f"more than {limits.memory:g} GiB"
+            elif time.perf_counter() - start > limits.seconds:
+                verdict, why = "fails", f"not done in {limits.seconds:g} s"
+            if verdict:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            time.sleep(PAUSE)
+    seconds = time.perf_counter() - start
+    if not verdict:
+        outcome = work / "outcome.json"
+        found = json.loads(outcome.read_bytes()) if outcome.exists() else {}
+        verdict, why = found.get("verdict", "fails"), found.get("why", f"exit status {process.returncode}")
+    if verdict == "fails":
+        sys.stderr.write((work / "log.txt").read_text("utf-8", errors="replace")[-3000:])
+    return Row(kind, verdict, why, seconds, peak / GIB)
+
+
+def resident(session: int) -> int:
+    """Bytes that the processes of a session hold together; what they share counts once for each."""
+    total = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):  # it may end while it is looked at
+            if int(stat.read_text().rpartition(")")[2].split()[SESSION]) == session:
+                total += int((stat.parent / "statm").read_text().split()[1]) * PAGE
+    return total
+
+
+def rows(kinds: Sequence[str], folder: Path, limits: Limits) -> Iterator[Row]:
+    """Run kinds one after another; what one left goes unless another needs it."""
+    needed = {name for kind in kinds for name in CASES[kind].inputs.values()}
+    for kind in kinds:
+        yield watched(kind, folder, limits)
+        if kind not in needed:
+            shutil.rmtree(place(folder, kind))
+
+
+def build_model(folder: Path) -> None:
+    """The model of `pipelines/big.py`, in the folder `model`."""
+    sys.path.insert(0, str(ROOT / "pipelines"))
+    import big  # type: ignore[import-not-found]  # beside the pipelines
+
+    (folder / MODEL).mkdir()
+    big.write(folder / MODEL, LAYERS, WIDTH)
+
+
+def report(found: Sequence[Row]) -> str:
+    """The table of all results."""
+    head = ["kind", "over 2 GB", "says", "s", "GiB"]
+    lines = [[f"`{row.kind}`", row.verdict, row.why, f"{row.seconds:.0f}", f"{row.peak:.1f}"] for row in found]
+    return table(head, lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the kinds and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="*", help="kinds whose names match this pattern")
+    parser.add_argument("--seconds", type=float, default=600, help="time that a kind may take")
+    parser.add_argument("--memory", type=float, default=16, help="GiB that a kind may hold")
+    parser.add_argument("--rows", type=Path, help="a file of results, one a line, to go on from")
+    parser.add_argument("--run", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.run:
+        run(options.run[0], Path(options.run[1]))
+        return
+    kept = options.rows.read_text("utf-8").splitlines() if options.rows and options.rows.exists() else []
+    found = [Row(**json.loads(line)) for line in kept]
+    done = {row.kind for row in found}
+    kinds = [kind for kind in CASES if fnmatch(kind, options.only) and kind not in done]
+    with tempfile.TemporaryDirectory() as name:
+        build_model(Path(name))
+        for row in rows(kinds, Path(name), Limits(options.seconds, options.memory)):
+            found.append(row)
+            print(f"{row.kind}: {row.verdict} {row.why} {row.seconds:.0f} s {row.peak:.1f} GiB", file=sys.stderr)
+            if options.rows:
+                with options.rows.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(asdict(row)) + "\n")
+    print(f"{machine()}\n\n{report(found)}")
+
+
+if __name__ == "__main__":
+    main()
