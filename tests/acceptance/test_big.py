@@ -1,4 +1,4 @@
-"""The pipeline of a model of more than 2 GB, with matrices that make it small; its weights are external all the same."""
+"""The pipeline of a model of more than 2 GB, with smaller matrices; its weights are external all the same."""
 
 from __future__ import annotations
 
