@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterable
 
 from orun import units
 from orun.environment import device, isolated, providers, tools
-from orun.environment.room import Room, gpus_of
+from orun.environment.room import Room
 from orun.errors import DeviceUnknown, EnvironmentFailed, PipelineError, Problem
 from orun.pipeline.model import Pipeline, Stage
 from orun.planner import Plan
 from orun.stages.contract import StageClass
-from orun.targets import Environment, Target
+from orun.targets import Environment, Target, gpus_of
 
 RUNS_MODELS = ("onnxruntime", "numpy")  # what a process needs that runs models of another environment than its stage's
 Tell = Callable[[str], None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +10,8 @@ from typing import Any, Literal
 EXTENSIONS = "onnxruntime-extensions"  # stands for the library of that package among custom-op libraries
 
 Fallback = Literal["forbid-cpu", "warn", "allow"]
+
+GPU_PROVIDERS = frozenset({"CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider"})
 
 
 @dataclass(frozen=True)
@@ -93,3 +95,8 @@ class Target:
         named = [name if name == EXTENSIONS else str(root / name) for name in self.session["custom_op_libraries"]]
         session = {**self.session, "custom_op_libraries": named}
         return replace(self, session=session, interpreter=interpreter)
+
+
+def gpus_of(targets: Iterable[Target]) -> int:
+    """GPUs that a stage takes which runs models for these targets: one when a provider of theirs computes on one."""
+    return int(any(provider.name in GPU_PROVIDERS for target in targets for provider in target.providers))

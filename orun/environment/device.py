@@ -14,13 +14,12 @@ from blake3 import blake3
 
 from orun.environment.tools import find, installed
 from orun.errors import DeviceUnknown
-from orun.targets import Target
+from orun.targets import GPU_PROVIDERS, Target
 
 if TYPE_CHECKING:
     from orun.stages.contract import StageClass
 
 TENSORRT_PACKAGES = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12")
-GPU_PROVIDERS = {"CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider"}
 # Distributions whose version decides what a compiled engine is valid for.
 PROVIDER_LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "CUDAExecutionProvider": ("nvidia-cudnn-cu13", "nvidia-cublas", "nvidia-cuda-runtime"),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orun.environment.device import GPU_PROVIDERS, usable_cores
-from orun.targets import Target
+from orun.environment.device import usable_cores
 
 NVIDIA = Path("/proc/driver/nvidia/gpus")  # holds a folder for each GPU
 
@@ -54,8 +53,3 @@ def _chosen(names: Sequence[str]) -> int:
     kept = [name.strip() for name in names]
     ends = next((place for place, name in enumerate(kept) if not name or name.startswith("-")), len(kept))
     return len(set(kept[:ends]))
-
-
-def gpus_of(targets: Iterable[Target]) -> int:
-    """GPUs that a stage takes which runs models for these targets: one when a provider of theirs computes on one."""
-    return int(any(provider.name in GPU_PROVIDERS for target in targets for provider in target.providers))

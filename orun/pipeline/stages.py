@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from orun.environment.room import gpus_of
 from orun.pipeline.environments import Environments
 from orun.pipeline.gates import Ground, gates
 from orun.pipeline.grammar import Limits
@@ -17,7 +16,7 @@ from orun.pipeline.values import Surroundings, Values
 from orun.pipeline.wiring import wire
 from orun.stages.kind import Kind
 from orun.stages.params import params_of
-from orun.targets import Target
+from orun.targets import Target, gpus_of
 
 LIMITS = params_of(Limits)
 
