@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from orun.environment import room
-from orun.targets import Provider, Target
 
 
 @pytest.fixture(autouse=True)
@@ -30,8 +29,3 @@ def test_gpus_are_those_that_cuda_may_see(visible: str | None, count: int, monke
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert room.room(4).gpus == count
     assert room.room(4, 7) == room.Room(4, None, 7)
-
-
-def test_a_target_on_a_gpu_takes_one() -> None:
-    cpu, cuda = Target("cpu"), Target("gpu", providers=(Provider("CUDAExecutionProvider"),))
-    assert (room.gpus_of([cpu]), room.gpus_of([cpu, cuda, cuda]), room.gpus_of([])) == (0, 1, 0)

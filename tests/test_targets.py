@@ -1,0 +1,10 @@
+"""What a target says of itself."""
+
+from __future__ import annotations
+
+from orun.targets import Provider, Target, gpus_of
+
+
+def test_a_target_on_a_gpu_takes_one() -> None:
+    cpu, cuda = Target("cpu"), Target("gpu", providers=(Provider("CUDAExecutionProvider"),))
+    assert (gpus_of([cpu]), gpus_of([cpu, cuda, cuda]), gpus_of([])) == (0, 1, 0)
