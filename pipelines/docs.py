@@ -21,6 +21,7 @@ from tokenizers import Tokenizer
 from orun.measure.dataset import Array, Dataset
 
 PAIRS = 320
+CALIBRATION = 64  # texts
 TOKENS = 96  # a text's first tokens; the model itself would read 256
 PADDING = 16  # texts are padded to a multiple of this, so that a model which forgets the mask does not go unnoticed
 WORDS = range(5, 41)  # in a first sentence
@@ -37,17 +38,33 @@ MODULES = """
 
 def pairs() -> Dataset:
     """First sentences of docstrings as queries, and the rests of the same docstrings as candidates."""
-    chosen = sorted(_sentences().items(), key=lambda pair: hashlib.sha256(pair[0].encode()).digest())[:PAIRS]
+    chosen = _ordered()[:PAIRS]
     if len(chosen) < PAIRS:
         raise LookupError(f"this Python has only {len(chosen)} usable docstrings in {sysconfig.get_path('stdlib')}")
-    tokenizer = Tokenizer.from_file(str(get_model_path() / "tokenizer.json"))
-    tokenizer.enable_truncation(TOKENS)
-    tokenizer.enable_padding(pad_to_multiple_of=PADDING)
+    tokenizer = _tokenizer()
     return Dataset(
         inputs=_encode(tokenizer, [first for first, _ in chosen]),
         labels=np.arange(len(chosen)),
         candidates=_encode(tokenizer, [rest for _, rest in chosen]),
     )
+
+
+def calibration() -> Dataset:
+    """Other docstrings than those of `pairs`, whole, for the ranges of static quantization."""
+    chosen = _ordered()[PAIRS : PAIRS + CALIBRATION]
+    return Dataset(inputs=_encode(_tokenizer(), [f"{first} {rest}" for first, rest in chosen]))
+
+
+def _ordered() -> list[tuple[str, str]]:
+    """First sentences and rests in an order that does not follow the files."""
+    return sorted(_sentences().items(), key=lambda pair: hashlib.sha256(pair[0].encode()).digest())
+
+
+def _tokenizer() -> Tokenizer:
+    tokenizer = Tokenizer.from_file(str(get_model_path() / "tokenizer.json"))
+    tokenizer.enable_truncation(TOKENS)
+    tokenizer.enable_padding(pad_to_multiple_of=PADDING)
+    return tokenizer
 
 
 def _encode(tokenizer: Tokenizer, texts: list[str]) -> dict[str, list[Array]]:

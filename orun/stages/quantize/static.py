@@ -2,8 +2,12 @@
 
 `dataset` holds typical inputs, in any form that `measure/accuracy` takes: the ranges are those of the values that they
 bring about. Without one, inputs are made up from the model's signature, which suits trying a pipeline out and no
-release: the ranges of noise are not those of data. That the result still works is checked on made-up inputs (it runs,
-and every output is finite); how good it is takes other data than it was calibrated on: put `measure/accuracy` after it.
+release: the ranges of noise are not those of data. ONNX Runtime's method `Distribution` is left out: it is made for
+8-bit floats, and for integers its ranges are those of `minmax`.
+
+That the result still works is checked on made-up inputs (it runs, and every output is finite); how good it is takes
+other data than it was calibrated on: put `measure/accuracy` after it. With `smooth`, the float model is first rewritten
+so that it rounds better, and checked to compute the same.
 """
 
 from __future__ import annotations
@@ -22,15 +26,14 @@ from orun.stages.data.source import Examples
 from orun.stages.integers import require_integers
 from orun.stages.known import require_known
 from orun.stages.params import Doc, Range
+from orun.stages.precision import TYPES, Override, Width
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, NodeProto
 
     from orun.measure.dataset import Dataset
     from orun.stages.agreement import Feed
 
-Width = Literal["int8", "uint8", "int16", "uint16"]
-TYPES: Mapping[str, str] = {"int8": "QInt8", "uint8": "QUInt8", "int16": "QInt16", "uint16": "QUInt16"}
 METHODS: Mapping[str, str] = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 
 
@@ -69,6 +72,18 @@ class Params:
         default_factory=list
     )
     exclude: Annotated[list[str], Doc("Names of nodes to leave as they are.")] = field(default_factory=list)
+    smooth: Annotated[
+        float | None,
+        Doc(
+            "SmoothQuant's alpha, often 0.5: how much of the outliers among the channels that a MatMul or Gemm takes "
+            "moves into its weights."
+        ),
+        Range(0, 1),
+    ] = None
+    overrides: Annotated[
+        dict[str, Override],
+        Doc("Other types for some tensors, or what some nodes take and yield, by name; with `format: qdq`."),
+    ] = field(default_factory=dict)
     preprocess: Annotated[
         bool, Doc("Let ONNX Runtime fold constants and batch normalisations first (its level `basic`).")
     ] = True
@@ -93,12 +108,17 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.ort_graph import IN_THE_WAY, add_types, optimized
 
     model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
+    if params.overrides and params.format != "qdq":
+        raise StageFailed(context.stage, f"`overrides` needs `format: qdq`, not {params.format}")
     names = [node.name for node in model.graph.node]
     require_known(context, "include", params.include, names)
     require_known(context, "exclude", params.exclude, names)
     require_known(context, "op_types", params.op_types or [], [node.op_type for node in model.graph.node])
     add_types(model)
-    result = _quantize(context, model, params)
+    dataset = _dataset(context, params, [value.name for value in model.graph.input])
+    if params.smooth is not None:
+        _smooth(context, model, params, dataset)
+    result = _quantize(context, model, params, dataset)
     why = "static quantization changes operators whose weights are constants, such as Conv, Gemm and MatMul"
     quantized = require_integers(context, result, why)
     tidy_domains(result)
@@ -107,15 +127,43 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     return {**weigh(context.result), "quantized": Metric(quantized, better="higher"), "max_abs_error": error}
 
 
-def _quantize(context: Context, model: ModelProto, params: Params) -> ModelProto:
+def _smooth(context: Context, model: ModelProto, params: Params, dataset: Dataset) -> None:
+    """Smooth what is going to be quantized, and check that the float model still computes the same."""
+    from orun.stages.agreement import Tolerance, Trial, check_against_input
+    from orun.stages.onnx_io import save
+    from orun.stages.smoothing import smooth
+
+    def wanted(node: NodeProto) -> bool:
+        of_type = params.op_types is None or node.op_type in params.op_types
+        return of_type and node.name not in params.exclude and (not params.include or node.name in params.include)
+
+    done = smooth(model, params.smooth or 0.0, dataset, wanted)
+    if not done:
+        raise StageFailed(
+            context.stage,
+            "`smooth` found nothing to do",
+            why="no MatMul or Gemm that is to be quantized has a constant matrix on its right",
+            hint="leave `smooth` out, or look at `op_types`, `include` and `exclude`",
+        )
+    context.log.info("%d products with smoothed inputs:\n  %s", len(done), "\n  ".join(done))
+    save(model, context.result)  # the quantized model takes its place
+    trial = Trial(params.dims, params.inputs)
+    check_against_input(context, "the smoothed float model", trial, Tolerance(1e-4, 1e-3), hint="leave `smooth` out")
+    for path in context.output.iterdir():
+        path.unlink()
+
+
+def _quantize(context: Context, model: ModelProto, params: Params, dataset: Dataset) -> ModelProto:
     import numpy as np
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
     from orun.stages.onnx_io import load, save
+    from orun.stages.precision import tensor_overrides
 
+    overrides = tensor_overrides(context, model, params.overrides, per_channel=params.per_channel)
     with TemporaryDirectory(dir=".") as folder:  # it writes beside its input
         source, result = Path(folder, "float.onnx"), Path(folder, "quantized.onnx")
-        reader = _reader(context, params, [value.name for value in model.graph.input])
+        reader = _reader(context, dataset, [value.name for value in model.graph.input])
         save(model, source, external=True)
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # a mask may span all of float32: see below
@@ -137,6 +185,7 @@ def _quantize(context: Context, model: ModelProto, params: Params) -> ModelProto
                         "ActivationSymmetric": params.symmetric,
                         "CalibMovingAverage": params.moving_average,
                         "CalibPercentile": params.percentile,
+                        "TensorQuantOverrides": overrides,
                         # Histograms of examples that differ in shape cannot be taken together, only one after another.
                         "CalibStridedMinMax": 1 if reader.shapes_differ and params.method != "minmax" else None,
                     },
@@ -170,12 +219,10 @@ def _dataset(context: Context, params: Params, names: Sequence[str]) -> Dataset:
     return synthetic(context.model(), params.samples, params.dims, context.seed)
 
 
-def _reader(context: Context, params: Params, names: Sequence[str]) -> Any:
+def _reader(context: Context, dataset: Dataset, names: Sequence[str]) -> Any:
     """The examples as ONNX Runtime asks for them: one dictionary after another, then None."""
     import numpy as np
     from onnxruntime.quantization import CalibrationDataReader
-
-    dataset = _dataset(context, params, names)
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]  # ONNX Runtime is not checked
         shapes_differ = not all(isinstance(dataset.inputs[name], np.ndarray) for name in names)

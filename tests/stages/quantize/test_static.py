@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import numpy_helper
 
 from orun.errors import StageFailed
 from tests.stages.conftest import MODULES
@@ -122,3 +123,85 @@ def test_data_that_does_not_fit(tmp_path: Path) -> None:
 def test_nothing_to_quantize(tmp_path: Path) -> None:
     with pytest.raises(StageFailed, match="nothing in the model could be quantized"):
         quantize(tmp_path, artifact(tmp_path, parse(ADD)), "threes")
+
+
+# A normalisation into two products, a residual, and a product of something else; x has one channel far above the rest.
+OUTLIERS = """
+<ir_version: 9, opset_import: ["" : 20]>
+outliers (float[n, 4] x) => (float[n, 4] y)
+<float[4] scale = {1, 60, 1, 1}, float[4] bias = {0, 1, 0, 0},
+ float[4, 4] w = {0.1, 0.2, 0.3, 0.4, 0.05, -0.06, 0.07, 0.08, -0.9, 1.0, 1.1, 1.2, 1.3, -1.4, 1.5, 1.6},
+ float[4] b = {1, 2, 3, 4}>
+{
+  normal = LayerNormalization (x, scale, bias)
+  [query] q = MatMul (normal, w)
+  [key] k = Gemm <transB = 1> (normal, w, b)
+  [other] o = Gemm (x, w)
+  p = Add (q, k)
+  y = Add (p, o)
+}
+"""
+ROWS = {"x": np.random.default_rng(9).uniform(-3, 3, (50, 4)).astype(np.float32)}
+
+
+def test_outliers_move_into_the_weights(tmp_path: Path) -> None:
+    before = artifact(tmp_path, parse(OUTLIERS))
+    products = {"op_types": ["MatMul", "Gemm"], "per_channel": True, "preprocess": False}
+    plain = quantize(tmp_path, before, "rows", **products)
+    smooth = quantize(tmp_path, before, "rows", smooth=0.5, **products)
+    errors = [noise(made.model, before / "model.onnx", ROWS) for made in (plain, smooth)]
+    assert errors[1] < errors[0] * 0.6
+    assert "3 products with smoothed inputs:\n  query\n  key\n  other" in smooth.log
+    assert "compared the smoothed float model with the model before it on" in smooth.log
+    assert operators(smooth)["Mul"] == 1  # before `other` alone: the normalisation has taken the factors of the rest
+
+
+def test_a_normalisation_that_others_use_stays_as_it_is(tmp_path: Path) -> None:
+    before = artifact(tmp_path, parse(OUTLIERS.replace("y = Add (p, o)", "y = Add (p, normal)")))
+    made = quantize(tmp_path, before, "rows", smooth=0.5, op_types=["MatMul", "Gemm"], exclude=["key"])
+    scales = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(made.model).graph.initializer}
+    np.testing.assert_array_equal(scales["scale"], [1, 60, 1, 1])
+    assert "2 products with smoothed inputs:\n  query\n  other" in made.log
+
+
+def test_nothing_to_smooth(tmp_path: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        quantize(tmp_path, artifact(tmp_path, parse(WORDY)), "rows", smooth=0.5, op_types=["Mul"])
+    assert str(caught.value) == (
+        "`smooth` found nothing to do\n"
+        "  no MatMul or Gemm that is to be quantized has a constant matrix on its right\n"
+        "  hint: leave `smooth` out, or look at `op_types`, `include` and `exclude`"
+    )
+
+
+def test_one_node_in_more_bits(tmp_path: Path) -> None:
+    before = artifact(tmp_path, parse(OUTLIERS))
+    plain = {"op_types": ["MatMul", "Gemm"], "per_channel": True, "preprocess": False}
+    wide = {"activation_type": "uint16", "weight_type": "int16"}
+    errors = [
+        noise(quantize(tmp_path, before, "rows", overrides=overrides, **plain).model, before / "model.onnx", ROWS)
+        for overrides in ({}, {"other": wide}, dict.fromkeys(("query", "key", "other"), wide))
+    ]
+    assert errors[1] < errors[0]
+    assert errors[2] < errors[0] / 20
+    made = quantize(tmp_path, before, "rows", overrides={"other": wide}, **plain)
+    zeros = {
+        node.input[0]: numpy_helper.to_array(weights[node.input[2]]).dtype.name
+        for graph in [onnx.load(made.model).graph]
+        for weights in [{tensor.name: tensor for tensor in graph.initializer}]
+        for node in graph.node
+        if node.op_type == "QuantizeLinear"
+    }
+    assert zeros == {"x": "uint16", "normal": "uint8", "q": "uint8", "k": "uint8", "o": "uint16"}
+
+
+def test_overrides_that_do_not_fit(tmp_path: Path) -> None:
+    before = artifact(tmp_path, parse(OUTLIERS))
+    with pytest.raises(StageFailed) as caught:
+        quantize(tmp_path, before, "rows", overrides={"qery": {"weight_type": "int16"}}, preprocess=False)
+    assert str(caught.value) == (
+        "overrides: the model has no 'qery'\n  did you mean 'query'?\n  hint: any ONNX viewer shows the names of nodes"
+    )
+    with pytest.raises(StageFailed) as caught:
+        quantize(tmp_path, before, "rows", overrides={"query": {"weight_type": "int16"}}, format="qoperator")
+    assert str(caught.value) == "`overrides` needs `format: qdq`, not qoperator"
