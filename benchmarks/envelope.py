@@ -4,7 +4,7 @@
     python -m benchmarks.envelope --store FOLDER --rounds 20
 
 Batch 1, 128 tokens, one thread. Each round times a few inferences of every form in random order; the figure is the
-median CPU time of the thread that does them, which hardly hangs on what else the machine does. Cosine is to PyTorch's
+median CPU time of the process that does them, which hardly hangs on what else the machine does. Cosine is to PyTorch's
 embeddings of the texts of `pipelines/docs.py`, and recall@1 is that of its retrieval task.
 """
 
@@ -68,13 +68,13 @@ def torch_model() -> tuple[Embed, int]:
     return embed, sum(tensor.numel() * tensor.element_size() for tensor in module.parameters())
 
 
-def cpu_times(models: Mapping[str, Path], eager: Embed, feed: Feed, rounds: int) -> dict[str, float]:
-    """Median CPU seconds of an inference of each form."""
+def cpu_times(models: Mapping[str, tuple[Path, Target]], eager: Embed, feed: Feed, rounds: int) -> dict[str, float]:
+    """Median CPU seconds, of all threads, of an inference of each form."""
     spent: dict[str, list[Floats]] = {name: [] for name in (TORCH, *models)}
     with contextlib.ExitStack() as stack:
         timers: dict[str, Callable[[int], Times]] = {}
-        for name, path in models.items():  # forked before PyTorch works here
-            worker = stack.enter_context(Worker(Subject(path, TARGET, feed)))
+        for name, (path, target) in models.items():  # forked before PyTorch works here
+            worker = stack.enter_context(Worker(Subject(path, target, feed)))
             worker.open(WARMUP)
             timers[name] = worker.time
         timers[TORCH] = lambda number: timed(lambda: eager(feed), number)
@@ -82,7 +82,7 @@ def cpu_times(models: Mapping[str, Path], eager: Embed, feed: Feed, rounds: int)
         order = random.Random(0)
         for _ in range(rounds):
             for name in order.sample(list(timers), len(timers)):
-                spent[name].append(timers[name](BLOCK).cpu)
+                spent[name].append(timers[name](BLOCK).process)
     return {name: float(np.median(np.concatenate(blocks))) for name, blocks in spent.items()}
 
 
@@ -115,7 +115,8 @@ def _session(path: Path) -> Embed:
     return lambda feed: made.run(None, dict(feed))[0]
 
 
-def _feed() -> Feed:
+def made_up_feed() -> Feed:
+    """A text of `SEQUENCE` random tokens."""
     ids = np.random.default_rng(0).integers(0, 30522, (1, SEQUENCE))
     return {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
 
@@ -133,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from pipelines import docs
 
     eager, size = torch_model()
-    times = cpu_times(paths, eager, _feed(), options.rounds)
+    times = cpu_times({name: (path, TARGET) for name, path in paths.items()}, eager, made_up_feed(), options.rounds)
     found = quality({TORCH: eager} | {name: _session(path) for name, path in paths.items()}, docs.pairs())
     sizes = {TORCH: size} | {name: path.stat().st_size for name, path in paths.items()}
     rows = [

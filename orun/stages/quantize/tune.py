@@ -45,6 +45,7 @@ SPEC = Spec(
     extra="tune",
     stage_class="measurement",
     exclusive=True,
+    distant=True,
     preload=("numpy", "onnx", "onnxruntime", "onnxruntime.quantization"),
 )
 

@@ -1,0 +1,81 @@
+"""How fast the models are that `quantize/tune` found for MiniLM, beside PyTorch and the export.
+
+    orun pipelines/tuned.yaml --store FOLDER
+    python -m benchmarks.tuned --store FOLDER
+
+Batch 1, 128 tokens, one thread, CPU time of the whole process: see `benchmarks.envelope`. Accuracy is what the search
+found on all examples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.envelope import TARGET, TORCH, cpu_times, made_up_feed, torch_model
+from benchmarks.spent import ROOT, machine, table
+from orun.environment import isolated
+from orun.pipeline import load
+from orun.stages.onnx_io import load_graph
+from orun.stages.quantize.tune import PROPERTY
+from orun.targets import Provider, Target
+
+EXPORT = "plain export"
+CPU = "CPUExecutionProvider"
+
+
+def chosen(model: Path) -> dict[str, Any]:
+    """What the search says of the model that it chose."""
+    properties = {entry.key: entry.value for entry in load_graph(model).metadata_props}
+    found: dict[str, Any] = json.loads(properties[PROPERTY])["chosen"]
+    return found
+
+
+def target_of(told: dict[str, Any], given: Target) -> Target:
+    """Where a chosen model runs: the pipeline's target, with the providers that the search settled on."""
+    providers = tuple(Provider(name, options) for one in told["providers"] for name, options in one.items())
+    here = providers[0].name == CPU
+    interpreter = None if here else isolated.interpreter(given.environment)
+    return replace(given, providers=providers, environment=None, interpreter=interpreter)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--store", type=Path, default=ROOT / "artifacts", help="where pipelines/tuned.yaml is built")
+    parser.add_argument("--rounds", type=int, default=20, help="blocks of inferences of each form")
+    options = parser.parse_args(arguments)
+    pipeline = load(ROOT / "pipelines" / "tuned.yaml")
+    out = options.store / "out" / "tuned"
+    tuned = [stage for stage in pipeline.stages if stage.uses == "quantize/tune"]
+    forms: dict[str, tuple[Path, Target]] = {EXPORT: (out / "export" / "model.onnx", TARGET)}
+    told: dict[str, dict[str, Any]] = {}
+    for stage in tuned:
+        model = out / stage.id / "model.onnx"
+        if not model.exists() or stage.target is None:
+            parser.error(f"{model} is not there: orun pipelines/tuned.yaml --store {options.store}")
+        told[stage.id] = chosen(model)
+        forms[stage.id] = (model, target_of(told[stage.id], stage.target))
+    eager, _ = torch_model()
+    times = cpu_times(forms, eager, made_up_feed(), options.rounds)
+    rows = [
+        [
+            name,
+            f"{told[name]['method']} on {told[name]['place']}" if name in told else "",
+            f"{seconds * 1000:.2f}",
+            f"{times[TORCH] / seconds:.2f}",
+            f"{times[EXPORT] / seconds:.2f}",
+            f"{told[name]['accuracy']:.5f}" if name in told else "",
+        ]
+        for name, seconds in times.items()
+    ]
+    head = ["form", "settings", "CPU ms", "speed-up to PyTorch", "to the export", "cosine, mean"]
+    print(machine(), table(head, rows), sep="\n\n")
+
+
+if __name__ == "__main__":
+    main()
