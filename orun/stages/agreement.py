@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from orun.errors import StageFailed
+from orun.errors import StageFailed, UsageError
 from orun.metrics import Metric
 from orun.stages.contract import Context
 from orun.stages.data.source import Examples
@@ -215,7 +215,11 @@ def check_against_input(
     agreement = Agreement(candidate, "the model before it", outputs, tolerance, hint)
     tries = tries_for(context, before, trial)
     expected = answers(context, agreement.reference, session(context.model(), outputs, context.target), tries)
-    result = session(context.result, outputs, context.target)
+    try:
+        result = session(context.result, outputs, context.target)
+    except UsageError as error:
+        what = f"ONNX Runtime cannot open {candidate}"
+        raise StageFailed(context.stage, what, why=error.why, hint=hint or error.hint) from error
     return check(context, agreement, tries, expected, adapt(result) if adapt else result)
 
 
@@ -242,13 +246,20 @@ def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, 
     )
 
 
-def difference(right: Array, value: Array, tolerance: Tolerance | None) -> tuple[str, float]:
+def difference(
+    right: Array | list[Array], value: Array | list[Array], tolerance: Tolerance | None
+) -> tuple[str, float]:
     """What is wrong with a value beside its reference, if anything, and its largest absolute error.
 
-    What is NaN or infinite on both sides, in the same places, is equal.
+    What is NaN or infinite on both sides, in the same places, is equal. Of a sequence it is the first thing that is.
     """
     import numpy as np
 
+    if isinstance(right, list) and isinstance(value, list):
+        if len(right) != len(value):
+            return f"{len(value)} values instead of {len(right)}", 0.0
+        found = [difference(one, other, tolerance) for one, other in zip(right, value, strict=True)]
+        return next((problem for problem, _ in found if problem), ""), max((error for _, error in found), default=0.0)
     right, value = np.asarray(right), np.asarray(value)
     if right.shape != value.shape or right.dtype != value.dtype:
         return f"{value.dtype}{list(value.shape)} instead of {right.dtype}{list(right.shape)}", 0.0

@@ -138,3 +138,22 @@ def test_a_scalar_of_a_dataset(tmp_path: Path) -> None:
     before = artifact(tmp_path, parse(SCALED))
     made = run_stage("optimize/simplify", tmp_path, {"inputs": {"path": "data.npz"}}, inputs={"model": before})
     assert "on 2 inputs" in made.log
+
+
+SPLIT = """
+<ir_version: 9, opset_import: ["" : 20]>
+split (float[5, 3] x) => (seq(float[a, 3]) y)
+{
+  z = Identity (x)
+  two = Constant <value = int64 {2}> ()
+  y = SplitToSequence <axis = 0> (z, two)
+}
+"""
+
+
+def test_a_sequence(tmp_path: Path) -> None:
+    made = run_stage("optimize/simplify", tmp_path, inputs={"model": artifact(tmp_path, parse(SPLIT))})
+    assert made.value("max_abs_error") == 0
+    right = [floats(1, 2), floats(3)]
+    assert difference(right, [floats(1, 2)], TIGHT) == ("1 values instead of 2", 0.0)
+    assert difference(right, [floats(1, 2), floats(3, 4)], TIGHT)[0] == "float32[2] instead of float32[1]"

@@ -100,3 +100,24 @@ def test_an_output_that_is_float16_already(tmp_path: Path) -> None:
     made = convert(tmp_path, artifact(tmp_path, parse(HALF_OUT)))
     assert types(made) == [TensorProto.FLOAT, TensorProto.FLOAT16]
     assert made.value("half_weights") == 1
+
+
+NORM = """
+<ir_version: 9, opset_import: ["" : 20]>
+norm (float[n, 4] x) => (float[n, 4] y, float[n, 1] mean) <float[4] scale = {1, 2, 3, 4}, float[4, 4] w = WEIGHTS>
+{
+  product = MatMul (x, w)
+  y, mean = LayerNormalization (product, scale)
+}
+"""
+
+
+def test_an_operator_that_the_converter_makes_wrong(tmp_path: Path) -> None:
+    """The mean that LayerNormalization yields stays float32 whatever its input is."""
+    text = NORM.replace("WEIGHTS", f"{{{', '.join(['0.5'] * 16)}}}")
+    model = artifact(tmp_path, parse(text))
+    with pytest.raises(StageFailed) as caught:
+        convert(tmp_path, model)
+    assert caught.value.what == "ONNX Runtime cannot open the float16 model"
+    assert caught.value.hint == "keep what needs range or precision in float32: `block_types`, `block_nodes`"
+    assert convert(tmp_path, model, block_types=["LayerNormalization"]).value("half_weights") == 1
