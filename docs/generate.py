@@ -1,4 +1,6 @@
-"""Writes commands.md and stages.md from the command line and the stage kinds: `python docs/generate.py`.
+"""Writes commands.md, events.md, kinds.md and stages.md from the command line and the stage kinds.
+
+`python docs/generate.py` does it.
 
 A test holds that the committed pages are what this writes.
 """
@@ -6,12 +8,14 @@ A test holds that the committed pages are what this writes.
 from __future__ import annotations
 
 import inspect
+import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import click
 
-from orun.cli.describe import default_text, facts, flat_params, port_text
+from orun.cli.describe import BOUND, default_text, facts, flat_params, port_text
 from orun.cli.main import group
 from orun.cli.verb import Verb, Verbs
 from orun.events import KINDS, VERSION, name_of
@@ -34,6 +38,15 @@ without: ignore what you do not know. `orun schema --events` prints the form of 
 this version of orun.
 
 A log that does not end with `run_finished` is of a run that goes on or was killed."""
+
+KINDS_INTRO = """\
+Each kind of the library: the tools that its results rest on, in the versions of `requirements.lock` (PyTorch's is the
+machine's choice); whom its results may be shared with; whether equal inputs make equal bytes, in processes with
+different hash seeds; what it does with a model of 2.2 GB whose weights are external data (`python -m benchmarks.big`,
+times and memory in [benchmarks.md](benchmarks.md#a-model-of-more-than-2-gb)); on what it was tried; and by what its
+result is known to be right, beside what every stage checks: the ONNX checker, and inputs and outputs that stay."""
+COLUMNS = ("large", "tried", "checked")  # of kinds.toml; a kind that lacks them fails a test
+PINNED = re.compile(r"^([\w.-]+)==([\w.]+)", re.MULTILINE)
 
 
 def commands_page() -> str:
@@ -116,6 +129,30 @@ def _kind(kind: Kind) -> Iterator[str]:
     yield "\n".join(f"- {name}: {text}" for name, text in facts(kind))
 
 
+def kinds_page() -> str:
+    """Every kind of the library in one table: what it declares, and what was found out (`kinds.toml`)."""
+    found = tomllib.loads((HERE / "kinds.toml").read_text(encoding="utf-8"))
+    pinned = PINNED.findall((HERE.parent / "requirements.lock").read_text(encoding="utf-8"))
+    versions = dict(reversed(pinned))  # of a tool with several, the first: the one of the oldest Python
+    titles = ("kind", "tools", "result holds for", "deterministic", "over 2 GB", "tried on", "checked by")
+    blocks = [
+        "# Kinds",
+        NOTE,
+        KINDS_INTRO,
+        _table(titles, (_facts(kind, found.get(kind.name, {}), versions) for kind in all_kinds())),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _facts(kind: Kind, found: Mapping[str, str], versions: Mapping[str, str]) -> tuple[str, ...]:
+    names = [tool.partition("|")[0] for tool in kind.spec.tools]
+    tools = ", ".join(f"{name} {versions[name]}" if name in versions else name for name in names)
+    measured = kind.spec.stage_class == "measurement"
+    sure = "a measurement" if measured else "yes" if kind.spec.deterministic else "no: the first result is kept"
+    link = f"[`{kind.name}`](stages.md#{kind.name.replace('/', '')})"
+    return link, tools, BOUND[kind.spec.stage_class], sure, *(found.get(column, "") for column in COLUMNS)
+
+
 def events_page() -> str:
     """Every event of the log with its fields."""
     rows = [(f"[`{name_of(kind)}`](#{name_of(kind)})", _first(kind)) for kind in KINDS]
@@ -144,6 +181,7 @@ def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 PAGES: Mapping[str, Callable[[], str]] = {
     "commands.md": commands_page,
     "events.md": events_page,
+    "kinds.md": kinds_page,
     "stages.md": stages_page,
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +13,7 @@ import click
 import pytest
 
 import orun
+from orun.stages.registry import BUILTIN
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -39,6 +41,14 @@ def test_the_generated_pages_are_current() -> None:
     for name, write in generator().PAGES.items():
         committed = (ROOT / "docs" / name).read_text(encoding="utf-8")
         assert committed == write(), f"docs/{name} is out of date; to write it: python docs/generate.py"
+
+
+def test_every_kind_has_a_row_and_every_column_of_it() -> None:
+    found = tomllib.loads((ROOT / "docs" / "kinds.toml").read_text(encoding="utf-8"))
+    assert sorted(found) == sorted(BUILTIN), "docs/kinds.toml says of each kind on what it was tried"
+    for kind, columns in found.items():
+        assert sorted(columns) == ["checked", "large", "tried"], kind
+        assert all(columns.values()), f"{kind} has an empty column"
 
 
 def test_every_verb_option_and_argument_explains_itself() -> None:
