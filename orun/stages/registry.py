@@ -39,6 +39,7 @@ BUILTIN: tuple[str, ...] = (
     "optimize/transformer",
     "optimize/graph",
     "optimize/float16",
+    "optimize/prune",
     "optimize/python",
     "compile/engine",
     "compile/mobile",

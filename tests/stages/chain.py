@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from orun.targets import Target
 from tests.stages.conftest import MODULES, TINY_BERT
-from tests.stages.models import FAKE_QUANTIZED, parse
+from tests.stages.models import FAKE_QUANTIZED, convolution, parse
 from tests.stages.release.support import MATMUL, lineage_file
 from tests.stages.support import StageRun, artifact, digest, run_stage
 
@@ -58,6 +58,7 @@ def small(folder: Path) -> dict[str, StageRun]:
         return run_stage(uses, folder, params, inputs={"model": model}, root=MODULES, target=cpu, lineage=lineage)
 
     int8 = run("quantize/dynamic")
+    image = artifact(folder, convolution())
     both = {"model": int8.output, "reference": model}
     bundle = run("release/bundle", version="1.0")
     return {
@@ -65,6 +66,10 @@ def small(folder: Path) -> dict[str, StageRun]:
         "check/coverage": run("check/coverage", target="cpu"),
         "optimize/python": run("optimize/python", function="changes.py:eliminate_identity", form="ir"),
         "quantize/qat": run_stage("quantize/qat", folder, inputs={"model": artifact(folder, parse(FAKE_QUANTIZED))}),
+        "optimize/prune": run("optimize/prune"),
+        "optimize/prune structured": run_stage(
+            "optimize/prune", folder, {"method": "structured"}, inputs={"model": image}
+        ),
         "quantize/debug": run_stage("quantize/debug", folder, inputs=both),
         "measure/accuracy": run_stage("measure/accuracy", folder, {"metrics": ["cosine"]}, inputs=both),
         "measure/size": run("measure/size"),

@@ -16,7 +16,7 @@ CHAIN = Path(__file__).with_name("chain.py")
 IN_CHAIN = {
     "convert/torch", "convert/sklearn", "convert/onnx", "convert/opset", "check/model", "check/coverage",
     "optimize/simplify", "optimize/transformer", "optimize/shapes", "optimize/graph", "optimize/float16",
-    "optimize/python", "quantize/dynamic", "quantize/static", "quantize/weights", "quantize/qat", "quantize/debug",
+    "optimize/prune", "optimize/python", "quantize/dynamic", "quantize/static", "quantize/weights", "quantize/qat", "quantize/debug",
     "measure/accuracy", "measure/size", "release/metadata", "release/card", "release/triton", "release/bundle",
     "release/publish",
 }  # fmt: skip

@@ -1,0 +1,116 @@
+"""Take out the weights of least magnitude: as zeros in their places, or as whole channels, so that the graph shrinks.
+
+`magnitude` sets weights of Conv, Gemm and MatMul to zero: the model stays as large and as fast, but packs better, and
+runs faster where something uses the zeros. `structured` removes the output channels whose weights are smallest from
+convolutions and matrix products, with the biases, normalisations and depthwise convolutions after them and the rows of
+the layers that read them. A layer keeps its channels where they reach anything else (the sum of a residual, a Reshape,
+an output of the model); the log says why for each.
+
+How good the result is takes real data: put `measure/accuracy` after it. Here it is only seen to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from orun.errors import StageFailed
+from orun.metrics import Metric
+from orun.stages.agreement import Dims, Inputs
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.known import require_known
+from orun.stages.params import Doc, Range, Ratio
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+REASONS = 3  # that are told of the layers that could lose nothing
+
+
+@dataclass(frozen=True)
+class Params:
+    """What goes, and how much of it."""
+
+    method: Annotated[Literal["magnitude", "structured"], Doc("Zeros in place of weights, or channels removed.")] = (
+        "magnitude"
+    )
+    proportion: Annotated[Ratio, Doc("Of the weights, or of the channels: how much goes."), Range(0, 1)] = Ratio(0.5)
+    scope: Annotated[
+        Literal["layer", "global"],
+        Doc("The proportion is of every layer's, or of all of them ranked together, so that some lose more."),
+    ] = "layer"
+    op_types: Annotated[list[Literal["Conv", "Gemm", "MatMul"]], Doc("Types of layers that may lose any.")] = field(
+        default_factory=lambda: ["Conv", "Gemm", "MatMul"]
+    )
+    exclude: Annotated[list[str], Doc("Names of nodes whose weights or output channels all stay.")] = field(
+        default_factory=list
+    )
+    dims: Dims = field(default_factory=dict)
+    inputs: Inputs = None
+
+
+SPEC = Spec(
+    inputs={"model": Port(("onnx",), "The model to prune.")},
+    tools=("onnx", "numpy", "onnxruntime|onnxruntime-gpu"),
+    extra="cpu",
+    preload=("onnx", "onnxruntime"),
+    metrics=("size", "nodes", "parameters", "removed", "sparsity", "max_abs_error"),
+)
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Write the pruned model to `context.result`."""
+    from orun.stages.agreement import Trial, check_against_input
+    from orun.stages.onnx_io import load, nodes, save, weigh
+    from orun.stages.pruning import hoist
+
+    model = load(context.model())
+    require_known(context, "exclude", params.exclude, [node.name for node in nodes(model)])
+    hoist(model)
+    before, _ = _count(model)
+    _prune(context, model, params)
+    after, zeros = _count(model)
+    save(model, context.result)
+    error = check_against_input(context, "the pruned model", Trial(params.dims, params.inputs), None)
+    return {
+        **weigh(context.result),
+        "parameters": Metric(after, better="lower"),
+        "removed": Metric(before - after, better="higher"),
+        "sparsity": Metric(zeros / after, better="higher"),
+        "max_abs_error": error,
+    }
+
+
+def _prune(context: Context, model: ModelProto, params: Params) -> None:
+    """Change the model, or refuse it when nothing of it can go."""
+    from orun.stages.pruning import Choice, shrink, zero
+
+    choice = Choice(params.proportion, params.scope == "global", params.op_types, params.exclude)
+    reasons: list[str] = []
+    if params.method == "magnitude":
+        pruned = zero(model, choice)
+    else:
+        layers = shrink(model, choice, reasons.append)
+        pruned = len(layers)
+        for layer in layers:
+            name = layer.node.name or layer.node.output[0]
+            context.log.info("%s %r lost some of its %d channels", layer.node.op_type, name, layer.channels)
+    for reason in reasons:
+        context.log.info(reason)
+    if not pruned:
+        raise StageFailed(
+            context.stage,
+            "nothing in the model could be pruned",
+            why="\n".join(reasons[:REASONS]) or f"it has no {', '.join(params.op_types)} with enough stored weights",
+            hint="`optimize/simplify` before it stores what the model computes from weights alone",
+        )
+
+
+def _count(model: ModelProto) -> tuple[int, int]:
+    """How many floating-point numbers a model stores, and how many of them are zero."""
+    import numpy as np
+    from onnx import numpy_helper
+
+    arrays = [array for tensor in model.graph.initializer if (array := numpy_helper.to_array(tensor)).dtype.kind == "f"]
+    return sum(array.size for array in arrays), sum(array.size - int(np.count_nonzero(array)) for array in arrays)
