@@ -10,12 +10,12 @@ from typing import get_args
 import pytest
 
 import orun
-from benchmarks import cold, envelope, fusion, makespan, noop, remote, runner
+from benchmarks import big, cold, envelope, fusion, makespan, noop, remote, runner
 from benchmarks.graphs import Shape, edges, write_pipeline
 from benchmarks.spent import Spent, in_turn, table, verdict
 
 
-@pytest.mark.parametrize("script", [cold, envelope, fusion, makespan, noop, remote, runner])
+@pytest.mark.parametrize("script", [big, cold, envelope, fusion, makespan, noop, remote, runner])
 def test_help_says_what_is_measured(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         script.main(["--help"])
@@ -68,3 +68,18 @@ def test_makespans_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][2:]
     assert [row[0] for row in rows] == ["| orun, times known", "| orun, times unknown", "| xargs, longest first"]
     assert all(float(row[1]) >= float(row[2]) > 0 for row in rows)
+
+
+def test_a_kind_on_the_big_model_made_small(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(big, "LAYERS", 2)
+    monkeypatch.setattr(big, "WIDTH", 64)
+    big.main(["--only", "quantize/qat"])
+    row = capsys.readouterr().out.splitlines()[-1].split(" | ")
+    assert row[:3] == [
+        "| `quantize/qat`",
+        "refuses",
+        "the model has no fake quantization: it has neither QuantizeLinear nor DequantizeLinear",
+    ]
+    assert float(row[3]) >= 0
