@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.codec import encode
 from orun.stages.contract import Context, Port
-from orun.stages.data.source import Examples
 from orun.stages.datasets import load_dataset
-from orun.stages.params import Doc, Range, TargetName
+from orun.stages.params import Doc, Range
+from orun.stages.timing import Batch, Bound, Fed, Shape, Where
 
 if TYPE_CHECKING:
     from orun.measure.fresh import Reading
@@ -27,19 +27,11 @@ LEAST = 6  # launches that bound a median with 95 %
 class Launches:
     """How a model is launched."""
 
-    target: Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")] = None
-    inputs: Annotated[
-        Examples | None,
-        Doc("A dataset of inputs (see `measure/accuracy`); made up from the model's signature when left out."),
-    ] = None
-    batch: Annotated[int, Doc("Examples in an inference."), Range(low=1)] = 1
-    shape: Annotated[
-        dict[str, int],
-        Doc("Sizes of symbolic axes by their name, or by input and place (`pixels.2`), for made-up inputs; 128 each."),
-    ] = field(default_factory=dict)
-    io_binding: Annotated[
-        bool, Doc("Bind inputs and outputs to the device beforehand, so that copies are not part of an inference.")
-    ] = False
+    target: Where = None
+    inputs: Fed = None
+    batch: Batch = 1
+    shape: Shape = field(default_factory=dict)
+    io_binding: Bound = False
     launches: Annotated[int, Doc("Launches of each model."), Range(low=LEAST)] = LEAST
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.errors import UsageError
+from orun.stages.data.source import Examples
 from orun.stages.feeds import Input, cases, symbols
+from orun.stages.params import Doc, Range, TargetName
 from orun.stages.signature import inputs_of
 
 if TYPE_CHECKING:
@@ -17,6 +19,20 @@ if TYPE_CHECKING:
     from orun.measure.dataset import Dataset
 
     Array = NDArray[Any]
+
+Where = Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")]
+Fed = Annotated[
+    Examples | None,
+    Doc("A dataset of inputs (see `measure/accuracy`); made up from the model's signature when left out."),
+]
+Batch = Annotated[int, Doc("Examples in an inference."), Range(low=1)]
+Shape = Annotated[
+    dict[str, int],
+    Doc("Sizes of symbolic axes by their name, or by input and place (`pixels.2`), for made-up inputs; 128 each."),
+]
+Bound = Annotated[
+    bool, Doc("Bind inputs and outputs to the device beforehand, so that copies are not part of an inference.")
+]
 
 DEFAULT_SIZE = 128  # of a dynamic axis that is not the first and has no size given
 

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.data.source import Examples
 from orun.stages.datasets import load_dataset
 from orun.stages.params import Doc, Duration, Range, Ratio, TargetName
+from orun.stages.timing import Batch, Bound, Fed, Shape, Where
 
 if TYPE_CHECKING:
     from orun.measure.latency import Budget
@@ -63,22 +63,14 @@ SPEC = Spec(
 class Params:
     """Parameters of `measure/latency`."""
 
-    target: Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")] = None
+    target: Where = None
     reference_target: Annotated[
         TargetName | None, Doc("Where the references run, in another environment if need be; `target` when left out.")
     ] = None
-    inputs: Annotated[
-        Examples | None,
-        Doc("A dataset of inputs (see `measure/accuracy`); made up from the model's signature when left out."),
-    ] = None
-    io_binding: Annotated[
-        bool, Doc("Bind inputs and outputs to the device beforehand, so that copies are not part of an inference.")
-    ] = False
-    batch: Annotated[int, Doc("Examples in an inference."), Range(low=1)] = 1
-    shape: Annotated[
-        dict[str, int],
-        Doc("Sizes of dynamic axes other than the batch, by name, for inputs that are made up; 128 when left out."),
-    ] = field(default_factory=dict)
+    inputs: Fed = None
+    io_binding: Bound = False
+    batch: Batch = 1
+    shape: Shape = field(default_factory=dict)
     warmup: Annotated[Duration, Doc("Inference time before the first sample of each session."), Range(low=0)] = (
         Duration(0.05)
     )

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context, Spec
-from orun.stages.data.source import Examples
 from orun.stages.datasets import load_dataset
 from orun.stages.fresh import INPUTS, LEAST
-from orun.stages.params import Doc, Duration, Range, TargetName
+from orun.stages.params import Doc, Duration, Range
+from orun.stages.timing import Batch, Bound, Fed, Shape, Where
 
 if TYPE_CHECKING:
     from orun.measure.load import Round, Traffic
@@ -49,16 +49,10 @@ SPEC = Spec(
 class Params:
     """Parameters of `measure/load`."""
 
-    target: Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")] = None
-    inputs: Annotated[
-        Examples | None,
-        Doc("A dataset of inputs (see `measure/accuracy`); made up from the model's signature when left out."),
-    ] = None
-    batch: Annotated[int, Doc("Examples in a request."), Range(low=1)] = 1
-    shape: Annotated[
-        dict[str, int],
-        Doc("Sizes of symbolic axes by their name, or by input and place (`pixels.2`), for made-up inputs; 128 each."),
-    ] = field(default_factory=dict)
+    target: Where = None
+    inputs: Fed = None
+    batch: Batch = 1
+    shape: Shape = field(default_factory=dict)
     clients: Annotated[int, Doc("Requests that may be under way at once."), Range(low=1)] = 4
     sessions: Annotated[int, Doc("Sessions that the clients use in turn."), Range(low=1)] = 1
     rate: Annotated[float | None, Doc("Requests that are due a second, in an open loop."), Range(low=0.001)] = None
@@ -66,9 +60,7 @@ class Params:
         Literal["poisson", "regular"],
         Doc("In an open loop, whether requests come as those of independent users do, or at equal intervals."),
     ] = "poisson"
-    io_binding: Annotated[
-        bool, Doc("Bind inputs and outputs to the device beforehand, so that copies are not part of a request.")
-    ] = False
+    io_binding: Bound = False
     warmup: Annotated[Duration, Doc("Requests before the first round of each model."), Range(low=0.001)] = Duration(0.5)
     time: Annotated[Duration, Doc("How long a round of a model takes."), Range(low=0.001)] = Duration(2)
     rounds: Annotated[int, Doc("Rounds of each model."), Range(low=LEAST)] = LEAST

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from orun.codec import encode
 from orun.metrics import Comparison, Estimate, Metric
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.data.source import Examples
 from orun.stages.datasets import load_dataset
-from orun.stages.params import Doc, Duration, Range, TargetName
+from orun.stages.params import Doc, Duration, Range
+from orun.stages.timing import Batch, Fed, Shape, Where
 
 if TYPE_CHECKING:
     from orun.diagnosis.profiles import ModelTimes
@@ -55,16 +55,10 @@ SPEC = Spec(
 class Params:
     """How long is measured, and on what."""
 
-    target: Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")] = None
-    inputs: Annotated[
-        Examples | None,
-        Doc("A dataset of inputs (see `measure/accuracy`); made up from the model's signature when left out."),
-    ] = None
-    batch: Annotated[int, Doc("Examples in an inference."), Range(low=1)] = 1
-    shape: Annotated[
-        dict[str, int],
-        Doc("Sizes of dynamic axes other than the batch, by name, for inputs that are made up; 128 when left out."),
-    ] = field(default_factory=dict)
+    target: Where = None
+    inputs: Fed = None
+    batch: Batch = 1
+    shape: Shape = field(default_factory=dict)
     launches: Annotated[int, Doc("Launches of each model."), Range(low=2)] = 3
     runs: Annotated[int, Doc("Inferences of each model in a launch."), Range(low=1)] = 40
     warmup: Annotated[Duration, Doc("Inference time before the first of them."), Range(low=0)] = Duration(0.05)
