@@ -39,6 +39,7 @@ BUILTIN: tuple[str, ...] = (
     "optimize/transformer",
     "optimize/graph",
     "optimize/float16",
+    "optimize/layout",
     "optimize/prune",
     "optimize/python",
     "compile/engine",

@@ -66,6 +66,7 @@ def small(folder: Path) -> dict[str, StageRun]:
         "check/coverage": run("check/coverage", target="cpu"),
         "optimize/python": run("optimize/python", function="changes.py:eliminate_identity", form="ir"),
         "quantize/qat": run_stage("quantize/qat", folder, inputs={"model": artifact(folder, parse(FAKE_QUANTIZED))}),
+        "optimize/layout": run_stage("optimize/layout", folder, inputs={"model": image}),
         "optimize/prune": run("optimize/prune"),
         "optimize/prune structured": run_stage(
             "optimize/prune", folder, {"method": "structured"}, inputs={"model": image}

@@ -16,9 +16,9 @@ CHAIN = Path(__file__).with_name("chain.py")
 IN_CHAIN = {
     "convert/torch", "convert/sklearn", "convert/onnx", "convert/opset", "check/model", "check/coverage",
     "optimize/simplify", "optimize/transformer", "optimize/shapes", "optimize/graph", "optimize/float16",
-    "optimize/prune", "optimize/python", "quantize/dynamic", "quantize/static", "quantize/weights", "quantize/qat", "quantize/debug",
-    "measure/accuracy", "measure/size", "release/metadata", "release/card", "release/triton", "release/bundle",
-    "release/publish",
+    "optimize/layout", "optimize/prune", "optimize/python", "quantize/dynamic", "quantize/static", "quantize/weights",
+    "quantize/qat", "quantize/debug", "measure/accuracy", "measure/size", "release/metadata", "release/card",
+    "release/triton", "release/bundle", "release/publish",
 }  # fmt: skip
 ELSEWHERE = {"convert/tensorflow": "convert/test_tensorflow.py::test_the_same_bytes_in_every_process"}
 WITHOUT = {

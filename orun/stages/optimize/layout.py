@@ -1,0 +1,185 @@
+"""Give a model's images their channels last (NHWC, as cameras and TensorFlow have them), or first (NCHW).
+
+A Transpose goes behind each input and before each output that is turned. ONNX Runtime's optimizations of level `basic`
+then move them through the graph and cancel them against those that are there: a model from TensorFlow loses its own
+when it is given channels first. ONNX's own convolutions take channels first, so that a model made of them keeps the
+Transpose of its input. (Layouts inside of the model are the runtime's matter: `optimize/graph` with `level: layout`.)
+
+The result is compared with the model before it, its values turned, at several sizes of each dynamic axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from orun.errors import StageFailed
+from orun.metrics import Metric
+from orun.stages.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.known import require_known
+from orun.stages.params import Doc
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnx import ModelProto, ValueInfoProto
+
+    from orun.stages.agreement import Feed, Model
+
+IMAGES = 4  # axes of a batch of images
+LEAST = 3  # axes of anything that has a batch, channels and places
+
+
+@dataclass(frozen=True)
+class Params:
+    """Which values are turned, how, and how the result is checked."""
+
+    to: Annotated[Literal["nhwc", "nchw"], Doc("Where the channels shall be: last or second; they are not yet.")] = (
+        "nhwc"
+    )
+    values: Annotated[
+        list[str] | None, Doc("Names of the inputs and outputs to turn; those of four axes when left out.")
+    ] = None
+    dims: Dims = field(default_factory=dict)
+    inputs: Inputs = None
+    atol: Atol = 1e-5
+    rtol: Rtol = 1e-3
+
+
+SPEC = Spec(
+    inputs={"model": Port(("onnx",), "The model to change.")},
+    tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
+    extra="cpu",
+    interface="changed",
+    preload=("onnx", "onnxruntime"),
+    metrics=("size", "nodes", "nodes_before", "transposes", "transposes_before", "max_abs_error"),
+)
+
+
+def run(context: Context, params: Params) -> Mapping[str, Metric]:
+    """Write the changed model to `context.result`."""
+    from orun.stages.agreement import Tolerance, Trial, check_against_input
+    from orun.stages.onnx_io import load, save, weigh
+    from orun.stages.ort_graph import IN_THE_WAY, optimized
+
+    model = load(context.model())
+    ranks = _chosen(context, model, params)
+    before = _transposes(model)
+    for value in (*model.graph.input, *model.graph.output):
+        if value.name in ranks:
+            _turn(model, value, to_last=params.to == "nhwc", given=value in model.graph.input)
+    turned = Path("turned.onnx")  # in the working folder, which is scratch
+    save(model, turned, external=True)
+    result = optimized(turned, "basic", IN_THE_WAY)
+    transposes = _transposes(result)
+    save(result, context.result)
+    error = check_against_input(
+        context,
+        "the turned model",
+        Trial(params.dims, params.inputs),
+        Tolerance(params.atol, params.rtol),
+        adapt=partial(_as_before, ranks, [value.name for value in result.graph.output], params.to),
+    )
+    return {
+        **weigh(context.result),
+        "nodes_before": weigh(context.model())["nodes"],
+        "transposes": Metric(transposes, better="lower"),
+        "transposes_before": Metric(before, better="lower"),
+        "max_abs_error": error,
+    }
+
+
+def _chosen(context: Context, model: ModelProto, params: Params) -> dict[str, int]:
+    """How many axes each value to turn has, by name."""
+    from orun.stages.signature import input_names
+
+    names = {*input_names(model), *(value.name for value in model.graph.output)}
+    values = [value for value in (*model.graph.input, *model.graph.output) if value.name in names]
+    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in values}
+    if params.values is None:
+        found = {name: rank for name, rank in ranks.items() if rank == IMAGES}
+    else:
+        require_known(context, "values", params.values, names)
+        found = {name: ranks[name] for name in params.values}
+        if flat := [name for name, rank in found.items() if rank < LEAST]:
+            raise StageFailed(
+                context.stage,
+                f"{', '.join(flat)} cannot be turned",
+                why="a value with a batch, channels and places has three axes or more",
+            )
+    if not found:
+        shown = ", ".join(f"{name} has {rank}" for name, rank in ranks.items())
+        raise StageFailed(
+            context.stage,
+            "the model has no images to turn",
+            why=f"none of its inputs and outputs has four axes: {shown}",
+            hint="name those to turn: `values: [...]`",
+        )
+    return found
+
+
+def permutation(rank: int, *, to_last: bool) -> list[int]:
+    """The axes of a value in their new order: channels from second to last, or back."""
+    return [0, *range(2, rank), 1] if to_last else [0, rank - 1, *range(1, rank - 1)]
+
+
+def _turn(model: ModelProto, value: ValueInfoProto, *, to_last: bool, given: bool) -> None:
+    """Turn an input or an output; all that stood for it within the model gets another name."""
+    from onnx import helper
+
+    graph = model.graph
+    axes = value.type.tensor_type.shape.dim
+    order = permutation(len(axes), to_last=to_last)
+    inner = _rename(model, value.name)
+    turned = [type(axes[0]).FromString(axes[place].SerializeToString()) for place in order]
+    back = permutation(len(axes), to_last=not to_last)
+    del axes[:]
+    axes.extend(turned)
+    if given:
+        graph.node.insert(0, helper.make_node("Transpose", [value.name], [inner], f"{inner}_turned", perm=back))
+    else:
+        graph.node.append(helper.make_node("Transpose", [inner], [value.name], f"{inner}_turned", perm=order))
+
+
+def _rename(model: ModelProto, name: str) -> str:
+    """Give a value of the main graph a new name wherever a node yields or reads it; what that is."""
+    from onnx import GraphProto
+
+    from orun.stages.onnx_io import graphs
+
+    read = [graph for graph in graphs(model) if isinstance(graph, GraphProto)]
+    used = {other for graph in read for node in graph.node for other in (*node.input, *node.output)}
+    new = f"{name}_inner"
+    while new in used:
+        new += "_"
+    for graph in read:
+        for node in graph.node:
+            for names in (node.input, node.output):
+                names[:] = [new if other == name else other for other in names]
+    return new
+
+
+def _transposes(model: ModelProto) -> int:
+    from orun.stages.onnx_io import nodes
+
+    return sum(node.op_type == "Transpose" for node in nodes(model))
+
+
+def _as_before(ranks: Mapping[str, int], outputs: Collection[str], to: str, model: Model) -> Model:
+    """The result with its values as the model before it has them."""
+    to_last = to == "nhwc"
+
+    def run(feed: Feed) -> Sequence[NDArray[Any]]:
+        turned = {
+            name: value.transpose(permutation(ranks[name], to_last=to_last)) if name in ranks else value
+            for name, value in feed.items()
+        }
+        return [
+            value.transpose(permutation(ranks[name], to_last=not to_last)) if name in ranks else value
+            for name, value in zip(outputs, model(turned), strict=True)
+        ]
+
+    return run

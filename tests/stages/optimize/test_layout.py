@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from orun.errors import StageFailed
+from orun.stages.agreement import session
+from tests.stages.models import ADD, convolution, parse
+from tests.stages.support import StageRun, artifact, run_stage
+
+# As from TensorFlow: channels last outside, first inside.
+FROM_TENSORFLOW = """
+<ir_version: 9, opset_import: ["" : 20]>
+images (float[n, 4, 6, 2] x) => (float[n, 4, 6, 2] y, float[n, 2] means) <float[2] bias = {1, 2}>
+{
+  a = Transpose <perm = [0, 3, 1, 2]> (x)
+  b = Conv <pads = [1, 1, 1, 1]> (a, k)
+  c = Transpose <perm = [0, 2, 3, 1]> (b)
+  d = Add (c, bias)
+  y = Relu (d)
+  axes = Constant <value = int64[2] {1, 2}> ()
+  means = ReduceMean <keepdims = 0> (y, axes)
+}
+"""
+
+
+def turn(folder: Path, model: onnx.ModelProto, **params: Any) -> StageRun:
+    return run_stage("optimize/layout", folder, params, inputs={"model": artifact(folder, model)})
+
+
+def shapes(made: StageRun) -> dict[str, list[int | str]]:
+    graph = onnx.load(made.model).graph
+    return {
+        value.name: [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim]
+        for value in (*graph.input, *graph.output)
+    }
+
+
+def from_tensorflow() -> onnx.ModelProto:
+    model = onnx.parser.parse_model(FROM_TENSORFLOW)
+    kernel = np.random.default_rng(0).standard_normal((2, 2, 3, 3)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(kernel, "k"))
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def test_channels_last(tmp_path: Path) -> None:
+    model = convolution()
+    made = turn(tmp_path, model)
+    assert shapes(made) == {"image": ["n", 8, 8, 3], "scores": ["n", 5]}
+    assert [made.value(name) for name in ("transposes", "transposes_before")] == [1, 0]
+    images = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
+    (before,) = session(artifact(tmp_path, model) / "model.onnx", ["scores"])({"image": images})
+    (after,) = session(made.model, ["scores"])({"image": images.transpose(0, 2, 3, 1).copy()})
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
+
+
+def test_channels_first_cancels_the_transposes_of_tensorflow(tmp_path: Path) -> None:
+    made = turn(tmp_path, from_tensorflow(), to="nchw")
+    assert shapes(made) == {"x": ["n", 2, 4, 6], "y": ["n", 2, 4, 6], "means": ["n", 2]}
+    assert [made.value(name) for name in ("transposes", "transposes_before")] == [0, 2]
+    assert made.value("max_abs_error") < 1e-6
+
+
+def test_there_and_back(tmp_path: Path) -> None:
+    last = turn(tmp_path, convolution())
+    first = run_stage("optimize/layout", tmp_path, {"to": "nchw"}, inputs={"model": last.output})
+    assert shapes(first) == {"image": ["n", 3, 8, 8], "scores": ["n", 5]}
+    assert first.value("transposes") == 0
+
+
+def test_one_value_alone(tmp_path: Path) -> None:
+    made = turn(tmp_path, from_tensorflow(), to="nchw", values=["y"])
+    assert shapes(made) == {"x": ["n", 4, 6, 2], "y": ["n", 2, 4, 6], "means": ["n", 2]}
+
+
+def test_what_has_no_images(tmp_path: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        turn(tmp_path, parse(ADD))
+    assert str(caught.value) == (
+        "the model has no images to turn\n"
+        "  none of its inputs and outputs has four axes: x has 2, y has 2\n"
+        "  hint: name those to turn: `values: [...]`"
+    )
+    with pytest.raises(StageFailed) as caught:
+        turn(tmp_path, parse(ADD), values=["x"])
+    assert caught.value.what == "x cannot be turned"
+    with pytest.raises(StageFailed) as caught:
+        turn(tmp_path, parse(ADD), values=["z"])
+    assert caught.value.what == "values: the model has no 'z'"
