@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
-from onnx.onnx_pb import ValueInfoProto
 
-from orun.stages.onnx_io import save
+from orun.stages.calibrating import watched
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,26 +87,10 @@ def _matrix(node: NodeProto, weights: Mapping[str, TensorProto]) -> Floats:
 
 def _largest(model: ModelProto, names: Sequence[str], dataset: Dataset) -> dict[str, Floats]:
     """The largest absolute value of each channel (the last axis) of these values over the dataset."""
-    from orun.measure.session import open_session
-    from orun.targets import Target
-
-    declared = {value.name for value in (*model.graph.input, *model.graph.output)}
-    copy = type(model)()
-    copy.CopyFrom(model)
-    copy.graph.output.extend(ValueInfoProto(name=name) for name in names if name not in declared)
-    with TemporaryDirectory(dir=".") as folder:
-        path = Path(folder, "watched.onnx")
-        save(copy, path, external=True)
-        session = open_session(path, Target("cpu", session={"intra_op_num_threads": 1}))
     found: dict[str, Floats] = {}
-    inputs = [value.name for value in model.graph.input]
-    given = [name for name in names if name in inputs]
-    inner = [name for name in names if name not in inputs]
-    for number in range(len(dataset)):
-        feed: dict[str, Any] = {name: dataset.inputs[name][number][None] for name in inputs}
-        values = dict(zip(inner, session.run(inner, feed), strict=True)) if inner else {}
-        for name, value in (values | {name: feed[name] for name in given}).items():
-            one = np.abs(value.reshape(-1, value.shape[-1])).max(axis=0)
+    for values in watched(model, names, dataset):
+        for name, rows in values.items():
+            one = np.abs(rows).max(axis=0)
             found[name] = np.maximum(found.get(name, one), one)
     return found
 

@@ -103,6 +103,7 @@ SPEC = Spec(
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the quantized model to `context.result`."""
     from orun.stages.agreement import Trial, check_against_input
+    from orun.stages.calibrating import typical
     from orun.stages.domains import tidy_domains
     from orun.stages.onnx_io import load, save, weigh
     from orun.stages.ort_graph import IN_THE_WAY, add_types, optimized
@@ -115,7 +116,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     require_known(context, "exclude", params.exclude, names)
     require_known(context, "op_types", params.op_types or [], [node.op_type for node in model.graph.node])
     add_types(model)
-    dataset = _dataset(context, params, [value.name for value in model.graph.input])
+    inputs = [value.name for value in model.graph.input]
+    dataset = typical(context, params.dataset, inputs, params.samples, params.dims)
     if params.smooth is not None:
         _smooth(context, model, params, dataset)
     result = _quantize(context, model, params, dataset)
@@ -207,16 +209,6 @@ def _refused(context: Context, error: ValueError) -> StageFailed:
             else "try another `format`, `activation_type` or `weight_type`"
         ),
     )
-
-
-def _dataset(context: Context, params: Params, names: Sequence[str]) -> Dataset:
-    from orun.stages.data.synthetic import synthetic
-    from orun.stages.datasets import load_dataset
-
-    if params.dataset is not None:
-        return load_dataset(context, params.dataset, names).take(params.samples)
-    context.log.warning("no dataset: ranges are those of made-up inputs, which are not those of data")
-    return synthetic(context.model(), params.samples, params.dims, context.seed)
 
 
 def _reader(context: Context, dataset: Dataset, names: Sequence[str]) -> Any:
