@@ -90,7 +90,7 @@ CASES: Mapping[str, Case] = {
     "optimize/python": Case({"function": "big_models.py:unchanged", "dims": DIMS}),
     "optimize/transformer": CHECKED,
     "quantize/dynamic": CHECKED,
-    "quantize/static": Case({"samples": 2, "dims": DIMS}),
+    "quantize/static": Case({"samples": 2}),
     "quantize/weights": CHECKED,
     "measure/accuracy": Case({"metrics": ["cosine"], "samples": 4}, BESIDE),
     "measure/startup": Case({"shape": {"batch": 1}}),

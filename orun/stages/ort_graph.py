@@ -56,29 +56,31 @@ def optimized(model: Path, level: str, disabled: Collection[str] = (), target: T
     return made
 
 
-def add_types(model: ModelProto) -> None:
-    """Declare the type of every value of the main graph, as ONNX Runtime infers it.
+def add_types(model: ModelProto) -> ModelProto:
+    """The model, read anew, with the type of every value of the main graph declared as ONNX Runtime infers it.
 
     ONNX itself cannot infer what comes out of ONNX Runtime's own operators, and converters take such values for
-    whatever they like.
+    whatever they like. The model that is given is emptied, and what it held stays taken until it is let go of.
     """
-    import onnx
     from onnx import TensorProto, ValueInfoProto, helper
 
     from orun.measure.session import open_session
-    from orun.stages.onnx_io import save
+    from orun.stages.onnx_io import load, save
 
-    outputs = list(model.graph.output)
-    known = {value.name for value in (*model.graph.value_info, *outputs)}
+    outputs = len(model.graph.output)
+    known = {value.name for value in (*model.graph.value_info, *model.graph.output)}
     inner = [name for node in model.graph.node for name in node.output if name and name not in known]
     model.graph.output.extend(ValueInfoProto(name=name) for name in inner)
     with tempfile.TemporaryDirectory(dir=".") as folder:
         path = Path(folder, "types.onnx")
         save(model, path, external=True)
         session = open_session(path, Target("cpu", session={"graph_optimization_level": "disable"}))
-        onnx.load_external_data_for_model(model, folder)
-    del model.graph.output[len(outputs) :]
-    for value in session.get_outputs()[len(outputs) :]:
-        if value.type.startswith("tensor("):
-            kind = TensorProto.DataType.Value(value.type.removeprefix("tensor(").removesuffix(")").upper())
-            model.graph.value_info.append(helper.make_tensor_value_info(value.name, kind, None))
+        inferred = {value.name: value.type for value in session.get_outputs()[outputs:]}
+        del session  # before the weights are read once more
+        made = load(path)
+    del made.graph.output[outputs:]
+    for name, kind in inferred.items():
+        if kind.startswith("tensor("):
+            element = TensorProto.DataType.Value(kind.removeprefix("tensor(").removesuffix(")").upper())
+            made.graph.value_info.append(helper.make_tensor_value_info(name, element, None))
+    return made

@@ -90,7 +90,7 @@ def _convert(context: Context, params: Params) -> ModelProto:
     model = load(context.model())
     require_known(context, "block_nodes", params.block_nodes, [node.name for node in model.graph.node])
     require_known(context, "block_types", params.block_types, [node.op_type for node in model.graph.node])
-    add_types(model)
+    model = add_types(model)
     converted: ModelProto = convert_float_to_float16(
         model,
         keep_io_types=params.keep_io_types,

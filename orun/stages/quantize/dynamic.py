@@ -72,7 +72,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
     require_known(context, "exclude", params.exclude, [node.name for node in model.graph.node])
     _require_whole(context, model, params)
-    add_types(model)
+    model = add_types(model)
     result = _quantize(model, params)
     why = "dynamic quantization changes MatMul, Attention, Conv, LSTM and Gather whose weights are constants"
     quantized = require_integers(context, result, why)

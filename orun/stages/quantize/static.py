@@ -115,7 +115,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     require_known(context, "include", params.include, names)
     require_known(context, "exclude", params.exclude, names)
     require_known(context, "op_types", params.op_types or [], [node.op_type for node in model.graph.node])
-    add_types(model)
+    model = add_types(model)
     inputs = [value.name for value in model.graph.input]
     dataset = typical(context, params.dataset, inputs, params.samples, params.dims)
     if params.smooth is not None:
