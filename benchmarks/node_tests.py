@@ -203,7 +203,8 @@ def judged(asked: Question, kind: str, source: Path) -> Row:
         except OrunError as refusal:
             if not refusal.what.startswith("the model before it") or not _write_inputs(source.parent / INPUTS, asked):
                 raise
-            made = run(kind, source, {**given, "inputs": {"path": INPUTS}})
+            types = {name: "float64" for name, value in asked.feed.items() if value.dtype == "float64"}
+            made = run(kind, source, {**given, "inputs": {"path": INPUTS, "types": types}})
     except OrunError as refusal:
         return Row(asked.name, kind, "refused", f"{refusal.what}: {_line(refusal.why)}")
     except Exception as error:  # noqa: BLE001 - a user would meet it as it is

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 DATA = "model.onnx.data"  # external data of a model that does not fit into one file
 PROTO_LIMIT = 2**31 - 2**24  # bytes of weights that one protobuf message (2 GiB at most) holds beside its graph
+STORED_FREELY = 4  # IR version from which a stored tensor need not be an input
 EXTERNAL_FROM = 1024  # bytes from which a tensor goes to the external data
 
 
@@ -83,6 +84,14 @@ def save(model: ModelProto, path: Path, *, external: bool = False) -> None:
         onnx.save(model, path)
         return
     onnx.save(model, path, save_as_external_data=True, location=DATA, size_threshold=EXTERNAL_FROM)
+
+
+def store_freely(model: ModelProto) -> None:
+    """Let a model store tensors that are none of its inputs, which IR versions before 4 do not; in place.
+
+    Converters and optimizers add such tensors and leave the version as it was.
+    """
+    model.ir_version = max(model.ir_version, STORED_FREELY)
 
 
 def save_graph(model: ModelProto, source: Path, path: Path) -> None:

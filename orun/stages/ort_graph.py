@@ -37,7 +37,7 @@ def optimized(model: Path, level: str, disabled: Collection[str] = (), target: T
     """
     from orun.measure.plugins import make_session
     from orun.measure.session import open_session, session_options
-    from orun.stages.onnx_io import load
+    from orun.stages.onnx_io import load, store_freely
 
     result = Path("optimized.onnx")  # in the working folder, which is scratch
     chosen = any_size(target, graph_optimization_level=level)
@@ -52,6 +52,7 @@ def optimized(model: Path, level: str, disabled: Collection[str] = (), target: T
     except Exception as error:  # its errors share no base class but this
         raise UsageError("ONNX Runtime cannot optimize the model", why=str(error).strip()) from error
     made = load(result)
+    store_freely(made)
     tidy_domains(made)
     return made
 

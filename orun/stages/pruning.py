@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-HOISTED_FROM = 4  # IR version from which a stored tensor need not be an input
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -94,8 +92,9 @@ def shrink(model: ModelProto, choice: Choice, tell: Callable[[str], None]) -> li
 
 def hoist(model: ModelProto) -> None:
     """Store what Constant nodes yield beside the other tensors, in place, so that weights are found in one way."""
-    if model.ir_version < HOISTED_FROM:
-        return
+    from orun.stages.onnx_io import store_freely
+
+    store_freely(model)
     left = []
     for node in model.graph.node:
         value = attribute(node, "value", None) if node.op_type == "Constant" else None

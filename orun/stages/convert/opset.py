@@ -41,7 +41,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     import onnx
 
     from orun.stages.agreement import Tolerance, Trial, check_against_input
-    from orun.stages.onnx_io import external_files, load_graph, save, weigh
+    from orun.stages.onnx_io import external_files, load_graph, save, store_freely, weigh
 
     before = load_graph(context.model())  # without external data, so that any size goes through the converter
     try:
@@ -53,6 +53,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             why=str(refusal).strip(),
             hint="export the model at that version: `opset` of `convert/torch`",
         ) from refusal
+    store_freely(model)
     onnx.load_external_data_for_model(model, str(context.model().parent))
     save(model, context.result, external=bool(external_files(before)))
     error = check_against_input(

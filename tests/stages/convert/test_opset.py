@@ -61,3 +61,16 @@ def test_an_operator_that_the_version_does_not_have(tmp_path: Path) -> None:
     assert caught.value.what == "ONNX cannot convert the model to operator set 17"
     assert "No Previous Version of Gelu exists" in caught.value.why
     assert caught.value.hint == "export the model at that version: `opset` of `convert/torch`"
+
+
+OF_OLD = """
+<ir_version: 3, opset_import: ["" : 6]>
+pad (float[1, n] x) => (float[1, m] y) { y = Pad <pads = [0, 1, 0, 2]> (x) }
+"""
+
+
+def test_what_the_converter_stores_in_a_model_of_old(tmp_path: Path) -> None:
+    """Up to IR version 3 whatever is stored must be an input too, which the pads are not."""
+    made = run_stage("convert/opset", tmp_path, {"version": 13}, inputs={"model": artifact(tmp_path, parse(OF_OLD))})
+    model = onnx.load(made.model)
+    assert (model.ir_version, model.opset_import[0].version, len(model.graph.initializer)) == (4, 13, 1)

@@ -47,3 +47,20 @@ def test_a_provider_that_cannot_load_is_no_cpu(tmp_path: Path) -> None:
     target = Target("nowhere", (Provider("NoSuchExecutionProvider"),))
     with pytest.raises(OrunError, match="NoSuchExecutionProvider"):
         optimize(tmp_path, artifact(tmp_path, parse(WORDY)), target)
+
+
+OF_OLD = """
+<ir_version: 3, opset_import: ["" : 9]>
+old (float[n, 2] x, float[2, 2] w) => (float[n, 2] y) <float[2, 2] w = {1, 2, 3, 4}>
+{
+  turned = Transpose (w)
+  y = MatMul (x, turned)
+}
+"""
+
+
+def test_what_is_folded_in_a_model_of_old(tmp_path: Path) -> None:
+    """Up to IR version 3 whatever is stored must be an input too, which a folded constant is not."""
+    made = optimize(tmp_path, artifact(tmp_path, parse(OF_OLD)), level="basic")
+    assert operators(made) == {"MatMul"}
+    assert onnx.load(made.model).ir_version == 4
