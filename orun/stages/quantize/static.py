@@ -131,6 +131,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _smooth(context: Context, model: ModelProto, params: Params, dataset: Dataset) -> None:
     """Smooth what is going to be quantized, and check that the float model still computes the same."""
+    import onnx
+
     from orun.stages.agreement import Tolerance, Trial, check_against_input
     from orun.stages.onnx_io import save
     from orun.stages.smoothing import smooth
@@ -151,6 +153,7 @@ def _smooth(context: Context, model: ModelProto, params: Params, dataset: Datase
     save(model, context.result)  # the quantized model takes its place
     trial = Trial(params.dims, params.inputs)
     check_against_input(context, "the smoothed float model", trial, Tolerance(1e-4, 1e-3), hint="leave `smooth` out")
+    onnx.load_external_data_for_model(model, str(context.output))  # saving empties what goes beside the model
     for path in context.output.iterdir():
         path.unlink()
 

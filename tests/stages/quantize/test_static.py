@@ -11,6 +11,7 @@ import pytest
 from onnx import numpy_helper
 
 from orun.errors import StageFailed
+from orun.stages import onnx_io
 from tests.stages.conftest import MODULES
 from tests.stages.models import ADD, WORDY, convolution, parse
 from tests.stages.support import StageRun, artifact, run_stage
@@ -205,3 +206,14 @@ def test_overrides_that_do_not_fit(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         quantize(tmp_path, before, "rows", overrides={"query": {"weight_type": "int16"}}, format="qoperator")
     assert str(caught.value) == "`overrides` needs `format: qdq`, not qoperator"
+
+
+def test_a_smoothed_model_whose_weights_are_external(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = artifact(tmp_path, parse(OUTLIERS))
+    products = {"op_types": ["MatMul", "Gemm"], "per_channel": True, "preprocess": False}
+    whole = quantize(tmp_path, before, "rows", smooth=0.5, **products)
+    monkeypatch.setattr(onnx_io, "PROTO_LIMIT", 50)
+    monkeypatch.setattr(onnx_io, "EXTERNAL_FROM", 10)
+    apart = quantize(tmp_path, before, "rows", smooth=0.5, **products)
+    assert sorted(path.name for path in apart.output.iterdir()) == ["model.onnx", "model.onnx.data"]
+    assert apart.value("max_abs_error") == whole.value("max_abs_error")
