@@ -87,6 +87,8 @@ CASES: Mapping[str, Case] = {
     "optimize/shapes": Case({"fix": {"batch": 1}}),
     "optimize/graph": CHECKED,
     "optimize/float16": CHECKED,
+    "optimize/layout": CHECKED,
+    "optimize/prune": CHECKED,
     "optimize/python": Case({"function": "big_models.py:unchanged", "dims": DIMS}),
     "optimize/transformer": CHECKED,
     "quantize/dynamic": CHECKED,
@@ -98,11 +100,11 @@ CASES: Mapping[str, Case] = {
     "measure/load": Case({"shape": {"batch": 1}, "clients": 1}),
     "measure/profile": Case({"shape": {"batch": 1}, "launches": 2, "runs": 3}),
     "measure/latency": Case({"shape": {"batch": 1}, "max_launches": 3}),
-    "optimize/simplify": CHECKED,
     "quantize/debug": Case({"samples": 1, "trials": 1}, BESIDE),
     "convert/torch": Case(
         {"model": "big_models.py:wide", "inputs": {"x": {"shape": ["batch", 4096]}}, "dims": DIMS}, {}
     ),
+    "optimize/simplify": CHECKED,
 }
 
 
