@@ -115,3 +115,15 @@ def test_integers_too_far_off(tmp_path: Path) -> None:
     """Integers are rounded once where fake quantization rounds twice: some values are a step off."""
     with pytest.raises(StageFailed, match="the integer model disagrees with the fake quantization in output 'y'"):
         quantize(tmp_path, FAKE_QUANTIZED, steps=0.0)
+
+
+def test_scales_that_do_not_fit_the_weight(tmp_path: Path) -> None:
+    text = """
+    <ir_version: 9, opset_import: ["" : 20]>
+    only (float[n, 2] x) => (float[n, 4] y)
+    <int8[2, 4] w = {1, 2, 3, 4, 5, 6, 7, 8}, float[3] scales = {0.1, 0.2, 0.3}, int8[3] zeros = {0, 0, 0}> {
+      [weight] rounded = DequantizeLinear <axis = 0> (w, scales, zeros)
+      y = MatMul (x, rounded)
+    }
+    """
+    assert "\n  weight: 3 scales for axis 0 of w, which has 2\n" in refusal(tmp_path, text)

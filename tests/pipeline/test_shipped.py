@@ -1,0 +1,18 @@
+"""The pipelines that come with orun are whole, those that are too long to run in tests included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orun.pipeline import load
+
+FILES = sorted((Path(__file__).parents[2] / "pipelines").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_it_is_valid(file: Path) -> None:
+    pipeline = load(file)
+    assert pipeline.name == file.stem
+    assert pipeline.stages
