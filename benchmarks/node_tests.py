@@ -24,6 +24,7 @@ import logging
 import multiprocessing
 import os
 import random
+import re
 import sys
 import tempfile
 import warnings
@@ -45,7 +46,15 @@ if TYPE_CHECKING:
 
     from orun.stages.agreement import Tolerance
 
-KINDS = ("optimize/simplify", "optimize/graph", "convert/opset", "optimize/float16", "quantize/dynamic")
+# Parameters of each kind, by its name and what tells it from the same kind otherwise.
+KINDS: Mapping[str, Mapping[str, Any]] = {
+    "optimize/simplify": {},
+    "optimize/simplify onnxslim": {"tool": "onnxslim"},
+    "optimize/graph": {},
+    "convert/opset": {},
+    "optimize/float16": {},
+    "quantize/dynamic": {},
+}
 OF_WEIGHTS = ("optimize/float16", "quantize/dynamic")
 SUITES = ("simple", "pytorch-converted", "pytorch-operator")  # beside the node tests
 UP, DOWN = 25, 24  # versions of the operator set that models are converted to: below UP up, and from it on down
@@ -53,6 +62,8 @@ INPUTS = "inputs.npz"
 PATIENCE = 120  # seconds without an answer after which a process is ended
 CAST_TOLERANCE = 1e-2
 INT8_TOLERANCE = 0.1
+
+QUOTED = re.compile(r"'[^']*'")
 
 Verdict = Literal["right", "refused", "wrong", "crashed", "skipped"]
 VERDICTS: tuple[Verdict, ...] = ("right", "refused", "wrong", "crashed", "skipped")
@@ -94,8 +105,6 @@ def questions(only: str) -> list[TestCase]:
 
 def question(case: TestCase) -> Question:
     """A test, read from its folder where it has one."""
-    import numpy as np
-
     inputs: Sequence[Any]
     outputs: Sequence[Any]
     if case.model is not None and case.data_sets:
@@ -106,10 +115,18 @@ def question(case: TestCase) -> Question:
         inputs, outputs = (_stored(folder / "test_data_set_0", kind) for kind in ("input", "output"))
     stored = {tensor.name for tensor in model.graph.initializer}
     names = [value.name for value in model.graph.input if value.name not in stored]
-    arrays = [np.asarray(value) if isinstance(value, np.generic) else value for value in inputs]
-    feed = dict(zip(names, arrays, strict=False))
-    expected = dict(zip((value.name for value in model.graph.output), outputs, strict=False))
+    feed = dict(zip(names, map(_value, inputs), strict=False))
+    expected = dict(zip((value.name for value in model.graph.output), map(_value, outputs), strict=False))
     return Question(case.name, model, feed, expected, case.rtol, max(case.atol, 1e-5))
+
+
+def _value(given: Any) -> Any:
+    """An array where a test has a number or a stored tensor."""
+    import numpy as np
+
+    if isinstance(given, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(given)
+    return np.asarray(given) if isinstance(given, np.generic) else given
 
 
 def _stored(folder: Path, kind: str) -> list[Any]:
@@ -196,7 +213,9 @@ def judged(asked: Question, kind: str, source: Path) -> Row:
     """What a kind makes of a test: with inputs that it makes up, or those of the test where it cannot use such."""
     from orun.errors import OrunError
 
-    given: dict[str, Any] = {"version": _version(asked.model)} if kind == "convert/opset" else {}
+    given = dict(KINDS[kind])
+    if kind == "convert/opset":
+        given["version"] = _version(asked.model)
     try:
         try:
             made = run(kind, source, given)
@@ -236,13 +255,14 @@ def run(kind: str, source: Path, params: Mapping[str, Any]) -> Path:
     from orun.stages.params import build
     from orun.stages.registry import module_of
 
-    module = module_of(kind)
+    uses = kind.partition(" ")[0]
+    module = module_of(uses)
     work = Path(tempfile.mkdtemp(dir=source.parent))
     output, scratch = work / "output", work / "scratch"
     output.mkdir()
     scratch.mkdir()
     context = Context(
-        stage=kind,
+        stage=uses,
         inputs={"model": source},
         output=output,
         root=source.parent,
@@ -255,7 +275,7 @@ def run(kind: str, source: Path, params: Mapping[str, Any]) -> Path:
     )
     with chdir(scratch):
         module.run(context, build(module.Params, params))
-    check_output(kind, module.SPEC, output, context.inputs)
+    check_output(uses, module.SPEC, output, context.inputs)
     return output
 
 
@@ -280,7 +300,7 @@ def rows(case: TestCase, kinds: Sequence[str]) -> Iterator[Row]:
                 Row(case.name, kind, "skipped", f"ONNX Runtime dies of the untouched model: {how}") for kind in left
             )
             return
-        if how:
+        if how and left:
             yield Row(case.name, left.pop(0), "crashed", how)
 
 
@@ -316,7 +336,9 @@ def summary(found: Sequence[Row], kinds: Sequence[str]) -> str:
     """How many of each verdict, why tests were refused, and every one that is wrong or crashed."""
     counts = Counter((row.kind, row.verdict) for row in found)
     counted = table(["kind", *VERDICTS], [[kind, *(str(counts[kind, one]) for one in VERDICTS)] for kind in kinds])
-    reasons = Counter((row.kind, row.why.partition(":")[0]) for row in found if row.verdict == "refused")
+    reasons = Counter(
+        (row.kind, QUOTED.sub("...", row.why.partition(": ")[0])) for row in found if row.verdict == "refused"
+    )
     refused = [[kind, why, str(number)] for (kind, why), number in sorted(reasons.items(), key=lambda item: -item[1])]
     bad = [[row.kind, row.test, row.verdict, row.why] for row in found if row.verdict in ("wrong", "crashed")]
     parts = [counted, table(["kind", "refused because", "tests"], refused)]
@@ -336,7 +358,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     done = {(row.test, row.kind) for row in found}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for library in ("onnxruntime.quantization", "onnxruntime.transformers.float16", "onnxsim"):
+        for library in ("onnxruntime.quantization", "onnxruntime.transformers.float16", "onnxsim", "onnxslim"):
             importlib.import_module(library)  # once, for all the processes to come
         cases = questions(options.only)[: options.limit]
     gc.freeze()

@@ -10,12 +10,12 @@ from typing import get_args
 import pytest
 
 import orun
-from benchmarks import big, cold, envelope, fusion, makespan, noop, remote, runner
+from benchmarks import big, cold, envelope, fusion, makespan, node_tests, noop, remote, runner
 from benchmarks.graphs import Shape, edges, write_pipeline
 from benchmarks.spent import Spent, in_turn, table, verdict
 
 
-@pytest.mark.parametrize("script", [big, cold, envelope, fusion, makespan, noop, remote, runner])
+@pytest.mark.parametrize("script", [big, cold, envelope, fusion, makespan, node_tests, noop, remote, runner])
 def test_help_says_what_is_measured(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         script.main(["--help"])
