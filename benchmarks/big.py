@@ -102,7 +102,13 @@ CASES: Mapping[str, Case] = {
     "measure/latency": Case({"shape": {"batch": 1}, "max_launches": 3}),
     "quantize/debug": Case({"samples": 1, "trials": 1}, BESIDE),
     "convert/torch": Case(
-        {"model": "big_models.py:wide", "inputs": {"x": {"shape": ["batch", 4096]}}, "dims": DIMS}, {}
+        {
+            "model": "big_models.py:wide",
+            "inputs": {"x": {"shape": ["batch", WIDTH]}},
+            "outputs": ["y"],
+            "dims": DIMS,
+        },
+        {},
     ),
     "optimize/simplify": CHECKED,
 }

@@ -13,6 +13,8 @@ import orun
 from benchmarks import big, cold, envelope, fusion, makespan, node_tests, noop, remote, runner
 from benchmarks.graphs import Shape, edges, write_pipeline
 from benchmarks.spent import Spent, in_turn, table, verdict
+from orun.stages.params import build
+from orun.stages.registry import module_of
 
 
 @pytest.mark.parametrize("script", [big, cold, envelope, fusion, makespan, node_tests, noop, remote, runner])
@@ -83,3 +85,10 @@ def test_a_kind_on_the_big_model_made_small(
         "the model has no fake quantization: it has neither QuantizeLinear nor DequantizeLinear",
     ]
     assert float(row[3]) >= 0
+
+
+def test_kinds_are_given_what_they_take() -> None:
+    for kind, case in big.CASES.items():
+        module = module_of(kind)
+        assert build(module.Params, case.params)
+        assert set(case.inputs) <= set(module.SPEC.inputs)
