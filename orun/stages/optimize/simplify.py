@@ -38,6 +38,7 @@ Pattern = Literal[
     "FusionConvAdd", "FusionConvBN", "FusionConvMul", "FusionConvTransposeAdd", "FusionConvTransposeBN",
     "FusionConvTransposeMul", "FusionGemm", "FusionGemmAdd", "FusionGemmMul", "FusionPadConv", "FusionReduce",
 ]  # fmt: skip
+SLIM_FROM = 7  # the first operator set that onnxslim takes; of those before it, it makes nothing, and fails on that
 # Turns MatMul and Add into what `optimize/transformer` cannot read.
 UNREADABLE: Pass = "fuse_matmul_add_bias_into_gemm_batched"
 
@@ -128,15 +129,30 @@ def _by_onnxsim(context: Context, params: Params) -> Path:
 
 def _by_onnxslim(context: Context, params: Params) -> ModelProto:
     from orun.stages.data.packages import need
-    from orun.stages.onnx_io import load
+    from orun.stages.domains import STANDARD
+    from orun.stages.onnx_io import load, store_freely
 
     need("onnxslim", "`tool: onnxslim`", "'orun[slim]'")
     import onnxslim
 
+    model = load(context.model())
+    inputs = list(model.graph.input)
+    stored = {tensor.name for tensor in model.graph.initializer}
+    store_freely(model)
+    version = max((item.version for item in model.opset_import if item.domain in STANDARD), default=0)
+    if version < SLIM_FROM:
+        raise StageFailed(
+            context.stage,
+            f"onnxslim takes operator sets from {SLIM_FROM} on",
+            why=f"the model uses {version or 'none of the standard'}",
+            hint="put `convert/opset` before it, or simplify with `tool: onnxsim`",
+        )
     try:
-        simplified: ModelProto = onnxslim.slim(load(context.model()), skip_fusion_patterns=params.skip)
+        simplified: ModelProto = onnxslim.slim(model, skip_fusion_patterns=params.skip)
     except Exception as error:  # whatever lies below it
         raise _failure(context, "onnxslim", error) from error
+    del simplified.graph.input[:]  # it leaves out those that no node reads
+    simplified.graph.input.extend(value for value in inputs if value.name not in stored)
     return simplified
 
 

@@ -104,6 +104,30 @@ def test_onnxslim(tmp_path: Path) -> None:
     assert operators(kept.model).count("Transpose") == 2
 
 
+OF_OLD = """
+<ir_version: 3, opset_import: ["" : 9]>
+old (float[n, 4] x, float[n, 4] unread) => (float[n, 4] y) { y = Relu (x) }
+"""
+
+
+def test_onnxslim_keeps_what_nobody_reads(tmp_path: Path) -> None:
+    """By itself it drops such an input."""
+    model = artifact(tmp_path, parse(OF_OLD))
+    made = run_stage("optimize/simplify", tmp_path, {"tool": "onnxslim"}, inputs={"model": model})
+    assert [value.name for value in onnx.load(made.model).graph.input] == ["x", "unread"]
+
+
+def test_an_operator_set_before_onnxslim(tmp_path: Path) -> None:
+    model = artifact(tmp_path, parse(OF_OLD.replace(": 9]", ": 6]")))
+    with pytest.raises(StageFailed) as caught:
+        run_stage("optimize/simplify", tmp_path, {"tool": "onnxslim"}, inputs={"model": model})
+    assert str(caught.value) == (
+        "onnxslim takes operator sets from 7 on\n"
+        "  the model uses 6\n"
+        "  hint: put `convert/opset` before it, or simplify with `tool: onnxsim`"
+    )
+
+
 def test_onnxslim_leaves_what_is_fused(tmp_path: Path, tiny_bert: Path) -> None:
     slim = run_stage("optimize/simplify", tmp_path, {"tool": "onnxslim"}, inputs={"model": tiny_bert})
     fused = run_stage("optimize/transformer", tmp_path, inputs={"model": slim.output})
