@@ -1,21 +1,23 @@
 """Worker processes that hold one session of one model each and time it on request.
 
 On Linux a worker is forked from a process that has imported the runtime and not used it, so that it costs the session
-alone; elsewhere it is spawned.
+alone: from this one while it has no other thread, else from a server that does nothing but fork, because what a thread
+of this process holds at that moment, no thread of the worker would ever let go. Elsewhere it is spawned.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import time
 import traceback
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkContext, ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
@@ -90,15 +92,12 @@ class Worker:
             self._process = Process(subject.target.interpreter, "orun.measure.workers:serve", subject)
             self._connection = self._process.connection
             return
-        # fork would be there on macOS too, but its system libraries do not survive it
-        context = get_context("fork") if sys.platform == "linux" else get_context("spawn")
+        context = _context()
         self._connection, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(self._connection, theirs, subject), daemon=True)
+        inherited = self._connection if context.get_start_method() == "fork" else None
+        process = context.Process(target=_serve, args=(inherited, theirs, subject, Path.cwd()), daemon=True)
         self._process = process
-        with warnings.catch_warnings():
-            # Python 3.12 warns of a fork beside threads: those of BLAS, idle, which the child never uses.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            process.start()
+        process.start()
         theirs.close()
 
     def __enter__(self) -> Self:
@@ -164,9 +163,29 @@ class Worker:
         return answer
 
 
-def _serve(parents: Connection, connection: Connection, subject: Subject) -> None:
-    """The side of a forked worker."""
-    parents.close()  # its copy here would keep the pipe open after the parent's death
+def _context() -> ForkContext | ForkServerContext | SpawnContext:
+    """How a process is started here."""
+    if sys.platform != "linux":  # fork would be there on macOS too, but its system libraries do not survive it
+        return get_context("spawn")
+    if len(os.listdir("/proc/self/task")) == 1:  # noqa: PTH208 - names alone
+        return get_context("fork")
+    server = get_context("forkserver")
+    server.set_forkserver_preload(["onnxruntime", __name__])
+    return server
+
+
+def _serve(parents: Connection | None, connection: Connection, subject: Subject, folder: Path) -> None:
+    """The side of a worker of this Python.
+
+    Args:
+        parents: the other end of the connection, where it was inherited.
+        connection: to the parent.
+        subject: what is timed.
+        folder: the parent's working folder.
+    """
+    if parents:
+        parents.close()  # its copy here would keep the pipe open after the parent's death
+    os.chdir(folder)
     serve(connection, subject)
 
 

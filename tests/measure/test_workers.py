@@ -113,3 +113,15 @@ def test_a_worker_that_dies_is_named(model: Path) -> None:
         with pytest.raises(OrunError) as caught:
             worker.time(1)
     assert str(caught.value) == "the process that runs model.onnx died\n  exit status -9 in request 'time'"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers are spawned")
+def test_a_process_with_threads_is_not_forked() -> None:
+    """A lock that another thread holds at that moment would be held for ever in the worker."""
+    ask = "from orun.measure import workers; print(workers._context().get_start_method())"
+    threads = f"import threading, time; threading.Thread(target=time.sleep, args=(5,), daemon=True).start(); {ask}"
+    for code, method in ((ask, "fork"), (threads, "forkserver")):
+        command = [sys.executable, "-c", code]
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # it starts its threads when it is imported
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+        assert done.stdout == f"{method}\n"
