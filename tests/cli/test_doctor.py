@@ -55,7 +55,12 @@ isolated environment  made for                    state
 
 
 def test_a_store_that_cannot_be_written_and_no_runtime() -> None:
-    facts = {**FACTS, "store": {"folder": "artifacts", "writable": False, "free": 1}, "providers": {}, "environments": []}
+    facts = {
+        **FACTS,
+        "store": {"folder": "artifacts", "writable": False, "free": 1},
+        "providers": {},
+        "environments": [],
+    }
     lines = lines_of(facts, Terminal())
     assert lines[1] == "store: artifacts, not writable"
     assert lines[-1] == "ONNX Runtime is not installed: no providers"

@@ -64,7 +64,8 @@ def test_nothing_yet(project: Path, orun: CommandLine) -> None:
     outcome = orun("history", "--pipeline", "words")
     assert (outcome.code, outcome.err) == (
         2,
-        f"error: nothing of words was measured yet\n  looked in {project}/artifacts/history.sqlite\n  hint: orun FILE\n",
+        f"error: nothing of words was measured yet\n  looked in {project / 'artifacts/history.sqlite'}\n"
+        "  hint: orun FILE\n",
     )
 
 

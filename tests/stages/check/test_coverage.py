@@ -10,7 +10,6 @@ import pytest
 
 from orun.errors import UsageError
 from orun.targets import Provider, Target
-
 from tests.stages.support import artifact, run_stage
 
 MODEL = """
