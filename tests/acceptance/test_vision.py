@@ -18,7 +18,8 @@ PIPELINES = Path(__file__).parents[2] / "pipelines"
 
 
 def run(folder: Path) -> tuple[int, dict[str, Any]]:
-    command = [sys.executable, "-m", "orun", "vision.yaml", "--json"]
+    """Exit code and result of all but latency, which takes as long as it is told to."""
+    command = [sys.executable, "-m", "orun", "vision.yaml", "--to", "accuracy", "--to", "qat-accuracy", "--json"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=280
@@ -32,8 +33,7 @@ def test_integers_recognise_digits(tmp_path: Path) -> None:
     shutil.copytree(PIPELINES, folder, ignore=shutil.ignore_patterns("__pycache__"))
     code, result = run(folder)
     assert code == 0, result
-    undecided = [gate["metric"] for gate in result["verdicts"] if gate["outcome"] != "passed"]
-    assert undecided == ["p50"]  # no baseline has been accepted
+    assert {gate["outcome"] for gate in result["verdicts"]} == {"passed"}
     metrics = {stage["stage"]: stage["metrics"] for stage in result["stages"]}
     for integers, accuracy in (("int8", "accuracy"), ("qat", "qat-accuracy")):
         assert metrics[integers]["size"]["value"] < metrics["train"]["size"]["value"] / 3
