@@ -62,11 +62,9 @@ def test_a_metric_that_is_not_there(orun: CommandLine) -> None:
 
 def test_nothing_yet(project: Path, orun: CommandLine) -> None:
     outcome = orun("history", "--pipeline", "words")
-    assert (outcome.code, outcome.err) == (
-        2,
-        f"error: nothing of words was measured yet\n  looked in {project / 'artifacts/history.sqlite'}\n"
-        "  hint: orun FILE\n",
-    )
+    looked_in = project / "artifacts" / "history.sqlite"
+    assert outcome.code == 2
+    assert outcome.err == f"error: nothing of words was measured yet\n  looked in {looked_in}\n  hint: orun FILE\n"
 
 
 @pytest.mark.usefixtures("project")
