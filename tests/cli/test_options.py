@@ -44,7 +44,7 @@ def completed(folder: Path, *words: str) -> list[str]:
         (["words.yaml", "--only", "w"], ["write"]),
         (["explain", "words.yaml", "c"], ["count"]),
         (["explain", "broken.yaml", "c"], []),
-        (["stages", "quantize/d"], ["quantize/dynamic"]),
+        (["stages", "quantize/d"], ["quantize/dynamic", "quantize/debug"]),
     ],
 )
 def test_completion(project: Path, words: list[str], expected: list[str]) -> None:
