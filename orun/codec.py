@@ -14,6 +14,8 @@ from typing import Any, Literal, TypeVar
 T = TypeVar("T")
 Decoder = Callable[[Any], Any]
 
+_PLAIN = frozenset({str, int, bool, type(None)})
+
 
 def encode(value: Any) -> Any:
     """Plain data (dict, list, str, number, bool, None) of a dataclass or a container of them.
@@ -21,10 +23,11 @@ def encode(value: Any) -> Any:
     Fields that hold their default are left out, so that records stay short and a new field with a default can read
     old records. Numbers that are not finite, for which JSON has no word, become the texts `inf`, `-inf` and `nan`.
     """
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            name: encode(item) for name, default in _defaults(type(value)) if (item := getattr(value, name)) != default
-        }
+    kind = type(value)
+    if kind in _PLAIN:  # most of what records hold: not looked at any further
+        return value
+    if _is_record(kind):
+        return {name: encode(item) for name, default in _defaults(kind) if (item := getattr(value, name)) != default}
     if isinstance(value, Mapping):
         return {str(key): encode(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -42,6 +45,11 @@ def decode(cls: type[T], data: Any) -> T:
     """
     result: T = _decoder(typing.cast("Any", cls))(data)
     return result
+
+
+@functools.cache
+def _is_record(kind: type) -> bool:
+    return dataclasses.is_dataclass(kind)
 
 
 @functools.cache

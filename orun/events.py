@@ -6,6 +6,7 @@ Each event is one line of `events.jsonl` in the run's folder, a JSON object: `ve
 
 from __future__ import annotations
 
+import functools
 import re
 import typing
 from collections.abc import Mapping
@@ -150,6 +151,7 @@ Event = RunStarted | StageWaiting | StageStarted | StageProgress | StageFinished
 KINDS: tuple[type[Event], ...] = typing.get_args(Event)
 
 
+@functools.cache
 def name_of(kind: type) -> str:
     """The name of a kind of event in the log: `stage_finished`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
