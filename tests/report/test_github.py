@@ -41,8 +41,8 @@ def test_a_failed_stage_is_at_its_own_line(tmp_path: Path) -> None:
 
 
 def test_files_are_named_from_the_top_of_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GITHUB_WORKSPACE", "/work/checkout")
-    verdict = replace(GATE_FAILED.verdicts[2], position=Position("/work/checkout/models/a,b.yaml", 3, 9))
+    monkeypatch.setenv("GITHUB_WORKSPACE", "/home/runner/checkout")
+    verdict = replace(GATE_FAILED.verdicts[2], position=Position("/home/runner/checkout/models/a,b.yaml", 3, 9))
     (line,) = commands(replace(PASSED, verdicts=(verdict,)))
     assert line.startswith("::error file=models/a%2Cb.yaml,line=3,col=9,")
 
