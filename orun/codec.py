@@ -23,7 +23,7 @@ def encode(value: Any) -> Any:
     Fields that hold their default are left out, so that records stay short and a new field with a default can read
     old records. Numbers that are not finite, for which JSON has no word, become the texts `inf`, `-inf` and `nan`.
     """
-    kind = type(value)
+    kind: type = type(value)
     if kind in _PLAIN:  # most of what records hold: not looked at any further
         return value
     if _is_record(kind):

@@ -6,7 +6,6 @@ Each event is one line of `events.jsonl` in the run's folder, a JSON object: `ve
 
 from __future__ import annotations
 
-import functools
 import re
 import typing
 from collections.abc import Mapping
@@ -151,15 +150,17 @@ Event = RunStarted | StageWaiting | StageStarted | StageProgress | StageFinished
 KINDS: tuple[type[Event], ...] = typing.get_args(Event)
 
 
-@functools.cache
 def name_of(kind: type) -> str:
     """The name of a kind of event in the log: `stage_finished`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
 
 
+NAMES: Mapping[type, str] = {kind: name_of(kind) for kind in KINDS}
+
+
 def event_to_json(event: Event, time: float) -> dict[str, Any]:
     """The event as the plain data of its line in the log."""
-    return {"version": VERSION, "event": name_of(type(event)), "time": round(time, 3), **encode(event)}
+    return {"version": VERSION, "event": NAMES[type(event)], "time": round(time, 3), **encode(event)}
 
 
 def event_from_json(line: Mapping[str, Any]) -> Event:
@@ -170,5 +171,5 @@ def event_from_json(line: Mapping[str, Any]) -> Event:
     """
     if line["version"] != VERSION:
         raise ValueError(f"the event log has version {line['version']}, and this orun reads version {VERSION}")
-    kind = {name_of(one): one for one in KINDS}[line["event"]]
+    kind = {name: one for one, name in NAMES.items()}[line["event"]]
     return decode(kind, {name: value for name, value in line.items() if name not in ("version", "event", "time")})
