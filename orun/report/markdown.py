@@ -23,11 +23,7 @@ def markdown(result: RunResult) -> str:
         f"## {escape(result.pipeline)}",
         escape(summary_line(result, PLAIN)),
         *_checklist(result),
-        *_table(
-            "Stages",
-            ("stage", "result", "time", "size", "metrics"),
-            (stage_row(result, stage) for stage in result.stages),
-        ),
+        *_stages(result),
         *[_failure(stage) for stage in result.stages if stage.failure],
     ]
     return "\n\n".join(blocks) + "\n"
@@ -38,12 +34,15 @@ def escape(text: str) -> str:
     return SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
-def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    body = [f"| {' | '.join(escape(cell) for cell in row)} |" for row in rows]
-    if not body:
-        return []
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table whose cells are shown as they are."""
     head = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
-    return [f"### {title}", "\n".join([*head, *body])]
+    return "\n".join([*head, *(f"| {' | '.join(map(escape, row))} |" for row in rows)])
+
+
+def _stages(result: RunResult) -> list[str]:
+    rows = [stage_row(result, stage) for stage in result.stages]
+    return ["### Stages", table(("stage", "result", "time", "size", "metrics"), rows)] if rows else []
 
 
 def _checklist(result: RunResult) -> list[str]:

@@ -9,7 +9,7 @@ from orun.history.changes import Change, changes
 from orun.history.points import Point, Series
 from orun.metrics import Better, Estimate
 from orun.report.figures import ago, amount, count, span
-from orun.report.markdown import escape
+from orun.report.markdown import table
 from orun.report.sparkline import sparkline
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
@@ -56,24 +56,22 @@ def _overview_row(series: Series, now: float) -> list[Cell]:
 
 def markdown_trend(all_series: Sequence[Series]) -> str:
     """A section with a line for each series that has a past; empty where none has."""
-    rows = [_markdown_row(series) for series in all_series if len(series.points) > 1]
+    rows = [_markdown_cells(series) for series in all_series if len(series.points) > 1]
     if not rows:
         return ""
-    head = "| metric | measured | trend | latest | last change |\n| --- | --- | --- | --- | --- |"
-    return "\n".join(["\n### Trend on this machine", "", head, *rows, ""])
+    return f"\n### Trend on this machine\n\n{table(('metric', 'measured', 'trend', 'latest', 'last change'), rows)}\n"
 
 
-def _markdown_row(series: Series) -> str:
+def _markdown_cells(series: Series) -> list[str]:
     found = changes(series)
     last = series.last
-    cells = [
-        escape(series.name),
+    return [
+        series.name,
         f"{len(series.points)}x",
         sparkline(series.values),
-        escape(amount(last.value, last.unit)),
-        escape(f"{shift(found[-1], series)} on {_moment(series.points[found[-1].index])}") if found else "",
+        amount(last.value, last.unit),
+        f"{shift(found[-1], series)} on {_moment(series.points[found[-1].index])}" if found else "",
     ]
-    return f"| {' | '.join(cells)} |"
 
 
 def detail(series: Series, now: float, terminal: Terminal, limit: int) -> list[str]:

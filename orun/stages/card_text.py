@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -13,7 +13,7 @@ from onnx import TensorProto
 from orun.codec import decode
 from orun.metrics import Estimate, Metric
 from orun.report.figures import span
-from orun.report.markdown import escape
+from orun.report.markdown import escape, table
 from orun.stages.onnx_io import nodes, tensors
 from orun.stages.signature import input_names
 from orun.units import show
@@ -87,11 +87,11 @@ def _model(model: ModelProto, size: int) -> Iterator[str]:
         ("stored values", f"{stored:,}"),
         ("operators", f"{sum(used.values())}: {told}{', ...' if len(most) > MOST else ''}"),
     ]
-    yield _table(("", ""), rows)
+    yield table(("", ""), rows)
     taken = set(input_names(model))
     ports = [("input", value) for value in model.graph.input if value.name in taken]
     ports += [("output", value) for value in model.graph.output]
-    yield _table(("", "name", "type", "shape"), ((way, value.name, *_type(value)) for way, value in ports))
+    yield table(("", "name", "type", "shape"), ((way, value.name, *_type(value)) for way, value in ports))
     feeds = ", ".join(f'"{value.name}": ...' for way, value in ports if way == "input")
     yield (
         "```python\nimport onnxruntime\n\n"
@@ -123,7 +123,7 @@ def _measured(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     ]
     if rows:
         yield "## Measured"
-        yield _table(("stage", "metric", "value", "95 % interval", "reference model", "machine"), rows)
+        yield table(("stage", "metric", "value", "95 % interval", "reference model", "machine"), rows)
 
 
 def _beside(metric: Metric) -> str:
@@ -147,7 +147,7 @@ def _gates(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     ]
     if rows:
         yield "## Gates"
-        yield _table(("gate", "threshold", "measured", "verdict"), rows)
+        yield table(("gate", "threshold", "measured", "verdict"), rows)
 
 
 def _interval(verdict: Mapping[str, Any]) -> str:
@@ -172,7 +172,7 @@ def _made(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     ]
     if rows:
         yield "## How it was made"
-        yield _table(("stage", "kind", "tools", "result"), rows)
+        yield table(("stage", "kind", "tools", "result"), rows)
 
 
 def _metrics(entry: Mapping[str, Any]) -> Iterator[tuple[str, Metric]]:
@@ -181,8 +181,3 @@ def _metrics(entry: Mapping[str, Any]) -> Iterator[tuple[str, Metric]]:
 
 def _titled(title: str, text: str) -> list[str]:
     return [f"## {title}", text.strip()] if text.strip() else []
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
-    return "\n".join([*head, *(f"| {' | '.join(map(escape, row))} |" for row in rows)])
