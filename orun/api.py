@@ -167,10 +167,9 @@ def run(  # noqa: PLR0913 - the options of the command line
     remote = Remote(remote) if isinstance(remote, str) else remote
     part = only or from_ or to or force or fresh
     request = None if part or not isinstance(file, str | os.PathLike) else _request(file, set, store, remote)
-    if request and (remembered := recall(request)):
-        return replay(request, remembered, on_event, started_at)
+    if request and (recalled := recall(request)):
+        return replay(request, recalled, on_event, started_at)
     from orun.environment.room import room
-    from orun.events import Notice
     from orun.remember import remember
     from orun.remote.settings import resolve
     from orun.requirements import require
@@ -181,7 +180,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     shared = resolve(remote or Remote(), project_of(planner.pipeline.root))
     planned = planner.plan()
     here = room(jobs, gpus, memory=any(step.stage.memory for step in planned.steps))
-    require(planned, chosen, here, lambda text: on_event(Notice("info", text)))
+    require(planned, chosen, here)
     with Journal(planner.store.new_run(planner.pipeline.name), on_event, started_at) as journal:
         session = Session(planner, planned, chosen, here, journal, shared)
         result, runner = session.run(keep_going=keep_going)

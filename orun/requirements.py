@@ -17,30 +17,48 @@ RUNS_MODELS = ("onnxruntime", "numpy")  # what a process needs that runs models 
 Tell = Callable[[str], None]
 
 
-def require(plan: Plan, chosen: Collection[str], here: Room, tell: Tell = lambda _: None) -> None:
-    """Make the isolated environments of the stages that are to run; refuse a plan when one lacks something.
+def require(plan: Plan, chosen: Collection[str], here: Room) -> None:
+    """Refuse a plan when a stage that is to run lacks something, as far as that is known before environments are made.
 
     Args:
         plan: the plan.
         chosen: ids of the stages that may run; stages that are up to date need nothing.
         here: what this machine has.
-        tell: takes a sentence before something that lasts.
 
     Raises:
         PipelineError: with everything that is missing, each at its stage's line.
     """
-    to_run = [step.stage for step in plan.steps if step.action in ("run", "maybe") and step.stage.id in chosen]
-    failed = _make({one for stage in to_run for one in stage.environments}, tell)
+    to_run = _to_run(plan, chosen)
+    if problems := [one for stage in to_run for one in (*lacks(plan.pipeline, stage), *_too_large(stage, here))]:
+        raise PipelineError(problems)
+
+
+def provide(plan: Plan, chosen: Collection[str], tell: Tell) -> None:
+    """Make the isolated environments of the stages that are to run; refuse the plan when one lacks something then.
+
+    Args:
+        plan: the plan.
+        chosen: ids of the stages that may run.
+        tell: takes a sentence before something that lasts.
+
+    Raises:
+        PipelineError: with each environment that cannot be made, and all that is missing in others.
+    """
+    isolated_ones = [stage for stage in _to_run(plan, chosen) if stage.environments]
+    failed = _make({one for stage in isolated_ones for one in stage.environments}, tell)
     problems = [
         problem
-        for stage in to_run
+        for stage in isolated_ones
         for problem in (
-            [_unmade(stage, failed[one]) for one in stage.environments if one in failed]
-            or [*lacks(plan.pipeline, stage), *_too_large(stage, here)]
+            [_unmade(stage, failed[one]) for one in stage.environments if one in failed] or lacks(plan.pipeline, stage)
         )
     ]
     if problems:
         raise PipelineError(problems)
+
+
+def _to_run(plan: Plan, chosen: Collection[str]) -> list[Stage]:
+    return [step.stage for step in plan.steps if step.action in ("run", "maybe") and step.stage.id in chosen]
 
 
 def _too_large(stage: Stage, here: Room) -> list[Problem]:

@@ -18,6 +18,7 @@ from orun.journal import Journal
 from orun.observe import portable_name, project_of
 from orun.planner import Plan, Planner
 from orun.record import RunResult, StageResult, Verdict
+from orun.requirements import provide
 from orun.runner import Runner
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Session:
                 remote=self._exchange(),
             )
             try:
+                self._provide()
                 if runner.remote:
                     runner.remote.prepare(plan.steps)
                 runner.run(plan)
@@ -86,6 +88,13 @@ class Session:
                 if runner.remote:
                     runner.remote.close()
         return self._end(code), runner
+
+    def _provide(self) -> None:
+        """Make the environments that stages need; it may take minutes, so the log of the run says so before."""
+        try:
+            provide(self.plan, self.chosen, lambda text: self.journal.emit(Notice("info", text)))
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted") from None
 
     def _exchange(self) -> Exchange | None:
         if self.remote is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -12,7 +13,8 @@ import pytest
 import orun
 from orun.environment import isolated
 from orun.errors import PipelineError
-from orun.events import Notice
+from orun.events import Notice, name_of
+from orun.fold import read_log
 from orun.report.console import Console
 from orun.report.terminal import Terminal
 from tests.environment.wheels import use_index, wheel
@@ -100,7 +102,15 @@ def test_a_run_with_nothing_to_do_needs_no_environment_but_its_record(project: P
     assert notices(project) == ["environment 'old': making it, once for this machine (tiny==1.0)"]
 
 
-def test_an_environment_that_cannot_be_made_stops_the_run_before_it_starts(project: Project) -> None:
+def test_what_is_made_is_in_the_log_of_the_run_once_it_has_begun(project: Project) -> None:
+    result = project.run()
+    log = [json.loads(line) for line in (result.folder / "events.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in log[:3]] == ["run_started", "notice", "stage_started"]
+    assert log[1]["text"] == "environment 'old': making it, once for this machine (tiny==1.0)"
+    assert [name_of(type(event)) for event in project.events] == [line["event"] for line in log]
+
+
+def test_an_environment_that_cannot_be_made_stops_the_run_before_a_stage_starts(project: Project) -> None:
     project.edit("pipeline.yaml", "tiny==1.0", "tiny==3.0")
     with pytest.raises(PipelineError) as caught:
         project.run()
@@ -111,6 +121,19 @@ def test_an_environment_that_cannot_be_made_stops_the_run_before_it_starts(proje
         " requirement tiny==3.0 (from versions: 1.0, 2.0); ERROR: No matching distribution found for tiny==3.0"
     )
     assert problem.hint.startswith("all that pip said: ")
+    assert [name_of(type(event)) for event in project.events] == ["run_started", "notice", "run_finished"]
+    (run,) = (project.store / "runs").iterdir()
+    assert read_log(run / "events.jsonl").exit_code == PipelineError.exit_code
+
+
+def test_what_is_lacking_anyway_is_said_before_an_environment_is_made(project: Project) -> None:
+    project.edit("where.py", '@stage(inputs={"text": "files"}', '@stage(tools=["unheard-of"], inputs={"text": "files"}')
+    with pytest.raises(PipelineError) as caught:
+        project.run()
+    (problem,) = caught.value.problems
+    assert problem.message == "stage 'after' (./where.py:repeat) needs unheard-of, which is not installed"
+    assert project.events == []
+    assert list(isolated.all_made()) == []
     assert not list((project.store / "runs").iterdir())
 
 
