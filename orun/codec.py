@@ -76,20 +76,29 @@ def _decoder(hint: Any) -> Decoder:
     if hint in (Path, float):
         return typing.cast("Decoder", hint)
     if hint is Any or origin is Literal or hint in (str, int, bool):
-        return lambda data: data
+        return _as_it_is
     raise TypeError(f"a record cannot hold a {hint!r}")
 
 
 def _dataclass_decoder(cls: type) -> Decoder:
     hints = typing.get_type_hints(cls)
-    decoders: dict[str, Decoder] = {field.name: _decoder(hints[field.name]) for field in dataclasses.fields(cls)}
-    return lambda data: cls(**{name: decoders[name](value) for name, value in data.items()})
+    decoders = {field.name: _decoder(hints[field.name]) for field in dataclasses.fields(cls)}
+    made = {name: decoder for name, decoder in decoders.items() if decoder is not _as_it_is}
+
+    def decode_fields(data: Any) -> Any:
+        return cls(**{**data, **{name: decoder(data[name]) for name, decoder in made.items() if name in data}})
+
+    return decode_fields
+
+
+def _as_it_is(data: Any) -> Any:
+    return data
 
 
 def _union_decoder(members: tuple[Any, ...]) -> Decoder:
     kept = [member for member in members if member is not type(None)]
     if len(kept) != 1:
-        return _chosen_decoder(kept) if all(map(dataclasses.is_dataclass, kept)) else lambda data: data
+        return _chosen_decoder(kept) if all(map(dataclasses.is_dataclass, kept)) else _as_it_is
     decoder = _decoder(kept[0])
     return lambda data: None if data is None else decoder(data)
 

@@ -160,7 +160,12 @@ NAMES: Mapping[type, str] = {kind: name_of(kind) for kind in KINDS}
 
 def event_to_json(event: Event, time: float) -> dict[str, Any]:
     """The event as the plain data of its line in the log."""
-    return {"version": VERSION, "event": NAMES[type(event)], "time": round(time, 3), **encode(event)}
+    return line_of(event, encode(event), time)
+
+
+def line_of(event: Event, encoded: Mapping[str, Any], time: float) -> dict[str, Any]:
+    """The same of an event whose fields have been encoded."""
+    return {"version": VERSION, "event": NAMES[type(event)], "time": round(time, 3), **encoded}
 
 
 def event_from_json(line: Mapping[str, Any]) -> Event:

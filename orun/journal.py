@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import time
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from orun.codec import encode
-from orun.events import Event, RunFinished, event_to_json
+from orun.events import Event, RunFinished, StageFinished, line_of
 from orun.fold import Fold
 from orun.record import RunResult
 from orun.store.durable import replace_file, write_all
@@ -43,6 +43,7 @@ class Journal:
         with refusals("begin the log of the run", self.folder):
             self._log = (self.folder / "events.jsonl").open("wb", buffering=0)
         self._fold = Fold()
+        self._results: dict[str, Any] = {}  # of each stage as plain data: encoded once, written to log and record
         return self
 
     def __exit__(
@@ -57,11 +58,19 @@ class Journal:
 
     def emit(self, event: Event) -> None:
         """Write an event and pass it on; StoreError when it cannot be written."""
-        line = json.dumps(event_to_json(event, time())) + "\n"
+        self.emit_encoded([(event, encode(event))])
+
+    def emit_encoded(self, events: Iterable[tuple[Event, Mapping[str, Any]]]) -> None:
+        """Write events that are at hand as plain data too, all in one go, and pass them on."""
+        events, moment = list(events), time()
+        lines = [json.dumps(line_of(event, data, moment)) + "\n" for event, data in events]
         with refusals("write the log of the run", self.folder):
-            write_all(self._log.fileno(), line.encode())
-        self._fold(event)
-        self.listener(event)
+            write_all(self._log.fileno(), "".join(lines).encode())
+        for event, data in events:
+            if isinstance(event, StageFinished):
+                self._results[event.result.stage] = data["result"]
+            self._fold(event)
+            self.listener(event)
 
     def result(self, exit_code: int) -> RunResult:
         """What the run came to, by its events until now."""
@@ -70,7 +79,8 @@ class Journal:
     def finish(self, result: RunResult) -> RunResult:
         """Write the record of the run and say that it is over; StoreError when it cannot be written."""
         record = self.folder / "record.json"
+        stages = [self._results[stage.stage] for stage in result.stages]
         with refusals("write the record of the run", self.folder):
-            replace_file(str(record), seal(encode(result)), f"{record}.new")
+            replace_file(str(record), seal({**encode(replace(result, stages=())), "stages": stages}), f"{record}.new")
         self.emit(RunFinished(result.exit_code, result.seconds))
         return result

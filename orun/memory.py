@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,18 +21,18 @@ from blake3 import blake3
 
 from orun.codec import decode, encode
 from orun.environment import device, tools
-from orun.events import GateJudged, RunStarted, StageFinished
+from orun.events import Event, GateJudged, RunStarted, StageFinished
 from orun.journal import Journal, Listener
 from orun.observe import digest_file, listing_digest, value_digest
 from orun.record import RunResult
 from orun.remote.asked import Remote
-from orun.store.reading import signature_of
+from orun.store.reading import Signature, signature_of
 from orun.store.refusals import refusals
 from orun.store.runs import Runs
 from orun.store.sealed import BrokenSealError, unseal
 from orun.targets import Target
 
-FORMAT = 1  # of a note; raise it when the meaning of a field changes
+FORMAT = 2  # of a note; raise it when the meaning of a field changes
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,20 @@ class Request:
         return self.store / "index" / f"run-{blake3(text.encode()).hexdigest()}.json"
 
 
-def recall(request: Request) -> RunResult | None:
+@dataclass(frozen=True)
+class Recalled:
+    """A remembered result.
+
+    Attributes:
+        result: of the last run of a request.
+        encoded: the same as plain data.
+    """
+
+    result: RunResult
+    encoded: Mapping[str, Any]
+
+
+def recall(request: Request) -> Recalled | None:
     """The result of the last run of that request, when nothing that it rests on has changed; else None."""
     try:
         note = unseal(request.note.read_bytes())
@@ -67,27 +80,46 @@ def recall(request: Request) -> RunResult | None:
         return None
     if note.get("format") != FORMAT or note["around"] != around(note["targets"]) or not _unchanged(note):
         return None
-    if not _is_in_order(request.store):
+    if not _is_in_order(request.store, note["result"]["repeats"]):
         return None
-    return decode(RunResult, note["result"])
+    return Recalled(decode(RunResult, note["result"]), note["result"])
 
 
-def _is_in_order(store: Path) -> bool:
-    """Whether a run can begin, and no process has left anything behind that is to be removed first."""
+def _is_in_order(store: Path, run: str) -> bool:
+    """Whether the remembered run is there to refer to, and no process has left anything to be removed first."""
     try:
-        return (store / "runs").is_dir() and not any((store / "tmp").iterdir())
+        return (store / "runs" / run / "record.json").is_file() and not any((store / "tmp").iterdir())
     except OSError:
         return False
 
 
 def _unchanged(note: Mapping[str, Any]) -> bool:
-    """Whether files, folders and variables are as they were; stops at the first that is not."""
+    """Whether files, folders and variables are as they were."""
     return (
-        all(signature(path) == seen for path, seen in note["files"].items())
+        digest_all(map(signature, joined(note["files"]))) == note["signatures"]
+        and digest_all(map(listing_digest, joined(note["folders"]))) == note["listings"]
         and all(digest_file(path) == digest for path, digest in note["contents"].items())
-        and all(listing_digest(path) == digest for path, digest in note["folders"].items())
         and all(value_digest(os.environ.get(name)) == digest for name, digest in note["variables"].items())
     )
+
+
+def by_folder(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Paths as a note holds them: the names in each folder, which is named with the separator at its end."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        name = os.path.basename(path)  # noqa: PTH119 - thousands of them
+        found.setdefault(path[: len(path) - len(name)], []).append(name)
+    return found
+
+
+def joined(folders: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """The inverse of `by_folder`, in the same order whether the note was just made or has been read."""
+    return (folder + name for folder in sorted(folders) for name in folders[folder])
+
+
+def digest_all(found: Iterable[Signature | str | None]) -> str:
+    """One digest of what was found of many files or folders, in their order in the note."""
+    return blake3(repr(list(found)).encode()).hexdigest()
 
 
 def around(targets: Iterable[Any]) -> dict[str, Any]:
@@ -100,16 +132,17 @@ def around(targets: Iterable[Any]) -> dict[str, Any]:
     }
 
 
-def signature(path: str) -> list[int] | None:
-    """The signature of a file or folder as JSON keeps it; None when there is none."""
+def signature(path: str) -> Signature | None:
+    """The signature of a file or folder; None when there is none."""
     try:
-        return list(signature_of(os.stat(path)))  # noqa: PTH116 - thousands of them
+        return signature_of(os.stat(path))  # noqa: PTH116 - thousands of them
     except OSError:
         return None
 
 
-def replay(request: Request, remembered: RunResult, listener: Listener, started_at: float) -> RunResult:
+def replay(request: Request, recalled: Recalled, listener: Listener, started_at: float) -> RunResult:
     """Give a remembered result a run of its own: folder, events and record."""
+    remembered = recalled.result
     with refusals("begin a run", request.store):
         folder = Runs(request.store / "runs").new(remembered.pipeline)
     with Journal(folder, listener, started_at) as journal:
@@ -128,9 +161,15 @@ def replay(request: Request, remembered: RunResult, listener: Listener, started_
                 repeats=remembered.repeats,
             )
         )
-        for stage in remembered.stages:
-            journal.emit(StageFinished(stage))
-            for verdict in remembered.verdicts:
-                if verdict.stage == stage.stage:
-                    journal.emit(GateJudged(verdict))
+        journal.emit_encoded(_outcomes(recalled))
         return journal.finish(journal.result(remembered.exit_code))
+
+
+def _outcomes(recalled: Recalled) -> Iterator[tuple[Event, Mapping[str, Any]]]:
+    """Each stage with its verdicts, as a run says them."""
+    judged: dict[str, list[tuple[Event, Mapping[str, Any]]]] = {}
+    for verdict, encoded in zip(recalled.result.verdicts, recalled.encoded["verdicts"], strict=True):
+        judged.setdefault(verdict.stage, []).append((GateJudged(verdict), {"verdict": encoded}))
+    for stage, encoded in zip(recalled.result.stages, recalled.encoded["stages"], strict=True):
+        yield StageFinished(stage), {"result": encoded}
+        yield from judged.get(stage.stage, ())

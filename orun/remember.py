@@ -15,13 +15,13 @@ from orun.codec import encode
 from orun.environment import isolated
 from orun.errors import StoreError
 from orun.gates import baselines
-from orun.memory import FORMAT, Request, around, signature
+from orun.memory import FORMAT, Request, around, by_folder, digest_all, joined, signature
 from orun.observe import ABSENT, digest_file, listing_digest, project_of, value_digest
 from orun.planner import Done, Planner
 from orun.record import RunResult
 from orun.remote.asked import FETCHED, VARIABLES, config_file
 from orun.store.durable import replace_file
-from orun.store.reading import CLOCK
+from orun.store.reading import CLOCK, Signature
 from orun.store.sealed import seal
 from orun.targets import Target
 
@@ -55,23 +55,34 @@ def _note(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict
     moment = time() - CLOCK / SECOND
     fresh = {path for path, seen in looked.files.items() if seen and not _is_older(seen, moment)}
     targets = [encode(target) for target in {json.dumps(encode(t)): t for t in _targets(done)}.values()]
+    files = {path: seen for path, seen in looked.files.items() if path not in fresh} | code | dict(stored.files)
+    paths, signatures = _noted(files)
+    folders, listings = _noted(looked.folders | dict(stored.folders) | _listed(planner, done))
     return {
         "format": FORMAT,
         "targets": targets,
         "around": around(targets),
-        "files": {path: seen for path, seen in looked.files.items() if path not in fresh} | code | dict(stored.files),
+        "files": paths,
+        "signatures": signatures,
+        "folders": folders,
+        "listings": listings,
         "contents": {path: digest_file(path) for path in sorted({*fresh, _config(planner)})},
-        "folders": looked.folders | dict(stored.folders) | _listed(planner, done),
         "variables": _variables(done),
         "result": encode(_again(result)),
     }
+
+
+def _noted(found: Mapping[str, Signature | str | None]) -> tuple[dict[str, list[str]], str]:
+    """The paths by folder, and one digest of what was found of them in that order."""
+    paths = by_folder(found)
+    return paths, digest_all(found[path] for path in joined(paths))
 
 
 @dataclass(frozen=True)
 class Look:
     """The user's files (path -> signature) and folders (path -> digest of names), found to be what was decided upon."""
 
-    files: dict[str, list[int] | None]
+    files: dict[str, Signature | None]
     folders: dict[str, str]
 
 
@@ -142,7 +153,7 @@ def _content(planner: Planner, path: str) -> str:
         return ABSENT
 
 
-def _is_older(seen: list[int] | None, moment: float) -> bool:
+def _is_older(seen: Signature | None, moment: float) -> bool:
     """Whether a file was last changed before a moment, by mtime and ctime."""
     return seen is not None and max(seen[3:]) < moment * SECOND
 
