@@ -1,4 +1,4 @@
-"""What a collection keeps besides pins and the last runs: accepted baselines and releases."""
+"""What a collection keeps besides pins and the last runs: accepted baselines and their runs, and releases."""
 
 from __future__ import annotations
 
@@ -34,8 +34,27 @@ def accepted(survey: Survey, further: Iterable[Path]) -> tuple[Root, ...]:
     Raises:
         PipelineError: when a baseline is damaged: what it kept is not known.
     """
-    files = {path_beside(Path(run.file)) for run in survey.runs} | {path.absolute() for path in further}
-    return tuple(root for path in sorted(files) for root in _models(path))
+    return tuple(root for path in sorted(_baselines(survey, further)) for root in _models(path))
+
+
+def accepted_runs(survey: Survey, further: Iterable[Path]) -> frozenset[str]:
+    """Ids of the runs that baselines were accepted from, and of the last run beside each, which tells where it is.
+
+    Args:
+        survey: what is in the store.
+        further: baseline files of pipelines that ran elsewhere.
+
+    Raises:
+        PipelineError: when a baseline is damaged.
+    """
+    read = {path: found for path in _baselines(survey, further) if (found := read_file(path))}
+    beside = {path_beside(Path(run.file)): run.id for run in sorted(survey.runs, key=lambda run: run.started_at)}
+    accepted_from = {one.run for baseline in read.values() for one in baseline.stages.values()}
+    return frozenset(accepted_from | {run for path, run in beside.items() if path in read})
+
+
+def _baselines(survey: Survey, further: Iterable[Path]) -> set[Path]:
+    return {path_beside(Path(run.file)) for run in survey.runs} | {path.absolute() for path in further}
 
 
 def lost(survey: Survey) -> tuple[str, ...]:

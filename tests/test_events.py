@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,17 @@ def test_a_run_that_repeats_another_says_so_in_its_log(project: Project) -> None
     assert {stage.outcome for stage in second.stages} == {"cached"}
     assert second["upper"].inputs == {}
     assert read_log(second.folder / "events.jsonl") == second == record(second)
+
+
+def test_a_run_repeats_none_that_is_gone(project: Project) -> None:
+    """A collection removes the folders of old runs; `orun diff` and `orun bisect` need the one that is repeated."""
+    project.edit("pipeline.yaml", "min: 5", "min: 2")
+    first, second = project.run(), project.run()
+    shutil.rmtree(first.folder)
+    third, fourth = project.run(), project.run()
+    assert (second.repeats, third.repeats, fourth.repeats) == (first.run, "", third.run)
+    assert {stage.outcome for stage in third.stages} == {"cached"}
+    assert third["upper"].inputs["parameter mark"] == '"!"'
 
 
 def test_a_failure_and_a_notice_are_as_documented(project: Project) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 RUNS = 10
 REMOVED = (Column("stage", flexible=True), Column("artifact"), Column("size", "right"), Column("last used"))
+REMOVED_RUNS = (Column("run", flexible=True), Column("size", "right"))
 
 
 def _quantity(parse: Callable[[str | float], float]) -> Callable[..., float | None]:
@@ -53,7 +54,7 @@ EXAMPLES = (
     type=click.IntRange(0),
     default=RUNS,
     metavar="N",
-    help=f"Keep what the last N runs of each pipeline made or used; {RUNS} when left out.",
+    help=f"Keep the last N runs of each pipeline and what they made or used; {RUNS} when left out.",
 )
 @click.option(
     "--releases",
@@ -79,7 +80,7 @@ EXAMPLES = (
     "--max-age",
     callback=_quantity(parse_duration),
     metavar="AGE",
-    help="Keep further results that were used within this time, as in 30d.",
+    help="Keep further results that were used, and runs that began, within this time, as in 30d.",
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Say what would go; remove nothing.")
 @options.store_option
@@ -99,6 +100,9 @@ def gc(
     Kept are the results of the last runs of each pipeline, what a baseline beside a pipeline file accepts, bundles that
     carry a version, pins, and whatever a process that runs now relies on. The rest goes, but for what --max-size and
     --max-age keep of it. What goes is made again when it is needed.
+
+    With it go the folders of runs (logs, record, sources), but for those of the last runs, those that a baseline was
+    accepted from, and the one that made what is pinned or released. The history of measurements stays.
     """
     from orun import retention
     from orun.store.gc import Keep, collect
@@ -110,7 +114,8 @@ def gc(
         roots = (*retention.accepted(found, baselines), *retention.releases(found, releases))
         pinned = pins(one)
         told = one.drain_notices()
-        keep = Keep(runs, {root.tree for root in roots}, max_size, max_age)
+        named_runs = retention.accepted_runs(found, baselines)
+        keep = Keep(runs, {root.tree for root in roots}, named_runs, max_size, max_age)
         collected = collect(one, keep, dry_run=dry_run)
         notices = tuple(dict.fromkeys((*told, *one.drain_notices(), *retention.lost(found))))  # read twice, told once
     if as_json:
@@ -129,7 +134,7 @@ def _told(notices: Sequence[str], terminal: Terminal) -> list[str]:
 def lines_of(
     collected: Collected, roots: Sequence[Root], pinned: Sequence[Pin], terminal: Terminal, *, dry_run: bool
 ) -> list[str]:
-    """The table of what goes, what is kept by name, and the sum."""
+    """The tables of what goes, what is kept by name, and the sum."""
     rows = [
         (
             Cell(f"{one.pipeline}/{one.stage}", "strong"),
@@ -141,13 +146,18 @@ def lines_of(
     ]
     kept = [f"kept: {root.tree[:SHORT]}, {root.why}" for root in roots]
     kept += [f"kept: {one.tree[:SHORT]}, pinned as {one.name}" for one in pinned]
-    blocks = [render(REMOVED, rows, terminal), kept, [_sum(collected, dry_run=dry_run)]]
+    runs = [(Cell(one.run, "strong"), Cell(show(one.size, "B"))) for one in collected.runs]
+    sums = [_sum(collected, dry_run=dry_run)]
+    blocks = [render(REMOVED, rows, terminal), render(REMOVED_RUNS, runs, terminal), kept, sums]
     return "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
 
 
 def _sum(collected: Collected, *, dry_run: bool) -> str:
     stays = f"{count(collected.kept_objects, 'object')} ({show(collected.kept_size, 'B')})"
-    if not collected.objects and not collected.removed:
+    if not (collected.objects or collected.removed or collected.runs):
         return f"nothing to remove; {stays} {'would stay' if dry_run else 'stay'}"
     goes = f"{count(collected.objects, 'object')} ({show(collected.size, 'B')})"
+    if collected.runs:
+        size = sum(one.size for one in collected.runs)
+        goes += f" and {count(len(collected.runs), 'folder')} of runs ({show(size, 'B')})"
     return f"{goes} would go, {stays} would stay" if dry_run else f"{goes} removed, {stays} stay"

@@ -51,10 +51,10 @@ class Side:
         Raises:
             UsageError: when there is no such run, or a file of it is not to be had any more.
         """
-        folder = store.run(run)
+        folder = store.run(run, hold=True)
         record = _record(store, folder)
         if record.repeats:
-            record = _record(store, store.run(record.repeats))
+            record = _record(store, store.run(record.repeats, hold=True))
         files = sources.index(record)
         if files is None:
             why = "a version of orun made it that did not keep what a run is made from"

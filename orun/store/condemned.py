@@ -16,7 +16,7 @@ from orun.store.locks import Lock
 
 
 class Condemned:
-    """The list of digests that a collection in progress may remove."""
+    """The list of digests, and ids of runs, that a collection in progress may remove."""
 
     def __init__(self, root: Path) -> None:
         self._path = str(root / "tmp" / "condemned")

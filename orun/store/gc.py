@@ -1,16 +1,19 @@
 """Removing what nobody needs any more, beside any number of running processes.
 
 Kept is what named roots reach: the last runs of each pipeline, pins, what the caller names (accepted baselines,
-releases), what running processes rely on; and then the most recently used up to a size and an age.
+releases), what running processes rely on; and then the most recently used up to a size and an age. The folders of runs
+go by the same roots, see `old_runs`.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from orun.store.condemned import Condemned
+from orun.store.old_runs import RemovedRun, old_runs, size_of
 from orun.store.pins import pins
 from orun.store.refusals import refusals
 from orun.store.scratch import live_leases
@@ -25,15 +28,18 @@ class Keep:
     """What a collection keeps besides pins and what running processes rely on.
 
     Attributes:
-        runs: of each pipeline, the artifacts of so many last runs.
+        runs: of each pipeline, so many last runs with their artifacts.
         trees: digests of further artifacts.
+        named_runs: ids of further runs whose folders stay.
         size: then the most recently used others, until all that is kept has so many bytes; None for any size if `age`
             is set, else for no others.
-        age: only those others that were used in the last so many seconds; None for any age if `size` is set.
+        age: only those others that were used in the last so many seconds; None for any age if `size` is set. The
+            folders of runs that began in that time stay, too.
     """
 
     runs: int = 10
     trees: Collection[str] = ()
+    named_runs: Collection[str] = ()
     size: int | None = None
     age: float | None = None
 
@@ -59,6 +65,7 @@ class Collected:
         size: their bytes.
         kept_objects: how many stay.
         kept_size: their bytes.
+        runs: the runs whose folders go, the oldest first.
     """
 
     removed: tuple[Removed, ...]
@@ -66,6 +73,7 @@ class Collected:
     size: int
     kept_objects: int
     kept_size: int
+    runs: tuple[RemovedRun, ...] = ()
 
 
 def collect(store: Store, keep: Keep, *, dry_run: bool = False) -> Collected:
@@ -83,36 +91,41 @@ def collect(store: Store, keep: Keep, *, dry_run: bool = False) -> Collected:
         with condemned.lock() as lock:
             lock.acquire()
             choice = _choose(own, keep).sparing(live_leases(own.root / "tmp"))
+            outcome = _outcome(choice)
             if not dry_run:
-                condemned.write(choice.condemned)
+                condemned.write(choice.condemned | choice.runs)
                 try:
                     choice = choice.sparing(live_leases(own.root / "tmp"))
+                    outcome = _outcome(choice)
                     _carry_out(own, choice)
                 finally:
                     condemned.clear()
         store.notices += own.drain_notices()
-    return _outcome(choice)
+    return outcome
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """What is to be removed: trees with their records, objects, and the sizes of all objects."""
+    """What is to be removed: trees with their records, objects, folders of runs; and the sizes of all objects."""
 
     survey: Survey
     trees: frozenset[str]
     condemned: frozenset[str]
+    runs: frozenset[str]
     sizes: Mapping[str, int]
 
     def sparing(self, leased: set[str]) -> _Choice:
         """The same without what running processes rely on."""
-        return replace(self, trees=self.trees - leased, condemned=self.condemned - leased)
+        return replace(self, trees=self.trees - leased, condemned=self.condemned - leased, runs=self.runs - leased)
 
 
 def _choose(store: Store, keep: Keep) -> _Choice:
     found = survey(store)
     sizes = {digest: status.st_size for digest, status in store.parts.objects.all()}
     used = found.last_used()
-    kept = found.of_last_runs(keep.runs) | {pin.tree for pin in pins(store)} | set(keep.trees)
+    roots = {pin.tree for pin in pins(store)} | set(keep.trees)
+    runs = old_runs(found, keep.runs, keep.age, roots, keep.named_runs)
+    kept = roots.union(*(run.trees for run in found.last_runs(keep.runs)))
     needed = {digest for tree in kept for digest in found.objects_of(tree)}
     total = sum(sizes.get(digest, 0) for digest in needed)
     others = sorted(used.keys() - kept, key=lambda tree: -used[tree])
@@ -124,7 +137,7 @@ def _choose(store: Store, keep: Keep) -> _Choice:
             break
         needed |= more
         kept.add(tree)
-    return _Choice(found, frozenset(used.keys() - kept), frozenset(sizes.keys() - needed), sizes)
+    return _Choice(found, frozenset(used.keys() - kept), frozenset(sizes.keys() - needed), runs, sizes)
 
 
 def _carry_out(store: Store, choice: _Choice) -> None:
@@ -142,6 +155,10 @@ def _carry_out(store: Store, choice: _Choice) -> None:
     for digest in choice.condemned:
         store.parts.objects.remove(digest)
     store.parts.index.forget(choice.condemned)
+    for run in choice.runs:
+        going = store.parts.session.path("run")  # nobody sees half a folder
+        os.rename(store.root / "runs" / run, going)
+        store.parts.placer.discard(going)
     store.parts.quarantine.empty(older_than=_QUARANTINE)
 
 
@@ -159,4 +176,5 @@ def _outcome(choice: _Choice) -> Collected:
         size=sum(size[digest] for digest in choice.condemned),
         kept_objects=len(kept),
         kept_size=sum(size[digest] for digest in kept),
+        runs=tuple(RemovedRun(run, size_of(choice.survey.store.root / "runs" / run)) for run in sorted(choice.runs)),
     )

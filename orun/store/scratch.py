@@ -1,6 +1,6 @@
 """Folders that live as long as the process that made them: temporary files, a stage's scratch, the lease of a run.
 
-    tmp/<pid>-<random>/lease       locked by its owner while it lives; lists the digests that it relies on, one a line
+    tmp/<pid>-<random>/lease       locked by its owner while it lives; lists the digests and runs that it relies on
     tmp/<pid>-<random>/<n>-<name>  a file or folder in the making, on the file system of the store
 
 The kernel releases the lock when the owner dies, and then the folder is anybody's to remove.
@@ -58,7 +58,7 @@ class Session:
         return f"{self.folder}/{self._count}-{name}"
 
     def lease(self, digests: Iterable[str]) -> None:
-        """Keep `gc` from removing these objects while this process lives.
+        """Keep `gc` from removing these objects, or the folders of runs of these ids, while this process lives.
 
         To be called before looking whether they are there. Waits for the end of a collection that is about to remove
         one of them.
@@ -95,7 +95,7 @@ def sweep(tmp: Path, remove: Callable[[str], None]) -> None:
 
 
 def live_leases(tmp: Path) -> set[str]:
-    """Every digest that a live process relies on."""
+    """Every digest, and the id of every run, that a live process relies on."""
     found: set[str] = set()
     for folder in _folders(tmp):
         try:

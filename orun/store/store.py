@@ -247,7 +247,9 @@ class Store:
         with self._refusals("begin a run"):
             self.parts.session.begin()
             self.sweep()
-            return self.parts.runs.new(pipeline)
+            folder = self.parts.runs.new(pipeline)
+            self.parts.session.lease([folder.name])
+            return folder
 
     def read_record(self, path: Path) -> Any:
         """The plain data of a sealed record, such as that of a run.
@@ -271,10 +273,17 @@ class Store:
         with self._refusals("read from the store"):
             return self.parts.runs.all()
 
-    def run(self, prefix: str) -> Path:
-        """The folder of a run by its id or an unambiguous beginning of it; UsageError when there is not one."""
+    def run(self, prefix: str, *, hold: bool = False) -> Path:
+        """The folder of a run by its id or an unambiguous beginning of it; UsageError when there is not one.
+
+        With `hold`, `gc` spares it as long as this object lives.
+        """
         with self._refusals("read from the store"):
-            return self.parts.runs.find(prefix)
+            found = self.parts.runs.find(prefix)
+            if hold:
+                self.parts.session.lease([found.name])
+                found = self.parts.runs.find(found.name)  # a collection that was waited for may have removed it
+            return found
 
     def key_lock(self, key: str) -> Lock:
         """The lock of a key, not yet taken. Who has waited for it must look again whether the work is done."""

@@ -25,12 +25,25 @@ class Record:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its pipeline and the file, when it began (seconds since the epoch), the trees of its stages."""
+    """A finished run.
 
+    Attributes:
+        id: names its folder.
+        pipeline: its pipeline's name.
+        file: the pipeline file.
+        started_at: when it began, seconds since the epoch.
+        trees: those of its stages.
+        built: those of them that it made itself.
+        repeats: id of the run whose results it found unchanged; empty when it looked at each stage.
+    """
+
+    id: str
     pipeline: str
     file: str
     started_at: float
     trees: frozenset[str]
+    built: frozenset[str]
+    repeats: str
 
 
 @dataclass(frozen=True)
@@ -51,12 +64,12 @@ class Survey:
                 used[tree] = max(used[tree], run.started_at)
         return dict(used)
 
-    def of_last_runs(self, count: int) -> set[str]:
-        """The trees of the last runs of each pipeline."""
+    def last_runs(self, count: int) -> list[Run]:
+        """The last runs of each pipeline."""
         by_pipeline: dict[str, list[Run]] = defaultdict(list)
         for run in sorted(self.runs, key=lambda run: -run.started_at):
             by_pipeline[run.pipeline].append(run)
-        return {tree for runs in by_pipeline.values() for run in runs[:count] for tree in run.trees}
+        return [run for runs in by_pipeline.values() for run in runs[:count]]
 
     def objects_of(self, tree: str) -> set[str]:
         """The objects that a tree and its records need."""
@@ -84,8 +97,16 @@ def _runs(store: Store) -> Iterator[Run]:
             continue  # it is going on, or died
         try:
             record: Mapping[str, Any] = store.read_record(path)
-            trees = frozenset(stage["tree"] for stage in record["stages"] if "tree" in stage)
-            yield Run(record["pipeline"], record["file"], record["started_at"], trees)
+            stages = [stage for stage in record["stages"] if "tree" in stage]
+            yield Run(
+                folder.name,
+                record["pipeline"],
+                record["file"],
+                record["started_at"],
+                trees=frozenset(stage["tree"] for stage in stages),
+                built=frozenset(stage["tree"] for stage in stages if stage["outcome"] == "built"),
+                repeats=record.get("repeats", ""),
+            )
         except StoreError as error:
             store.notices.append(f"run {folder.name} does not count as one of the last: {error.what}")
         except (KeyError, TypeError):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orun.units import show
 from tests.store.support import flip
 
 from .conftest import CommandLine, steady
@@ -106,6 +110,56 @@ def test_runs_pins_size_and_age_keep(orun: CommandLine, project: Path) -> None:
     assert [one["name"] for one in document["kept"]["pins"]] == ["mine"]
     assert orun("store", "unpin", "mine").out == "unpinned mine\n"
     assert collected(orun, "--runs", "1")["trees"] == {pinned}
+
+
+def test_folders_of_old_runs_go_and_a_dry_run_names_them(orun: CommandLine, project: Path) -> None:
+    for text in ("the first text", "the second text", "the third text", "the fourth text"):
+        run(orun, text)
+        if "second" in text:
+            accepted = orun("baseline", "accept", "words.yaml", "--json", "--set", f"stages.write.with.text={text}")
+    folders = sorted((project / "artifacts" / "runs").iterdir())
+    assert json.loads(accepted.out)["run"] == folders[1].name
+    assert orun("store", "unpin", "baseline of words: count").code == 0
+    settle(project)
+    gone = [folders[0], folders[2]]
+    sizes = [sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) for folder in gone]
+    shown = orun("store", "gc", "--runs", "1", "--dry-run")
+    total = f"2 folders of runs ({show(sum(sizes), 'B')})"
+    assert shown.out.endswith(f"\n4 objects (350 B) and {total} would go, 6 objects (389 B) would stay\n")
+    for folder, size in zip(gone, sizes, strict=True):
+        assert f"{folder.name}  {show(size, 'B')}\n" in re.sub(r" {2,}", "  ", shown.out)
+    rows = [{"run": folder.name, "size": size} for folder, size in zip(gone, sizes, strict=True)]
+    assert collected(orun, "--runs", "1", "--dry-run")["runs"] == rows
+    assert collected(orun, "--runs", "1", "--max-age", "1d", "--dry-run")["runs"] == []
+    assert collected(orun, "--runs", "1")["runs"] == rows
+    assert sorted((project / "artifacts" / "runs").iterdir()) == [folders[1], folders[3]]
+    assert orun("diff", folders[0].name, "last").err.startswith(f"error: there is no run '{folders[0].name}'\n")
+    assert orun("diff", folders[1].name, "last").code == 0
+    (project / "words.baseline.json").unlink()
+    assert [one["run"] for one in collected(orun, "--runs", "1")["runs"]] == [folders[1].name]
+
+
+def settle(project: Path) -> None:
+    """Let every run have ended more than an hour ago."""
+    for folder in (project / "artifacts" / "runs").iterdir():
+        os.utime(folder, (time.time() - 4000,) * 2)
+
+
+def test_the_run_that_tells_where_a_baseline_is_stays(orun: CommandLine, project: Path) -> None:
+    """Another file with a pipeline of the same name has run since, as in another worktree."""
+    model = run(orun, "the second text")
+    assert orun("baseline", "accept", "words.yaml", "--set", "stages.write.with.text=the second text").code == 0
+    assert orun("store", "unpin", "baseline of words: count").code == 0
+    (first,) = (project / "artifacts" / "runs").iterdir()
+    baseline = project / "words.baseline.json"
+    baseline.write_text(baseline.read_text().replace(first.name, "elsewhere"))
+    (project / "other.yaml").write_text(f"name: words\n{(project / 'words.yaml').read_text()}")
+    assert orun("other.yaml", "--set", "stages.write.with.text=the fourth text").code == 0
+    settle(project)
+    for _ in range(2):
+        document = collected(orun, "--runs", "1")
+        assert (document["runs"], document["trees"]) == ([], set())
+        assert [root["tree"] for root in document["kept"]["roots"]] == [model]
 
 
 def test_a_quantity_that_is_none(orun: CommandLine, project: Path) -> None:

@@ -18,7 +18,7 @@ from orun.store.condemned import Condemned
 from orun.store.gc import Keep, collect
 from orun.store.verify import verify
 from tests.store.crash import Disk, child
-from tests.store.support import add, needs_proc, object_path
+from tests.store.support import add, content, needs_proc, object_path
 from tests.store.workload import STAGES, run
 
 TOP = Path(__file__).parents[2]
@@ -106,14 +106,21 @@ def test_a_collection_that_dies_anywhere_leaves_a_whole_store() -> None:
     assert [death for death in report if death["problems"]] == []
     assert report[0]["built"] == []
     assert report[-1]["built"] == list(STAGES)
+    assert (report[0]["run"], report[-1]["run"]) == (True, False)
 
 
 def die_while_collecting() -> None:
-    """Kill a collection before each of its changes; what is wrong with the store then, and what the next run builds."""
+    """Kill a collection before each of its changes; what is wrong with the store then, and what the next run builds.
+
+    Of the run that it removes all is left, or nothing.
+    """
     memory = Path("/dev/shm")  # noqa: S108
     report = []
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         run(Path(folder) / "store")
+        (began,) = (Path(folder) / "store" / "runs").iterdir()
+        before = content(began)
+        os.utime(began, (0, 0))
         code, death = -9, 0
         while code != 0:
             death += 1
@@ -127,5 +134,8 @@ def die_while_collecting() -> None:
             code, _ = child(doomed)
             with Store.open(root) as store:
                 problems = verify(store).problems
-            report.append({"problems": problems, "built": run(root)["built"]})
+            left = content(root / "runs" / began.name)
+            if left not in ({}, before):
+                problems += ("half a run",)
+            report.append({"problems": problems, "run": bool(left), "built": run(root)["built"]})
     print(json.dumps(report))  # noqa: T201

@@ -46,10 +46,10 @@ def run(root: Path, stored: Callable[[str], None] = lambda _: None) -> dict[str,
     return {"built": built, "digests": digests, "notices": notices, "left": left}
 
 
-def write_run(folder: Path, pipeline: str, trees: dict[str, str]) -> None:
-    """Write what `gc` reads of the record of a run."""
-    stages = [{"stage": name, "tree": tree} for name, tree in trees.items()]
-    record = {"pipeline": pipeline, "file": f"{pipeline}.yaml", "started_at": time.time(), "stages": stages}
+def write_run(folder: Path, pipeline: str, trees: dict[str, str], **more: object) -> None:
+    """Write what `gc` reads of the record of a run; `more` are further fields, or others in their place."""
+    stages = [{"stage": name, "tree": tree, "outcome": "built"} for name, tree in trees.items()]
+    record = {"pipeline": pipeline, "file": f"{pipeline}.yaml", "started_at": time.time(), "stages": stages, **more}
     replace_file(str(folder / "record.json"), seal(record), str(folder / "record.new"))
 
 
