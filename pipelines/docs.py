@@ -11,6 +11,7 @@ import ast
 import hashlib
 import re
 import sysconfig
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -27,6 +28,7 @@ PADDING = 16  # texts are padded to a multiple of this, so that a model which fo
 WORDS = range(5, 41)  # in a first sentence
 REST = 80  # characters at least
 LETTERS = 0.85  # of the rest at least: prose, not tables or code
+BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")  # fields of a statement that hold further ones
 # What Python has had since 3.11 and still has, on every system, with many docstrings in whole sentences.
 MODULES = """
     asyncio cmd codecs concurrent configparser contextlib difflib doctest email fileinput ftplib functools http
@@ -97,15 +99,20 @@ def _split(docstring: str) -> tuple[str, str]:
 
 
 def _tells_enough(first: str, rest: str) -> bool:
-    words, letters = len(first.split()), sum(character.isalpha() or character == " " for character in rest)
-    return words in WORDS and len(rest) >= REST and letters >= LETTERS * len(rest) and first not in rest
+    if len(first.split()) not in WORDS or len(rest) < REST or first in rest:
+        return False
+    return sum(character.isalpha() or character == " " for character in rest) >= LETTERS * len(rest)
 
 
 def _docstrings(files: Iterable[Path]) -> Iterator[str]:
     for file in files:
-        for node in ast.walk(ast.parse(file.read_bytes())):
+        waiting: deque[ast.AST] = deque([ast.parse(file.read_bytes())])
+        while waiting:  # breadth first, as `ast.walk`, but for expressions, which are most of it and hold none
+            node = waiting.popleft()
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                 yield ast.get_docstring(node) or ""
+            for field in BLOCKS:
+                waiting.extend(getattr(node, field, ()))
 
 
 def _files() -> Iterator[Path]:

@@ -154,7 +154,10 @@ def _places(rows: Sequence[Mapping[str, Any]]) -> Sequence[Place]:
 
 def _untried(table: Mapping[str, Any]) -> str:
     left, tried = table["left"], table["tried"]
-    return f"{left} of {left + tried} places that differ were not tried" if left else ""
+    found = [f"{left} of {left + tried} places that differ were not tried"] if left else []
+    if table["tried_with"] < table["examples"]:
+        found.append(f"places were tried with {table['tried_with']} of {table['examples']} examples, for want of time")
+    return "; ".join(found)
 
 
 def _note(table: Mapping[str, Any]) -> str:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 
 from onnx import ModelProto
 
-from orun.diagnosis.patching import LOCAL, Elements, isolated, restored
+from orun.diagnosis.comparing import Comparison, Row
+from orun.diagnosis.patching import Elements, restored
 from orun.diagnosis.segments import Segment, differing, segments
-from orun.diagnosis.values import Array, Feed, Probe, Tally
+from orun.diagnosis.trials import Trials
+from orun.diagnosis.values import Pair, Probe, Progress
 from orun.diagnosis.weights import weight_sqnr
 from orun.errors import UsageError
-from orun.targets import Target
-
-CHUNK = 128  # segments whose values are held at once
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -56,14 +54,18 @@ class Analysis:
         findings: in the order in which the reference computes them.
         error: noise for each unit of signal at the outputs.
         optimized_error: the same with ONNX Runtime's optimizations, as the model runs in earnest.
+        examples: on which the models were compared.
+        tried_with: of these, how many the places were put right with; the first ones.
         tried: places that were put right, one at a time.
-        left: places that differ and were not tried, for want of time or because they were not asked for.
+        left: places that differ and were not tried: for want of time, not asked for, or of a kind that cannot be.
         unmatched: tensors of the reference that the model does not have, or has in another shape.
     """
 
     findings: tuple[Finding, ...]
     error: float
     optimized_error: float
+    examples: int
+    tried_with: int
     tried: int
     left: int
     unmatched: int
@@ -75,22 +77,6 @@ class Effort:
 
     trials: int
     seconds: float
-
-
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """Two models and what both are fed.
-
-    Attributes:
-        model, reference: whole in memory.
-        feeds: the inputs, one mapping for each run.
-        target: where both run.
-    """
-
-    model: ModelProto
-    reference: ModelProto
-    feeds: Sequence[Feed]
-    target: Target
 
 
 def analyse(pair: Pair, effort: Effort, progress: Progress) -> Analysis:
@@ -111,25 +97,18 @@ def analyse(pair: Pair, effort: Effort, progress: Progress) -> Analysis:
     _require_outputs(pair)
     found = segments(pair.model, pair.reference)
     changed = {one.theirs.tensor: one for one in differing(found, pair.model, pair.reference)}
-    rows: list[Finding] = []
-    elements = Elements({}, {})
-    for start in range(0, len(found), CHUNK):
-        progress(start, len(found), "tensors")
-        rows += _compared(pair, found[start : start + CHUNK], changed, elements)
-    answers = _answers(pair)
-    error = _error(pair, pair.model, answers)
+    comparison = Comparison(pair, found, changed)
+    rows = [_finding(pair, row) for row in comparison.run(progress)]
     order = sorted((row for row in rows if row.local is not None), key=lambda row: (row.local or 0.0, row.tensor))
-    shares: dict[str, float] = {}
-    for number, row in enumerate(order[: effort.trials] if error else ()):
-        if monotonic() > end:
-            break
-        progress(number, min(effort.trials, len(order)), "places put right")
-        made = restored(pair.model, pair.reference, [changed[row.tensor]], elements)
-        shares[row.tensor] = 1 - _error(pair, made, answers) / error
+    chosen = [changed[row.tensor] for row in order[: effort.trials]]
+    trials = Trials(pair, comparison, end, progress)
+    shares = trials.run(chosen)
     return Analysis(
         findings=tuple(replace(row, share=shares.get(row.tensor)) for row in rows),
-        error=error,
-        optimized_error=_error(pair, pair.model, answers, as_is=False),
+        error=comparison.outputs.error(),
+        optimized_error=trials.error(Probe(pair.model, (), pair.target, as_is=False)) if rows else 0.0,
+        examples=len(pair.feeds),
+        tried_with=trials.examples,
         tried=len(shares),
         left=len(order) - len(shares),
         unmatched=sum(len(node.output) for node in pair.reference.graph.node) - len(rows),
@@ -151,55 +130,16 @@ def put_right(pair: Pair, chosen: Sequence[Segment]) -> ModelProto:
     return restored(pair.model, pair.reference, chosen, Elements(*(probe.elements() for probe in probes)))
 
 
-def _answers(pair: Pair) -> list[dict[str, Array]]:
-    """The reference's outputs for each feed."""
-    probe = Probe(pair.reference, (), pair.target)
-    names = [value.name for value in pair.reference.graph.output]
-    return [{name: values[name] for name in names} for values in map(probe.run, pair.feeds)]
-
-
-def _error(pair: Pair, model: ModelProto, answers: Sequence[Feed], *, as_is: bool = True) -> float:
-    probe, tally = Probe(model, (), pair.target, as_is=as_is), Tally()
-    for feed, right in zip(pair.feeds, answers, strict=True):
-        values = probe.run(feed)
-        for name, value in right.items():
-            tally.add(name, values[name], value)
-    return tally.error()
-
-
-def _compared(pair: Pair, chunk: Sequence[Segment], changed: dict[str, Segment], elements: Elements) -> list[Finding]:
-    """What is found of some segments; those that cannot be compared are left out. The elements are added to."""
-    parts = [one.ours for one in chunk if one.theirs.tensor in changed]
-    sources = {ours: theirs for theirs, ours in (chunk[0].pairs if chunk else {}).items()}
-    starts = sorted({name for part in parts for name in part.inputs})
-    ours = Probe(pair.model, [*(one.ours.tensor for one in chunk), *starts], pair.target)
-    theirs = Probe(pair.reference, [*(one.theirs.tensor for one in chunk), *(sources[n] for n in starts)], pair.target)
-    elements.ours.update(ours.elements())
-    elements.theirs.update(theirs.elements())
-    alone = Probe(isolated(pair.model, parts, ours.elements()), (), pair.target) if parts else None
-    inherited, local = Tally(), Tally()
-    for feed in pair.feeds:
-        found, right = ours.run(feed), theirs.run(feed)
-        for one in chunk:
-            inherited.add(one.theirs.tensor, found[one.ours.tensor], right[one.theirs.tensor])
-        if alone:
-            here = alone.run({name: right[sources[name]].astype(found[name].dtype) for name in starts})
-            for part in parts:
-                tensor = sources[part.tensor]
-                local.add(tensor, here[f"{part.tensor}{LOCAL}"], right[tensor])
-    rows = [(one, inherited.sqnr(one.theirs.tensor), local.sqnr(one.theirs.tensor)) for one in chunk]
-    return [_finding(pair, one, sqnr, here) for one, sqnr, here in rows if sqnr is not None]
-
-
-def _finding(pair: Pair, segment: Segment, sqnr: float, local: float | None) -> Finding:
+def _finding(pair: Pair, row: Row) -> Finding:
+    segment = row.segment
     return Finding(
         node=segment.name,
         op=segment.node.op_type,
         tensor=segment.theirs.tensor,
         ours=segment.ours.tensor,
-        sqnr=sqnr,
-        local=local,
-        weights=weight_sqnr(segment, pair.model, pair.reference) if local is not None else None,
+        sqnr=row.sqnr,
+        local=row.local,
+        weights=weight_sqnr(segment, pair.model, pair.reference) if row.local is not None else None,
         share=None,
         nodes=tuple(node.name for node in segment.theirs.nodes),
         replaced=tuple(node.op_type for node in segment.ours.nodes),

@@ -39,18 +39,18 @@ def restored(
     """
     made = ModelProto()
     made.CopyFrom(model)
-    _join_operators(made, reference)
+    join_operators(made, reference)
     stored = constants(reference)
     replaced = {one.ours.tensor for one in chosen}
-    kept = [_without(node, replaced) for node in made.graph.node]
+    kept = [beside(node, replaced) for node in made.graph.node]
     added: list[NodeProto] = []
     weights: dict[str, TensorProto] = {}
     for one in chosen:
-        nodes, used = _transplanted(one, stored, elements or Elements({}, {}))
+        nodes, used = transplanted(one, stored, elements or Elements({}, {}), one.ours.tensor)
         added += nodes
         weights |= used
     outputs = {value.name for value in made.graph.output}
-    nodes = _sorted(_alive([*kept, *added], outputs), made)
+    nodes = in_order(_alive([*kept, *added], outputs), made)
     del made.graph.node[:]
     made.graph.node.extend(nodes)
     read = {name for node in nodes for name in read_by(node)} | outputs
@@ -96,7 +96,7 @@ def isolated(model: ModelProto, parts: Sequence[Part], types: Mapping[str, int])
     return made
 
 
-def _without(node: NodeProto, replaced: Iterable[str]) -> NodeProto:
+def beside(node: NodeProto, replaced: Iterable[str]) -> NodeProto:
     """The node with the outputs that come from elsewhere under another name."""
     copy = NodeProto()
     copy.CopyFrom(node)
@@ -104,10 +104,10 @@ def _without(node: NodeProto, replaced: Iterable[str]) -> NodeProto:
     return copy
 
 
-def _transplanted(
-    segment: Segment, stored: Mapping[str, TensorProto], elements: Elements
+def transplanted(
+    segment: Segment, stored: Mapping[str, TensorProto], elements: Elements, end: str
 ) -> tuple[list[NodeProto], dict[str, TensorProto]]:
-    """The reference's nodes of a segment under names of their own, and their constants."""
+    """The reference's nodes of a segment under names of their own, what they compute as `end`, and their constants."""
     theirs, ours = segment.theirs, segment.ours
     prefix = f"{MARK}{ours.tensor}::"
     weights = {name: TensorProto() for name in theirs.constants}
@@ -123,11 +123,11 @@ def _transplanted(
             names[name] = f"{prefix}{name}"
             casts.append(helper.make_node("Cast", [start], [names[name]], to=elements.theirs[name]))
     nodes = [_renamed(node, names) for node in theirs.nodes]
-    end = names[theirs.tensor]
+    made = names[theirs.tensor]
     if elements.theirs.get(theirs.tensor) == elements.ours.get(ours.tensor):
-        nodes[-1].output[:] = [ours.tensor if name == end else name for name in nodes[-1].output]
+        nodes[-1].output[:] = [end if name == made else name for name in nodes[-1].output]
         return [*casts, *nodes], {tensor.name: tensor for tensor in weights.values()}
-    last = helper.make_node("Cast", [end], [ours.tensor], to=elements.ours[ours.tensor])
+    last = helper.make_node("Cast", [made], [end], to=elements.ours[ours.tensor])
     return [*casts, *nodes, last], {tensor.name: tensor for tensor in weights.values()}
 
 
@@ -142,7 +142,8 @@ def _renamed(node: NodeProto, names: Mapping[str, str]) -> NodeProto:
     return copy
 
 
-def _join_operators(made: ModelProto, reference: ModelProto) -> None:
+def join_operators(made: ModelProto, reference: ModelProto) -> None:
+    """Let `made` use the operators of the reference as well; raises `UsageError` where their versions differ."""
     versions = {_domain(item.domain): item.version for item in made.opset_import}
     for item in reference.opset_import:
         domain = _domain(item.domain)
@@ -173,8 +174,12 @@ def _alive(nodes: Sequence[NodeProto], outputs: Iterable[str]) -> list[NodeProto
     return [node for node in nodes if id(node) in alive]
 
 
-def _sorted(nodes: Sequence[NodeProto], model: ModelProto) -> list[NodeProto]:
-    """Every node after those whose results it reads; the order is kept where it can be."""
+def in_order(nodes: Sequence[NodeProto], model: ModelProto) -> list[NodeProto]:
+    """Every node after those whose results it reads; the order is kept where it can be.
+
+    Raises:
+        UsageError: when there is no such order.
+    """
     made = {name for node in nodes for name in node.output if name}
     known: set[str] = set()
     done: list[NodeProto] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +23,23 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 Feed = Mapping[str, Array]
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two models and what both are fed.
+
+    Attributes:
+        model, reference: whole in memory.
+        feeds: the inputs, one mapping for each run.
+        target: where both run.
+    """
+
+    model: ModelProto
+    reference: ModelProto
+    feeds: Sequence[Feed]
+    target: Target
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -80,10 +81,20 @@ def save(model: ModelProto, path: Path, *, external: bool = False) -> None:
     """
     import onnx
 
-    if not external and sum(tensor.ByteSize() for tensor in tensors(model)) < PROTO_LIMIT:
+    if not external and sum(map(held, tensors(model))) < PROTO_LIMIT:
         onnx.save(model, path)
         return
     onnx.save(model, path, save_as_external_data=True, location=DATA, size_threshold=EXTERNAL_FROM)
+
+
+def held(tensor: TensorProto) -> int:
+    """Bytes that the values of a tensor take in its model's file, or somewhat more."""
+    from onnx import helper
+
+    if not tensor.HasField("raw_data"):  # typed fields have no fixed size
+        return int(tensor.ByteSize())  # writes the tensor to see how long it gets
+    count: int = math.prod(tensor.dims)
+    return count * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
 
 
 def store_freely(model: ModelProto) -> None:

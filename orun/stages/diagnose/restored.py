@@ -38,8 +38,9 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model with the reference's nodes to `context.result`."""
-    from orun.diagnosis.findings import Pair, put_right
+    from orun.diagnosis.findings import put_right
     from orun.diagnosis.segments import differing, segments
+    from orun.diagnosis.values import Pair
     from orun.stages.domains import tidy_domains
     from orun.stages.onnx_io import load, save, weigh
     from orun.targets import Target

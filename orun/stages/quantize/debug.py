@@ -68,7 +68,8 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Compare the models, and leave the table."""
-    from orun.diagnosis.findings import Effort, Pair, analyse
+    from orun.diagnosis.findings import Effort, analyse
+    from orun.diagnosis.values import Pair
     from orun.stages.comparing import feeds_of
     from orun.stages.onnx_io import load
     from orun.targets import Target

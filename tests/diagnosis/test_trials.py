@@ -1,0 +1,115 @@
+"""Places put right one at a time by switches: the same figures as models made for each of them give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import monotonic
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, numpy_helper, parser
+
+from orun.diagnosis import trials
+from orun.diagnosis.comparing import Comparison
+from orun.diagnosis.findings import Effort, analyse
+from orun.diagnosis.patching import restored
+from orun.diagnosis.segments import Segment, differing, segments
+from orun.diagnosis.trials import Trials
+from orun.diagnosis.values import Pair, Probe, Tally
+from orun.errors import UsageError
+from orun.targets import Target
+from tests.diagnosis.planted import layers
+from tests.stages.support import artifact, run_stage
+
+RANDOM = np.random.default_rng(1)
+FEEDS = [{"x": RANDOM.standard_normal((size, 16)).astype(np.float32)} for size in (1, 3, 2)]
+CPU = Target("cpu")
+
+
+def silent(done: int, count: int, what: str) -> None:
+    del done, count, what
+
+
+def made(kind: str, folder: Path) -> Pair:
+    """The planted layers, and what a kind makes of them."""
+    before = artifact(folder, layers(outlier=3.0))
+    return Pair(onnx.load(run_stage(kind, folder, inputs={"model": before}).model), layers(3.0), FEEDS, CPU)
+
+
+def compared(pair: Pair) -> tuple[Comparison, list[Segment]]:
+    found = segments(pair.model, pair.reference)
+    changed = differing(found, pair.model, pair.reference)
+    comparison = Comparison(pair, found, {one.theirs.tensor: one for one in changed})
+    comparison.run(silent)
+    return comparison, list(changed)
+
+
+def alone(pair: Pair, comparison: Comparison, segment: Segment) -> float:
+    """The error that is left of a model that was made for this place."""
+    probe, tally = Probe(restored(pair.model, pair.reference, [segment], comparison.elements), (), CPU), Tally()
+    for feed, answer in zip(pair.feeds, comparison.answers, strict=True):
+        tally.add("y", probe.run(feed)["y"], answer["y"])
+    return tally.error()
+
+
+@pytest.mark.parametrize("kind", ["quantize/dynamic", "quantize/weights"])
+def test_each_switch_is_worth_a_model_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    pair = made(kind, tmp_path)
+    comparison, changed = compared(pair)
+    whole = comparison.outputs.error()
+    right = {one.theirs.tensor: 1 - alone(pair, comparison, one) / whole for one in changed}
+    assert len(right) >= 3
+    for held in (trials.HELD, 1):  # all in one session, and one in each
+        monkeypatch.setattr(trials, "HELD", held)
+        assert Trials(pair, comparison, monotonic() + 100, silent).run(changed) == right
+
+
+def test_values_are_converted_where_the_models_compute_in_other_types(tmp_path: Path) -> None:
+    pair = made("optimize/float16", tmp_path)
+    weight = next(tensor for tensor in pair.model.graph.initializer if tensor.name.startswith("w2"))
+    weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * np.float16(1.5), weight.name))
+    comparison, changed = compared(pair)
+    shares = Trials(pair, comparison, monotonic() + 100, silent).run(changed)
+    types = comparison.elements.ours["c"], comparison.elements.theirs["c"]
+    assert types == (TensorProto.FLOAT16, TensorProto.FLOAT)
+    assert shares.keys() == {"a", "c", "y"}
+    assert shares["c"] == pytest.approx(1, abs=1e-5)
+
+
+def test_places_that_do_not_go_together_are_left_out() -> None:
+    """The models compute `a` and `b` of one another, each the other way round: only one of them can be put right."""
+    header = '<ir_version: 9, opset_import: ["" : 20]> g (float[n] x) => (float[n] y)'
+    model = parser.parse_model(header + "{ [one] a = Relu (x) [two] b = Tanh (a) [sum] y = Add (a, b) }")
+    other = parser.parse_model(header + "{ [two] b = Sin (x) [one] a = Cos (b) [sum] y = Add (a, b) }")
+    feeds = [{"x": np.array([-1, 0.5, 2], np.float32)}]
+    found = analyse(Pair(model, other, feeds, CPU), Effort(8, 100), silent)
+    shares = {one.node: one.share for one in found.findings}
+    assert shares["one"] is None
+    assert shares["two"] is not None
+    assert (found.tried, found.left) == (1, 1)
+
+
+def test_no_place_that_could_be_tried() -> None:
+    header = '<ir_version: 9, opset_import: ["" : {}]> g (float[n] x) => (float[n] y) {{ [one] y = {} (x) }}'
+    pair = Pair(
+        parser.parse_model(header.format(20, "Sin")),
+        parser.parse_model(header.format(19, "Cos")),
+        [{"x": np.ones(3, np.float32)}],
+        CPU,
+    )
+    with pytest.raises(UsageError, match="parts of one model cannot be put into the other") as refused:
+        analyse(pair, Effort(8, 100), silent)
+    assert refused.value.why == "one is of operator set 20, the other of 19"
+
+
+def test_as_many_examples_as_time_allows(tmp_path: Path) -> None:
+    pair = made("quantize/dynamic", tmp_path)
+    comparison, changed = compared(pair)
+    for seconds, examples in ((0.0, 3), (60.0, 2), (1e6, 1)):
+        comparison.seconds = seconds / len(changed)
+        tried = Trials(pair, comparison, monotonic() + 50, silent)
+        assert tried.run(changed).keys() == {one.theirs.tensor for one in changed}
+        assert tried.examples == examples
+    late = Trials(pair, comparison, monotonic(), silent)
+    assert (late.run(changed), late.examples) == ({}, 1)
