@@ -15,6 +15,7 @@ from orun.measure.workers import Subject
 
 BASELINE = "baseline"
 QUADS_SHARE = 0.5  # of the time, for quads
+ERROR_SHARE = 0.4  # of the slow-down to be told: how well a launch is known; more launches say more than longer ones
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def _pace(budget: Budget, fewest: int, subjects: int) -> Pace:
         samples=math.ceil(budget.samples / fewest),
         alone=budget.alone / fewest,
         quads=budget.time * QUADS_SHARE / fewest / max(subjects - 1, 1),
-        error=FLOOR,
+        error=max(ERROR_SHARE * budget.resolution, FLOOR),
     )
 
 

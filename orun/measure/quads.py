@@ -47,7 +47,7 @@ MOST_QUADS = 100
 PATIENCE = 2.0  # in times of the time, for waiting for a core
 MOST_PROFILED_QUADS = 10
 FEWEST_QUADS = 2
-STEADY_QUADS = 10  # below which the standard error of their median is hardly known
+STEADY_QUADS = 8  # below which the standard error of their median is hardly known
 
 
 @dataclass(frozen=True)
