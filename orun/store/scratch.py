@@ -108,10 +108,13 @@ def live_leases(tmp: Path) -> set[str]:
 
 def _remove_session(folder: str, remove: Callable[[str], None]) -> None:
     """The lease goes last: without one a folder is anybody's to remove."""
-    for name in os.listdir(folder):
-        if name != _LEASE:
-            remove(f"{folder}/{name}")
-    os.unlink(f"{folder}/{_LEASE}")
+    try:
+        for name in os.listdir(folder):
+            if name != _LEASE:
+                remove(f"{folder}/{name}")
+        os.unlink(f"{folder}/{_LEASE}")
+    except FileNotFoundError:
+        return  # somebody has deleted the store
     _remove_empty(folder)
 
 

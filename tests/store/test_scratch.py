@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,12 @@ def test_close_removes_what_is_temporary(store: Store) -> None:
     fill(store.scratch("int8"), {"work/model.onnx": b"half a model"})
     store.close()
     assert names(store) == []
+    store.close()
+
+
+def test_a_store_that_was_deleted_is_closed_without_a_word(store: Store) -> None:
+    store.scratch("int8")
+    shutil.rmtree(store.root)
     store.close()
 
 
