@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING
 from orun.attempt import Attempt
 from orun.environment.room import Room
 from orun.errors import Interrupted, StageError
-from orun.events import Event, GateJudged, Notice, StageFinished, StageProgress, StageStarted, StageWaiting
+from orun.events import Event, GateJudged, Notice, StageFinished, StageProgress, StageStarted
 from orun.executors import Executor
 from orun.executors.job import Finished, Progress
+from orun.outcomes import failed, up_to_date
 from orun.pipeline.model import Stage
 from orun.planner import Done, Plan, Planner, Step
-from orun.record import Failure, Outcome, StageResult, Verdict
-from orun.remote.asked import FETCHED
+from orun.record import Outcome, StageResult, Verdict
 from orun.schedule import Schedule
-from orun.store import Action, Lock, MachineLock, Store, machine_lock
+from orun.store import Action, Store
 from orun.store.refusals import refusals
+from orun.turns import SAME_STAGE, Turn, Turns
 
 if TYPE_CHECKING:
     from orun.remote.exchange import Exchange
@@ -33,29 +34,6 @@ PAUSE_SECONDS = 1.0  # between two times that the index is written while stages 
 IDLE_SECONDS = 0.25  # without a word from a stage, after which there is time for what was put off
 POLL_SECONDS = 0.05  # how often a lock that another process holds is tried again
 VERBS: Mapping[Outcome, str] = {"failed": "failed", "blocked": "did not run", "skipped": "was skipped"}
-
-
-@dataclass(frozen=True)
-class Turn:
-    """The locks that a stage holds while it runs: that of its key, then the machine's."""
-
-    key: str
-    lock: Lock
-    machine: MachineLock
-    exclusive: bool
-
-    def waits_for(self) -> str:
-        """Take what is free; who holds the rest, or nothing when all is held."""
-        if not self.lock.try_acquire():
-            return "another orun process, which runs the same stage"
-        if not self.machine.try_acquire():
-            return "the machine, to measure alone" if self.exclusive else "another orun process, which measures"
-        return ""
-
-    def release(self) -> None:
-        """Let others have them."""
-        self.machine.release()
-        self.lock.release()
 
 
 @dataclass
@@ -98,10 +76,9 @@ class Runner:
             Interrupted: when the user stops it; likewise.
         """
         self._attempts: dict[str, Attempt] = {}
-        self._turns: dict[str, Turn] = {}
+        self._turns = Turns(self.store, self.emit)
         self._steps: dict[str, Step] = {}
         self._waiting: dict[str, Stage] = {}
-        self._said: set[tuple[str, str]] = set()
         self._stopped = False
         self.store.pause(PAUSE_SECONDS)
         seconds = {step.stage.id: step.seconds for step in plan.steps if step.seconds is not None}
@@ -115,8 +92,9 @@ class Runner:
         finally:
             if self._attempts:
                 self.executor.close()  # nothing may write into a scratch folder any more
-            for name in list(self._turns):
-                self._release(name)
+            for attempt in self._attempts.values():
+                attempt.discard()
+            self._turns.end_all()
             self.store.pause(0.0)
             self.store.flush()
         return tuple(self.results[step.stage.id] for step in plan.steps)
@@ -215,11 +193,12 @@ class Runner:
         stage = step.stage
         turn = self._turn(step)
         if holder := turn.waits_for():
-            return self._waits(step, holder)
+            self._turns.say(stage.id, holder)
+            return True
         step = self.planner.decide(stage, self.done, step)  # another process may have done it, or a file have changed
         self._steps[stage.id] = step
         if step.hit or step.key != turn.key:
-            self._turns.pop(stage.id).release()
+            self._turns.end(stage.id)
             return self._go_on(stage, start=True)
         self._start(step)
         return False
@@ -229,26 +208,16 @@ class Runner:
         stage = step.stage
         turn = self._turn(step)
         if not turn.lock.try_acquire():
-            return self._waits(step, "another orun process, which runs the same stage")
+            self._turns.say(stage.id, SAME_STAGE)
+            return True
         if not remote.fetch(step):
             return True
-        self._turns.pop(stage.id).release()
+        self._turns.end(stage.id)
         del self._steps[stage.id]  # it is decided anew: the result may be here now
         return self._go_on(stage, start=False)
 
     def _turn(self, step: Step) -> Turn:
-        name = step.stage.id
-        if name not in self._turns:
-            exclusive = self.planner.pipeline.kinds[step.stage.uses].spec.exclusive
-            locks = self.store.key_lock(step.key), machine_lock(exclusive=exclusive)
-            self._turns[name] = Turn(step.key, *locks, exclusive)
-        return self._turns[name]
-
-    def _waits(self, step: Step, what: str) -> bool:
-        if (step.stage.id, what) not in self._said:
-            self._said.add((step.stage.id, what))
-            self.emit(StageWaiting(step.stage.id, what))
-        return True
+        return self._turns.of(step, exclusive=self.planner.pipeline.kinds[step.stage.uses].spec.exclusive)
 
     def _start(self, step: Step) -> None:
         name = step.stage.id
@@ -280,13 +249,8 @@ class Runner:
         else:
             self._finish(step, action, "built")
         finally:
-            self._release(message.stage)
-
-    def _release(self, name: str) -> None:
-        if attempt := self._attempts.pop(name, None):
-            attempt.discard()
-        if turn := self._turns.pop(name, None):
-            turn.release()
+            self._attempts.pop(message.stage).discard()
+            self._turns.end(message.stage)
 
     def _finish(self, step: Step, action: Action, outcome: Outcome) -> None:
         """A stage is up to date: put its artifact where people look, judge its gates, and let those after it go on."""
@@ -301,42 +265,13 @@ class Runner:
         verdicts = self.planner.judge(stage, action)
         self.done[stage.id] = Done(step, action, verdicts)
         self.verdicts += verdicts
-        result = StageResult(
-            stage.id,
-            stage.uses,
-            outcome,
-            (FETCHED, *step.reasons) if brought else step.reasons,
-            key=action.key,
-            tree=action.tree,
-            out=str(out),
-            size=action.size,
-            seconds=action.seconds,
-            built_at=action.started_at,
-            metrics=action.metrics,
-            position=stage.position,
-            others=action.others,
-            inputs=action.inputs,
-        )
-        self._report(result)
+        self._report(up_to_date(step, action, outcome, str(out), brought=brought))
         for verdict in verdicts:
             self.emit(GateJudged(verdict))
 
     def _fail(self, step: Step, error: StageError) -> None:
-        failure = Failure(type(error).__name__, error.what, error.why, error.hint, error.log)
         self._stopped = not self.keep_going
-        stage = step.stage
-        self._report(
-            StageResult(
-                stage.id,
-                stage.uses,
-                "failed",
-                step.reasons,
-                step.key,
-                failure=failure,
-                position=stage.position,
-                inputs=step.parts,
-            )
-        )
+        self._report(failed(step, error))
 
     def _settle(self, stage: Stage, outcome: Outcome, reasons: tuple[str, ...]) -> None:
         self._report(StageResult(stage.id, stage.uses, outcome, reasons, position=stage.position))

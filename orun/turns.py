@@ -1,0 +1,75 @@
+"""Which stage may run now, among the processes that share a store and a machine: the locks of each stage's turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from orun.events import Event, StageWaiting
+from orun.planner import Step
+from orun.store import Lock, MachineLock, Store, machine_lock
+
+SAME_STAGE = "another orun process, which runs the same stage"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The locks that a stage holds while it runs: that of its key, then the machine's."""
+
+    key: str
+    lock: Lock
+    machine: MachineLock
+    exclusive: bool
+
+    def waits_for(self) -> str:
+        """Take what is free; who holds the rest, or nothing when all is held."""
+        if not self.lock.try_acquire():
+            return SAME_STAGE
+        if not self.machine.try_acquire():
+            return "the machine, to measure alone" if self.exclusive else "another orun process, which measures"
+        return ""
+
+    def release(self) -> None:
+        """Let others have them."""
+        self.machine.release()
+        self.lock.release()
+
+
+@dataclass
+class Turns:
+    """The turns of the stages of a run.
+
+    Attributes:
+        store: whose keys are locked.
+        emit: hears for what a stage waits, once for each.
+    """
+
+    store: Store
+    emit: Callable[[Event], None]
+    _turns: dict[str, Turn] = field(default_factory=dict)
+    _said: set[tuple[str, str]] = field(default_factory=set)
+
+    def of(self, step: Step, *, exclusive: bool) -> Turn:
+        """The turn of a stage: the one that it has begun, or a new one, which holds nothing yet."""
+        name = step.stage.id
+        if name not in self._turns:
+            self._turns[name] = Turn(
+                step.key, self.store.key_lock(step.key), machine_lock(exclusive=exclusive), exclusive
+            )
+        return self._turns[name]
+
+    def say(self, stage: str, what: str) -> None:
+        """Say that a stage waits, unless that was said."""
+        if (stage, what) not in self._said:
+            self._said.add((stage, what))
+            self.emit(StageWaiting(stage, what))
+
+    def end(self, stage: str) -> None:
+        """Let go of what a stage holds, if it does."""
+        if turn := self._turns.pop(stage, None):
+            turn.release()
+
+    def end_all(self) -> None:
+        """Let go of everything."""
+        for name in list(self._turns):
+            self.end(name)
