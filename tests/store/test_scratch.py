@@ -113,17 +113,17 @@ def test_a_session_that_is_being_swept_is_not_begun(store: Store, monkeypatch: p
     assert str(folder.parent) == made[1]
 
 
-def test_a_run_leases_what_it_is_asked_for(store: Store, tmp_path: Path) -> None:
+def test_a_run_leases_its_folder_and_what_it_is_asked_for(store: Store, tmp_path: Path) -> None:
     digest = add(store, {"model.onnx": b"proto"})
     leased = {digest, *(entry.digest for entry in store.tree(digest).entries)}  # type: ignore[union-attr]
     store.close()
     with Store.open(tmp_path / "store") as run:
         run.check(digest)
         assert live_leases(run.root / "tmp") == set()  # a plan is not a run
-        run.new_run("bert")
+        folder = run.new_run("bert")
         run.check(digest)
         run.check(digest)
-        assert live_leases(run.root / "tmp") == leased
+        assert live_leases(run.root / "tmp") == {folder.name, *leased}
     assert live_leases(store.root / "tmp") == set()
 
 
