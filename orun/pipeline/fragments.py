@@ -19,6 +19,7 @@ Fragment = dict[str, Any]
 
 # `${vars.x}` may stand for any value, so an editor must accept it everywhere; `$${` is a literal `${`.
 EXPRESSION = r"(^|[^$])\$\{"
+NAME = r"^[A-Za-z_][A-Za-z0-9_-]*$"
 CODE = r"^.+\.py:[A-Za-z_][A-Za-z0-9_]*$"
 
 

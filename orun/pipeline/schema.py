@@ -9,33 +9,27 @@ Each `${...}` is accepted for any value, because an editor sees the file before 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from orun.pipeline.fragments import EXPRESSION, Fragment, choice, described, fields, fragment, value
-from orun.pipeline.grammar import RULES, EnvironmentKeys, Limits, Session, TargetKeys
-from orun.pipeline.providers import PROVIDERS, Options, OptionType
-from orun.spelling import one_of
+from orun.pipeline.fragments import EXPRESSION, NAME, Fragment, described, fields, fragment, value
+from orun.pipeline.grammar import Limits
+from orun.pipeline.schema_gates import gate, gates
+from orun.pipeline.schema_targets import environment, target
 from orun.stages.kind import Kind
 from orun.stages.params import ParamType, Range, params_of
 from orun.stages.registry import BUILTIN, all_kinds
-from orun.units import DURATIONS, NUMBER, SIZES
 
-NAME = r"^[A-Za-z_][A-Za-z0-9_-]*$"
 ID = r"^[A-Za-z_][A-Za-z0-9_-]*(\[[^\]]*\])?$"  # with the axes of a matrix
 NAME_WORDS = "letters, digits, _ and -, beginning with a letter"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 FILE_KIND = r"\.py:[A-Za-z_][A-Za-z0-9_]*$"
-PINNED = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._, -]+\])?==[A-Za-z0-9][A-Za-z0-9.+!_-]*$"
-THRESHOLD = rf"^{NUMBER} *({'|'.join((*DURATIONS, *SIZES, '%', 'x'))})?$"
-SPEEDUP = rf"^{NUMBER}x?$"
-THRESHOLD_WORDS = "a number, or one with a unit such as 12ms, 300MB, 5% or 1.5x"
 
 
 def build(kinds: Iterable[Kind] | None = None) -> dict[str, Any]:
     """The schema of a pipeline file that uses those kinds; all built-in ones when left out."""
     known = all_kinds() if kinds is None else tuple(kinds)
-    stage, target = _stage(known), _target()
+    stage, where = _stage(known), target()
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "orun pipeline",
@@ -53,15 +47,15 @@ def build(kinds: Iterable[Kind] | None = None) -> dict[str, Any]:
                 **{key: {} for key in _top_level()},
                 "stages": _whole(stage, "uses")
                 | {"minProperties": 1, "patternErrorMessage": "expected a mapping of stage names to stages"},
-                "targets": _whole(target, "providers"),
+                "targets": _whole(where, "providers"),
             },
         },
         "definitions": {
             "stage": stage,
-            "target": target,
-            "environment": _environment(),
-            "gate": _gate(),
-            "gates": _gates(),
+            "target": where,
+            "environment": environment(),
+            "gate": gate(),
+            "gates": gates(),
         },
     }
 
@@ -129,7 +123,7 @@ def _stage(kinds: tuple[Kind, ...]) -> Fragment:
                 "type": "object",
                 "patternErrorMessage": "expected a mapping of parameters",
             },
-            "gate": _gates() | {"description": "Conditions on metrics, judged on every run."},
+            "gate": gates() | {"description": "Conditions on metrics, judged on every run."},
             "matrix": {
                 "description": "Makes one stage for each combination of values: `per_channel: [true, false]`.",
                 "type": "object",
@@ -189,137 +183,6 @@ def _choose(kind: Kind) -> Fragment:
     if kind.spec.metrics:
         then["properties"]["gate"] = {"properties": {name: {} for name in kind.spec.metrics}}
     return {"if": {"properties": {"uses": {"const": kind.name}}, "required": ["uses"]}, "then": then}
-
-
-def _target() -> Fragment:
-    session = fields(params_of(Session), "session option")
-    session["patternProperties"] = {
-        r"^[a-z_]+\.[A-Za-z0-9_.]+$": {
-            "type": ["string", "number", "boolean"],
-            "description": "A configuration entry of ONNX Runtime, such as session.intra_op.allow_spinning.",
-        }
-    }
-    keys = {param.name: described(param) for param in params_of(TargetKeys)}
-    return {
-        "type": "object",
-        "x-noun": "key of a target",
-        "patternErrorMessage": "expected a mapping with `providers`, and as needed `session` and `fallback`",
-        "additionalProperties": False,
-        "properties": {
-            "providers": {
-                "description": "Execution providers, best first, each by name or as `Name: {option: value}`.",
-                "type": "array",
-                "minItems": 1,
-                "patternErrorMessage": "expected a list of execution providers",
-                "items": _provider(),
-            },
-            "session": session | {"description": "Session options of ONNX Runtime."},
-            **keys,
-        },
-    }
-
-
-def _environment() -> Fragment:
-    made = fields(params_of(EnvironmentKeys), "key of an environment")
-    made["properties"]["packages"] |= {
-        "minItems": 1,
-        "patternErrorMessage": "expected a list of packages with their versions",
-        "items": value([], PINNED, "a package with its version, such as onnxruntime-openvino==1.24.1"),
-    }
-    return made | {"patternErrorMessage": "expected a mapping with `packages` or `requirements`"}
-
-
-def _provider() -> Fragment:
-    noun = "execution provider of ONNX Runtime"
-    with_options = {
-        "type": "object",
-        "x-noun": noun,
-        "additionalProperties": False,
-        "minProperties": 1,
-        "maxProperties": 1,
-        "patternErrorMessage": "expected one provider to an item of the list",
-        "properties": {name: _options(name, options) for name, options in PROVIDERS.items()},
-    }
-    named = choice(list(PROVIDERS), noun)
-    expected = f"expected {one_of(PROVIDERS)}"
-    return {"x-noun": noun, "patternErrorMessage": expected, "anyOf": [*named["anyOf"], with_options]}
-
-
-def _options(provider: str, options: Options | None) -> Fragment:
-    made: Fragment = {
-        "type": "object",
-        "x-noun": f"option of {provider}",
-        "patternErrorMessage": "expected a mapping of options",
-    }
-    if options is None:
-        return made | {"additionalProperties": {"type": ["string", "number", "boolean"]}}
-    properties = {name: _option(kind) for name, kind in options.items()}
-    return made | {"additionalProperties": False, "properties": properties}
-
-
-def _option(kind: OptionType) -> Fragment:
-    if isinstance(kind, tuple):
-        return choice(kind)
-    return fragment(ParamType("bool" if kind == "flag" else kind))
-
-
-def _gates() -> Fragment:
-    groups: Mapping[str, str] = {
-        "all": "Gates that must all pass.",
-        "any": "Gates of which at least one must pass; an item with several conditions passes when all of them do.",
-    }
-    return {
-        "type": "object",
-        "patternErrorMessage": "expected a mapping of metrics to conditions, as in `p50: {max: 12ms}`",
-        "properties": {
-            name: {
-                "description": doc,
-                "type": "array",
-                "minItems": 1,
-                "patternErrorMessage": "expected a list of gates, as in `[p50: {max: 12ms}, speedup: {min: 1.5}]`",
-                "items": {"$ref": "#/definitions/gates"},
-            }
-            for name, doc in groups.items()
-        },
-        "additionalProperties": {"$ref": "#/definitions/gate"},
-    }
-
-
-def _gate() -> Fragment:
-    threshold = value(["number"], THRESHOLD, THRESHOLD_WORDS)
-    speedup = value(["number"], SPEEDUP, "a factor such as 1.5 or 1.5x")
-    rules: Mapping[str, Fragment] = {
-        rule: (speedup if rule == "min_speedup" else threshold) | {"description": doc} for rule, doc in RULES.items()
-    }
-    undecided = choice(["pass", "fail"]) | {
-        "description": "Whether a gate that the measurements cannot decide passes, with a warning, or fails (exit 4).",
-        "default": "pass",
-    }
-    return {
-        "type": "object",
-        "x-noun": "rule of a gate",
-        "patternErrorMessage": "expected a condition such as {max: 12ms} or {max_drop: 1%}",
-        "additionalProperties": False,
-        "properties": {**rules, "undecided": undecided, **_scopes()},
-    }
-
-
-def _scopes() -> dict[str, Fragment]:
-    """What narrows a gate."""
-    reference = value([], NAME, "the name of a reference")
-    return {
-        "against": value(["array"], NAME, "the name of a reference, or a list of them")
-        | {
-            "description": "The references that the model is compared with: `reference`, and NAME of an input"
-            " `reference.NAME`; each is a gate.",
-            "items": reference,
-            "minItems": 1,
-        },
-        "by": value([], NAME, "a field of the dataset")
-        | {"description": "A field of `slices`: each of its values must pass by itself."},
-        "target": value([], NAME, "the name of a target")
-        | {"description": "The target that it is meant for; the others of a matrix do not have it."},
-    }
 
 
 if __name__ == "__main__":

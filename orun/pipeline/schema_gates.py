@@ -1,0 +1,74 @@
+"""The parts of the schema about gates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orun.pipeline.fragments import NAME, Fragment, choice, value
+from orun.pipeline.grammar import RULES
+from orun.units import DURATIONS, NUMBER, SIZES
+
+THRESHOLD = rf"^{NUMBER} *({'|'.join((*DURATIONS, *SIZES, '%', 'x'))})?$"
+SPEEDUP = rf"^{NUMBER}x?$"
+THRESHOLD_WORDS = "a number, or one with a unit such as 12ms, 300MB, 5% or 1.5x"
+
+
+def gates() -> Fragment:
+    """The gates of a stage: conditions by metric, and groups of gates."""
+    groups: Mapping[str, str] = {
+        "all": "Gates that must all pass.",
+        "any": "Gates of which at least one must pass; an item with several conditions passes when all of them do.",
+    }
+    return {
+        "type": "object",
+        "patternErrorMessage": "expected a mapping of metrics to conditions, as in `p50: {max: 12ms}`",
+        "properties": {
+            name: {
+                "description": doc,
+                "type": "array",
+                "minItems": 1,
+                "patternErrorMessage": "expected a list of gates, as in `[p50: {max: 12ms}, speedup: {min: 1.5}]`",
+                "items": {"$ref": "#/definitions/gates"},
+            }
+            for name, doc in groups.items()
+        },
+        "additionalProperties": {"$ref": "#/definitions/gate"},
+    }
+
+
+def gate() -> Fragment:
+    """The conditions on one metric."""
+    threshold = value(["number"], THRESHOLD, THRESHOLD_WORDS)
+    speedup = value(["number"], SPEEDUP, "a factor such as 1.5 or 1.5x")
+    rules: Mapping[str, Fragment] = {
+        rule: (speedup if rule == "min_speedup" else threshold) | {"description": doc} for rule, doc in RULES.items()
+    }
+    undecided = choice(["pass", "fail"]) | {
+        "description": "Whether a gate that the measurements cannot decide passes, with a warning, or fails (exit 4).",
+        "default": "pass",
+    }
+    return {
+        "type": "object",
+        "x-noun": "rule of a gate",
+        "patternErrorMessage": "expected a condition such as {max: 12ms} or {max_drop: 1%}",
+        "additionalProperties": False,
+        "properties": {**rules, "undecided": undecided, **_scopes()},
+    }
+
+
+def _scopes() -> dict[str, Fragment]:
+    """What narrows a gate."""
+    reference = value([], NAME, "the name of a reference")
+    return {
+        "against": value(["array"], NAME, "the name of a reference, or a list of them")
+        | {
+            "description": "The references that the model is compared with: `reference`, and NAME of an input"
+            " `reference.NAME`; each is a gate.",
+            "items": reference,
+            "minItems": 1,
+        },
+        "by": value([], NAME, "a field of the dataset")
+        | {"description": "A field of `slices`: each of its values must pass by itself."},
+        "target": value([], NAME, "the name of a target")
+        | {"description": "The target that it is meant for; the others of a matrix do not have it."},
+    }

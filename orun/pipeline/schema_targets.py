@@ -1,0 +1,85 @@
+"""The parts of the schema about where models run: targets with their providers, and environments."""
+
+from __future__ import annotations
+
+from orun.pipeline.fragments import Fragment, choice, described, fields, fragment, value
+from orun.pipeline.grammar import EnvironmentKeys, Session, TargetKeys
+from orun.pipeline.providers import PROVIDERS, Options, OptionType
+from orun.spelling import one_of
+from orun.stages.params import ParamType, params_of
+
+PINNED = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._, -]+\])?==[A-Za-z0-9][A-Za-z0-9.+!_-]*$"
+
+
+def target() -> Fragment:
+    """One target: providers with their options, session options, fallback."""
+    session = fields(params_of(Session), "session option")
+    session["patternProperties"] = {
+        r"^[a-z_]+\.[A-Za-z0-9_.]+$": {
+            "type": ["string", "number", "boolean"],
+            "description": "A configuration entry of ONNX Runtime, such as session.intra_op.allow_spinning.",
+        }
+    }
+    keys = {param.name: described(param) for param in params_of(TargetKeys)}
+    return {
+        "type": "object",
+        "x-noun": "key of a target",
+        "patternErrorMessage": "expected a mapping with `providers`, and as needed `session` and `fallback`",
+        "additionalProperties": False,
+        "properties": {
+            "providers": {
+                "description": "Execution providers, best first, each by name or as `Name: {option: value}`.",
+                "type": "array",
+                "minItems": 1,
+                "patternErrorMessage": "expected a list of execution providers",
+                "items": _provider(),
+            },
+            "session": session | {"description": "Session options of ONNX Runtime."},
+            **keys,
+        },
+    }
+
+
+def environment() -> Fragment:
+    """One environment: pinned packages."""
+    made = fields(params_of(EnvironmentKeys), "key of an environment")
+    made["properties"]["packages"] |= {
+        "minItems": 1,
+        "patternErrorMessage": "expected a list of packages with their versions",
+        "items": value([], PINNED, "a package with its version, such as onnxruntime-openvino==1.24.1"),
+    }
+    return made | {"patternErrorMessage": "expected a mapping with `packages` or `requirements`"}
+
+
+def _provider() -> Fragment:
+    noun = "execution provider of ONNX Runtime"
+    with_options = {
+        "type": "object",
+        "x-noun": noun,
+        "additionalProperties": False,
+        "minProperties": 1,
+        "maxProperties": 1,
+        "patternErrorMessage": "expected one provider to an item of the list",
+        "properties": {name: _options(name, options) for name, options in PROVIDERS.items()},
+    }
+    named = choice(list(PROVIDERS), noun)
+    expected = f"expected {one_of(PROVIDERS)}"
+    return {"x-noun": noun, "patternErrorMessage": expected, "anyOf": [*named["anyOf"], with_options]}
+
+
+def _options(provider: str, options: Options | None) -> Fragment:
+    made: Fragment = {
+        "type": "object",
+        "x-noun": f"option of {provider}",
+        "patternErrorMessage": "expected a mapping of options",
+    }
+    if options is None:
+        return made | {"additionalProperties": {"type": ["string", "number", "boolean"]}}
+    properties = {name: _option(kind) for name, kind in options.items()}
+    return made | {"additionalProperties": False, "properties": properties}
+
+
+def _option(kind: OptionType) -> Fragment:
+    if isinstance(kind, tuple):
+        return choice(kind)
+    return fragment(ParamType("bool" if kind == "flag" else kind))
