@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Literal
 
 from blake3 import blake3
@@ -22,6 +21,7 @@ from orun.errors import DeviceUnknown
 from orun.gates.baselines import Accepted, Baseline
 from orun.gates.judge import judge
 from orun.pipeline.model import Pipeline, Stage, conditions
+from orun.reasons import key_changes
 from orun.record import Verdict
 from orun.store import Action, Store
 
@@ -189,7 +189,7 @@ class Planner:
         """The step of a stage that waits for others: its own changes are known, its inputs are not."""
         waited = [one.name for one in step.stage.environments if not isolated.is_known(one)]
         others = ("input ", "package ", "tool ", "device ") if waited else ("input ",)
-        mine = [reason for reason in self._changes(step) if not reason.startswith(others)]
+        mine = [reason for reason in _changes(step) if not reason.startswith(others)]
         unknown = [*unknown, *(f"environment {name!r} is made" for name in waited)]
         waits = f"after {', '.join(unknown)}"
         if not step.previous:
@@ -208,7 +208,7 @@ class Planner:
             if not stale:
                 return replace(step, action="cached", reasons=(self._origin(step, action),), hit=action)
             reasons = reasons or stale
-        return replace(step, reasons=tuple(reasons or self._changes(step) or ["its result is no longer in the store"]))
+        return replace(step, reasons=tuple(reasons or _changes(step) or ["its result is no longer in the store"]))
 
     def changes(self, stage: Stage, action: Action) -> list[str]:
         """What differs now from what a stage found when it ran, as sentences; empty when its result still holds."""
@@ -223,30 +223,6 @@ class Planner:
             return "up to date"
         where = "" if action.pipeline == self.pipeline.name else f" of {action.pipeline}"
         return f"up to date (the same as {action.stage}{where})"
-
-    def _changes(self, step: Step) -> list[str]:
-        """What differs between the key of the last time and this one, as sentences."""
-        if not step.previous:
-            return ["never run before"]
-        names = dict.fromkeys([*step.parts, *step.previous])
-        pairs = [(name, step.previous.get(name), step.parts.get(name)) for name in names]
-        return [self._sentence(step.stage, *pair) for pair in pairs if pair[1] != pair[2]]
-
-    def _sentence(self, stage: Stage, name: str, old: str | None, new: str | None) -> str:
-        sort, _, rest = name.partition(" ")
-        if sort == "input":
-            source = f" (from {stage.needs[rest]})" if rest in stage.needs else ""
-            return f"input {rest} changed{source}"
-        if sort == "content":
-            reference = next(
-                (one for one in stage.references if one.parameter == name.removeprefix("content of ")), None
-            )
-            return f"{Path(reference.path).as_posix() if reference else rest} changed"
-        if name == "stage code":
-            return f"the code of {stage.uses} changed"
-        if sort == "environment":
-            return f"environment variable {rest} changed"
-        return f"{name}: {_shown(old)} -> {_shown(new)}"
 
     def accepted(self, stage: Stage) -> Accepted | None:
         """What was accepted for a stage, if anything was."""
@@ -292,13 +268,11 @@ class Planner:
         }
 
 
+def _changes(step: Step) -> list[str]:
+    return key_changes(step.stage, step.previous, step.parts)
+
+
 def _without_place(verdict: Verdict) -> dict[str, object]:
     """A verdict without the line that asks for it: a comment above it changes nothing that was released."""
     fields: dict[str, object] = encode(verdict)
     return {name: value for name, value in fields.items() if name != "position"}
-
-
-def _shown(text: str | None) -> str:
-    if text is None:
-        return "not set"
-    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004 - what fits on a line beside its twin
