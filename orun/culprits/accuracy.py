@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from orun.culprits import levels, words
 from orun.culprits.bench import Bench, OutOfTime
 from orun.culprits.found import OUT_OF_TIME, Diagnosis, Place, Proof
+from orun.culprits.narrowing import FEW, PATIENCE, Measured, measure
 from orun.metrics import Estimate
 from orun.pipeline.model import Gate, Stage
 from orun.record import RunResult
@@ -25,6 +27,8 @@ EXCLUDING: Mapping[str, str] = {  # the parameter of a kind that leaves nodes as
 ENOUGH = 0.8  # share of the error that the places put right should bring together
 MOST = 5  # places put right together
 SHOWN = 20
+FEWER = f"measured with the first {FEW} examples, for want of time"
+ROUNDS = 4  # measurements with all examples for which there must be time, or fewer are taken to the end
 KERNEL = 4  # times the error of the nodes from which ONNX Runtime's own optimizations are to blame
 TIMING: Mapping[str, Any] = {"time": Duration(4), "samples": 6, "max_launches": 4}  # to see what the variant costs
 QUICK, THOROUGH = Duration(10), Duration(60)  # for the nodes: two choices, so that what was found is found again
@@ -34,12 +38,24 @@ OTHER_UNITS = frozenset({"B", "s", "1/s", "x"})  # of what a model weighs or tak
 
 @dataclass
 class Case:
-    """An accuracy gate that failed."""
+    """An accuracy gate that failed.
+
+    Attributes:
+        bench: where variants are run.
+        stage: the stage with the gate.
+        gate: the gate.
+        chain: the stages upstream, the first made first.
+        measured: the gate's metric at these.
+    """
 
     bench: Bench
     stage: Stage
     gate: Gate
     chain: Sequence[Stage]
+    measured: Measured = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.measured = Measured((), self.stage)
 
     def solve(self, found: Diagnosis) -> Diagnosis:
         """Fill the diagnosis in as far as time allows."""
@@ -54,16 +70,37 @@ class Case:
             if not found.places:
                 return found
             found = replace(found, sentence=words.accuracy(found, self._before(found)))
-            found = self._proof(found)
+            found = self._proof(self._thoroughly(found))
         except OutOfTime:
             found = replace(found, stopped=OUT_OF_TIME)
         return replace(found, sentence=words.accuracy(found, self._before(found))) if found.places else found
 
     def _levels(self, found: Diagnosis) -> Diagnosis:
-        measured = levels.measure(self.bench, self.stage, self.gate, self.chain)
-        found = replace(found, levels=measured.levels, stopped="" if measured.complete else OUT_OF_TIME)
-        step = levels.worst_step(measured.levels, levels.direction(self.gate, measured.metrics))
-        return replace(found, culprit=step.after.stage, lost=step.lost) if step else found
+        for patience in (PATIENCE, math.inf):
+            self.measured = measured = measure(self.bench, self.stage, self.gate, self.chain, patience)
+            found = replace(found, levels=measured.levels, stopped="" if measured.complete else OUT_OF_TIME)
+            found = self._worst(found)
+            if found.culprit or measured.stage is self.stage:
+                break  # else they do not show with a few examples
+        return found if measured.stage is self.stage else replace(found, note=FEWER)
+
+    def _worst(self, found: Diagnosis) -> Diagnosis:
+        step = levels.worst_step(found.levels, levels.direction(self.gate, self.measured.metrics))
+        return (
+            replace(found, culprit=step.after.stage, lost=step.lost) if step else replace(found, culprit="", lost=0.0)
+        )
+
+    def _thoroughly(self, found: Diagnosis) -> Diagnosis:
+        """Before and after the culprit with all examples, if there is time for that and for a variant."""
+        if self.measured.stage is self.stage or ROUNDS * self.measured.seconds > self.bench.left:
+            return found
+        self.measured = replace(self.measured, stage=self.stage)
+        ends = (self._before(found), found.culprit)
+        made = {name: levels.variant(self.bench, self.stage, self.gate, name).id for name in ends}
+        result = self.bench.run(list(made.values()))
+        whole = tuple(levels.level(result, name, made[name], self.gate) for name in ends)
+        note = _both(f"found with {FEW} examples, measured with all of them", found.note.removeprefix(FEWER))
+        return self._worst(replace(found, levels=whole, note=note))
 
     def _before(self, found: Diagnosis) -> str:
         """The stage whose model went into the culprit."""
@@ -81,7 +118,8 @@ class Case:
             return replace(found, stopped=f"no node could be told: {levels.reason(result, stage.id)}")
         table = json.loads((Path(result[stage.id].out) / "tensors.json").read_bytes())
         places = tuple(_places(table["findings"]))
-        return replace(found, places=places, chosen=_chosen(places), note=_note(table), stopped=_untried(table))
+        note, stopped = _both(found.note, _note(table)), _both(found.stopped, _untried(table))
+        return replace(found, places=places, chosen=_chosen(places), note=note, stopped=stopped)
 
     def _proof(self, found: Diagnosis) -> Diagnosis:
         """Build the culprit's model without the places; the first way that can be built counts."""
@@ -89,7 +127,7 @@ class Case:
             return found
         for how, made in self._variants(found):
             timed = self._timing(made, found.culprit)
-            measured = levels.variant(self.bench, self.stage, self.gate, made.id)
+            measured = levels.variant(self.bench, self.measured.stage, self.gate, made.id)
             proof = self._proven(how, made, self.bench.run([measured.id]), measured.id)
             found = replace(found, proof=proof)
             if proof.value is not None:
@@ -167,6 +205,10 @@ def _note(table: Mapping[str, Any]) -> str:
         return ""
     size = f"{whole / plain:.0f} times as large" if plain else "there, and without them it is not"
     return f"with ONNX Runtime's optimizations the error is {size}: one of its own kernels does it, not a node"
+
+
+def _both(*texts: str) -> str:
+    return "; ".join(text for text in (one.strip("; ") for one in texts) if text)
 
 
 def _chosen(places: Sequence[Place]) -> int:

@@ -62,10 +62,17 @@ class Case:
     def _steps(self, found: Diagnosis) -> Diagnosis:
         """Profile each artifact beside the one before it; the culprit is that which got slower most."""
         pairs = self._pairs()
-        made = {after: self._profile(before, after) for before, after in pairs}
-        results = {after: self.bench.run([one.id])[one.id] for after, one in made.items()}
+        results: dict[str, StageResult] = {}
+        try:
+            for before, after in reversed(pairs):  # most of what makes a model slow is done to it late
+                one = self._profile(before, after)
+                results[after] = self.bench.run([one.id])[one.id]
+        except OutOfTime:
+            if not results:
+                raise
+            found = replace(found, stopped=OUT_OF_TIME)
         steps = {after: _compared(one) for after, one in results.items()}
-        found = replace(found, levels=tuple(_levels(pairs, steps, results)))
+        found = replace(found, levels=tuple(_levels(pairs[-len(results) :], steps, results)))
         slower = {after: step for after, step in steps.items() if step and step.difference.low > 0}
         if not slower:
             return replace(found, sentence=words.not_slower(found, [step for step in steps.values() if step]))

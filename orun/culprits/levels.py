@@ -1,4 +1,4 @@
-"""The gate's metric at every artifact upstream, and the stage that made it worse."""
+"""The gate's metric at an artifact upstream, and the stage that made it worse."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from orun.culprits.bench import Bench, OutOfTime
+from orun.culprits.bench import Bench
 from orun.culprits.chain import model_port
 from orun.culprits.found import Level
 from orun.metrics import Metric
@@ -29,31 +29,6 @@ class Step:
     before: Level
     after: Level
     lost: float
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The metric at each artifact; `metrics` are those of one of them, `complete` says that time sufficed for all."""
-
-    levels: tuple[Level, ...]
-    metrics: Mapping[str, Metric]
-    complete: bool
-
-
-def measure(bench: Bench, stage: Stage, gate: Gate, chain: Sequence[Stage]) -> Measured:
-    """The metric of a stage as if it had been connected to each artifact: the last, then the first, then the others."""
-    found: dict[str, Level] = {}
-    metrics: Mapping[str, Metric] = {}
-    for one in (chain[-1], *chain[:-1]):
-        made = variant(bench, stage, gate, one.id)
-        try:
-            result = bench.run([made.id])
-        except OutOfTime:
-            break
-        found[one.id] = level(result, one.id, made.id, gate)
-        metrics = result[made.id].metrics or metrics
-    levels = [found.get(one.id, Level(one.id, None, why="not in the time that there was")) for one in chain]
-    return Measured(tuple(levels), metrics, len(found) == len(chain))
 
 
 def variant(bench: Bench, stage: Stage, gate: Gate, model: str) -> Stage:

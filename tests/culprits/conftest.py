@@ -36,6 +36,13 @@ PIPELINES = {
   simplify: {{uses: optimize/simplify, needs: import}}
   int8: {{uses: quantize/dynamic, needs: simplify}}
 {ACCURACY.format(model="int8")}""",
+    "many": f"""{TOP}
+  import: {{uses: convert/onnx, with: {{path: layers.onnx}}}}
+  simplify: {{uses: optimize/simplify, needs: import}}
+  shapes: {{uses: optimize/shapes, needs: simplify}}
+  same: {{uses: optimize/python, needs: shapes, with: {{function: faults.py:leave_alone}}}}
+  int8: {{uses: quantize/dynamic, needs: same}}
+{ACCURACY.format(model="int8").replace("rows", "many_rows")}""",
     "fusion": f"""{TOP}
   import: {{uses: convert/onnx, with: {{path: layers.onnx}}}}
   fuse: {{uses: optimize/python, needs: import, with: {{function: faults.py:fuse_wrongly, check: false}}}}

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from orun.cli.main import main
+from orun.culprits import accuracy
 from tests.culprits.conftest import Planted
 
 
@@ -23,6 +26,38 @@ def test_a_layer_that_quantizes_badly(planted: Planted) -> None:
         r"(costs|saves) (no time that can be told \(less than )?[\d.]+ [nµm]s\)?; the gate passes then",
         found.sentence,
     )
+
+
+def test_few_examples_find_the_stage_and_all_of_them_confirm_it(
+    planted: Planted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accuracy, "PATIENCE", 0.0)  # as if all examples took too long
+    found = planted.diagnose("many")
+    measured = [name for name in planted.started if name.startswith("accuracy")]
+    assert measured == [
+        *(
+            f"accuracy of 64 examples of {name}" for name in ("int8", "import", "shapes")
+        ),  # `same` is `shapes`, byte for byte
+        "accuracy of same",
+        "accuracy of int8 without",
+    ]
+    assert [(one.stage, one.passes) for one in found.levels] == [("same", True), ("int8", False)]
+    assert (found.culprit, found.places[0].node) == ("int8", "second")
+    assert found.proof is not None
+    assert found.proof.passes
+    assert found.note == "found with 64 examples, measured with all of them"
+    monkeypatch.setattr(accuracy, "ROUNDS", 1e9)  # as if there was no time for all of them at all
+    hasty = planted.diagnose("many")
+    assert [(one.stage, one.passes, one.why) for one in hasty.levels] == [
+        ("import", True, ""),
+        ("simplify", None, "not needed: less was lost around it"),
+        ("shapes", True, ""),
+        ("same", True, ""),
+        ("int8", False, ""),
+    ]
+    assert hasty.note == "measured with the first 64 examples, for want of time"
+    assert hasty.proof is not None
+    assert hasty.proof.passes
 
 
 def test_a_wrong_fusion(planted: Planted) -> None:
@@ -49,7 +84,7 @@ def test_a_place_that_was_made_slow(planted: Planted) -> None:
     assert found.proof.seconds is not None
     assert found.proof.seconds.low > 0
     assert re.match(
-        r"`edit` takes \d+ µs longer than `import` \([\d.]+ %\); (\d+ %|all) of that is at slow_\d", found.sentence
+        r"`edit` takes [\d.]+ µs longer than `import` \([\d.]+ %\); (\d+ %|all) of that is at slow_\d", found.sentence
     )
     assert "; computing it as `import` does saves " in found.sentence
 
@@ -61,7 +96,7 @@ def test_slower_than_the_accepted_baseline(planted: Planted) -> None:
     found = planted.diagnose("accepted", values={"stages.edit.with.function": "faults.py:make_slow"})
     assert [one.stage for one in found.levels] == ["the accepted baseline", "edit"]
     assert found.places[0].nodes == tuple(f"slow_{number}" for number in range(6))
-    assert re.match(r"`edit` takes \d+ µs longer than the accepted baseline \(", found.sentence)
+    assert re.match(r"`edit` takes [\d.]+ µs longer than the accepted baseline \(", found.sentence)
     assert "; computing it as the accepted baseline does saves " in found.sentence
 
 

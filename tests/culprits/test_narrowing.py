@@ -1,0 +1,46 @@
+"""Which artifacts are measured, and in what order, to find the worst of the steps between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from orun.culprits.narrowing import following
+
+
+def measured(values: Sequence[float | None], sign: int = 1) -> list[int]:
+    """The places of a chain in the order in which they are measured."""
+    known: dict[int, float | None] = {}
+    while (place := following(known, len(values), sign)) is not None:
+        known[place] = values[place]
+    return list(known)
+
+
+@pytest.mark.parametrize(
+    ("values", "order"),
+    [
+        ([1.0], [0]),
+        ([1.0, 0.5], [1, 0]),
+        ([1.0, 1.0, 1.0, 1.0, 0.5], [4, 0, 2, 3]),  # the last did it: half of the others are not needed
+        ([1.0, 0.5, 0.5, 0.5, 0.5], [4, 0, 2, 1]),
+        ([1.0, 0.9, 0.8, 0.2, 0.1], [4, 0, 2, 3]),
+        ([1.0, 0.9, 0.6, 0.55, 0.1], [4, 0, 2, 3]),  # less was lost up to the third than in the last step
+        ([1.0, 0.5, 0.6, 0.4, 0.2], [4, 0, 2, 1]),
+        ([0.7, 0.7, 0.7], [2, 0, 1]),  # nothing was lost: all are looked at
+        ([0.5, 0.6, 0.7], [2, 0, 1]),
+        ([None, 1.0, 1.0, 0.5], [3, 0, 1, 2]),  # the first cannot be measured
+        ([1.0, None, 1.0, 0.5], [3, 0, 2]),
+        ([1.0, 1.0, None, 0.5], [3, 0, 2, 1]),
+        ([None, None, None], [2, 0, 1]),
+    ],
+)
+def test_no_more_than_it_takes(values: list[float | None], order: list[int]) -> None:
+    assert measured(values) == order
+    assert measured([None if one is None else -one for one in values], -1) == order
+
+
+def test_one_bad_step_of_many_takes_a_logarithm() -> None:
+    for step in range(1, 64):
+        values = [1.0] * step + [0.0] * (64 - step)
+        assert len(measured(values)) <= 8
