@@ -123,10 +123,11 @@ def digest_all(found: Iterable[Signature | str | None]) -> str:
 
 
 def around(targets: Iterable[Any]) -> dict[str, Any]:
-    """The interpreter, the installed packages and the device, as plain data."""
+    """The interpreter, where orun's own code is, the installed packages and the device, as plain data."""
     known = [None if target is None else decode(Target, target) for target in targets]
     return {
         "python": [sys.version, sys.executable],
+        "orun": os.path.dirname(__file__),  # noqa: PTH120 - a note has the signatures of one copy of its code
         "packages": dict(tools.installed()),
         "device": [device.fingerprint("measurement", target) for target in known],
     }
