@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 
 from orun.remote.asked import SHARED_KEY, SIGNING_KEY
+from tests.remote import azurite
 from tests.remote.relay import Relay
 
 SERVER = Path(__file__).with_name("s3_server.py")
@@ -64,7 +65,27 @@ def folder(tmp_path: Path) -> str:
     return f"file://{tmp_path / 'bucket'}"
 
 
-@pytest.fixture(params=["folder", "s3"])
+@pytest.fixture(scope="session")
+def azurite_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of an emulator of Azure Blob Storage in a process of its own."""
+    with azurite.serving(tmp_path_factory.mktemp("azurite")) as port:
+        yield port
+
+
+@pytest.fixture
+def az(azurite_port: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a new container; where it is and who may write is in the environment."""
+    monkeypatch.setenv("AZURE_STORAGE_USE_EMULATOR", "true")
+    monkeypatch.setenv("AZURITE_BLOB_STORAGE_URL", f"http://127.0.0.1:{azurite_port}")
+    container = f"container-{uuid4().hex}"
+    azurite.make_container(azurite_port, container)
+    return f"az://{container}/some/path"
+
+
+AZ = pytest.param("az", marks=pytest.mark.skipif(azurite.PROGRAM is None, reason="there is no azurite-blob"))
+
+
+@pytest.fixture(params=["folder", "s3", AZ])
 def remote(request: pytest.FixtureRequest) -> str:
     """A remote that can be written to, of each sort."""
     url: str = request.getfixturevalue(request.param)

@@ -1,0 +1,64 @@
+"""Microsoft's emulator of Azure Blob Storage, where it is installed: npm install --global azurite."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import http.client
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.utils import formatdate
+from pathlib import Path
+
+PROGRAM = shutil.which("azurite-blob")
+# The account of every emulator, in Microsoft's documentation.
+ACCOUNT = "devstoreaccount1"
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+VERSION = "2023-11-03"
+START_SECONDS = 30.0
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[int]:
+    """The port of an emulator that keeps its blobs in a folder."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    assert PROGRAM
+    command = [PROGRAM, "--silent", "--skipApiVersionCheck", "--disableTelemetry", "--location", str(folder)]
+    server = subprocess.Popen([*command, "--blobPort", str(port)], stdout=subprocess.DEVNULL)
+    try:
+        _wait_for(port)
+        yield port
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def _wait_for(port: int) -> None:
+    end = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            assert time.monotonic() < end, "azurite-blob does not answer"
+            time.sleep(0.1)
+        else:
+            return
+
+
+def make_container(port: int, name: str) -> None:
+    """Make a container: a request that is signed with the account's key."""
+    headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": VERSION}
+    told = [f"{key}:{value}" for key, value in headers.items()]
+    signed = "\n".join(["PUT", *([""] * 11), *told, f"/{ACCOUNT}/{ACCOUNT}/{name}", "restype:container"])
+    signature = base64.b64encode(hmac.digest(base64.b64decode(KEY), signed.encode(), hashlib.sha256)).decode()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    path = f"/{ACCOUNT}/{name}?restype=container"
+    connection.request("PUT", path, headers=headers | {"Authorization": f"SharedKey {ACCOUNT}:{signature}"})
+    assert connection.getresponse().status == http.HTTPStatus.CREATED
+    connection.close()
