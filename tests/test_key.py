@@ -69,6 +69,12 @@ def test_values_that_look_alike_are_told_apart(pipeline: Pipeline, value: object
     assert parts_of(pipeline, params={"level": 1}) != parts_of(pipeline, params={"level": value})
 
 
+def test_every_parameter_counts(pipeline: Pipeline) -> None:
+    params = dict.fromkeys(("level", "data", "more"), "x")
+    keys = {key.digest_of(parts_of(pipeline, params=params | {name: "y"})) for name in params}
+    assert len(keys | {key.digest_of(parts_of(pipeline, params=params))}) == 4
+
+
 def test_order_and_name_of_the_stage_do_not_matter(pipeline: Pipeline) -> None:
     other = parts_of(pipeline, id="renamed", params={"data": "code.py", "level": 1}, position=Position("q.yaml", 9, 9))
     assert key.digest_of(other) == key.digest_of(parts_of(pipeline))

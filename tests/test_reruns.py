@@ -15,9 +15,33 @@ ALL = ["make", "upper", "count"]
 READ = """
 name: text
 stages:
-  read:
-    uses: ./stages.py:read
-    with: {name: data.txt}
+  beside: {uses: ./stages.py:make}
+  read: {uses: ./stages.py:read, with: {name: data.txt}}
+  after: {uses: ./stages.py:upper, needs: read}
+"""
+FOLDER = """
+name: text
+stages:
+  beside: {uses: ./stages.py:make}
+  sizes: {uses: ./folder.py:sizes, with: {folder: data}}
+  names: {uses: ./folder.py:names, with: {folder: data}}
+"""
+SIZES_AND_NAMES = """
+from orun import FilePath, stage
+
+
+def files(context, folder):
+    return sorted(path for path in (context.root / folder).iterdir() if path.suffix == ".bin")
+
+
+@stage(inputs={}, output="files")
+def sizes(context, *, folder: FilePath):
+    (context.output / "text").write_text(" ".join(str(path.stat().st_size) for path in files(context, folder)))
+
+
+@stage(inputs={}, output="files")
+def names(context, *, folder: str):
+    (context.output / "text").write_text(" ".join(path.name for path in files(context, folder)))
 """
 
 
@@ -34,7 +58,19 @@ def project(tmp_path: Path) -> Project:
 def reader(tmp_path: Path) -> Project:
     project = Project.make(tmp_path / "project", READ)
     project.write("data.txt", "one")
-    assert built(project.run()) == ["read"]
+    assert built(project.run()) == ["beside", "read", "after"]
+    return project
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Project:
+    """A project with two stages over a folder: one has it as a path, the other finds it by its name."""
+    project = Project.make(tmp_path / "project", FOLDER)
+    project.write("folder.py", SIZES_AND_NAMES)
+    (project.folder / "data").mkdir()
+    for name in ("a.bin", "b.bin"):
+        project.write(f"data/{name}", name)
+    assert built(project.run()) == ["beside", "sizes", "names"]
     return project
 
 
@@ -113,13 +149,16 @@ def test_an_edit_that_is_taken_back_finds_the_old_result(project: Project) -> No
 def test_a_data_file_that_was_not_declared(reader: Project) -> None:
     reader.write("data.txt", "two")
     result = reader.run()
+    assert built(result) == ["read", "after"]
     assert result["read"].reasons == ("data.txt changed (read by the stage)",)
-    assert reader.text("read") == "two"
+    assert reader.text("after") == "TWO!"
 
 
 def test_a_data_file_that_goes_and_comes_back(reader: Project) -> None:
     (reader.folder / "data.txt").unlink()
-    assert reader.run()["read"].reasons == ("data.txt is gone (read by the stage)",)
+    result = reader.run()
+    assert built(result) == ["read", "after"]
+    assert result["read"].reasons == ("data.txt is gone (read by the stage)",)
     assert reader.text("read") == "nothing"
     reader.write("data.txt", "one")
     assert built(reader.run()) == []
@@ -129,8 +168,34 @@ def test_a_data_file_that_goes_and_comes_back(reader: Project) -> None:
 def test_an_environment_variable_that_the_code_looks_up(reader: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORUN_TEST_MARK", "+")
     result = reader.run()
+    assert built(result) == ["read", "after"]
     assert result["read"].reasons == ("environment variable ORUN_TEST_MARK changed (read by the stage)",)
     assert reader.text("read") == "one+"
+    monkeypatch.setenv("ORUN_TEST_OTHER", "+")
+    assert built(reader.run()) == []
+
+
+def test_a_file_in_a_folder_of_a_parameter(folder: Project) -> None:
+    folder.write("data/a.bin", "other")
+    result = folder.run()
+    assert built(result) == ["sizes"], "the other stage looks at names alone"
+    assert result["sizes"].reasons == ("data changed",)
+
+
+def test_a_file_in_a_folder_gets_another_name(folder: Project) -> None:
+    (folder.folder / "data" / "a.bin").rename(folder.folder / "data" / "c.bin")
+    result = folder.run()
+    assert built(result) == ["sizes", "names"]
+    assert result["names"].reasons == ("folder data has other files now (listed by the stage)",)
+    assert (folder.text("sizes"), folder.text("names")) == ("5 5", "b.bin c.bin")
+
+
+def test_a_readme_in_a_folder(folder: Project) -> None:
+    """Which of a folder's files a stage looks at is not known before it has run: a path stands for all of them."""
+    folder.write("data/README.md", "one")
+    assert built(folder.run()) == ["sizes", "names"]
+    folder.write("data/README.md", "two")
+    assert built(folder.run()) == ["sizes"]
 
 
 def test_a_declared_environment_variable(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,6 +203,7 @@ def test_a_declared_environment_variable(project: Project, monkeypatch: pytest.M
     assert project.run()["upper"].reasons == ("environment variable ORUN_TEST_DECLARED changed",)
     monkeypatch.setenv("ORUN_TEST_DECLARED", "")
     assert built(project.run()) == ["upper"], "empty is not unset"
+    assert built(project.run()) == []
 
 
 def test_a_threshold_reruns_nothing_and_changes_the_verdict(project: Project) -> None:
@@ -178,6 +244,7 @@ def test_a_renamed_stage(project: Project) -> None:
     result = project.run()
     assert built(result) == []
     assert result["made"].reasons == ("up to date (the same as make)",)
+    assert project.text("made") == "a b"
 
 
 def test_a_file_in_another_order(project: Project) -> None:

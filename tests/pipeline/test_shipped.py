@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from orun.pipeline import load
+from orun.stages.registry import find
 
 FILES = sorted((Path(__file__).parents[2] / "pipelines").glob("*.yaml"))
 
@@ -16,3 +17,5 @@ def test_it_is_valid(file: Path) -> None:
     pipeline = load(file)
     assert pipeline.name == file.stem
     assert pipeline.stages
+    for stage in pipeline.stages:  # what the file leaves out is in the key as well: another default is another result
+        assert list(stage.params) == [param.name for param in find(stage.uses, pipeline.root).params], stage.id
