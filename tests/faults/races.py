@@ -28,7 +28,7 @@ def source(context):
 
 
 @stage(inputs={"text": "files"}, output="files")
-def slow(context, *, declared: FilePath, folder: FilePath, word: str, gate: str):
+def slow(context, *, declared: FilePath, folder: FilePath, word: str, gate: str, model: str = ""):
     def pause(number):
         context.progress(number, number, "paused")
         (context.root / gate).read_bytes()
@@ -39,6 +39,10 @@ def slow(context, *, declared: FilePath, folder: FilePath, word: str, gate: str)
     root = context.root
     paths = (root / declared, root / folder / "file.txt", root / "undeclared.txt", context.inputs["text"] / "text")
     words = [WORD, word, helper.WORD, *(path.read_text() for path in paths), *sorted(os.listdir(root / "listed"))]
+    if model:
+        import onnx
+
+        words += [one.raw_data.decode() for one in onnx.load(root / model).graph.initializer]
     pause(2)
     (context.output / "text").write_text(" ".join(words))
 """
@@ -61,6 +65,7 @@ FILES = {
     "listed/name": "",
 }
 WORDS = ("code", "pipeline", "helper", "declared", "folder", "undeclared", "input", "name")
+EXTERNAL = "external"  # the bytes of the only weights of the model, for those races that are about them
 
 
 def nothing() -> None:
@@ -112,6 +117,19 @@ class Race:
             self.pauses.get(event.done, nothing)()
             (self.store / "gate").write_text("go on")
 
+    def add_model(self) -> None:
+        """Let the stage load a model with external data, too."""
+        import onnx
+        from onnx import TensorProto, helper
+
+        weights = helper.make_tensor("w", TensorProto.UINT8, [len(EXTERNAL)], EXTERNAL.encode(), raw=True)
+        y = helper.make_tensor_value_info("y", TensorProto.UINT8, None)
+        graph = helper.make_graph([helper.make_node("Identity", ["w"], ["y"])], "g", [], [y], [weights])
+        path = self.project / "model.onnx"
+        onnx.save(helper.make_model(graph), path, save_as_external_data=True, location="weights", size_threshold=0)
+        pipeline = self.project / "pipeline.yaml"
+        pipeline.write_text(pipeline.read_text().replace("word: pipeline", "word: pipeline, model: model.onnx"))
+
     @property
     def output(self) -> Path:
         """What the stage left for people."""
@@ -125,7 +143,7 @@ class Edit:
     Attributes:
         path: the file, relative to the folder of the race; a pattern for an object.
         old: the word in it that is replaced.
-        word: which of `WORDS` changes with it; empty when the edit is damage.
+        word: which of `WORDS` changes with it, or `EXTERNAL`; empty when the edit is damage.
     """
 
     path: str
@@ -174,6 +192,7 @@ EDITS: Mapping[str, Edit] = {
     "declared folder": Edit("project/folder/file.txt", "folder", "folder"),
     "undeclared file": Edit("project/undeclared.txt", "undeclared", "undeclared"),
     "listed folder": Rename("project/listed", "name", "name"),
+    "external data": Edit("project/weights", EXTERNAL, EXTERNAL),
     "object of the input": Edit("store/objects/*/*", "input", ""),
     "output of the stage before": Edit("store/out/race/source/text", "input", ""),
 }
@@ -195,6 +214,8 @@ UNSEEN = frozenset(
 def trial(folder: Path, name: str, moment: str) -> Judgement:
     """Edit something while the stage runs; then run with each version, which must give what belongs to it."""
     race, edit = Race.make(folder), EDITS[name]
+    if edit.word == EXTERNAL:
+        race.add_model()
     times: dict[Path, tuple[int, int]] = {}
 
     def forth() -> None:
@@ -225,4 +246,5 @@ def trial(folder: Path, name: str, moment: str) -> Judgement:
 
 def expected(edit: Edit, *, edited: bool) -> str:
     """What the stage makes of the files as they were written, or of the edited ones."""
-    return " ".join(f"{word[:-1]}X" if edited and word == edit.word else word for word in WORDS)
+    words = (*WORDS, EXTERNAL) if edit.word == EXTERNAL else WORDS
+    return " ".join(f"{word[:-1]}X" if edited and word == edit.word else word for word in words)
