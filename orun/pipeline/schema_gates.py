@@ -10,15 +10,15 @@ from orun.units import DURATIONS, NUMBER, SIZES
 
 THRESHOLD = rf"^{NUMBER} *({'|'.join((*DURATIONS, *SIZES, '%', 'x'))})?$"
 SPEEDUP = rf"^{NUMBER}x?$"
+GROUPS: Mapping[str, str] = {
+    "all": "Gates that must all pass.",
+    "any": "Gates of which at least one must pass; an item with several conditions passes when all of them do.",
+}
 THRESHOLD_WORDS = "a number, or one with a unit such as 12ms, 300MB, 5% or 1.5x"
 
 
 def gates() -> Fragment:
     """The gates of a stage: conditions by metric, and groups of gates."""
-    groups: Mapping[str, str] = {
-        "all": "Gates that must all pass.",
-        "any": "Gates of which at least one must pass; an item with several conditions passes when all of them do.",
-    }
     return {
         "type": "object",
         "patternErrorMessage": "expected a mapping of metrics to conditions, as in `p50: {max: 12ms}`",
@@ -30,7 +30,7 @@ def gates() -> Fragment:
                 "patternErrorMessage": "expected a list of gates, as in `[p50: {max: 12ms}, speedup: {min: 1.5}]`",
                 "items": {"$ref": "#/definitions/gates"},
             }
-            for name, doc in groups.items()
+            for name, doc in GROUPS.items()
         },
         "additionalProperties": {"$ref": "#/definitions/gate"},
     }
@@ -50,6 +50,7 @@ def gate() -> Fragment:
     return {
         "type": "object",
         "x-noun": "rule of a gate",
+        "x-lists": list(GROUPS),
         "patternErrorMessage": "expected a condition such as {max: 12ms} or {max_drop: 1%}",
         "additionalProperties": False,
         "properties": {**rules, "undecided": undecided, **_scopes()},

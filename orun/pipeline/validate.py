@@ -9,7 +9,7 @@ from typing import Any
 from jsonschema import Draft7Validator, validators
 
 from orun.pipeline.fragments import EXPRESSION, json_text
-from orun.pipeline.nodes import Map, Node, Path, Scalar, Span, find, plain, words
+from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span, find, plain, words
 from orun.pipeline.problems import Problems
 from orun.spelling import closest, one_of
 from orun.units import NUMBER
@@ -148,7 +148,10 @@ class _Report:
         message = f"{_name(path)} cannot be {words(node)}"
         if noun and isinstance(node, Scalar) and isinstance(node.value, str) and any(_constants(error.schema)):
             message = f"{node.value!r} is not {_article(noun)} {noun}"
-        self.problems.add(span, message, expected=expectation(error.schema), suggestion=_suggestion(node, error.schema))
+        suggestion = _suggestion(node, error.schema)
+        if isinstance(node, List):  # where a list has no place, its key may be that of one, misspelt
+            suggestion = closest(str(path[-1]), error.schema.get("x-lists", ()))
+        self.problems.add(span, message, expected=expectation(error.schema), suggestion=suggestion)
 
 
 def expectation(schema: Mapping[str, Any]) -> str:
