@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
+# Operators that yield integers of the scale of those that they take.
+KEEPING = ("Clip", "Flatten", "Identity", "MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
 MOST = 10  # problems that a message tells
 ZERO_POINT = 2  # place of this input of both
 IN_FLOAT = ("Conv", "FusedConv", "ConvTranspose", "Gemm", "FusedGemm", "MatMul", "FusedMatMul")
@@ -29,7 +31,8 @@ def check_pairs(context: Context, model: ModelProto) -> None:
     """Refuse a model whose fake quantization no runtime can turn into integers.
 
     Every scale and zero point must be a constant, every scale finite and above zero, and every QuantizeLinear be
-    followed by DequantizeLinear alone, of the same scale, zero point and axis.
+    followed by DequantizeLinear alone, of the same scale, zero point and axis. Between them the integers may be moved
+    and cut off: PyTorch trains with 7 of 8 bits for some processors.
 
     Args:
         context: of the stage.
@@ -81,11 +84,20 @@ def _wrong(node: NodeProto, weights: Mapping[str, TensorProto], takers: Mapping[
         axis = _axis(node)
         if scale.ndim == 1 and scale.size > 1 and weight is not None and weight.dims[axis] != scale.size:
             yield f"{scale.size} scales for axis {axis} of {node.input[0]}, which has {weight.dims[axis]}"
-    for taker in takers[node.output[0]] if node.op_type == QUANTIZE else []:
+    for taker in _ends(node.output[0], takers) if node.op_type == QUANTIZE else []:
         if taker.op_type != DEQUANTIZE:
             yield f"its integers go into {taker.op_type} {taker.name or taker.output[0]}"
         elif not _same(node, taker, weights):
             yield f"{taker.name or taker.output[0]} takes another scale, zero point or axis"
+
+
+def _ends(integers: str, takers: Mapping[str, list[NodeProto]]) -> Iterator[NodeProto]:
+    """What takes integers, as they are or moved and cut off."""
+    for taker in takers[integers]:
+        if taker.op_type in KEEPING and taker.input[0] == integers:
+            yield from _ends(taker.output[0], takers)
+        else:
+            yield taker
 
 
 def _axis(node: NodeProto) -> int:
@@ -110,6 +122,14 @@ def _quantization(node: NodeProto, weights: Mapping[str, TensorProto]) -> tuple[
     else:
         zero = (TensorProto.UINT8, [0] * scale.size)  # as the standard has it
     return scale.ravel().tolist(), zero, _axis(node) if scale.size > 1 else None
+
+
+def steps_of(model: ModelProto) -> dict[str, float]:
+    """The largest step between two values of each output that is rounded."""
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    outputs = {value.name for value in model.graph.output}
+    rounding = [node for node in model.graph.node if node.op_type == DEQUANTIZE and node.output[0] in outputs]
+    return {node.output[0]: float(numpy_helper.to_array(weights[node.input[1]]).max()) for node in rounding}
 
 
 def in_float(model: ModelProto) -> list[str]:

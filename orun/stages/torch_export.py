@@ -58,6 +58,8 @@ def bind(module: torch.nn.Module, inputs: Sequence[Input]) -> Bound:
 
     import torch
 
+    from orun.stages.torch_quantized import at_rest
+
     scripted = isinstance(module, torch.jit.ScriptModule)
     if scripted:
         parameters = [argument.name for argument in module.forward.schema.arguments]
@@ -65,7 +67,8 @@ def bind(module: torch.nn.Module, inputs: Sequence[Input]) -> Bound:
         parameters = list(inspect.signature(module.forward).parameters)
     known = all(item.name in parameters for item in inputs)
     order = sorted(inputs, key=lambda item: parameters.index(item.name)) if known else inputs
-    return Bound(module.eval(), tuple(order), by_name=known and not scripted)
+    strict = scripted or isinstance(module, torch.fx.GraphModule)  # what `torch.export` made takes no names
+    return Bound(at_rest(module), tuple(order), by_name=known and not strict)
 
 
 def bind_program(program: Any, inputs: Sequence[Input]) -> Bound:
@@ -122,9 +125,12 @@ def _positional(module: torch.nn.Module, shapes: tuple[Any, ...]) -> tuple[Any, 
 def export(bound: Bound, example: Feed, opset: int, exporter: str, log: logging.Logger) -> Path:
     """Export the module with PyTorch's own exporter, into the working folder; its warnings go to the log.
 
-    The inputs of the graph are those of `bound`, in order, under whichever names.
+    The inputs of the graph are those of `bound`, in order, under whichever names. Modules that round while they are
+    trained are replaced in it.
     """
     import torch
+
+    from orun.stages.torch_quantized import frozen
 
     path = Path("export.onnx")
     positional, named = bound.arguments(example)
@@ -137,12 +143,14 @@ def export(bound: Bound, example: Feed, opset: int, exporter: str, log: logging.
         options = {"dynamo": True, "verbose": False}
     elif exporter == "torchscript":
         options = {"dynamo": False, "dynamic_axes": axes, "input_names": list(axes)}
+        if isinstance(bound.module, torch.fx.GraphModule):  # else its graph is taken for TorchScript's
+            options["output_names"] = ["first"]  # of the first; `name_values` names them all
     else:
         shapes = axes if bound.by_name else _positional(bound.module, tuple(axes.values()))
         options = {"dynamo": True, "dynamic_shapes": shapes, "verbose": False}
     with warnings_to(log), torch.inference_mode():
         torch.onnx.export(
-            bound.module if bound.program is None else bound.program,
+            frozen(bound.module, exporter) if bound.program is None else bound.program,
             positional,
             str(path),  # TorchScript writes external data only beside a path that is text
             kwargs=named,

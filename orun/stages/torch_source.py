@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +97,8 @@ def _file(context: Context, path: Path, params: Params, inputs: Sequence[Input])
     try:
         with only_weights():
             if path.suffix == ".pt2":
+                with suppress(ImportError):  # a program that `convert_pt2e` made has operators that this registers
+                    importlib.import_module("torch.ao.quantization.fx._decomposed")
                 return bind_program(torch.export.load(path), inputs)
             return bind(torch.jit.load(path, map_location="cpu"), inputs)
     except Exception as error:  # the readers raise whatever they run into

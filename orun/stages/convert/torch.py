@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
+CONVERTED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")  # modules that hold integers of PyTorch's own
 UNFIT = (
     "say which values the model takes, `low`, `high` and `fill` in `inputs`, and which sizes, `dims: {axis: [16, 32]}`"
 )
@@ -175,9 +176,15 @@ def _export(context: Context, params: Params, bound: Bound, tries: Sequence[Case
     except Exception as error:  # the exporters raise whatever a model's own code raises
         context.log.exception("PyTorch cannot export the model")
         other = "torchscript" if params.exporter == "dynamo" else "dynamo"
+        cause: BaseException = error
+        while cause.__cause__ is not None:  # the exporters wrap what went wrong in general advice
+            cause = cause.__cause__
+        converted = any(type(part).__module__.startswith(CONVERTED) for part in bound.module.modules())
         raise StageFailed(
             context.stage,
             f"PyTorch's {params.exporter} exporter cannot export the model",
-            why=f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}",
-            hint=f"try `exporter: {other}`, or another `opset`; the log has the whole message",
+            why=f"{type(cause).__name__}: {str(cause).strip().partition(chr(10))[0]}",
+            hint="export what training left, before `convert`: its fake quantization is what `quantize/qat` takes"
+            if converted
+            else f"try `exporter: {other}`, or another `opset`; the log has the whole message",
         ) from error

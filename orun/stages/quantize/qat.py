@@ -1,13 +1,25 @@
 """Make an integer model of one that was trained with fake quantization: its weights become stored integers.
 
 Such a model rounds its weights and activations while it is trained, and holds pairs of QuantizeLinear and
-DequantizeLinear for it, whose scales training has found: no calibration is needed. `convert/torch` makes these pairs
-of PyTorch's FakeQuantize modules with `exporter: torchscript` (PyTorch 2.13's new exporter refuses them, and neither
-knows the fused variant, FusedMovingAvgObsFakeQuantize); a model of any other origin that has them will do.
+DequantizeLinear for it, whose scales training has found: no calibration is needed. Where they come from:
+
+- PyTorch's FakeQuantize modules, placed by hand, by `prepare_qat` or `prepare_qat_fx`: `convert/torch` takes the
+  trained module, before `convert`, by either exporter. It fixes the ranges, also those of the fused variant that
+  PyTorch's defaults use, and folds a batch normalisation that was trained within its convolution. After `convert` it
+  takes `exporter: torchscript`.
+- torchao's `prepare_qat_pt2e` and `convert_pt2e` (tried: 0.18): `convert/torch` takes the converted module by
+  `exporter: dynamo`, or its program in a `.pt2` file, which needs torchao no more.
+- TensorFlow's `fake_quant_with_min_max_vars`, also per channel, in layers of one's own: `convert/tensorflow`.
+  `tensorflow_model_optimization` knows no Keras 3.
+- Whatever else made the pairs: `convert/onnx`.
+
+Weights that are stored rounded, as TensorFlow's converter leaves them, get their integers back: where in each output
+channel all values are whole multiples of one number, with at most 255 steps between them. Integers may be cut off to
+fewer than 8 bits: PyTorch's defaults train activations in 7.
 
 What is checked: every pair is one that a runtime can turn into integers; the model without its float weights computes
 what the fake quantization computes (within rounding of float32, on a session that does not touch the pairs); and run
-in integers, no output is further from it than `steps` of the 255 steps into which 8 bits divide the output's range.
+in integers, no output is further from it than `steps`.
 `in_float` counts the products that ONNX Runtime still runs in float on a CPU: those with an input that is not
 quantized, or whose own output, after its activation, is not. The log names them.
 """
@@ -35,7 +47,11 @@ class Params:
     """How far the integer model may be from the one that was trained, and on which inputs."""
 
     steps: Annotated[
-        float, Doc("Most steps, of the 255 of an output's range, that integers may be off the fake quantization."),
+        float,
+        Doc(
+            "Most steps that integers may be off the fake quantization: those of an output that is itself rounded, or "
+            "255ths of its range where these are larger."
+        ),
         Range(0),
     ] = 2.0  # fmt: skip
     dims: Dims = field(default_factory=dict)
@@ -55,6 +71,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the integer model to `context.result`."""
     from orun.stages.domains import tidy_domains
     from orun.stages.fake_quantize import PAIR_OPTIMIZERS, check_pairs, in_float
+    from orun.stages.grids import store_integers
     from orun.stages.integers import require_integers
     from orun.stages.onnx_io import save, weigh
     from orun.stages.ort_graph import IN_THE_WAY, optimized
@@ -62,7 +79,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     # ONNX Runtime folds constants, a weight that is quantized into its integers, and drops a pair that repeats another.
     model = optimized(context.model(), "basic", (*IN_THE_WAY, *PAIR_OPTIMIZERS))
     check_pairs(context, model)
-    quantized = require_integers(context, model, "no weight of more than one axis goes through a QuantizeLinear")
+    if rounded := store_integers(model):
+        context.log.info("%d weights that were stored rounded:\n  %s", len(rounded), "\n  ".join(rounded))
+    quantized = require_integers(context, model, "no weight of a product is rounded, by a QuantizeLinear or beforehand")
     tidy_domains(model)
     save(model, context.result)
     left = in_float(optimized(context.result, "extended"))
@@ -82,6 +101,7 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
     import numpy as np
 
     from orun.stages.agreement import Agreement, Tolerance, Trial, answers, check, session, tries_for
+    from orun.stages.fake_quantize import steps_of
     from orun.targets import Target
 
     written = Target("cpu", session={"graph_optimization_level": "disable"})
@@ -89,15 +109,17 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
     tries = tries_for(context, model, Trial(params.dims, params.inputs))
     expected = answers(context, "the model before it", session(context.model(), names, written), tries)
     worst = 0.0
+    rounded = steps_of(model)
     for place, name in enumerate(names):
         right = [[values[place]] for values in expected]
         span = float(max(np.ptp(one) for (one,) in right))
-        for target, steps in ((written, ROUNDING * LEVELS), (None, params.steps)):
+        step = max(span / LEVELS, rounded.get(name, 0.0))
+        for target, allowed in ((written, ROUNDING * span), (None, params.steps * step)):
             agreement = Agreement(
                 "the integer model" if target is None else "the model with stored integers",
                 "the fake quantization",
                 [name],
-                Tolerance(steps * span / LEVELS, 0.0),
+                Tolerance(allowed, 0.0),
                 hint="give inputs like those of training, `inputs: file.py:function`, or allow more `steps`",
             )
             found = check(context, agreement, tries, right, session(context.result, [name], target))

@@ -1,0 +1,103 @@
+"""PyTorch's own ways to train with rounding, from the trained module to integers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnxruntime import InferenceSession
+from torch import nn
+from torch.ao.quantization import FakeQuantize, MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver
+
+from orun.errors import StageFailed
+from orun.stages.torch_quantized import at_rest, frozen
+from tests.stages.modules import rounding
+from tests.stages.support import StageRun, run_stage
+
+MODULES = Path(__file__).parents[1] / "modules"
+EXPORTERS = ("dynamo", "torchscript")
+IMAGE = {"image": {"shape": ["batch", 1, 8, 8], "low": 0, "high": 1}}
+STEPS = 0.5  # of logits beyond 10 that have 127 steps: run in integers, a value may be some steps off
+
+
+def convert(folder: Path, model: str, **params: Any) -> StageRun:
+    given = {"model": f"rounding.py:{model}", "inputs": IMAGE, "outputs": ["logits"], "atol": STEPS, **params}
+    return run_stage("convert/torch", folder, given, root=MODULES)
+
+
+def integers(folder: Path, made: StageRun, **params: Any) -> StageRun:
+    return run_stage("quantize/qat", folder, params, inputs={"model": made.output}, root=MODULES)
+
+
+def top_1(path: Path) -> float:
+    held_out = rounding.held_out()
+    logits = InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, dict(held_out.inputs))[0]
+    return float((logits.argmax(1) == held_out.labels).mean())
+
+
+@pytest.mark.parametrize(
+    ("model", "exporter", "in_float"),
+    [
+        ("eager", "dynamo", 0),
+        ("eager", "torchscript", 1),  # behind its Flatten, over which ONNX Runtime carries no integers
+        ("traced", "torchscript", 0),
+    ],
+)
+def test_what_pytorch_prepared_runs_in_integers(tmp_path: Path, model: str, exporter: str, in_float: int) -> None:
+    """Fused fake quantization, activations in 7 bits, batch normalisation trained within its convolution."""
+    fake = convert(tmp_path, model, exporter=exporter)
+    operators = Counter(node.op_type for node in onnx.load(fake.model).graph.node)
+    assert not {"BatchNormalization", "Div"} & set(operators)
+    made = integers(tmp_path, fake, inputs="rounding.py:held_out")
+    assert (made.value("quantized"), made.value("in_float")) == (3, in_float)
+    assert top_1(made.model) == pytest.approx(top_1(fake.model), abs=0.005)
+    assert top_1(made.model) > 0.9
+
+
+def test_what_pytorch_converted_is_exported_by_the_older_exporter_alone(tmp_path: Path) -> None:
+    made = integers(tmp_path, convert(tmp_path, "converted", exporter="torchscript"), inputs="rounding.py:held_out")
+    assert (made.value("quantized"), made.value("in_float")) == (3, 0)
+    assert top_1(made.model) > 0.9
+    with pytest.raises(StageFailed) as caught:
+        convert(tmp_path, "converted")
+    assert caught.value.what == "PyTorch's dynamo exporter cannot export the model"
+    assert "Conv2dPackedParamsBase" in caught.value.why
+    assert caught.value.hint == (
+        "export what training left, before `convert`: its fake quantization is what `quantize/qat` takes"
+    )
+
+
+def test_what_torch_export_quantized(tmp_path: Path) -> None:
+    """As `convert_pt2e` leaves it: a module that refuses `eval()`, with the operators of `quantized_decomposed`."""
+    inputs = {"x": {"shape": ["batch", 8], "low": -2, "high": 2}}
+    made = integers(tmp_path, convert(tmp_path, "exported", inputs=inputs, outputs=["y"]))
+    assert (made.value("quantized"), made.value("in_float")) == (1, 0)
+    assert made.value("max_abs_error") <= 0.5 * 1.001  # a step
+
+
+RANGES = ((0, 255), (0, 127), (-128, 127), (-127, 127), (-8, 7), (0, 15))
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+@pytest.mark.parametrize(("low", "high"), RANGES)
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_frozen_it_computes_the_same(low: int, high: int, exporter: str, *, per_channel: bool) -> None:
+    observer, scheme = (
+        (MovingAveragePerChannelMinMaxObserver, torch.per_channel_symmetric)
+        if per_channel
+        else (MovingAverageMinMaxObserver, torch.per_tensor_affine)
+    )
+    dtype = torch.quint8 if low == 0 else torch.qint8
+    module = nn.Sequential(FakeQuantize(observer, low, high, dtype=dtype, qscheme=scheme)).train()
+    values = torch.linspace(-2, 3, 40).reshape(10, 4).T
+    module(values)
+    at_rest(module)
+    beyond = values * 3  # at rest it does not learn from these
+    right = module(beyond)
+    assert torch.unique(right).numel() > 10
+    np.testing.assert_array_equal(frozen(module, exporter)(beyond), right)
