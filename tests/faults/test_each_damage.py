@@ -24,7 +24,7 @@ def an_object(rig: Rig) -> Path:
 
 
 def a_record(rig: Rig) -> Path:
-    pointer = json.loads((rig.store / "latest" / "text" / f"{STAGE}.json").read_bytes())["record"]
+    pointer: Mapping[str, str] = json.loads((rig.store / "latest" / "text" / f"{STAGE}.json").read_bytes())["record"]
     return rig.store / "actions" / pointer["key"][:2] / pointer["key"] / f"{pointer['variant']}.json"
 
 
@@ -112,7 +112,6 @@ def test_a_mode_is_put_right(text: Rig, part: Callable[[Rig], Path]) -> None:
 @pytest.mark.parametrize("damage", [*CHANGED, *GONE])
 def test_the_record_of_a_run(text: Rig, damage: str) -> None:
     """No result depends on it; who asks for that run is told."""
-
     ended = hit(text, lambda rig: max(rig.store.glob("runs/*/record.json")), damage)
     lost = sorted(text.store.glob("runs/*"))[-2]
     assert reasons(ended) == {}
