@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from orun.stages.domains import STANDARD
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto, NodeProto, TensorProto
 
     Array = NDArray[Any]
 
@@ -89,6 +89,22 @@ class Stored:
     fixed: frozenset[str]
 
 
+class Arrays(Mapping[str, "Array"]):
+    """Tensors as arrays by name, each read anew when it is asked for: all at once would be a second model."""
+
+    def __init__(self, tensors: Iterable[TensorProto]) -> None:
+        self._tensors = {tensor.name: tensor for tensor in tensors}
+
+    def __getitem__(self, name: str) -> Array:
+        return numpy_helper.to_array(self._tensors[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+
 def stored(model: ModelProto) -> Stored:
     """What a model stores, and who reads it."""
     from orun.stages.onnx_io import graphs
@@ -100,8 +116,7 @@ def stored(model: ModelProto) -> Stored:
     _, *nested = graphs(model)
     fixed = {value.name for value in (*model.graph.input, *model.graph.output)}
     fixed |= {name for graph in nested for node in graph.node for name in node.input}
-    arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    return Stored(arrays, uses, frozenset(fixed))
+    return Stored(Arrays(model.graph.initializer), uses, frozenset(fixed))
 
 
 def attribute(node: NodeProto, name: str, default: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,11 +49,12 @@ def zero(model: ModelProto, choice: Choice) -> int:
     """
     kept = stored(model)
     names = list(dict.fromkeys(name for _, name, _ in choice.layers(model, kept)))
-    arrays = {name: np.array(kept.arrays[name]) for name in names}
-    ranks = [np.abs(array).ravel() for array in arrays.values()]
-    for array, gone in zip(arrays.values(), _least(ranks, choice), strict=True):
+    tensors = {tensor.name: tensor for tensor in model.graph.initializer}
+    ranks = (np.abs(kept.arrays[name]).ravel() for name in names)
+    for name, gone in zip(names, _least(ranks, choice), strict=True):  # one at a time, as they may be large
+        array = np.array(kept.arrays[name])
         array.reshape(-1)[gone] = 0
-    _store(model, arrays)
+        tensors[name].CopyFrom(numpy_helper.from_array(array, name))
     return len(names)
 
 
@@ -113,19 +114,41 @@ def _channel_means(array: Array, axis: int) -> Array:
     return means
 
 
-def _least(ranks: Sequence[Array], choice: Choice, spare: int = 0) -> Iterator[Array]:
+def _least(ranks: Iterable[Array], choice: Choice, spare: int = 0) -> Iterator[Array]:
     """Of each array the places of what is least, but for `spare` at least."""
-    if not ranks:
-        return
     if choice.together:
-        every = np.concatenate(ranks)
-        mask = np.zeros(every.size, bool)
-        mask[np.argsort(every, kind="stable")[: int(choice.share * every.size)]] = True
-        counts = [int(part.sum()) for part in np.split(mask, np.cumsum([len(rank) for rank in ranks])[:-1])]
-    else:
-        counts = [int(choice.share * rank.size) for rank in ranks]
-    for rank, count in zip(ranks, counts, strict=True):
-        yield np.sort(np.argsort(rank, kind="stable")[: min(count, rank.size - spare)])
+        ranks = list(ranks)
+        counts = list(_shared(ranks, choice.share))
+    for number, rank in enumerate(ranks):
+        count = counts[number] if choice.together else int(choice.share * rank.size)
+        yield _places(rank, min(count, rank.size - spare))
+
+
+def _shared(ranks: Sequence[Array], share: float) -> Iterator[int]:
+    """How many of each array are among the least of all; of equals the first."""
+    every = np.concatenate(ranks) if ranks else np.zeros(0)
+    left = int(share * every.size)
+    if not left:
+        yield from (0 for _ in ranks)
+        return
+    every.partition(left - 1)
+    bound = every[left - 1]
+    below = [int(np.count_nonzero(rank < bound)) for rank in ranks]
+    left -= sum(below)
+    for rank, count in zip(ranks, below, strict=True):
+        equal = min(int(np.count_nonzero(rank == bound)), left)
+        left -= equal
+        yield count + equal
+
+
+def _places(rank: Array, count: int) -> Array:
+    """The places of the `count` least values, in order; of equals the first."""
+    if count <= 0:
+        return np.zeros(0, np.int64)
+    bound = np.partition(rank, count - 1)[count - 1]
+    below = np.flatnonzero(rank < bound)
+    equal = np.flatnonzero(rank == bound)[: count - len(below)]
+    return np.sort(np.concatenate([below, equal]))
 
 
 def _cut(layer: Layer, gone: Array, before: Mapping[str, Array], after: dict[str, Array]) -> None:

@@ -72,6 +72,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     _prune(context, model, params)
     after, zeros = _count(model)
     save(model, context.result)
+    del model  # before two sessions hold its weights
     error = check_against_input(context, "the pruned model", Trial(params.dims, params.inputs), None)
     return {
         **weigh(context.result),
@@ -112,5 +113,10 @@ def _count(model: ModelProto) -> tuple[int, int]:
     import numpy as np
     from onnx import numpy_helper
 
-    arrays = [array for tensor in model.graph.initializer if (array := numpy_helper.to_array(tensor)).dtype.kind == "f"]
-    return sum(array.size for array in arrays), sum(array.size - int(np.count_nonzero(array)) for array in arrays)
+    count = zeros = 0
+    for tensor in model.graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        if array.dtype.kind == "f":
+            count += array.size
+            zeros += array.size - int(np.count_nonzero(array))
+    return count, zeros
