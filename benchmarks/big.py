@@ -111,6 +111,8 @@ CASES: Mapping[str, Case] = {
         {},
     ),
     "optimize/simplify": CHECKED,
+    "convert/sklearn": Case({"model": "big_models.py:linear", "data": "big_models.py:rows"}, {}),
+    "convert/tensorflow": Case({"model": "big_models.py:dense", "dims": DIMS}, {}),
 }
 
 

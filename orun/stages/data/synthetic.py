@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orun.errors import UsageError
 from orun.measure.dataset import Dataset
-from orun.stages.feeds import Input, assignments, random_values
+from orun.stages.feeds import Input, assignments, random_values, symbols
 from orun.stages.signature import inputs_of
 
 
@@ -17,8 +17,8 @@ def synthetic(model: Path, examples: int, dims: Mapping[str, Sequence[int]], see
     Args:
         model: path of the proto whose inputs they are for.
         examples: how many.
-        dims: sizes of dynamic axes that are not `feeds.SIZES`; the examples take turns at them. The first axis of an
-            input is that of the examples, and has none.
+        dims: sizes of dynamic axes that are not `feeds.SIZES`; the examples take turns at them. Those of the first axis
+            are not for examples, each of which is one.
         seed: of the values.
 
     Raises:
@@ -32,7 +32,9 @@ def synthetic(model: Path, examples: int, dims: Mapping[str, Sequence[int]], see
     for item in inputs:
         _check(item)
     one = [Input(item.name, item.dtype, (1, *item.shape[1:]), item.low, item.high, mask=item.mask) for item in inputs]
-    turns = assignments(one, dims)
+    assignments(inputs, dims)  # refuses what the model does not have
+    axes = symbols(one)
+    turns = assignments(one, {axis: sizes for axis, sizes in dims.items() if axis in axes})
     feeds = [
         random_values(one, turns[number % len(turns)], "right-padded", np.random.default_rng([seed, number]))
         for number in range(examples)

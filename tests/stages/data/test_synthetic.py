@@ -36,3 +36,21 @@ def test_an_input_without_an_axis_for_examples(tmp_path: Path) -> None:
         "  its shape is [4], and the first axis must be that of the examples\n"
         "  hint: give a dataset: `file.py:function` or a file"
     )
+
+
+def test_sizes_of_the_axis_of_examples(tmp_path: Path) -> None:
+    """What checks a model tries it at several of them; an example has none, and the model has that axis."""
+    model = '<ir_version: 9, opset_import: ["" : 20]> g (float[batch, 4] x) => (float[batch, 4] y) { y = Abs(x) }'
+    path = artifact(tmp_path, parse(model)) / "model.onnx"
+    dataset = synthetic(path, 3, {"batch": [1, 2]}, 0)
+    assert [row.shape for row in dataset.inputs["x"]] == [(4,)] * 3
+    with pytest.raises(UsageError) as caught:
+        synthetic(path, 3, {"batches": [1, 2]}, 0)
+    assert str(caught.value) == "the model has no dynamic axis 'batches'\n  its dynamic axes are batch"
+
+
+def test_sizes_for_a_model_of_fixed_shape(tmp_path: Path) -> None:
+    model = '<ir_version: 9, opset_import: ["" : 20]> g (float[1, 4] x) => (float[1, 4] y) { y = Abs(x) }'
+    with pytest.raises(UsageError) as caught:
+        synthetic(artifact(tmp_path, parse(model)) / "model.onnx", 3, {"batch": [1, 2]}, 0)
+    assert str(caught.value) == "the model has no dynamic axis 'batch'\n  none of its axes is dynamic"
