@@ -61,17 +61,18 @@ def _points(metric: str, pipeline: str, store: Path | None) -> tuple[Point, ...]
     from orun.history import History, location
 
     history = History(location(store or default_store(Path.cwd())))
-    points = history.points(**({"pipeline": pipeline} if pipeline else {}))
-    if not points:
-        of = f" of {pipeline}" if pipeline else ""
-        raise UsageError(f"nothing{of} was measured yet", why=f"looked in {history.path}", hint="orun FILE")
-    wanted = tuple(point for point in points if metric in ("", point.metric, f"{point.stage}.{point.metric}"))
-    if not wanted:
-        known = sorted({f"{point.stage}.{point.metric}" for point in points} | {point.metric for point in points})
-        near = closest(metric, known)
-        why = f"did you mean {near}?" if near else f"expected {one_of(known)}"
-        raise UsageError(f"no measurement of '{metric}'", why=why, hint="orun history")
-    return wanted
+    of = {"pipeline": pipeline} if pipeline else {}
+    points = history.points(**of, **({"name": metric} if metric else {}))
+    if points:
+        return points
+    names = history.names(**of)
+    if not names:
+        what = f"nothing of {pipeline} was measured yet" if pipeline else "nothing was measured yet"
+        raise UsageError(what, why=f"looked in {history.path}", hint="orun FILE")
+    known = sorted({f"{stage}.{name}" for stage, name in names} | {name for _, name in names})
+    near = closest(metric, known)
+    why = f"did you mean {near}?" if near else f"expected {one_of(known)}"
+    raise UsageError(f"no measurement of '{metric}'", why=why, hint="orun history")
 
 
 def _write_csv(points: Sequence[Point], path: Path) -> None:

@@ -85,12 +85,12 @@ def _trend(result: RunResult) -> str:
     if not gated:
         return ""
     try:
-        points = History(location(result.folder.parent.parent)).points(
-            pipeline=result.pipeline, machine=machine_of(result.host)
-        )
+        history = History(location(result.folder.parent.parent))
+        same = {"pipeline": result.pipeline, "machine": machine_of(result.host)}
+        points = [one for stage, metric in gated for one in history.points(**same, stage=stage, metric=metric)]
     except StoreError as error:  # the run has its verdicts; only its past is missing
         return f"\n_{error.what}_\n"
-    return markdown_trend(series_of(point for point in points if (point.stage, point.metric) in gated))
+    return markdown_trend(series_of(points))
 
 
 @contextmanager

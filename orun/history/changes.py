@@ -8,9 +8,9 @@ do as well; then its sides likewise. It needs no normal distribution and is not 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from random import Random
 from statistics import median
 
@@ -19,6 +19,8 @@ from orun.history.points import Series
 LEVEL = 0.01  # of the permutation test
 LEAST = 4  # measurements on each side of a change
 PERMUTATIONS = 499
+FEWER, FROM = 199, 100  # permutations of a segment from that length on, whose p-value is not as coarse
+ROUNDING = 1e-9  # by which equal gains may differ
 LONGEST = 300  # newest measurements that are looked at: the work grows with the square
 
 
@@ -67,7 +69,8 @@ def divide(values: Sequence[float], *, seed: int = 0) -> list[tuple[int, float]]
     """
     if not all(map(math.isfinite, values)):
         return []
-    distances = [tuple(abs(one - other) for other in values) for one in values]
+    middle = median(values) if values else 0.0
+    centred = [value - middle for value in values]  # sums of differences lose no digits to the level
     random = Random(seed)  # noqa: S311 -- no secret
     found: list[tuple[int, float]] = []
     segments = [(0, len(values))]
@@ -75,24 +78,53 @@ def divide(values: Sequence[float], *, seed: int = 0) -> list[tuple[int, float]]
         begin, end = segments.pop()
         if end - begin < 2 * LEAST:
             continue
-        rows = [row[begin:end] for row in distances[begin:end]]
-        split, gain = _best(rows)
-        p = _chance(rows, gain, random)
+        segment = centred[begin:end]
+        totals = _totals(segment)
+        split, gain = _best(segment, totals)
+        p = _chance(segment, totals, gain, random)
         if p <= LEVEL:
             found.append((begin + split, p))
             segments += [(begin, begin + split), (begin + split, end)]
     return sorted(found)
 
 
-def _best(rows: Sequence[Sequence[float]]) -> tuple[int, float]:
-    """The division of the largest energy distance between its sides, and that distance."""
-    count = len(rows)
-    left, between, right = 0.0, 0.0, sum(map(sum, rows)) / 2
+def best_division(values: Sequence[float]) -> tuple[int, float]:
+    """Where the energy distance between both sides is largest, as the length of the left one, and that distance."""
+    return _best(values, _totals(values))
+
+
+def _totals(values: Sequence[float]) -> dict[float, float]:
+    """Sum of the distances of each value from all."""
+    ordered = sorted(values)
+    return {value: _distance(ordered, value) for value in ordered}
+
+
+def _distance(ordered: Sequence[float], value: float) -> float:
+    """Sum of the distances of a value from others, which are sorted."""
+    place = bisect_left(ordered, value)
+    below, above = ordered[:place], ordered[place:]
+    return value * (len(below) - len(above)) - sum(below) + sum(above)
+
+
+def _best(values: Sequence[float], totals: Mapping[float, float]) -> tuple[int, float]:
+    """The division of the largest energy distance between its sides, and that distance.
+
+    Args:
+        values: in their order.
+        totals: sum of the distances of each value from all.
+    """
+    count, total = len(values), 0.0
+    left, between, right = 0.0, 0.0, sum(totals[value] for value in values) / 2
     best = (LEAST, -math.inf)
-    for index, row in enumerate(rows):
-        to_left, to_right = sum(row[:index]), sum(row[index + 1 :])
+    ordered: list[float] = []  # the left side; a slice and a sum of it are faster than what needs fewer additions
+    for one, value in enumerate(values, start=1):
+        place = bisect_left(ordered, value)
+        to_left = value * (2 * place - one + 1) + total - 2 * sum(ordered[:place])
+        to_right = totals[value] - to_left
+        ordered.insert(place, value)
+        total += value
         left, between, right = left + to_left, between + to_right - to_left, right - to_right
-        one, other = index + 1, count - index - 1
+        other = count - one
         if one < LEAST or other < LEAST:
             continue
         energy = 2 * between / (one * other) - 2 * left / (one * (one - 1)) - 2 * right / (other * (other - 1))
@@ -102,14 +134,13 @@ def _best(rows: Sequence[Sequence[float]]) -> tuple[int, float]:
     return best
 
 
-def _chance(rows: Sequence[Sequence[float]], gain: float, random: Random) -> float:
+def _chance(values: Sequence[float], totals: Mapping[float, float], gain: float, random: Random) -> float:
     """How often a permutation is divided as well; given up, with 1, as soon as that is too often for `LEVEL`."""
-    order = list(range(len(rows)))
+    order, permutations = list(values), PERMUTATIONS if len(values) < FROM else FEWER
     as_good = 1  # the series itself is one of its permutations
-    for _ in range(PERMUTATIONS):
+    for _ in range(permutations):
         random.shuffle(order)
-        pick = itemgetter(*order)
-        as_good += _best([pick(rows[index]) for index in order])[1] >= gain * (1 - 1e-12)
-        if as_good > LEVEL * (PERMUTATIONS + 1):
+        as_good += _best(order, totals)[1] >= gain * (1 - ROUNDING)
+        if as_good > LEVEL * (permutations + 1):
             return 1.0
-    return as_good / (PERMUTATIONS + 1)
+    return as_good / (permutations + 1)

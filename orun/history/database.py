@@ -6,7 +6,7 @@ import dataclasses
 import math
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from orun.store.refusals import quoted
 FORMAT = 1
 PATIENCE = 30.0  # seconds to wait for another process that writes
 COLUMNS = tuple(field.name for field in dataclasses.fields(Point))
+NAME = "? IN (metric, stage || '.' || metric)"
 IDENTITY = ("pipeline", "stage", "key", "metric", "measured_at")
 TABLE = f"""
 CREATE TABLE IF NOT EXISTS points (
@@ -56,15 +57,26 @@ class History:
     def points(self, **wanted: str) -> tuple[Point, ...]:
         """The measurements whose columns have these values, the oldest first; none where there is no database.
 
+        `name` stands for a metric with or without its stage: `latency.p50`, `p50`.
+
         Raises:
             StoreError: when the database cannot be read, or is none.
         """
+        query = (
+            f"SELECT {', '.join(COLUMNS)} FROM points WHERE {_condition(wanted)} ORDER BY measured_at, stage, metric"  # noqa: S608 -- names of our own
+        )
+        return tuple(map(_point, self._rows(query, wanted)))
+
+    def names(self, **wanted: str) -> tuple[tuple[str, str], ...]:
+        """Stage and metric of such measurements, each once; raises as `points` does."""
+        query = f"SELECT DISTINCT stage, metric FROM points WHERE {_condition(wanted)} ORDER BY stage, metric"  # noqa: S608 -- names of our own
+        return tuple((str(stage), str(metric)) for stage, metric in self._rows(query, wanted))
+
+    def _rows(self, query: str, wanted: Mapping[str, str]) -> list[tuple[object, ...]]:
         if not self.path.exists():
-            return ()
-        condition = " AND ".join(f"{column} = ?" for column in wanted) or "1"
-        query = f"SELECT {', '.join(COLUMNS)} FROM points WHERE {condition} ORDER BY measured_at, stage, metric"  # noqa: S608 -- names of our own
+            return []
         with self._opened() as database:
-            return tuple(_point(row) for row in database.execute(query, tuple(wanted.values())))
+            return database.execute(query, tuple(wanted.values())).fetchall()
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
@@ -95,6 +107,10 @@ class History:
             with database:
                 database.execute(TABLE)
                 database.execute(f"PRAGMA user_version = {FORMAT}")
+
+
+def _condition(wanted: Iterable[str]) -> str:
+    return " AND ".join(NAME if column == "name" else f"{column} = ?" for column in wanted) or "1"
 
 
 def _point(row: tuple[object, ...]) -> Point:
