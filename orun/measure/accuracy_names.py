@@ -20,8 +20,9 @@ FIDELITY: Mapping[str, tuple[str, ...]] = {
 """Metrics against the reference's outputs, each with the names that it yields."""
 RECALL: Mapping[str, int] = {"recall_at_1": 1, "recall_at_5": 5, "recall_at_10": 10}
 RETRIEVAL: tuple[str, ...] = (*RECALL, "mrr")
-TASK: tuple[str, ...] = ("accuracy", "accuracy_at_5", "f1", "auc", *RETRIEVAL)
-SHARES: tuple[str, ...] = ("relative", "agreement", "agreement_at_5", "accuracy", "accuracy_at_5", "f1", "auc", *RECALL)
+LABELLED: tuple[str, ...] = ("accuracy", "accuracy_at_5", "f1", "auc", "average_precision")
+TASK: tuple[str, ...] = (*LABELLED, *RETRIEVAL)
+SHARES: tuple[str, ...] = ("relative", "agreement", "agreement_at_5", *LABELLED, *RECALL)
 """Metrics that are proportions."""
 UNITS: Mapping[str, Unit] = {
     name: "ratio" if name in SHARES else ""

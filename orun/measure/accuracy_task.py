@@ -26,6 +26,7 @@ BY_LABEL: Mapping[str, Callable[[Array, Array], Floats]] = {
     "accuracy_at_5": partial(metrics_task.accuracy_at, 5),
     "f1": metrics_task.f1,
     "auc": metrics_task.auc,
+    "average_precision": metrics_task.average_precision,
 }
 
 

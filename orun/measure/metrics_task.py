@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -76,22 +77,48 @@ def auc(output: NDArray[Any], labels: NDArray[Any]) -> Floats:
 
     Args:
         output: the score of class 1, `[n]` or `[n, 1]`; of both classes, `[n, 2]`; or of each class, `[n, classes]`.
-        labels: classes `[n]`, from 0.
+        labels: classes `[n]`, from 0; or whether an example is of each class, `[n, classes]` of 0 and 1.
 
     Raises:
         UsageError: when the shapes do not fit, or a class has no example or all of them.
     """
+    return np.asarray(np.mean([_area(*one) for one in _against_the_rest("auc", output, labels)]))
+
+
+def average_precision(output: NDArray[Any], labels: NDArray[Any]) -> Floats:
+    """Mean over classes (mAP) of the precision at each threshold, weighed by the recall that it adds, `[]`.
+
+    That is the area under the precision-recall curve without interpolation, as scikit-learn's average_precision_score
+    has it.
+
+    Args:
+        output: as for `auc`.
+        labels: as for `auc`.
+
+    Raises:
+        UsageError: when the shapes do not fit, or a class has no example.
+    """
+    return np.asarray(np.mean([_precision(*one) for one in _against_the_rest("average_precision", output, labels)]))
+
+
+def _against_the_rest(
+    metric: str, output: NDArray[Any], labels: NDArray[Any]
+) -> Iterator[tuple[Floats, NDArray[np.bool_], int]]:
+    """For each class the scores of the examples, which of them are of it, and its number; of two classes the second."""
     scores = output.reshape(len(output), -1).astype(np.float64)
-    if output.dtype.kind != "f" or labels.shape != (len(output),) or labels.dtype.kind not in "iub":
+    many = labels.ndim == 2 and labels.shape == scores.shape  # noqa: PLR2004 - [n, classes]
+    if output.dtype.kind != "f" or not (many or labels.shape == (len(output),)) or labels.dtype.kind not in "iub":
         raise UsageError(
-            "auc needs scores for each example, and the label of its class as a number",
+            f"{metric} needs scores for each example, and the label of its class as a number",
             why=f"the output is {output.dtype} {list(output.shape)}, the labels {labels.dtype} {list(labels.shape)}",
             hint="name the output that holds scores in `outputs`",
         )
-    if scores.shape[1] <= 2:  # noqa: PLR2004 - one class against the other
-        return np.asarray(_area(scores[:, -1], labels == 1, 1))
-    classes = range(scores.shape[1])
-    return np.asarray(np.mean([_area(scores[:, one], labels == one, one) for one in classes]), dtype=np.float64)
+    if many:
+        yield from ((scores[:, one], labels[:, one] > 0, one) for one in range(scores.shape[1]))
+    elif scores.shape[1] <= 2:  # noqa: PLR2004 - one class against the other
+        yield scores[:, -1], labels == 1, 1
+    else:
+        yield from ((scores[:, one], labels == one, one) for one in range(scores.shape[1]))
 
 
 def _area(scores: Floats, positive: NDArray[np.bool_], name: int) -> float:
@@ -102,6 +129,15 @@ def _area(scores: Floats, positive: NDArray[np.bool_], name: int) -> float:
     _, place, times = np.unique(scores, return_inverse=True, return_counts=True)
     rank = (np.cumsum(times) - (times - 1) / 2)[place]
     return float((rank[positive].sum() - count * (count + 1) / 2) / (count * (len(positive) - count)))
+
+
+def _precision(scores: Floats, positive: NDArray[np.bool_], name: int) -> float:
+    """The mean over positive examples of the precision among those that score at least as high."""
+    if not positive.any():
+        raise UsageError(f"average_precision: no example is of class {name}")
+    _, place, times = np.unique(-scores, return_inverse=True, return_counts=True)
+    right = np.cumsum(np.bincount(place, weights=positive))
+    return float((right / np.cumsum(times))[place][positive].mean())
 
 
 def _need_scores(metric: str, output: NDArray[Any]) -> None:

@@ -5,10 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sklearn.metrics import f1_score, roc_auc_score, top_k_accuracy_score
+from sklearn.metrics import average_precision_score, f1_score, roc_auc_score, top_k_accuracy_score
 
 from orun.errors import UsageError
-from orun.measure.metrics_task import accuracy, accuracy_at, auc, f1, ranks, recall, reciprocal_rank
+from orun.measure.metrics_task import (
+    accuracy,
+    accuracy_at,
+    auc,
+    average_precision,
+    f1,
+    ranks,
+    recall,
+    reciprocal_rank,
+)
 
 
 def test_accuracy_of_scores() -> None:
@@ -96,6 +105,25 @@ def test_auc_is_that_of_scikit_learn() -> None:
     assert auc(table[:, 1], labels).item() == pytest.approx(expected)
 
 
+def test_average_precision_is_that_of_scikit_learn() -> None:
+    table, labels = scores(5)
+    table = table.round(1)  # so that some score the same
+    expected = average_precision_score(np.eye(5)[labels], table, average="macro")
+    assert average_precision(table, labels).item() == pytest.approx(expected)
+    assert average_precision(table, np.eye(5, dtype=np.int64)[labels]).item() == pytest.approx(expected)
+    table, labels = scores(2)
+    expected = average_precision_score(labels, table[:, 1])
+    assert average_precision(table, labels).item() == pytest.approx(expected)
+    assert average_precision(table[:, 1], labels).item() == pytest.approx(expected)
+
+
+def test_examples_of_several_classes() -> None:
+    random = np.random.default_rng(2)
+    table, labels = random.standard_normal((60, 4)), random.integers(0, 2, (60, 4))
+    assert average_precision(table, labels).item() == pytest.approx(average_precision_score(labels, table))
+    assert auc(table, labels).item() == pytest.approx(roc_auc_score(labels, table))
+
+
 def test_accuracy_among_the_best_is_that_of_scikit_learn() -> None:
     random = np.random.default_rng(0)
     table, labels = random.standard_normal((100, 12)), random.integers(0, 12, 100)
@@ -114,6 +142,10 @@ def test_what_scores_need() -> None:
     with pytest.raises(UsageError) as error:
         auc(np.array([0.1, 0.2]), np.array([1, 1]))
     assert str(error.value) == "auc: every example is of class 1"
+    assert average_precision(np.array([0.1, 0.2]), np.array([1, 1])) == 1
+    with pytest.raises(UsageError) as error:
+        average_precision(np.array([0.1, 0.2]), np.array([0, 0]))
+    assert str(error.value) == "average_precision: no example is of class 1"
     with pytest.raises(UsageError) as error:
         accuracy_at(5, np.array([1, 0]), np.array([1, 0]))
     assert str(error.value) == (

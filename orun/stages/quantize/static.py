@@ -2,8 +2,8 @@
 
 `dataset` holds typical inputs, in any form that `measure/accuracy` takes: the ranges are those of the values that they
 bring about. Without one, inputs are made up from the model's signature, which suits trying a pipeline out and no
-release: the ranges of noise are not those of data. ONNX Runtime's method `Distribution` is left out: it is made for
-8-bit floats, and for integers its ranges are those of `minmax`.
+release: the ranges of noise are not those of data. ONNX Runtime's method `Distribution` is refused: it is made for
+8-bit floats, and for integers it takes the largest magnitude both ways, as `minmax` does with `symmetric: true`.
 
 That the result still works is checked on made-up inputs (it runs, and every output is finite); how good it is takes
 other data than it was calibrated on: put `measure/accuracy` after it. With `smooth`, the float model is first rewritten
@@ -47,8 +47,11 @@ class Params:
     ] = None
     samples: Annotated[int, Doc("Use only the first so many examples."), Range(1)] = 128
     method: Annotated[
-        Literal["minmax", "entropy", "percentile"],
-        Doc("How a range is told from the values: `minmax` keeps all of them, the others cut outliers off."),
+        Literal["minmax", "entropy", "percentile", "distribution"],
+        Doc(
+            "How a range is told from the values: `minmax` keeps all of them, `entropy` and `percentile` cut outliers "
+            "off; `distribution` is refused, see above."
+        ),
     ] = "minmax"
     percentile: Annotated[float, Doc("With `percentile`: how much of the values stays in range."), Range(50, 100)] = (
         99.999
@@ -108,6 +111,14 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.onnx_io import load, save, weigh
     from orun.stages.ort_graph import IN_THE_WAY, add_types, optimized
 
+    if params.method not in METHODS:
+        raise StageFailed(
+            context.stage,
+            "`method: distribution` does nothing for integers",
+            why="ONNX Runtime's Distribution finds scales for 8-bit floats alone; for integers it takes the largest "
+            "magnitude both ways and cuts nothing off",
+            hint="`method: minmax` with `symmetric: true` gives the same ranges; `percentile` and `entropy` cut off",
+        )
     model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
     if params.overrides and params.format != "qdq":
         raise StageFailed(context.stage, f"`overrides` needs `format: qdq`, not {params.format}")

@@ -473,11 +473,12 @@ def test_planning_imports_nothing_heavy() -> None:
 def test_files_and_made_up_examples(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", x=np.array([[1, 0, 0], [0, 1, 0], [1, 0, 0.5]]), labels=np.arange(3))
     ports = {"model": artifact(tmp_path, linear(EYE)), "reference": artifact(tmp_path, linear(EYE * 2))}
-    asked = ["accuracy", "f1", "auc", "relative"]
+    asked = ["accuracy", "f1", "auc", "average_precision", "relative"]
     read = run_stage("measure/accuracy", tmp_path, {"metrics": asked, "dataset": "data.npz"}, inputs=ports)
     assert read.value("accuracy") == pytest.approx(2 / 3)
     assert read.value("f1") == pytest.approx((2 / 3 + 1 + 0) / 3)
     assert read.value("auc") == pytest.approx((0.75 + 1 + 1) / 3)
+    assert read.value("average_precision") == pytest.approx((1 / 2 + 1 + 1) / 3)
     assert read.value("relative") == 0.5
     source = {"path": "data.npz", "inputs": {"x": "x"}, "labels": "labels"}
     again = run_stage("measure/accuracy", tmp_path, {"metrics": asked, "dataset": source}, inputs=ports)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import numpy_helper
+from onnxruntime.quantization import CalibrationMethod, QuantType, quantize_static
 
 from orun.errors import StageFailed
 from orun.stages import onnx_io
@@ -35,6 +37,11 @@ def noise(path: Path, before: Path, feed: dict[str, np.ndarray[Any, Any]]) -> fl
     return float(np.sqrt(np.mean((found - right) ** 2) / np.mean(right**2)))
 
 
+WEIGHTED = """
+<ir_version: 9, opset_import: ["" : 20]>
+g (float[n, 4] x) => (float[n, 2] y)
+<float[4, 2] w = {0.1, -0.2, 0.3, 0.4, 0.5, -0.6, 0.7, 0.8}> { y = MatMul (x, w) }
+"""
 IMAGES = {"image": np.random.default_rng(0).standard_normal((8, 3, 8, 8)).astype(np.float32)}  # as in examples.py
 
 
@@ -47,6 +54,38 @@ def test_every_method_is_near(tmp_path: Path, method: str) -> None:
     assert noise(made.model, before / "model.onnx", IMAGES) < (
         0.3 if method == "entropy" else 0.05
     )  # it cuts more off than so few examples bear
+
+
+def scales(path: Path) -> dict[str, float]:
+    model = onnx.load(path)
+    return {one.name: float(numpy_helper.to_array(one)) for one in model.graph.initializer if one.name[-6:] == "_scale"}
+
+
+def test_a_method_that_does_nothing_for_integers(tmp_path: Path) -> None:
+    before = artifact(tmp_path, parse(WEIGHTED))
+    with pytest.raises(StageFailed) as caught:
+        quantize(tmp_path, before, "rows", method="distribution")
+    assert str(caught.value) == (
+        "`method: distribution` does nothing for integers\n"
+        "  ONNX Runtime's Distribution finds scales for 8-bit floats alone; for integers it takes the largest "
+        "magnitude both ways and cuts nothing off\n"
+        "  hint: `method: minmax` with `symmetric: true` gives the same ranges; `percentile` and `entropy` cut off"
+    )
+    rows = np.random.default_rng(0).exponential(size=(64, 4)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    feeds = iter([{"x": rows}, None])
+    by_hand = tmp_path / "distribution.onnx"
+    quantize_static(
+        before / "model.onnx",
+        by_hand,
+        SimpleNamespace(get_next=lambda: next(feeds)),
+        calibrate_method=CalibrationMethod.Distribution,
+        activation_type=QuantType.QInt8,
+    )
+    source = {"path": "rows.npy", "inputs": {"x": "rows"}}
+    params = {"dataset": source, "samples": 64, "symmetric": True, "activation_type": "int8"}
+    made = run_stage("quantize/static", tmp_path, params, inputs={"model": before})
+    assert scales(by_hand) == pytest.approx(scales(made.model), rel=1 / 254)  # of which one has 255 steps
 
 
 def test_operators_on_integers(tmp_path: Path) -> None:
