@@ -10,14 +10,14 @@ from typing import get_args
 import pytest
 
 import orun
-from benchmarks import big, cold, envelope, fusion, makespan, node_tests, noop, remote, runner
+from benchmarks import big, cold, envelope, fusion, makespan, node_tests, noop, remote, restore, runner
 from benchmarks.graphs import Shape, edges, write_pipeline
 from benchmarks.spent import Spent, in_turn, table, verdict
 from orun.stages.params import build
 from orun.stages.registry import module_of
 
 
-@pytest.mark.parametrize("script", [big, cold, envelope, fusion, makespan, node_tests, noop, remote, runner])
+@pytest.mark.parametrize("script", [big, cold, envelope, fusion, makespan, node_tests, noop, remote, restore, runner])
 def test_help_says_what_is_measured(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         script.main(["--help"])
@@ -39,6 +39,12 @@ def test_runners_are_compared_on_the_same_graphs(capsys: pytest.CaptureFixture[s
     runner.main(["--sizes", "3", "--rounds", "1", "--only", "orun", "make"])
     rows = [line.split(" | ")[:3] for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
     assert rows[2:] == [[f"| {shape}", "3", tool] for shape in ("fan", "chain") for tool in ("orun", "make")]
+
+
+def test_a_deleted_output_is_put_back(capsys: pytest.CaptureFixture[str]) -> None:
+    restore.main(["--mib", "1", "--rounds", "1"])
+    rows = [line.partition(" | ")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    assert rows[2:] == ["| orun, the output deleted", "| orun, nothing deleted", "| its digest, once", "| a copy of it"]
 
 
 def test_figures_are_medians_of_rounds_in_turn() -> None:
