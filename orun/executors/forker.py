@@ -89,7 +89,7 @@ class Forker:
             EOFError: when the process that forks is gone.
         """
         self._ask(FORK, descriptor)
-        while len(answer := self._connection.recv(ENDED.size)) == ENDED.size:
+        while len(answer := self._receive()) == ENDED.size:
             self._ends.append(End(*ENDED.unpack(answer)))
         if not answer:
             raise EOFError("the process that forks is gone")
@@ -106,8 +106,8 @@ class Forker:
 
     def ends(self) -> list[End]:
         """The processes that have ended since the last call; does not wait."""
-        with contextlib.suppress(BlockingIOError, ConnectionError):
-            while answer := self._connection.recv(ENDED.size, socket.MSG_DONTWAIT):
+        with contextlib.suppress(BlockingIOError):
+            while answer := self._receive(socket.MSG_DONTWAIT):
                 self._ends.append(End(*ENDED.unpack(answer)))
         found = list(self._ends)
         self._ends.clear()
@@ -116,6 +116,13 @@ class Forker:
     def close(self) -> None:
         """Let go of the connection, upon which it ends after all that it has forked."""
         self._connection.close()
+
+    def _receive(self, flags: int = 0) -> bytes:
+        """What it says next; nothing when it is gone."""
+        try:
+            return self._connection.recv(ENDED.size, flags)
+        except ConnectionError:  # killed before it had read what it was asked
+            return b""
 
     def _ask(self, request: bytes, *descriptors: int) -> None:
         with contextlib.suppress(ConnectionError):  # it is gone, which its server hears of
