@@ -35,6 +35,7 @@ class RunStarted:
         overrides: the `--set` values.
         sources: digest of each file that the pipeline was read from, by its path from the pipeline's folder.
         repeats: id of the run whose results this one found unchanged at a glance; empty when it looks at each stage.
+        commit: that git has checked out around the pipeline file; empty where there is none, and when it repeats a run.
     """
 
     run: str
@@ -48,6 +49,7 @@ class RunStarted:
     overrides: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     repeats: str = ""
+    commit: str = ""
 
 
 @dataclass(frozen=True)

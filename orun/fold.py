@@ -44,6 +44,7 @@ class Fold:
             overrides=started.overrides,
             sources=started.sources,
             repeats=started.repeats,
+            commit=started.commit,
         )
 
 

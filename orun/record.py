@@ -135,6 +135,7 @@ class RunResult:
         overrides: the `--set` values.
         sources: digest of each file that the pipeline was read from, by its path from the pipeline's folder.
         repeats: id of the run whose results this one found unchanged at a glance; empty when it looked at each stage.
+        commit: that git had checked out around the pipeline file; empty where there is none, and when it repeats a run.
     """
 
     run: str
@@ -150,6 +151,7 @@ class RunResult:
     overrides: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     repeats: str = ""
+    commit: str = ""
 
     def __getitem__(self, stage: str) -> StageResult:
         """The result of a stage by its id; KeyError when the run had none of that name."""

@@ -19,6 +19,7 @@ from orun.observe import portable_name, project_of
 from orun.planner import Plan, Planner
 from orun.record import RunResult, StageResult, Verdict
 from orun.requirements import provide
+from orun.revision import commit_of
 from orun.runner import Runner
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ class Session:
             sources={
                 portable_name(Path(path), pipeline.root, project): digest for path, digest in pipeline.sources.items()
             },
+            commit=commit_of(pipeline.root),
         )
 
     def _end(self, code: int) -> RunResult:

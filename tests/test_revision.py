@@ -1,0 +1,79 @@
+"""The commit of a project, as git itself says it: however the repository lies, without starting git."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orun.revision import commit_of
+from orun.store import locks
+from tests.project import Project
+
+QUIET = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+WHO = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in QUIET.items():
+        monkeypatch.setenv(name, value)
+
+
+def git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", *WHO, *words], cwd=folder, check=True, capture_output=True, text=True, timeout=60)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    (folder / "deep").mkdir()
+    (folder / "deep" / "file").write_text("1")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "first")
+    return folder
+
+
+def test_a_branch_packed_references_a_tag_and_a_worktree(repository: Path, tmp_path: Path) -> None:
+    head = git(repository, "rev-parse", "HEAD")
+    assert commit_of(repository) == head
+    assert commit_of(repository / "deep") == head
+    git(repository, "tag", "-am", "one", "v1")
+    git(repository, "pack-refs", "--all")
+    assert commit_of(repository) == head
+    git(repository, "checkout", "-q", "--detach")
+    assert commit_of(repository) == head
+    git(repository, "worktree", "add", "-q", "-b", "other", str(tmp_path / "beside"))
+    git(tmp_path / "beside", "commit", "-qm", "second", "--allow-empty")
+    assert commit_of(tmp_path / "beside") == git(tmp_path / "beside", "rev-parse", "HEAD") != head
+
+
+def test_none(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    git(tmp_path / "empty", "init", "-q")
+    assert commit_of(tmp_path / "empty") == ""
+    (repository / ".git" / "HEAD").write_bytes(b"\xff\xfe")
+    assert commit_of(repository) == ""
+    (repository / ".git" / "HEAD").unlink()
+    assert commit_of(repository / "deep") == ""
+
+
+def test_a_run_records_it_and_one_that_repeats_it_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    code = "from orun import stage\n\n\n@stage(inputs={}, output='files')\ndef make(context):\n    pass\n"
+    project = Project.make(tmp_path / "project", "stages: {make: {uses: ./code.py:make}}\n")
+    project.write("code.py", code)
+    assert project.run().commit == ""
+    git(project.folder, "init", "-q")
+    git(project.folder, "add", ".")
+    git(project.folder, "commit", "-qm", "first")
+    project.edit("code.py", "pass", "context.output.touch()")
+    assert project.run().commit == git(project.folder, "rev-parse", "HEAD")
+    project.run()
+    again = project.run()
+    assert again.repeats
+    assert again.commit == ""
