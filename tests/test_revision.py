@@ -64,14 +64,12 @@ def test_none(repository: Path, tmp_path: Path) -> None:
 
 def test_a_run_records_it_and_one_that_repeats_it_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "MACHINE", tmp_path)
-    code = "from orun import stage\n\n\n@stage(inputs={}, output='files')\ndef make(context):\n    pass\n"
-    project = Project.make(tmp_path / "project", "stages: {make: {uses: ./code.py:make}}\n")
-    project.write("code.py", code)
+    project = Project.make(tmp_path / "project")
     assert project.run().commit == ""
     git(project.folder, "init", "-q")
     git(project.folder, "add", ".")
     git(project.folder, "commit", "-qm", "first")
-    project.edit("code.py", "pass", "context.output.touch()")
+    project.edit("pipeline.yaml", "a b", "a b c")
     assert project.run().commit == git(project.folder, "rev-parse", "HEAD")
     project.run()
     again = project.run()
