@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import orun
 from orun.errors import PipelineError, UsageError
-from orun.events import StageStarted
+from orun.events import Event, StageStarted, StageWaiting
+from orun.store import Store, locks, machine_lock
 from tests.project import PIPELINE, Project, built, outcomes
 
 FAILING = """
@@ -206,6 +208,29 @@ def test_processes_that_share_a_cold_store_share_the_work(project: Project) -> N
         results.append(json.loads(out))
     ran = [stage["stage"] for result in results for stage in result["stages"] if stage["outcome"] == "built"]
     assert sorted(ran) == ["count", "make", "upper"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "what"),
+    [(False, "another orun process, which runs the same stage"), (True, "another orun process, which measures")],
+)
+def test_who_waits_for_another_process_says_for_what(
+    project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, machine: bool, what: str
+) -> None:
+    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    key = project.run()["upper"].key
+    lock = machine_lock(exclusive=True) if machine else Store(project.store).key_lock(key)
+    assert lock.try_acquire()
+
+    def hear(event: Event) -> None:
+        if isinstance(event, StageWaiting):
+            assert (event.stage, event.what) == ("upper", what)
+            lock.release()
+
+    result = orun.run(project.folder / "pipeline.yaml", store=project.store, force=["upper"], on_event=hear)
+    assert built(result) == ["upper"]
+    log = [json.loads(line)["event"] for line in (result.folder / "events.jsonl").read_text().splitlines()]
+    assert log.count("stage_waiting") == 1
 
 
 def test_a_wide_pipeline_starts_no_more_than_there_are_cores(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import subprocess
 from collections import Counter
 
 from tests.faults.folders import remove
-from tests.faults.rig import Ended, Judgement, Rig, command
+from tests.faults.rig import PATIENCE, Ended, Judgement, Rig, command
 
 
 def trial(rig: Rig, count: int, variants: int) -> Judgement:
@@ -24,7 +24,7 @@ def trial(rig: Rig, count: int, variants: int) -> Judgement:
         )
         for variant in chosen
     ]
-    said = [run.communicate() for run in runs]
+    said = [run.communicate(timeout=PATIENCE) for run in runs]
     ended = [Ended(run.returncode, *words) for run, words in zip(runs, said, strict=True)]
     for one in ended:
         if (one.code, one.err) != (0, ""):

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -20,7 +21,9 @@ from tests.faults.rig import Judgement, Rig, command
 MARK = "ORUN_FAULTS"  # a variable that every process of a run inherits
 PATIENCE = 15.0  # seconds within which orphans must be gone
 LONGEST = 0.15  # seconds from an event to the death, at most: what lies between two events is as likely to be hit
-VICTIMS = ("runner", "a stage", "a server", "both", "all")  # both: the runner and a stage
+VICTIMS = ("runner", "a stage", "a server", "both", "all", "the group", "power")  # both: the runner and a stage
+POWER = Path(__file__).with_name("power.py")
+CHANGES = 500  # to the store that a cold run makes, about: before each of them the power may fail
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,13 @@ class Process:
 
 @dataclass(frozen=True)
 class Death:
-    """Who was killed, when, and how the run ended."""
+    """Who was killed, when, and how the run ended.
+
+    Attributes:
+        victim: one of `VICTIMS`; the runner where there was none of those who were to be killed.
+        events: how many events the run had told by then; of a power cut, how many stages it had said to be built.
+        code: the exit code of the run.
+    """
 
     victim: str
     events: int
@@ -61,9 +70,12 @@ def processes(token: str) -> Iterator[Process]:
                 yield Process(process, os.getpgid(process), os.getsid(process), b" ".join(words).decode())
 
 
-def trial(rig: Rig, chance: Random) -> tuple[Death, Judgement]:
+def trial(rig: Rig, chance: Random, asked: str = "") -> tuple[Death, Judgement]:
     """Kill something of a cold run; then a run must end as a clean one and keep what was stored."""
     remove(rig.store)
+    victim = asked or chance.choice(VICTIMS)
+    if victim == "power":
+        return power_cut(rig, chance.randrange(1, CHANGES))
     token = f"{os.getpid()}-{chance.getrandbits(32):x}"
     run = subprocess.Popen(
         command(rig, rig.words(FIRST)),
@@ -72,21 +84,44 @@ def trial(rig: Rig, chance: Random) -> tuple[Death, Judgement]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        process_group=0,
     )
-    victim, events = chance.choice(VICTIMS), chance.randrange(4 * len(rig.subject.stages))
+    events = chance.randrange(4 * len(rig.subject.stages))
     while len(happened(rig)) < events and run.poll() is None:
         time.sleep(0.002)
     time.sleep(chance.uniform(0, LONGEST))
-    for process in chosen(victim, run.pid, list(processes(token)), chance):
+    found = list(processes(token))
+    while victim in ("a stage", "both") and run.poll() is None and not any(one.is_stage for one in found):
+        found = list(processes(token))
+    with suppress(ProcessLookupError):
+        if victim == "the group":
+            os.killpg(run.pid, signal.SIGKILL)
+    killed = [] if victim == "the group" else chosen(victim, run.pid, found, chance)
+    for process in killed:
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
     out, err = run.communicate()
-    death = Death(victim, len(happened(rig)), run.returncode)
+    death = Death("runner" if killed == [run.pid] else victim, len(happened(rig)), run.returncode)
     if orphans := surviving(token):
         return death, Judgement("wrong", f"{len(orphans)} orphans: {orphans}")
     if run.returncode not in (0, 3, -signal.SIGKILL) or "Traceback" in out + err:
         return death, Judgement("wrong", f"exit {run.returncode}: {out}{err}")
-    return death, afterwards(rig)
+    return death, afterwards(rig, stored(rig))
+
+
+def power_cut(rig: Rig, change: int) -> tuple[Death, Judgement]:
+    """Let the power fail before a change to the store; what was said to be built by then must outlive it."""
+    rig.store.mkdir()
+    words = [sys.executable, str(POWER), str(rig.folder / "machine"), str(rig.store), str(change)]
+    environment = {**os.environ, "PYTHONPATH": str(POWER.parents[2])}
+    cut = subprocess.run(
+        words, cwd=rig.project, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    built = {line for line in cut.stdout.splitlines() if not line.startswith("changes")}
+    death = Death("power", len(built), cut.returncode)
+    if cut.returncode not in (0, -signal.SIGKILL):
+        return death, Judgement("wrong", f"exit {cut.returncode}: {cut.stderr}")
+    return death, afterwards(rig, built)
 
 
 def happened(rig: Rig) -> list[bytes]:
@@ -116,9 +151,8 @@ def surviving(token: str) -> list[str]:
     return found
 
 
-def afterwards(rig: Rig) -> Judgement:
-    """Run again: everything as in a clean run, nothing done twice, nothing left behind."""
-    kept = stored(rig)
+def afterwards(rig: Rig, kept: set[str]) -> Judgement:
+    """Run again: everything as in a clean run, none of the stages in `kept` run again, nothing left behind."""
     ended = rig.run(FIRST)
     if ended.code != 0 or ended.err:
         return Judgement("wrong", f"the next run: exit {ended.code}: {ended.out}{ended.err}")

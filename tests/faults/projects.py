@@ -10,6 +10,7 @@ STAGES = '''
 """Stages over text: a fan of two, joined again, and a chain after it."""
 
 import os
+import time
 from pathlib import Path
 
 from orun import stage
@@ -28,6 +29,7 @@ def source(context, *, mark: str = "a"):
 @stage(inputs={"text": "files"}, output="files")
 def part(context, *, number: int):
     words = (context.inputs["text"] / "text").read_text().split()
+    time.sleep(0.05)  # in which it can be killed
     (context.output / "text").write_text(" ".join(words[number::2]))
     tool = context.output / "tool.sh"
     tool.write_text(f"echo {number}")
@@ -41,8 +43,9 @@ def join(context):
 
 
 @stage(inputs={"text": "files"}, output="files")
-def upper(context):
-    (context.output / "text").write_text((context.inputs["text"] / "text").read_text().upper())
+def upper(context, *, mark: str = ""):
+    time.sleep(0.05)
+    (context.output / "text").write_text((context.inputs["text"] / "text").read_text().upper() + mark)
 
 
 @stage(inputs={"text": "files"}, output="files")
@@ -56,13 +59,13 @@ def marked(words, mark):
 """
 PIPELINE = """
 name: text
-vars: {mark: a}
+vars: {mark: ""}
 stages:
-  source: {uses: ./stages.py:source, with: {mark: "${vars.mark}"}}
+  source: {uses: ./stages.py:source}
   left: {uses: ./stages.py:part, needs: source, with: {number: 0}}
   right: {uses: ./stages.py:part, needs: source, with: {number: 1}}
   join: {uses: ./stages.py:join, needs: {left: left, right: right}}
-  upper: {uses: ./stages.py:upper, needs: join}
+  upper: {uses: ./stages.py:upper, needs: join, with: {mark: "${vars.mark}"}}
   count: {uses: ./stages.py:count, needs: upper}
 """
 ONNX = """
@@ -129,7 +132,7 @@ def write_model(folder: Path) -> None:
 TEXT = Subject(
     "text",
     ("source", "left", "right", "join", "upper", "count"),
-    {FIRST: (), "another mark": ("--set", "vars.mark=b")},
+    {FIRST: (), "another end": ("--set", "vars.mark=more")},
     write_text,
 )
 MODEL = Subject(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.faults import beside
 from tests.faults.rig import Judgement, Rig
 
 
-def test_four_processes_with_two_pipelines(apart: Rig) -> None:
-    assert beside.trial(apart, 4, variants=2) == Judgement("survived")
+@pytest.mark.parametrize(("count", "variants"), [(2, 1), (8, 2)])
+def test_processes_with_pipelines_that_are_the_same_or_overlap(apart: Rig, count: int, variants: int) -> None:
+    assert beside.trial(apart, count, variants) == Judgement("survived")

@@ -1,4 +1,4 @@
-"""kill -9 at random instants: the next run ends as a clean one, keeps what was stored, and leaves nothing behind."""
+"""kill -9 and power cuts: the next run ends as a clean one, keeps what was stored, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -8,12 +8,26 @@ from random import Random
 import pytest
 
 from tests.faults import deaths
+from tests.faults.folders import remove
 from tests.faults.rig import Rig
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+TRIES = 5  # a stage lives for a moment only
 
 
-@pytest.mark.parametrize("number", range(3))
-def test_sudden_death(apart: Rig, number: int) -> None:
-    death, judgement = deaths.trial(apart, Random(f"2026-11-{number}"))
-    assert judgement.outcome != "wrong", f"{death}: {judgement.why}"
+@pytest.mark.parametrize("victim", ["runner", "a stage", "both", "the group"])
+def test_sudden_death(apart: Rig, victim: str) -> None:
+    for number in range(TRIES):
+        death, judgement = deaths.trial(apart, Random(f"2026-11-{number}"), victim)
+        assert judgement.outcome != "wrong", f"{death}: {judgement.why}"
+        if death.victim == victim and death.code != 0:
+            return
+    pytest.fail(f"{victim} was never killed")
+
+
+def test_a_power_cut(apart: Rig) -> None:
+    """While stages are stored; some have been by then."""
+    remove(apart.store)
+    death, judgement = deaths.power_cut(apart, 300)
+    assert (death.code, judgement.outcome) == (-9, "rebuilt"), f"{death}: {judgement.why}"
+    assert 0 < death.events < len(apart.subject.stages)

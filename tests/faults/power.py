@@ -1,0 +1,28 @@
+"""A run that loses power: `python power.py MACHINE STORE DEATH`, in the project's folder.
+
+Before its change number DEATH to the store the process dies, and what it had not flushed to the disk is lost with it.
+It prints each stage as soon as the run says that it is built: from then on its result has to outlive anything.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import orun
+from orun.events import Event, StageFinished
+from orun.store import locks
+from tests.store.crash import Disk, say
+
+
+def tell(event: Event) -> None:
+    """Say which stage is built."""
+    if isinstance(event, StageFinished) and event.result.outcome == "built":
+        say(event.result.stage)
+
+
+if __name__ == "__main__":
+    locks.MACHINE = Path(sys.argv[1])
+    disk = Disk(Path(sys.argv[2]), int(sys.argv[3]), power=True)
+    orun.run("pipeline.yaml", store=sys.argv[2], on_event=tell)
+    say(f"changes {disk.count}")
