@@ -66,6 +66,26 @@ def _wide(values: Array) -> Array:
     return values.astype(np.float64) if values.dtype.kind == "f" else values
 
 
+def learned(estimator: Estimator) -> int:
+    """Bytes, in float32, of the arrays of numbers that an estimator has, or those that it is made of."""
+    total, seen = 0, set[int]()
+    pending: list[Any] = [estimator]
+    while pending:
+        one = pending.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, np.ndarray):
+            total += 4 * one.size if one.dtype.kind in "iuf" else 0
+        elif isinstance(one, Mapping):
+            pending.extend(one.values())
+        elif isinstance(one, (list, tuple)):
+            pending.extend(one)
+        elif hasattr(one, "get_params"):
+            pending.extend(vars(one).values())
+    return total
+
+
 def table(context: Context, dataset: Dataset, precision: str) -> Table:
     """The inputs of a dataset, numbers with a fraction in that precision; one of several inputs is a column `[n, 1]`.
 

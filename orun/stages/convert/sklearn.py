@@ -29,6 +29,8 @@ from orun.stages.params import Code, Doc, FilePath, Range, Ratio
 if TYPE_CHECKING:
     from orun.stages.sklearn_export import Estimator
 
+ROOM = 14  # times the numbers of the estimator is held at once: skl2onnx makes Python's own of them
+
 
 @dataclass(frozen=True)
 class Params:
@@ -69,10 +71,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.agreement import Tolerance
     from orun.stages.datasets import load_dataset
     from orun.stages.onnx_io import save, weigh
+    from orun.stages.room import require_room
     from orun.stages.sklearn_check import compare
-    from orun.stages.sklearn_export import Wishes, export, table
+    from orun.stages.sklearn_export import Wishes, export, learned, table
 
     estimator = _estimator(context, params)
+    require_room(context, ROOM, learned(estimator))
     dataset = load_dataset(context, params.data)
     data = table(context, dataset if params.samples is None else dataset.take(params.samples), params.precision)
     wishes = Wishes(params.opset, params.zipmap, params.options, params.outputs)

@@ -64,6 +64,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             why="it has no float32 weights, or only such as must stay float32",
         )
     save(model, context.result)
+    del model  # before two sessions hold its weights
     error = check_against_input(
         context,
         "the float16 model",

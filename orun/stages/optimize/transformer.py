@@ -35,6 +35,7 @@ from orun.stages.params import Doc, Range
 if TYPE_CHECKING:
     from orun.stages.fusion.methods import Made
 
+ROOM = 6.8  # times the weights is held at once
 COUNTED = (
     "Attention", "MultiHeadAttention", "GroupQueryAttention", "EmbedLayerNormalization", "LayerNormalization",
     "SkipLayerNormalization", "SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization", "RMSNormalization",
@@ -119,7 +120,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.fusion.methods import candidates
     from orun.stages.fusion.report import ATTENTION, count, layers
     from orun.stages.onnx_io import save, weigh
+    from orun.stages.room import require_room
 
+    require_room(context, ROOM)
     refused: StageFailed | None = None
     for made in candidates(context, params):
         fused = count(made.model)

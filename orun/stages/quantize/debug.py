@@ -33,6 +33,7 @@ from orun.stages.params import Doc, Duration, Range, TargetName
 if TYPE_CHECKING:
     from orun.diagnosis.findings import Analysis, Finding
 
+ROOM = 2.7  # times the weights of both models is held at once
 SPEC = Spec(
     inputs={
         "model": Port(("onnx",), "The quantized model."),
@@ -72,8 +73,10 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.diagnosis.values import Pair
     from orun.stages.comparing import feeds_of
     from orun.stages.onnx_io import load
+    from orun.stages.room import require_room
     from orun.targets import Target
 
+    require_room(context, ROOM)
     feeds = feeds_of(context, params.dataset, params.samples, params.dims)
     target = context.target or Target("cpu")
     pair = Pair(load(context.model()), load(context.model("reference")), feeds, target)

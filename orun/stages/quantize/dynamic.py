@@ -23,6 +23,7 @@ from orun.stages.params import Doc
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+ROOM = 3.2  # times the weights is held at once
 ATTENTION_BIAS = 5  # its place among the inputs of ONNX Runtime's Attention
 
 
@@ -66,20 +67,33 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the quantized model to `context.result`."""
     from orun.stages.agreement import Trial, check_against_input
     from orun.stages.domains import tidy_domains
-    from orun.stages.onnx_io import load, save, weigh
-    from orun.stages.ort_graph import IN_THE_WAY, add_types, optimized
+    from orun.stages.onnx_io import save, weigh
+    from orun.stages.room import require_room
 
-    model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
-    require_known(context, "exclude", params.exclude, [node.name for node in model.graph.node])
-    _require_whole(context, model, params)
-    model = add_types(model)
-    result = _quantize(model, params)
+    require_room(context, ROOM)
+    with TemporaryDirectory(dir=".") as folder:  # the quantizer writes beside its input
+        result = _quantize(Path(folder, "float.onnx"), _prepare(context, params, Path(folder, "float.onnx")), params)
     why = "dynamic quantization changes MatMul, Attention, Conv, LSTM and Gather whose weights are constants"
     quantized = require_integers(context, result, why)
     tidy_domains(result)
     save(result, context.result)
     error = check_against_input(context, "the quantized model", Trial(params.dims, params.inputs), None)
     return {**weigh(context.result), "quantized": Metric(quantized, better="higher"), "max_abs_error": error}
+
+
+def _prepare(context: Context, params: Params, path: Path) -> list[str]:
+    """Write the float model that is going to be quantized, and let go of it; the types of operators to quantize."""
+    from orun.stages.onnx_io import load, save
+    from orun.stages.ort_graph import IN_THE_WAY, add_types, optimized
+
+    model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
+    require_known(context, "exclude", params.exclude, [node.name for node in model.graph.node])
+    _require_whole(context, model, params)
+    model = add_types(model)
+    for value in model.graph.value_info:  # the quantizer infers shapes itself, and fails where these contradict it
+        value.type.tensor_type.ClearField("shape")
+    save(model, path, external=True)
+    return _op_types(model, params)
 
 
 def _require_whole(context: Context, model: ModelProto, params: Params) -> None:
@@ -114,24 +128,21 @@ def _op_types(model: ModelProto, params: Params) -> list[str]:
     return [name for name in chosen if name != "Attention" or name not in standard]
 
 
-def _quantize(model: ModelProto, params: Params) -> ModelProto:
+def _quantize(source: Path, op_types: list[str], params: Params) -> ModelProto:
+    """The quantized model, made of the one at a path in a folder of its own."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    from orun.stages.onnx_io import load, save
+    from orun.stages.onnx_io import load
 
-    for value in model.graph.value_info:  # it infers shapes itself, and fails where the model's own contradict it
-        value.type.tensor_type.ClearField("shape")
-    with TemporaryDirectory(dir=".") as folder:  # it writes beside its input
-        source, result = Path(folder, "float.onnx"), Path(folder, "quantized.onnx")
-        save(model, source, external=True)
-        quantize_dynamic(
-            source,
-            result,
-            op_types_to_quantize=_op_types(model, params),
-            per_channel=params.per_channel,
-            reduce_range=params.reduce_range,
-            weight_type=QuantType.QInt8 if params.weight_type == "int8" else QuantType.QUInt8,
-            nodes_to_exclude=params.exclude,
-            use_external_data_format=True,
-        )
-        return load(result)
+    result = source.with_name("quantized.onnx")
+    quantize_dynamic(
+        source,
+        result,
+        op_types_to_quantize=op_types,
+        per_channel=params.per_channel,
+        reduce_range=params.reduce_range,
+        weight_type=QuantType.QInt8 if params.weight_type == "int8" else QuantType.QUInt8,
+        nodes_to_exclude=params.exclude,
+        use_external_data_format=True,
+    )
+    return load(result)

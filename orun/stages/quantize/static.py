@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 METHODS: Mapping[str, str] = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 
+ROOM = 3.2  # times the weights is held at once
+
 
 @dataclass(frozen=True)
 class Params:
@@ -106,11 +108,23 @@ SPEC = Spec(
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the quantized model to `context.result`."""
     from orun.stages.agreement import Trial, check_against_input
-    from orun.stages.calibrating import typical
     from orun.stages.domains import tidy_domains
-    from orun.stages.onnx_io import load, save, weigh
-    from orun.stages.ort_graph import IN_THE_WAY, add_types, optimized
+    from orun.stages.onnx_io import save, weigh
+    from orun.stages.room import require_room
 
+    _require_possible(context, params)
+    require_room(context, ROOM)
+    with TemporaryDirectory(dir=".") as folder:  # the quantizer writes beside its input
+        result = _quantize(context, params, _prepare(context, params, Path(folder, "float.onnx")))
+    why = "static quantization changes operators whose weights are constants, such as Conv, Gemm and MatMul"
+    quantized = require_integers(context, result, why)
+    tidy_domains(result)
+    save(result, context.result)
+    error = check_against_input(context, "the quantized model", Trial(params.dims, params.inputs), None)
+    return {**weigh(context.result), "quantized": Metric(quantized, better="higher"), "max_abs_error": error}
+
+
+def _require_possible(context: Context, params: Params) -> None:
     if params.method not in METHODS:
         raise StageFailed(
             context.stage,
@@ -119,9 +133,35 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             "magnitude both ways and cuts nothing off",
             hint="`method: minmax` with `symmetric: true` gives the same ranges; `percentile` and `entropy` cut off",
         )
-    model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
     if params.overrides and params.format != "qdq":
         raise StageFailed(context.stage, f"`overrides` needs `format: qdq`, not {params.format}")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is going to be quantized.
+
+    Attributes:
+        path: of the float model.
+        inputs: names of its inputs.
+        dataset: typical values of these.
+        overrides: other types for some of its tensors, as ONNX Runtime takes them.
+    """
+
+    path: Path
+    inputs: Sequence[str]
+    dataset: Dataset
+    overrides: Mapping[str, Any]
+
+
+def _prepare(context: Context, params: Params, path: Path) -> Prepared:
+    """Write the float model, and let go of it."""
+    from orun.stages.calibrating import typical
+    from orun.stages.onnx_io import load, save
+    from orun.stages.ort_graph import IN_THE_WAY, add_types, optimized
+    from orun.stages.precision import tensor_overrides
+
+    model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
     names = [node.name for node in model.graph.node]
     require_known(context, "include", params.include, names)
     require_known(context, "exclude", params.exclude, names)
@@ -131,13 +171,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     dataset = typical(context, params.dataset, inputs, params.samples, params.dims)
     if params.smooth is not None:
         _smooth(context, model, params, dataset)
-    result = _quantize(context, model, params, dataset)
-    why = "static quantization changes operators whose weights are constants, such as Conv, Gemm and MatMul"
-    quantized = require_integers(context, result, why)
-    tidy_domains(result)
-    save(result, context.result)
-    error = check_against_input(context, "the quantized model", Trial(params.dims, params.inputs), None)
-    return {**weigh(context.result), "quantized": Metric(quantized, better="higher"), "max_abs_error": error}
+    overrides = tensor_overrides(context, model, params.overrides, per_channel=params.per_channel)
+    save(model, path, external=True)
+    return Prepared(path, inputs, dataset, overrides)
 
 
 def _smooth(context: Context, model: ModelProto, params: Params, dataset: Dataset) -> None:
@@ -169,46 +205,42 @@ def _smooth(context: Context, model: ModelProto, params: Params, dataset: Datase
         path.unlink()
 
 
-def _quantize(context: Context, model: ModelProto, params: Params, dataset: Dataset) -> ModelProto:
+def _quantize(context: Context, params: Params, prepared: Prepared) -> ModelProto:
     import numpy as np
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
-    from orun.stages.onnx_io import load, save
-    from orun.stages.precision import tensor_overrides
+    from orun.stages.onnx_io import load
 
-    overrides = tensor_overrides(context, model, params.overrides, per_channel=params.per_channel)
-    with TemporaryDirectory(dir=".") as folder:  # it writes beside its input
-        source, result = Path(folder, "float.onnx"), Path(folder, "quantized.onnx")
-        reader = _reader(context, dataset, [value.name for value in model.graph.input])
-        save(model, source, external=True)
-        try:
-            with np.errstate(over="ignore", invalid="ignore"):  # a mask may span all of float32: see below
-                quantize_static(
-                    source,
-                    result,
-                    reader,
-                    quant_format=QuantFormat.QDQ if params.format == "qdq" else QuantFormat.QOperator,
-                    op_types_to_quantize=params.op_types,
-                    per_channel=params.per_channel,
-                    reduce_range=params.reduce_range,
-                    activation_type=QuantType[TYPES[params.activation_type]],
-                    weight_type=QuantType[TYPES[params.weight_type]],
-                    nodes_to_quantize=params.include,
-                    nodes_to_exclude=params.exclude,
-                    use_external_data_format=True,
-                    calibrate_method=CalibrationMethod[METHODS[params.method]],
-                    extra_options={
-                        "ActivationSymmetric": params.symmetric,
-                        "CalibMovingAverage": params.moving_average,
-                        "CalibPercentile": params.percentile,
-                        "TensorQuantOverrides": overrides,
-                        # Histograms of examples that differ in shape cannot be taken together, only one after another.
-                        "CalibStridedMinMax": 1 if reader.shapes_differ and params.method != "minmax" else None,
-                    },
-                )
-        except ValueError as error:
-            raise _refused(context, error) from error
-        return load(result)
+    result = prepared.path.with_name("quantized.onnx")
+    reader = _reader(context, prepared.dataset, prepared.inputs)
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # a mask may span all of float32: see below
+            quantize_static(
+                prepared.path,
+                result,
+                reader,
+                quant_format=QuantFormat.QDQ if params.format == "qdq" else QuantFormat.QOperator,
+                op_types_to_quantize=params.op_types,
+                per_channel=params.per_channel,
+                reduce_range=params.reduce_range,
+                activation_type=QuantType[TYPES[params.activation_type]],
+                weight_type=QuantType[TYPES[params.weight_type]],
+                nodes_to_quantize=params.include,
+                nodes_to_exclude=params.exclude,
+                use_external_data_format=True,
+                calibrate_method=CalibrationMethod[METHODS[params.method]],
+                extra_options={
+                    "ActivationSymmetric": params.symmetric,
+                    "CalibMovingAverage": params.moving_average,
+                    "CalibPercentile": params.percentile,
+                    "TensorQuantOverrides": prepared.overrides,
+                    # Histograms of examples that differ in shape cannot be taken together, only one after another.
+                    "CalibStridedMinMax": 1 if reader.shapes_differ and params.method != "minmax" else None,
+                },
+            )
+    except ValueError as error:
+        raise _refused(context, error) from error
+    return load(result)
 
 
 def _refused(context: Context, error: ValueError) -> StageFailed:

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from orun.errors import StageFailed
 from orun.stages.contract import Context
 from orun.stages.warned import warnings_to
+from orun.units import show
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
     from orun.stages.tf.model import Model
+
+GRAPH_LIMIT = 2**31 - 1  # bytes of one protobuf message, which a graph is
 
 
 def export(context: Context, source: Model, opset: int, outputs: Sequence[str]) -> ModelProto:
@@ -25,13 +28,14 @@ def export(context: Context, source: Model, opset: int, outputs: Sequence[str]) 
         outputs: names for its outputs; the source's own when empty.
 
     Raises:
-        StageFailed: when tf2onnx cannot convert it, or names do not fit.
+        StageFailed: when it is too large, tf2onnx cannot convert it, or names do not fit.
     """
     from orun.stages.domains import tidy_domains
     from orun.stages.onnx_canonical import canonical
     from orun.stages.onnx_names import clean, name_input_axes, name_values
 
     names = _output_names(context, source, outputs)
+    _require_small(context, source)
     with warnings_to(context.log):
         try:
             model, inside, yielded = source.convert(opset)
@@ -47,6 +51,17 @@ def export(context: Context, source: Model, opset: int, outputs: Sequence[str]) 
     name_input_axes(model, source.inputs)
     tidy_domains(model)
     return model
+
+
+def _require_small(context: Context, source: Model) -> None:
+    """Refuse a model that no graph of TensorFlow can hold, before the long way to finding out."""
+    if source.weights > GRAPH_LIMIT:
+        raise StageFailed(
+            context.stage,
+            f"the model's variables take {show(source.weights, 'B')}, and it cannot be converted from TensorFlow",
+            why="tf2onnx makes constants of them in one graph of TensorFlow, which ends at 2 GiB",
+            hint="convert it in parts, or build the model in PyTorch and use `convert/torch`",
+        )
 
 
 def _output_names(context: Context, source: Model, outputs: Sequence[str]) -> list[str]:

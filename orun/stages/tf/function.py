@@ -52,6 +52,11 @@ class Function:
         """Names of what it yields: keys of dictionaries, otherwise `output`, numbered where there are several."""
         return self._names
 
+    @property
+    def weights(self) -> int:
+        """Bytes of its variables."""
+        return sum(variable.shape.num_elements() * variable.dtype.size for variable in self._concrete.variables)
+
     def __call__(self, feed: Feed) -> Sequence[Array]:
         """What TensorFlow makes of the inputs."""
         tensors = [

@@ -38,6 +38,11 @@ class Lite:
         )
         self.outputs = tuple(self._outputs)
 
+    @property
+    def weights(self) -> int:
+        """Bytes of the file, which holds little else."""
+        return self._path.stat().st_size
+
     def __call__(self, feed: Feed) -> Sequence[Array]:
         """What the interpreter makes of the inputs."""
         for name, detail in self._inputs.items():

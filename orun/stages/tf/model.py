@@ -28,6 +28,10 @@ class Model(Protocol):
     def outputs(self) -> tuple[str, ...]:
         """Names of what it yields, in order."""
 
+    @property
+    def weights(self) -> int:
+        """Bytes of what it has learned."""
+
     def __call__(self, feed: Feed) -> Sequence[Array]:
         """What TensorFlow makes of the inputs."""
 

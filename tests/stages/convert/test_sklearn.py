@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from onnxruntime import InferenceSession
 
 from orun.errors import OrunError
+from orun.stages import room
+from orun.stages.sklearn_export import learned
 from tests.stages.modules import estimators
 from tests.stages.support import StageRun, run_stage
 
@@ -129,3 +132,14 @@ def test_what_cannot_be_converted(tmp_path: Path) -> None:
     assert refusal(tmp_path, "ridge", "bodies", outputs=["a", "b"]) == (
         "the converted model has 1 outputs, and `outputs` names 2\n  skl2onnx calls them variable"
     )
+
+
+def test_what_does_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    classifier = estimators.pipeline()[-1]
+    arrays = [value for value in vars(classifier).values() if isinstance(value, np.ndarray)]
+    assert learned(classifier) == 4 * sum(array.size for array in arrays) > 4 * 640
+    assert learned(estimators.pipeline()) > learned(classifier)
+    monkeypatch.setattr(room, "LARGE", 0)
+    monkeypatch.setattr(room, "free_memory", lambda: 0)
+    said = refusal(tmp_path, "pipeline", "digits")
+    assert re.match(r"the model takes .* kB of memory here, and 0 B are free\n", said)

@@ -18,6 +18,7 @@ from onnxruntime import InferenceSession
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from orun.errors import OrunError
+from orun.stages.tf import export
 from tests.stages.modules import networks
 from tests.stages.support import StageRun, run_stage
 
@@ -207,3 +208,13 @@ def test_answers_that_differ_are_caught(tmp_path: Path) -> None:
     made = convert(tmp_path, "logarithm", inputs={"x": {"low": 0.5, "high": 2}})
     assert made.value("max_abs_error") < 1e-6
     assert refusal(tmp_path, "random").startswith("the converted model disagrees with the TensorFlow model in output")
+
+
+def test_a_model_that_no_graph_can_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "GRAPH_LIMIT", 2000)
+    # 4 x (9 + 1) of the convolution, 4 x 4 of the normalisation, 64 x 10 + 10 of the product, in float32
+    assert refusal(tmp_path, "sequential") == (
+        "the model's variables take 2.82 kB, and it cannot be converted from TensorFlow\n"
+        "  tf2onnx makes constants of them in one graph of TensorFlow, which ends at 2 GiB\n"
+        "  hint: convert it in parts, or build the model in PyTorch and use `convert/torch`"
+    )

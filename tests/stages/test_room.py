@@ -1,0 +1,89 @@
+"""What a large model needs is asked for before anything is read."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from orun.errors import StageFailed
+from orun.stages import room
+from orun.stages.contract import Context, KindModule
+from orun.stages.params import build
+from orun.stages.registry import module_of
+
+GIB = 2**30
+
+
+def context(folder: Path, kind: str, weights: int, *ports: str) -> Context:
+    """A stage on models of that many bytes each, of which the disk holds none."""
+    for port in ports:
+        (folder / port).mkdir()
+        (folder / port / "model.onnx").touch()
+        with (folder / port / "model.onnx.data").open("wb") as file:
+            file.truncate(weights)
+    return Context(
+        stage=kind,
+        inputs={port: folder / port for port in ports},
+        output=folder / "output",
+        root=folder,
+        target=None,
+        seed=0,
+        timeout=None,
+        lineage=None,
+        open_log=lambda: logging.getLogger(kind),
+        progress=lambda *_: None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "ports", "takes", "weighs", "times"),
+    [
+        ("optimize/transformer", ["model"], "6.8 TB", "1 TB", "6.8"),
+        ("quantize/debug", ["model", "reference"], "5.4 TB", "2 TB", "2.7"),
+        ("quantize/dynamic", ["model"], "3.2 TB", "1 TB", "3.2"),
+        ("quantize/static", ["model"], "3.2 TB", "1 TB", "3.2"),
+    ],
+)
+def test_a_kind_refuses_what_does_not_fit(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    ports: list[str],
+    takes: str,
+    weighs: str,
+    times: str,
+) -> None:
+    monkeypatch.setattr(room, "free_memory", lambda: 8 * 10**9)
+    module = cast("KindModule", module_of(kind))
+    with pytest.raises(StageFailed) as caught:
+        module.run(context(tmp_path, kind, 10**12, *ports), build(module.Params, {}))
+    assert str(caught.value) == (
+        f"the model takes {takes} of memory here, and 8 GB are free\n"
+        f"  its weights are {weighs}, and up to {times} times as much is held at once\n"
+        "  hint: free some, raise the limit of the container, or run this stage on a larger machine"
+    )
+
+
+def test_what_fits_or_is_small_is_let_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = context(tmp_path, "quantize/dynamic", 2 * GIB, "model")
+    monkeypatch.setattr(room, "free_memory", lambda: 8 * GIB)
+    room.require_room(asked, 4.0)
+    monkeypatch.setattr(room, "free_memory", lambda: 0)
+    room.require_room(asked, 4.0, weights=room.LARGE - 1)
+    with pytest.raises(StageFailed):
+        room.require_room(asked, 4.0, weights=room.LARGE)
+
+
+def test_free_memory_is_that_of_the_machine_or_its_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from orun.executors.system import memory_here
+
+    assert 0 < room.free_memory() <= memory_here()
+    said = tmp_path / "meminfo"
+    said.write_text("MemTotal:  100 kB\nMemAvailable:  7 kB\n")
+    monkeypatch.setattr(room, "MEMINFO", said)
+    assert room.free_memory() == 7 * 1024
+    monkeypatch.setattr(room, "MEMINFO", tmp_path / "nowhere")
+    assert room.free_memory() == memory_here()
