@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from orun.revision import commit_of
 from orun.store import locks
+from tests.git import commit, git
 from tests.project import Project
-
-QUIET = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
-WHO = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
-
-
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in QUIET.items():
-        monkeypatch.setenv(name, value)
-
-
-def git(folder: Path, *words: str) -> str:
-    done = subprocess.run(["git", *WHO, *words], cwd=folder, check=True, capture_output=True, text=True, timeout=60)
-    return done.stdout.strip()
 
 
 @pytest.fixture
@@ -33,8 +19,7 @@ def repository(tmp_path: Path) -> Path:
     git(folder, "init", "-q")
     (folder / "deep").mkdir()
     (folder / "deep" / "file").write_text("1")
-    git(folder, "add", ".")
-    git(folder, "commit", "-qm", "first")
+    commit(folder, "first")
     return folder
 
 
@@ -67,8 +52,7 @@ def test_a_run_records_it_and_one_that_repeats_it_does_not(tmp_path: Path, monke
     project = Project.make(tmp_path / "project")
     assert project.run().commit == ""
     git(project.folder, "init", "-q")
-    git(project.folder, "add", ".")
-    git(project.folder, "commit", "-qm", "first")
+    commit(project.folder, "first")
     project.edit("pipeline.yaml", "a b", "a b c")
     assert project.run().commit == git(project.folder, "rev-parse", "HEAD")
     project.run()

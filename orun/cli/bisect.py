@@ -35,8 +35,9 @@ def command(good: str, bad: str, gate: str, store: Path | None, as_json: bool) -
 
     Parameters, targets, code, stages and the seed that differ are mixed, fewer and fewer of them, until none can be
     left out; what both runs have built comes from the store. Where it takes several changes together, all are named.
-    Versions of tools, orun's own code, environment variables and the machine are as they are here and cannot be mixed:
-    they are listed.
+    Where that explains nothing, packages that differ are installed as they were, in isolated environments, and mixed
+    as well. Orun's own code, environment variables and the machine cannot be mixed: they are listed, with what to type.
+    Where both runs recorded their commits, those that touch the change are named.
 
     Runs are named by their ids or the beginnings of them, as in the folder runs/ of the store.
     """
@@ -62,14 +63,22 @@ def lines_of(found: Bisection, terminal: Terminal) -> list[str]:
     ]
     lines += [terminal.paint(f"  ? {one}", "doubt") for one in found.fixed]
     mixtures = f"{found.built} mixture{'s' if found.built != 1 else ''} built"
-    return [*lines, "", f"{found.sentence} ({mixtures})"]
+    lines += ["", f"{found.sentence} ({mixtures})", *(f"try {one}" for one in found.advice)]
+    between = found.commits
+    if between.commits:
+        lines += ["", "commits that touch it:" if found.causes else "commits that touch what differs:"]
+        lines += [f"  {commit}" for commit in between.commits]
+        lines += [f"  and {between.more} more"] if between.more else []
+    return [*lines, *([f"({between.note})"] if between.note else [])]
 
 
 def _say(event: Event) -> None:
-    from orun.events import StageStarted
+    from orun.events import Notice, StageStarted
 
     if isinstance(event, StageStarted):
         click.echo(f"  {event.stage} ...", err=True)
+    elif isinstance(event, Notice):
+        click.echo(f"  {event.text}", err=True)
 
 
 def _silent(event: Event) -> None:

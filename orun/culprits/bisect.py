@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from orun.culprits.advice import advice
 from orun.culprits.changes import Change, Fixed, changes, fixed, upstream
+from orun.culprits.commits import Between, between
 from orun.culprits.mixture import Mixer, Symptom
 from orun.culprits.search import Outcome, causes
 from orun.culprits.sides import Side
+from orun.culprits.versions import Versions
 from orun.errors import UsageError
 from orun.journal import Listener, ignore
 from orun.pipeline.model import Gate, conditions
 from orun.store import Store
+
+ENDS = ("good", "bad")  # what the good run must be without any change, and with all
 
 
 @dataclass(frozen=True)
@@ -27,8 +32,10 @@ class Bisection:
         sentence: the answer.
         causes: sets of changes each of which makes the good run bad by itself; within one all are needed.
         changes: every change that was looked at.
-        fixed: differences that cannot be mixed here.
+        fixed: differences that cannot be mixed here, or did not have to be.
         built: mixtures that were made, and what they were.
+        advice: commands that would help where nothing could be told, with what they are for.
+        commits: between the two runs that touch what did it, or all that differs where that is not known.
     """
 
     good: str
@@ -39,6 +46,8 @@ class Bisection:
     changes: tuple[str, ...]
     fixed: tuple[str, ...]
     built: int
+    advice: tuple[str, ...] = ()
+    commits: Between = field(default_factory=Between)
 
 
 def bisect(store: Store, good: str, bad: str, gate: str = "", listener: Listener = ignore) -> Bisection:
@@ -59,11 +68,19 @@ def bisect(store: Store, good: str, bad: str, gate: str = "", listener: Listener
         after = Side.read(store, bad, Path(folder, "bad"))
         symptom = _symptom(before, after, gate)
         stages = upstream(before.pipeline, symptom.stage) | upstream(after.pipeline, symptom.stage)
-        found = changes(before, after, stages)
-        others = fixed(before, after, stages)
+        others: Sequence[Fixed] = fixed(before, after, stages)
         mixer = Mixer(before, after, symptom, store, listener)
-        ends = mixer.test(()), mixer.test(found)
-        sets = causes(found, mixer.test) if ends == ("good", "bad") else []
+        found, ends = _ends(mixer, changes(before, after, stages))
+        built = len(mixer.tried)
+        if ends != ENDS:  # it may be a package: then the versions of both runs are brought back
+            versions = Versions.between(before, after, stages).had(listener)
+            others = versions.left(others)
+            if versions.changes:
+                mixer = replace(mixer, versions=versions, tried={})
+                found, ends = _ends(mixer, (*found, *versions.changes))
+                built += len(mixer.tried)
+        sets = causes(found, mixer.test) if ends == ENDS else []
+        guilty = [change for one in sets for change in one]
         return Bisection(
             good=before.run,
             bad=after.run,
@@ -72,8 +89,15 @@ def bisect(store: Store, good: str, bad: str, gate: str = "", listener: Listener
             causes=tuple(tuple(map(str, one)) for one in sets),
             changes=tuple(map(str, found)),
             fixed=tuple(map(str, others)),
-            built=len(mixer.tried),
+            built=built,
+            advice=() if sets else tuple(advice(others, before.run, after.run)),
+            commits=between(before, after, guilty or found),
         )
+
+
+def _ends(mixer: Mixer, found: Sequence[Change]) -> tuple[Sequence[Change], tuple[Outcome, Outcome]]:
+    """The changes, and what the good run is without any of them and with all."""
+    return found, (mixer.test(()), mixer.test(found))
 
 
 def _symptom(good: Side, bad: Side, asked: str) -> Symptom:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from orun.culprits.sides import Side
 from orun.pipeline.model import Pipeline, Stage
+from orun.targets import Environment
 
 FIXED = ("tool ", "device ", "package ", "python of your code", "stage code", "environment ", "imported ", "looked up ")
 
@@ -18,14 +19,14 @@ class Change:
     """One difference that can be made by itself.
 
     Attributes:
-        sort: a `parameter` of a stage, the `target` of a stage, the rest of a `stage` (its kind, its inputs, whether it
-            is there), a `file`, or the `seed`.
-        name: of the stage or file; empty for the seed.
+        sort: a `parameter` of a stage, its `target`, its `environment`, the rest of a `stage` (its kind, its inputs,
+            whether it is there), a `file`, a `package` that orun runs with, or the `seed`.
+        name: of the stage, file or package; empty for the seed.
         parameter: its name; else empty.
         old, new: in the good and the bad run, as text; empty where there is none.
     """
 
-    sort: Literal["parameter", "target", "stage", "file", "seed"]
+    sort: Literal["parameter", "target", "environment", "stage", "file", "package", "seed"]
     name: str
     parameter: str = ""
     old: str = ""
@@ -34,7 +35,13 @@ class Change:
     def __str__(self) -> str:
         if self.sort == "file":
             return f"{self.name} was {_how(self.old, self.new)}"
-        where = {"parameter": f"{self.name}.{self.parameter}", "target": f"target of {self.name}", "seed": "seed"}
+        where = {
+            "parameter": f"{self.name}.{self.parameter}",
+            "target": f"target of {self.name}",
+            "environment": f"environment of {self.name}",
+            "package": "package",
+            "seed": "seed",
+        }
         if self.sort in where:
             return f"{where[self.sort]}: {_short(self.old)} -> {_short(self.new)}"
         return f"stage {self.name} was {_how(self.old, self.new)}"
@@ -42,15 +49,17 @@ class Change:
 
 @dataclass(frozen=True)
 class Fixed:
-    """A difference that cannot be mixed here: a version, the machine, a variable, orun's own code."""
+    """A difference that is not mixed: a version, the machine, a variable, orun's own code; `why` where it was tried."""
 
     stage: str
     name: str
     old: str
     new: str
+    why: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name} of {self.stage}: {_short(self.old)} -> {_short(self.new)}"
+        why = f" ({self.why})" if self.why else ""
+        return f"{self.name} of {self.stage}: {_short(self.old)} -> {_short(self.new)}{why}"
 
 
 def changes(good: Side, bad: Side, stages: Collection[str]) -> tuple[Change, ...]:
@@ -72,7 +81,7 @@ def fixed(good: Side, bad: Side, stages: Collection[str]) -> tuple[Fixed, ...]:
     for name in _ids(good, bad):
         if name not in stages:
             continue
-        old, new = _inputs(good, name), _inputs(bad, name)
+        old, new = inputs_of(good, name), inputs_of(bad, name)
         for part in dict.fromkeys((*old, *new)):
             if part.startswith(FIXED) and old and new and old.get(part) != new.get(part):
                 was, now = old.get(part, ""), new.get(part, "")
@@ -106,10 +115,12 @@ def _of_stage(good: Side, bad: Side, name: str) -> Iterator[Change]:
     if old is None or new is None or old.uses != new.uses:
         yield Change("stage", name, "", old.uses if old else "", new.uses if new else "")
         return
-    if (old.needs, old.after, old.env, old.environment) != (new.needs, new.after, new.env, new.environment):
+    if (old.needs, old.after, old.env) != (new.needs, new.after, new.env):
         yield Change("stage", name, "", _text(dict(old.needs)), _text(dict(new.needs)))
-    if old.target != new.target:
-        yield Change("target", name, "", _target(old), _target(new))
+    if old.environment != new.environment:
+        yield Change("environment", name, "", _packages(old.environment), _packages(new.environment))
+    if (old.target, old.further) != (new.target, new.further):
+        yield Change("target", name, "", _targets(old), _targets(new))
     for parameter in dict.fromkeys((*old.params, *new.params)):
         was, now = _text(old.params.get(parameter)), _text(new.params.get(parameter))
         if was != now:
@@ -119,20 +130,25 @@ def _of_stage(good: Side, bad: Side, name: str) -> Iterator[Change]:
 def _used(side: Side, stages: Collection[str]) -> set[str]:
     """Files that parameters of these stages name, or that they were seen to read."""
     named = {item.path for stage in side.pipeline.stages if stage.id in stages for item in stage.references}
-    read = {part.removeprefix("read ") for name in stages for part in _inputs(side, name) if part.startswith("read ")}
+    read = {part.removeprefix("read ") for name in stages for part in inputs_of(side, name) if part.startswith("read ")}
     return (named | read) & side.code.keys()
 
 
-def _inputs(side: Side, stage: str) -> Mapping[str, str]:
+def inputs_of(side: Side, stage: str) -> Mapping[str, str]:
+    """All that the result of a stage of a run rests on, by name."""
     return next((one.inputs for one in side.record.stages if one.stage == stage), {})
 
 
-def _target(stage: Stage) -> str:
-    return (
-        _text({"providers": [one.name for one in stage.target.providers], "session": dict(stage.target.session)})
-        if stage.target
-        else ""
+def _targets(stage: Stage) -> str:
+    return " and ".join(
+        _text({"providers": [item.name for item in one.providers], "session": dict(one.session)})
+        + (f" in {_packages(one.environment)}" if one.environment else "")
+        for one in stage.targets
     )
+
+
+def _packages(environment: Environment | None) -> str:
+    return " ".join(environment.requirements) if environment else "none"
 
 
 def _text(value: Any) -> str:

@@ -12,6 +12,7 @@ from orun import api
 from orun.culprits.changes import Change, upstream
 from orun.culprits.search import Outcome
 from orun.culprits.sides import Layout, Side
+from orun.culprits.versions import Versions
 from orun.errors import Interrupted, PipelineError
 from orun.gates.baselines import path_for
 from orun.journal import Listener, ignore
@@ -45,6 +46,7 @@ class Mixer:
         symptom: what to look for.
         store: where results go; those of both runs are taken from there.
         listener: hears what is run.
+        versions: the packages of both runs, where these are mixed too; else they are as they are here.
         tried: what each set of changes was found to be.
     """
 
@@ -53,6 +55,7 @@ class Mixer:
     symptom: Symptom
     store: Store
     listener: Listener = ignore
+    versions: Versions | None = None
     tried: dict[frozenset[Change], Outcome] = field(default_factory=dict)
 
     def test(self, chosen: Sequence[Change]) -> Outcome:
@@ -141,9 +144,19 @@ class Mixer:
         if other is not None and names:
             params |= {name: other.params[name] for name in names if name in other.params}
             references += [one for one in other.references if _top(one.parameter) in names]
-        target = other.target if other and any(one.sort == "target" for one in mine) else stage.target
+        switched = {one.sort: other for one in mine if other is not None}
+        targets, environment = (switched.get(sort, stage) for sort in ("target", "environment"))
         gates = (self.symptom.gate,) if self.symptom.gate and stage.id == self.symptom.stage else ()
-        return replace(stage, params=params, references=tuple(references), target=target, gates=gates)
+        mixed = replace(
+            stage,
+            params=params,
+            references=tuple(references),
+            target=targets.target,
+            further=targets.further,
+            environment=environment.environment,
+            gates=gates,
+        )
+        return self.versions.applied(mixed, chosen) if self.versions else mixed
 
 
 def _top(parameter: str) -> str:

@@ -130,6 +130,27 @@ def test_code_that_a_stage_imports(project: Project) -> None:
     assert found.changes == ('score.note: "one" -> "two"', "helper.py was changed")
 
 
+def test_a_helper_of_a_helper_and_a_file_that_was_added(project: Project) -> None:
+    """Modules are told apart by the files that stages were seen to read, however deep, and go into a mixture alone."""
+    (project.folder / "parts").mkdir()
+    (project.folder / "parts" / "__init__.py").touch()
+    (project.folder / "parts" / "deep.py").write_text("FACTOR = 1")
+    project.edit("helper.py", "def value", "from parts.deep import FACTOR\n\n\ndef value")
+    project.edit("helper.py", "len(text)", "len(text) * FACTOR")
+    good = project.run()
+    (project.folder / "parts" / "more.py").write_text("TIMES = 50")
+    (project.folder / "parts" / "deep.py").write_text("from parts.more import TIMES\n\nFACTOR = TIMES")
+    (project.folder / "parts" / "__init__.py").write_text("# all of it")
+    bad = project.run()
+    found = project.bisect(good, bad)
+    assert found.changes == (
+        "parts/__init__.py was changed",
+        "parts/deep.py was changed",
+        "parts/more.py was added",
+    )
+    assert found.causes == (("parts/deep.py was changed",),)
+
+
 def test_what_both_runs_built_is_not_built_again(project: Project) -> None:
     good = project.run()
     bad = project.run(**{"stages.score.with.weight": 9.0})

@@ -1,0 +1,77 @@
+"""The commits between two runs that touch what differs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orun.cli.bisect import lines_of
+from orun.report.terminal import Terminal
+from orun.store import locks
+from tests.culprits.test_bisect import Project
+from tests.git import commit, git
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    made = Project(tmp_path)
+    git(made.folder, "init", "-q")
+    commit(made.folder, "first")
+    return made
+
+
+def test_those_that_touch_the_file_that_did_it(project: Project) -> None:
+    good = project.run()
+    project.edit("helper.py", "len(text)", "len(text) + 1")
+    commit(project.folder, "count one more")
+    project.edit("pipeline.yaml", "note: one", "note: two")
+    commit(project.folder, "another note")
+    project.edit("helper.py", "+ 1", "+ 100")
+    last = commit(project.folder, "count many more")
+    bad = project.run()
+    found = project.bisect(good, bad)
+    assert found.causes == (("helper.py was changed",),)
+    shown = lines_of(found, Terminal())
+    assert [line.split(" ", 3)[3] for line in shown[-2:]] == ["count one more", "count many more"]
+    assert last.startswith(shown[-1].split()[0])
+    assert shown[-3] == "commits that touch it:"
+    assert found.commits.note == ""
+
+
+def test_of_a_parameter_those_of_the_pipeline_file(project: Project) -> None:
+    good = project.run()
+    project.edit("helper.py", "value", "value")
+    (project.folder / "notes.txt").write_text("unrelated")
+    commit(project.folder, "notes")
+    project.edit("pipeline.yaml", "weight: 1.0", "weight: 9.0")
+    commit(project.folder, "nine times the weight")
+    bad = project.run()
+    found = project.bisect(good, bad)
+    assert [line.split(" ", 1)[1] for line in found.commits.commits] == ["nine times the weight"]
+
+
+def test_what_was_not_committed_is_said(project: Project) -> None:
+    first = git(project.folder, "rev-parse", "HEAD")
+    good = project.run()
+    project.edit("pipeline.yaml", "weight: 1.0", "weight: 9.0")
+    bad = project.run()
+    assert project.bisect(good, bad).commits.note == (
+        f"both runs were made at {first[:10]}; {bad.run} had changes that were not committed"
+    )
+
+
+def test_a_branch_that_was_left(project: Project) -> None:
+    git(project.folder, "checkout", "-qb", "side")
+    git(project.folder, "commit", "-qm", "beside", "--allow-empty")
+    good = project.run()
+    git(project.folder, "checkout", "-q", "main")
+    project.edit("pipeline.yaml", "weight: 1.0", "weight: 9.0")
+    commit(project.folder, "nine times the weight")
+    bad = project.run()
+    found = project.bisect(good, bad).commits
+    assert [line.split(" ", 1)[1] for line in found.commits] == ["nine times the weight"]
+    assert found.note == (
+        f"{good.commit[:10]} does not lead to {bad.commit[:10]}: what only the former has is not listed"
+    )
