@@ -263,9 +263,21 @@ def test_the_project_in_another_folder(project: Project, tmp_path: Path) -> None
 
 def test_another_pipeline_shares_what_is_the_same(project: Project) -> None:
     project.write("other.yaml", PIPELINE.replace("name: text", "name: other").replace("  count", "  number"))
+    objects = set((project.store / "objects").glob("*/*"))
     result = project.run("other.yaml")
     assert built(result) == []
+    assert set((project.store / "objects").glob("*/*")) == objects
+    assert project.text("number", "other") == "2"
     assert result["number"].reasons == ("up to date (the same as count of text)",)
+
+
+def test_another_pipeline_runs_what_comes_after_a_shared_beginning(project: Project) -> None:
+    project.write(
+        "other.yaml",
+        PIPELINE.replace("name: text", "name: other").replace("needs: make}", "needs: make, with: {mark: .}}"),
+    )
+    assert built(project.run("other.yaml")) == ["upper", "count"]
+    assert built(project.run()) == []
 
 
 def test_forced(project: Project) -> None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import gc
+import json
 import resource
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.faults import limits
 from tests.faults.folders import remove
-from tests.faults.projects import FIRST, TEXT
+from tests.faults.projects import FIRST, TEXT, write_model
 from tests.faults.rig import Judgement, Rig, inside
 from tests.project import PIPELINE, Project, built
-from tests.store.support import needs_root
+from tests.store.support import NOBODY, forks, in_child, needs_root
 
 
 def test_few_descriptors(apart: Rig) -> None:
@@ -92,6 +94,15 @@ def test_a_path_with_spaces_unicode_and_hundreds_of_characters(tmp_path: Path) -
     assert project.text("upper") == "A B!"
 
 
+def test_models_with_external_data_on_such_a_path(tmp_path: Path) -> None:
+    """The libraries that read and write them get that path, too."""
+    project = Project(tmp_path / LONG / "project", tmp_path / LONG / "store")
+    project.folder.mkdir(parents=True)
+    write_model(project.folder)
+    assert built(project.run()) == ["take", "simplify", "int8"]
+    assert built(project.run()) == []
+
+
 def test_a_stage_with_a_name_of_hundreds_of_characters(tmp_path: Path) -> None:
     text = PIPELINE.replace("needs: make}", f"needs: make, matrix: {{mark: [{'m' * 300}]}}}}")
     project = Project.make(tmp_path / "project", text)
@@ -113,6 +124,32 @@ def test_a_stage_that_looks_for_files_that_cannot_be(tmp_path: Path) -> None:
     )
     assert built(project.run()) == ["make", "upper", "count"]
     assert built(project.run()) == []
+
+
+@needs_root
+def test_a_store_on_a_disk_that_is_read_only(disk: Path) -> None:
+    rig = Rig.make(disk / "text", TEXT, inside)
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    judgement = rig.judge(FIRST, rig.run(FIRST), ())
+    planned = rig.start(rig, ("plan", "pipeline.yaml", "--json", "--store", str(rig.store)))
+    subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+    assert judgement.outcome == "refused"
+    assert judgement.why.startswith("cannot begin a run: the file system is read-only: ")
+    assert {step["action"] for step in planned.document["steps"]} == {"cached"}
+    assert rig.judge(FIRST, rig.run(FIRST), ()) == Judgement("survived")
+
+
+@needs_root
+@forks
+def test_a_store_of_another_user() -> None:
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        rig = Rig.make(Path(folder) / "text", TEXT, inside)
+        told = in_child(lambda: json.dumps(rig.run(FIRST).document["error"]), NOBODY)
+        error = json.loads(told)
+        assert error["what"] == "cannot begin a run: permission denied"
+        assert error["hint"].startswith("See whose it is: ls -ld ")
+        assert rig.judge(FIRST, rig.run(FIRST), ()) == Judgement("survived")
 
 
 def test_a_store_that_may_not_be_written_to(tmp_path: Path) -> None:

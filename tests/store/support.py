@@ -39,6 +39,14 @@ def add(store: Store, files: Mapping[str, bytes]) -> str:
     return store.add_tree(fill(store.scratch("output"), files)).digest
 
 
+def has_reflinks(store: Store) -> bool:
+    """Whether placed files have blocks, not an inode, in common with their objects."""
+    digest = store.add_tree(fill(store.scratch("probe"), {"probe": b"probe"})).digest
+    folder = store.scratch("probe") / "placed"
+    store.place(digest, folder)
+    return (folder / "probe").stat().st_nlink == 1
+
+
 def object_path(store: Store, digest: str) -> Path:
     """Where an object is by the layout that `artifacts/README.md` documents."""
     return store.root / "objects" / digest[:2] / digest[2:]

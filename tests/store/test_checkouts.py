@@ -12,7 +12,17 @@ import pytest
 from blake3 import blake3
 
 from orun.store import Store
-from tests.store.support import DAMAGE, add, bytes_read, content, fill, needs_proc, object_path, replace
+from tests.store.support import (
+    DAMAGE,
+    add,
+    bytes_read,
+    content,
+    fill,
+    has_reflinks,
+    needs_proc,
+    object_path,
+    replace,
+)
 
 FILES = {"model.onnx": b"the proto of a model", "model.data": b"the weights of a model", "sub/info.txt": b"information"}
 
@@ -62,6 +72,26 @@ def test_a_removed_checkout_is_restored(store: Store, digest: str, out: Path) ->
     assert store.checkout(digest, "bert", "int8") == (out, True)
     assert content(out) == FILES
     assert store.drain_notices() == []
+
+
+@needs_proc
+@pytest.mark.parametrize(("names", "passes"), [(("a.bin",), 0), (("model.onnx", "model.data"), 1)])
+def test_restoring_reads_what_is_linked_not_at_all_and_what_is_copied_once(
+    store: Store, names: tuple[str, ...], passes: int
+) -> None:
+    """External data of a model is never hard-linked: it is shared where the file system can, else copied."""
+    big = os.urandom(1 << 20)
+    digest = add(store, {name: b"proto" if name == "model.onnx" else big for name in names})
+    out, _ = store.checkout(digest, "bert", "int8")
+    copied = out.joinpath(names[-1]).stat().st_nlink == 1 and not has_reflinks(store)
+    assert copied == passes or has_reflinks(store)
+    shutil.rmtree(out)
+    store.check(digest)  # the links that are gone have changed what is known of their objects
+    before = bytes_read()
+    assert store.checkout(digest, "bert", "int8") == (out, True)
+    read = bytes_read() - before
+    assert (out / names[-1]).read_bytes() == big
+    assert len(big) * copied <= read < len(big) * copied + 100_000
 
 
 def test_a_removed_file_is_restored(store: Store, digest: str, out: Path) -> None:

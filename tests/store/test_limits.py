@@ -13,7 +13,7 @@ import pytest
 
 from orun.errors import StoreError
 from orun.store import Store
-from tests.store.support import NOBODY, action, add, content, forks, in_child, needs_root
+from tests.store.support import NOBODY, action, add, bytes_read, content, forks, in_child, needs_root
 
 MEGABYTE = 1_000_000
 KEPT = "Nothing that was stored is lost."
@@ -52,8 +52,10 @@ def test_a_full_disk_loses_nothing(disk: Path, tmp_path: Path) -> None:
     with Store.open(disk / "store") as store:
         digest = add(store, {"model.onnx": b"proto"})
         store.put_action(action(tree=digest))
+        before = bytes_read()
         with pytest.raises(StoreError) as caught:
             store.add_file(big)
+        assert bytes_read() - before < MEGABYTE, "it is told before the work"
         (session,) = (store.root / "tmp").iterdir()
         assert str(caught.value) == (
             f"cannot store {big}: the disk is full\n"

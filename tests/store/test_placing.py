@@ -12,7 +12,7 @@ from blake3 import blake3
 
 from orun.errors import StoreError
 from orun.store import Store
-from tests.store.support import add, bytes_read, content, fill, flip, needs_proc, object_path
+from tests.store.support import add, bytes_read, content, fill, flip, has_reflinks, needs_proc, object_path
 
 FILES = {"a.bin": b"one", "sub/deep/b.bin": b"two"}
 BIG = os.urandom(1 << 20)
@@ -20,14 +20,6 @@ BIG = os.urandom(1 << 20)
 
 def mode(path: Path) -> str:
     return stat.filemode(path.stat().st_mode)
-
-
-def has_reflinks(store: Store) -> bool:
-    """Whether placed files have blocks, not an inode, in common with their objects."""
-    digest = store.add_tree(fill(store.scratch("probe"), {"probe": b"probe"})).digest
-    folder = store.scratch("probe") / "placed"
-    store.place(digest, folder)
-    return (folder / "probe").stat().st_nlink == 1
 
 
 def test_a_placed_tree_is_read_only(store: Store, tmp_path: Path) -> None:
