@@ -111,6 +111,17 @@ CASES: Mapping[str, Case] = {
         {},
     ),
     "optimize/simplify": CHECKED,
+    "quantize/tune": Case(
+        {
+            "dataset": "big_models.py:rows",
+            "metric": "cosine.mean",
+            "at_least": 0.9,
+            "samples": 2,
+            "trials": 3,
+            "time": 120.0,
+            "shape": {},
+        }
+    ),
     "convert/sklearn": Case({"model": "big_models.py:linear", "data": "big_models.py:rows"}, {}),
     "convert/tensorflow": Case({"model": "big_models.py:dense", "dims": DIMS}, {}),
 }

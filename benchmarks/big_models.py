@@ -44,8 +44,8 @@ def linear() -> LinearRegression:
 
 
 def rows() -> Dataset:
-    """Two examples for the regression."""
-    return Dataset({"x": np.random.default_rng(1).standard_normal((2, WIDTH), np.float32)})
+    """A few examples."""
+    return Dataset({"x": np.random.default_rng(1).standard_normal((4, WIDTH), np.float32)})
 
 
 def unchanged(model: ModelProto) -> ModelProto:

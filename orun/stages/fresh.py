@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 from orun.codec import encode
 from orun.stages.contract import Context, Port
 from orun.stages.datasets import load_dataset
+from orun.stages.given import Where
 from orun.stages.params import Doc, Range
-from orun.stages.timing import Batch, Bound, Fed, Shape, Where
+from orun.stages.timing import Batch, Bound, Fed, Shape
 
 if TYPE_CHECKING:
     from orun.measure.fresh import Reading

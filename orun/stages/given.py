@@ -1,10 +1,10 @@
-"""What a pipeline file says of the values that an input of a model takes."""
+"""Parameters that several kinds have: the values that an input takes, where models run, what is quantized."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from orun.stages.params import Doc
+from orun.stages.params import Doc, TargetName
 
 DType = Literal["float32", "float16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"]
 
@@ -14,3 +14,17 @@ Fill = Annotated[
     Literal["random", "mask"],
     Doc("`mask` for an attention mask: 0 and 1, and at least one 1 along the last axis."),
 ]
+
+ExternalData = Annotated[
+    Literal["auto", "always"], Doc("Weights in a file beside the model: `auto` when one file cannot hold them.")
+]
+Where = Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")]
+WhereReferences = Annotated[
+    TargetName | None, Doc("Where the references run, in another environment if need be; `target` when left out.")
+]
+MadeUpDims = Annotated[
+    dict[str, list[int]],
+    Doc("For examples that are made up: sizes of each dynamic axis by its name; 1, 2 and 7 when left out."),
+]
+Excluded = Annotated[list[str], Doc("Names of nodes to leave as they are.")]
+Preprocess = Annotated[bool, Doc("Let ONNX Runtime fold constants and batch normalisations first (its level `basic`).")]

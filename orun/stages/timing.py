@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from orun.errors import UsageError
 from orun.stages.data.source import Examples
 from orun.stages.feeds import Input, cases, symbols
-from orun.stages.params import Doc, Range, TargetName
+from orun.stages.params import Doc, Range
 from orun.stages.signature import inputs_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-Where = Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")]
 Fed = Annotated[
     Examples | None,
     Doc("A dataset of inputs (see `measure/accuracy`); made up from the model's signature when left out."),

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.agreement import Atol, Dims, Rtol
 from orun.stages.contract import Context, Spec
-from orun.stages.given import DType, Fill, High, Low
+from orun.stages.given import DType, ExternalData, Fill, High, Low
 from orun.stages.params import Code, Doc, FilePath, Range
 
 if TYPE_CHECKING:
@@ -69,9 +69,7 @@ class Params:
         Doc("Of a frozen graph: the tensors that it yields, as `name:0`; those that none reads when left out."),
     ] = field(default_factory=list)
     opset: Annotated[int, Doc("Version of the ONNX operator set."), Range(13, 18)] = 18
-    external_data: Annotated[
-        Literal["auto", "always"], Doc("Weights in a file beside the model: `auto` when one file cannot hold them.")
-    ] = "auto"
+    external_data: ExternalData = "auto"
     dims: Dims = field(default_factory=dict)
     atol: Atol = 1e-4
     rtol: Rtol = 1e-3

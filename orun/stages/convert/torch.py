@@ -21,7 +21,7 @@ from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.agreement import Atol, Dims, Rtol
 from orun.stages.contract import Context, Spec
-from orun.stages.given import DType, Fill, High, Low
+from orun.stages.given import DType, ExternalData, Fill, High, Low
 from orun.stages.params import Code, Doc, FilePath, Range
 
 if TYPE_CHECKING:
@@ -89,9 +89,7 @@ class Params:
         ),
     ] = "dynamo"
     opset: Annotated[int, Doc("Version of the ONNX operator set."), Range(13, 25)] = 20
-    external_data: Annotated[
-        Literal["auto", "always"], Doc("Weights in a file beside the model: `auto` when one file cannot hold them.")
-    ] = "auto"
+    external_data: ExternalData = "auto"
     dims: Dims = field(default_factory=dict)
     atol: Atol = 1e-4
     rtol: Rtol = 1e-3
@@ -114,6 +112,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.feeds import Input, cases
     from orun.stages.onnx_io import load, save, weigh
     from orun.stages.onnx_names import clean, name_axes, name_input_axes, name_values
+    from orun.stages.torch_mend import mend
 
     inputs = [
         Input(name, spec.dtype, tuple(spec.shape), spec.low, spec.high, mask=spec.fill == "mask")
@@ -124,6 +123,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     expected = answers(context, "the PyTorch model", bound, tries, UNFIT)
     _check_answers(context, params.outputs, tries, expected)
     model = load(_export(context, params, bound, tries))
+    mend(model)
     clean(model)
     name_values(model, [item.name for item in bound.inputs], params.outputs)
     name_input_axes(model, bound.inputs)

@@ -53,7 +53,8 @@ from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.data.source import Examples
 from orun.stages.datasets import load_dataset
-from orun.stages.params import Code, Doc, Range, TargetName
+from orun.stages.given import MadeUpDims, Where, WhereReferences
+from orun.stages.params import Code, Doc, Range
 from orun.targets import Target
 
 if TYPE_CHECKING:
@@ -94,14 +95,9 @@ class Params:
         Doc("The examples: a function that returns an `orun.Dataset`, or files; made up when left out."),
     ] = None
     metrics: Annotated[list[Known | Code], Doc("What to measure: names, and functions of your own.")]
-    dims: Annotated[
-        dict[str, list[int]],
-        Doc("For examples that are made up: sizes of each dynamic axis by its name; 1, 2 and 7 when left out."),
-    ] = field(default_factory=dict)
-    target: Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")] = None
-    reference_target: Annotated[
-        TargetName | None, Doc("Where the references run, in another environment if need be; `target` when left out.")
-    ] = None
+    dims: MadeUpDims = field(default_factory=dict)
+    target: Where = None
+    reference_target: WhereReferences = None
     samples: Annotated[int | None, Doc("Use only the first so many examples."), Range(low=1)] = None
     batch: Annotated[int, Doc("Examples of equal shape that are fed together at most."), Range(low=1)] = 1
     outputs: Annotated[list[str], Doc("Outputs of the model to look at; all when left out.")] = field(

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Annotated
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import load_dataset
-from orun.stages.params import Doc, Duration, Range, Ratio, TargetName
-from orun.stages.timing import Batch, Bound, Fed, Shape, Where
+from orun.stages.given import Where, WhereReferences
+from orun.stages.params import Doc, Duration, Range, Ratio
+from orun.stages.timing import Batch, Bound, Fed, Shape
 
 if TYPE_CHECKING:
     from orun.measure.latency import Budget
@@ -64,9 +65,7 @@ class Params:
     """Parameters of `measure/latency`."""
 
     target: Where = None
-    reference_target: Annotated[
-        TargetName | None, Doc("Where the references run, in another environment if need be; `target` when left out.")
-    ] = None
+    reference_target: WhereReferences = None
     inputs: Fed = None
     io_binding: Bound = False
     batch: Batch = 1

@@ -24,8 +24,9 @@ from orun.metrics import Metric
 from orun.stages.contract import Context, Spec
 from orun.stages.datasets import load_dataset
 from orun.stages.fresh import INPUTS, LEAST
+from orun.stages.given import Where
 from orun.stages.params import Doc, Duration, Range
-from orun.stages.timing import Batch, Bound, Fed, Shape, Where
+from orun.stages.timing import Batch, Bound, Fed, Shape
 
 if TYPE_CHECKING:
     from orun.measure.load import Round, Traffic

@@ -27,8 +27,9 @@ from orun.codec import encode
 from orun.metrics import Comparison, Estimate, Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import load_dataset
+from orun.stages.given import Where
 from orun.stages.params import Doc, Duration, Range
-from orun.stages.timing import Batch, Fed, Shape, Where
+from orun.stages.timing import Batch, Fed, Shape
 
 if TYPE_CHECKING:
     from orun.diagnosis.profiles import ModelTimes

@@ -28,7 +28,8 @@ from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.data.source import Examples
-from orun.stages.params import Doc, Duration, Range, TargetName
+from orun.stages.given import MadeUpDims, Where
+from orun.stages.params import Doc, Duration, Range
 
 if TYPE_CHECKING:
     from orun.diagnosis.findings import Analysis, Finding
@@ -58,11 +59,8 @@ class Params:
         Examples | None, Doc("A dataset of inputs (see `measure/accuracy`); made up from the model when left out.")
     ] = None
     samples: Annotated[int, Doc("Use only the first so many examples."), Range(low=1)] = 8
-    dims: Annotated[
-        dict[str, list[int]],
-        Doc("For examples that are made up: sizes of each dynamic axis by its name; 1, 2 and 7 when left out."),
-    ] = field(default_factory=dict)
-    target: Annotated[TargetName | None, Doc("Where the models run; the CPU when left out.")] = None
+    dims: MadeUpDims = field(default_factory=dict)
+    target: Where = None
     trials: Annotated[int, Doc("Places to put back to float, one at a time, at most."), Range(low=0)] = 32
     time: Annotated[Duration, Doc("After this time no further place is tried."), Range(low=0)] = Duration(60)
 

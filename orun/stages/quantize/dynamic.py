@@ -16,6 +16,7 @@ from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.agreement import Dims, Inputs
 from orun.stages.contract import Context, Port, Spec
+from orun.stages.given import Excluded, Preprocess
 from orun.stages.integers import require_integers
 from orun.stages.known import require_known
 from orun.stages.params import Doc
@@ -46,10 +47,8 @@ class Params:
         list[Literal["Attention", "Conv", "EmbedLayerNormalization", "Gather", "LSTM", "MatMul", "Transpose"]] | None,
         Doc("Types of operators to quantize; all of these when left out."),
     ] = None
-    exclude: Annotated[list[str], Doc("Names of nodes to leave as they are.")] = field(default_factory=list)
-    preprocess: Annotated[
-        bool, Doc("Let ONNX Runtime fold constants and batch normalisations first (its level `basic`).")
-    ] = True
+    exclude: Excluded = field(default_factory=list)
+    preprocess: Preprocess = True
     dims: Dims = field(default_factory=dict)
     inputs: Inputs = None
 

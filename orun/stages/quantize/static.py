@@ -23,6 +23,7 @@ from orun.metrics import Metric
 from orun.stages.agreement import Dims, Inputs
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.data.source import Examples
+from orun.stages.given import Excluded, Preprocess
 from orun.stages.integers import require_integers
 from orun.stages.known import require_known
 from orun.stages.params import Doc, Range
@@ -76,7 +77,7 @@ class Params:
     include: Annotated[list[str], Doc("Names of the only nodes to quantize; all when empty.")] = field(
         default_factory=list
     )
-    exclude: Annotated[list[str], Doc("Names of nodes to leave as they are.")] = field(default_factory=list)
+    exclude: Excluded = field(default_factory=list)
     smooth: Annotated[
         float | None,
         Doc(
@@ -89,9 +90,7 @@ class Params:
         dict[str, Override],
         Doc("Other types for some tensors, or what some nodes take and yield, by name; with `format: qdq`."),
     ] = field(default_factory=dict)
-    preprocess: Annotated[
-        bool, Doc("Let ONNX Runtime fold constants and batch normalisations first (its level `basic`).")
-    ] = True
+    preprocess: Preprocess = True
     dims: Dims = field(default_factory=dict)
     inputs: Inputs = None
 

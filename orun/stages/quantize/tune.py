@@ -126,7 +126,10 @@ def _search(context: Context, params: Params) -> Search:
         trials=params.trials,
         seconds=params.time,
         outputs=[output.name for output in graph.output],
-        feeds=[{name: values[number][None] for name, values in dataset.inputs.items()} for number in range(PROBES)],
+        feeds=[
+            {name: values[number][None] for name, values in dataset.inputs.items()}
+            for number in range(min(PROBES, len(dataset)))
+        ],
         log=context.log,
         progress=context.progress,
     )

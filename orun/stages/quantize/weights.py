@@ -17,6 +17,7 @@ from orun.metrics import Metric
 from orun.stages.agreement import Dims, Inputs
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.data.source import Examples
+from orun.stages.given import Excluded
 from orun.stages.known import require_known
 from orun.stages.params import Doc, Range
 from orun.stages.warned import warnings_to
@@ -56,7 +57,7 @@ class Params:
     format: Annotated[
         Literal["qoperator", "qdq"], Doc("MatMulNBits, or DequantizeLinear before MatMul; the latter with `rtn`.")
     ] = "qoperator"
-    exclude: Annotated[list[str], Doc("Names of nodes to leave as they are.")] = field(default_factory=list)
+    exclude: Excluded = field(default_factory=list)
     dims: Dims = field(default_factory=dict)
     inputs: Inputs = None
 
