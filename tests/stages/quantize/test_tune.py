@@ -31,6 +31,10 @@ from orun import Dataset
 def examples():
     random = np.random.default_rng(3)
     return Dataset(inputs={"x": random.standard_normal((24, 64)).astype(np.float32)})
+
+
+def few():
+    return examples().take(3)
 """
 LAYERS = """
 <ir_version: 9, opset_import: ["" : 20]>
@@ -81,6 +85,11 @@ def test_a_loose_budget_takes_the_smallest_recipe(tmp_path: Path) -> None:
     chosen = told(run)["chosen"]
     assert (chosen["method"], dict(chosen["options"])["bits"]) == ("weights", 4)
     assert run.value("size") < 0.3 * 4 * 64 * 64 * 4
+
+
+def test_fewer_examples_than_harm_is_looked_for_on(tmp_path: Path) -> None:
+    made = tune(tmp_path, dataset="data.py:few", at_least=0.0, trials=1)
+    assert (made.value("tried"), made.value("refused")) == (5, 0)  # the recipes, as no budget is missed
 
 
 def test_a_tight_budget_leaves_out_what_harms_most(tmp_path: Path, cache: Path) -> None:
