@@ -88,12 +88,17 @@ class Versions:
         return replace(stage, environment=environment) if environment else stage
 
     def environment(self, stage: str, chosen: Collection[Change]) -> Environment | None:
-        """Where a stage has those packages; None where orun runs with them itself, or they are the same in both."""
-        good, bad = self.good.get(stage, {}), self.bad.get(stage, {})
+        """Where a stage has those packages: one for all stages that have any; None where orun runs with them itself."""
         new, known = {one.name for one in chosen}, {one.name for one in self.changes}
-        pins = {name: bad.get(name, old) if name in new or name not in known else old for name, old in good.items()}
+        if known.isdisjoint(self.good.get(stage, {})):
+            return None
+        pins: dict[str, str] = {}
+        for name, good in self.good.items():
+            if not known.isdisjoint(good):
+                bad = self.bad[name]
+                pins |= {one: bad.get(one, old) if one in new or one not in known else old for one, old in good.items()}
         here = installed()
-        if known.isdisjoint(pins) or all(_is_here(one, here) for one in pins.values()):
+        if all(_is_here(one, here) for one in pins.values()):
             return None
         asked = tuple(sorted(pins.values()))
         differing = [one for one in asked if not _is_here(one, here)]
