@@ -10,6 +10,7 @@ itself. The sentence is printed whole, with whether stage and node are the plant
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -117,9 +118,16 @@ def _try(folder: Path, name: str, seconds: float, *, verbose: bool) -> None:
     if not asked:
         print(f"{name}: MISSED, no gate failed: {', '.join(one.why for one in result.verdicts)}")
     for question in asked:
-        began = monotonic()
+        began, spent = monotonic(), _spent()
         found = blame(question, seconds, folder / "store", _say if verbose else lambda _: None)
-        print(f"{name}: {_verdict(found, fault)} in {monotonic() - began:.0f} s\n  {found.sentence}\n")
+        took = f"{monotonic() - began:.0f} s, {_spent() - spent:.0f} s of CPU"
+        stopped = f"\n  {found.stopped}" if found.stopped else ""
+        print(f"{name}: {_verdict(found, fault)} in {took}\n  {found.sentence}{stopped}\n", flush=True)
+
+
+def _spent() -> float:
+    """Seconds of CPU of this process and of all that have ended."""
+    return sum(os.times()[:4])
 
 
 def _verdict(found: Diagnosis, fault: Fault) -> str:
