@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.envelope import TARGET, TORCH, cpu_times, made_up_feed, torch_model
+from benchmarks.envelope import TORCH, cpu, made_up_feed, times, torch_models
 from benchmarks.spent import ROOT, machine, table
 from orun.environment import isolated
 from orun.pipeline import load
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     pipeline = load(ROOT / "pipelines" / "tuned.yaml")
     out = options.store / "out" / "tuned"
     tuned = [stage for stage in pipeline.stages if stage.uses == "quantize/tune"]
-    forms: dict[str, tuple[Path, Target]] = {EXPORT: (out / "export" / "model.onnx", TARGET)}
+    forms: dict[str, tuple[Path, Target]] = {EXPORT: (out / "export" / "model.onnx", cpu(1))}
     told: dict[str, dict[str, Any]] = {}
     for stage in tuned:
         model = out / stage.id / "model.onnx"
@@ -60,18 +60,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
             parser.error(f"{model} is not there: orun pipelines/tuned.yaml --store {options.store}")
         told[stage.id] = chosen(model)
         forms[stage.id] = (model, target_of(told[stage.id], stage.target))
-    eager, _ = torch_model()
-    times = cpu_times(forms, eager, made_up_feed(), options.rounds)
+    modules, _ = torch_models(1)
+    spent = times(forms, modules, made_up_feed(), options.rounds)
     rows = [
         [
             name,
             f"{told[name]['method']} on {told[name]['place']}" if name in told else "",
             f"{seconds * 1000:.2f}",
-            f"{times[TORCH] / seconds:.2f}",
-            f"{times[EXPORT] / seconds:.2f}",
+            f"{spent[TORCH] / seconds:.2f}",
+            f"{spent[EXPORT] / seconds:.2f}",
             f"{told[name]['accuracy']:.5f}" if name in told else "",
         ]
-        for name, seconds in times.items()
+        for name, seconds in spent.items()
     ]
     head = ["form", "settings", "CPU ms", "speed-up to PyTorch", "to the export", "cosine, mean"]
     print(machine(), table(head, rows), sep="\n\n")
