@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from orun.environment import device
+from orun.environment.device import usable_cores
+from orun.store import locks
 from tests.project import PIPELINE, Project, built
 
 ALL = ["make", "upper", "count"]
@@ -42,6 +46,33 @@ def sizes(context, *, folder: FilePath):
 @stage(inputs={}, output="files")
 def names(context, *, folder: str):
     (context.output / "text").write_text(" ".join(path.name for path in files(context, folder)))
+"""
+
+
+CLASSES = """
+name: text
+stages:
+  anywhere: {uses: ./classes.py:anywhere}
+  bound: {uses: ./classes.py:bound}
+  measured: {uses: ./classes.py:measured}
+"""
+CLASSES_CODE = """
+from orun import stage
+
+
+@stage(inputs={}, output="files")
+def anywhere(context):
+    (context.output / "text").touch()
+
+
+@stage(inputs={}, output="files", stage_class="device")
+def bound(context):
+    (context.output / "text").touch()
+
+
+@stage(inputs={}, output="files", stage_class="measurement")
+def measured(context):
+    (context.output / "text").touch()
 """
 
 
@@ -236,6 +267,40 @@ def test_groups_of_gates_rerun_nothing_either(project: Project) -> None:
     assert [verdict.fails for verdict in result.verdicts] == [True, False, False, False, False]
     assert result.exit_code == 1
     assert result["upper"].reasons == ("a gate of make failed",)
+
+
+@pytest.fixture
+def classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    """A stage of each class; what is known of the machine is read anew after each test."""
+    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    project = Project.make(tmp_path / "project", CLASSES)
+    project.write("classes.py", CLASSES_CODE)
+    assert built(project.run()) == ["anywhere", "bound", "measured"]
+    cores = os.sched_getaffinity(0)
+    yield project
+    os.sched_setaffinity(0, cores)
+    monkeypatch.undo()
+    device.cpu.cache_clear()
+    device.clocks.cache_clear()
+
+
+def test_another_host_reruns_what_was_measured(classes: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = platform.node()
+    monkeypatch.setattr(platform, "node", lambda: "elsewhere")
+    device.clocks.cache_clear()
+    result = classes.run()
+    assert built(result) == ["measured"]
+    assert result["measured"].reasons == (f"device host: {here} -> elsewhere",)
+
+
+@pytest.mark.skipif(usable_cores() == 1, reason="there is one core, and it cannot be taken away")
+def test_other_cores_rerun_what_is_bound_to_the_device(classes: Project) -> None:
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    device.cpu.cache_clear()
+    result = classes.run()
+    assert built(result) == ["bound", "measured"]
+    assert result["bound"].reasons == (f"device cores: {len(cores)} -> 1",)
 
 
 def test_a_renamed_stage(project: Project) -> None:
