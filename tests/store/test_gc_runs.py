@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
 from orun.errors import UsageError
 from orun.store import Lock, Store
+from orun.store.condemned import Condemned
 from orun.store.gc import Keep, collect
 from orun.store.old_runs import RemovedRun
 from orun.store.pins import pin, unpin
@@ -160,6 +162,21 @@ def test_who_wants_a_run_that_is_condemned_waits_and_is_told(store: Store) -> No
         store.discard(store.root / "runs" / run)
         (store.root / "tmp" / "condemned").unlink()
     assert reader.communicate(timeout=60)[0] == f"there is no run {run!r}\n"
+
+
+def test_the_list_of_a_collection_names_the_runs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = finished(store, 50)
+    store.close()
+    lists: list[str] = []
+    write = Condemned.write
+
+    def look(self: Condemned, digests: Collection[str]) -> None:
+        write(self, digests)
+        lists.append((store.root / "tmp" / "condemned").read_text())
+
+    monkeypatch.setattr(Condemned, "write", look)
+    collect(store, Keep(runs=0))
+    assert lists == [f"{run}\n"]
 
 
 def test_a_run_that_is_not_there(store: Store) -> None:
