@@ -23,7 +23,17 @@ IN_THE_WAY = (
 
 
 def optimized(model: Path, level: str, disabled: Collection[str] = (), target: Target | None = None) -> ModelProto:
-    """What ONNX Runtime makes of a model at an optimization level, whole in memory.
+    """What ONNX Runtime makes of a model at an optimization level, whole in memory; see `write_optimized`."""
+    from orun.stages.onnx_io import load, store_freely
+
+    made = load(write_optimized(model, level, disabled, target))
+    store_freely(made)
+    tidy_domains(made)
+    return made
+
+
+def write_optimized(model: Path, level: str, disabled: Collection[str] = (), target: Target | None = None) -> Path:
+    """Write what ONNX Runtime makes of a model at an optimization level into the working folder.
 
     Args:
         model: path of the model; its external data lies beside it.
@@ -37,7 +47,6 @@ def optimized(model: Path, level: str, disabled: Collection[str] = (), target: T
     """
     from orun.measure.plugins import make_session
     from orun.measure.session import open_session, session_options
-    from orun.stages.onnx_io import load, store_freely
 
     result = Path("optimized.onnx")  # in the working folder, which is scratch
     chosen = any_size(target, graph_optimization_level=level)
@@ -51,10 +60,7 @@ def optimized(model: Path, level: str, disabled: Collection[str] = (), target: T
         make_session(model, options, chosen.providers, disabled_optimizers=list(disabled))
     except Exception as error:  # its errors share no base class but this
         raise UsageError("ONNX Runtime cannot optimize the model", why=str(error).strip()) from error
-    made = load(result)
-    store_freely(made)
-    tidy_domains(made)
-    return made
+    return result
 
 
 def add_types(model: ModelProto) -> ModelProto:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnx import ModelProto
+from onnx.external_data_helper import load_external_data_for_model
 
 from orun.errors import StageFailed
 from orun.stages.contract import Context
@@ -14,8 +15,8 @@ from orun.stages.domains import tidy_domains
 from orun.stages.fusion.optimizer import apply_optimizer
 from orun.stages.fusion.report import unfused
 from orun.stages.fusion.rules import apply_rules
-from orun.stages.onnx_io import load
-from orun.stages.ort_graph import IN_THE_WAY, optimized
+from orun.stages.onnx_io import load, load_graph, store_freely
+from orun.stages.ort_graph import IN_THE_WAY, write_optimized
 
 if TYPE_CHECKING:
     from orun.stages.optimize.transformer import Params
@@ -27,13 +28,20 @@ class Made:
 
     Attributes:
         method: that made it.
-        model: whole in memory.
+        model: whose weights may still lie in files of the working folder.
         left: attentions that are still in pieces, by the value that they yield.
     """
 
     method: str
     model: ModelProto
     left: tuple[str, ...]
+
+    def whole(self) -> ModelProto:
+        """The model with all of its weights, for as long as they are needed: they may be large."""
+        copy = ModelProto()
+        copy.CopyFrom(self.model)
+        load_external_data_for_model(copy, ".")
+        return copy
 
 
 def candidates(context: Context, params: Params) -> Iterator[Made]:
@@ -44,14 +52,15 @@ def candidates(context: Context, params: Params) -> Iterator[Made]:
     Raises:
         StageFailed: when the method, or each of them, fails.
     """
+    read = _reader(context, params)
     if params.method != "auto":
-        yield _apply(context, params, params.method)
+        yield _apply(context, params, params.method, read)
         return
     partial: list[Made] = []
     failures: list[StageFailed] = []
     for method in METHODS:
         try:
-            made = _apply(context, params, method)
+            made = _apply(context, params, method, read)
         except StageFailed as failure:
             context.log.warning("method %s: %s", method, failure)
             failures.append(failure)
@@ -66,10 +75,23 @@ def candidates(context: Context, params: Params) -> Iterator[Made]:
         raise failures[0]
 
 
-def _apply(context: Context, params: Params, method: str) -> Made:
-    path = context.model()
-    model = load(path) if params.level == "disable" else optimized(path, params.level, IN_THE_WAY)
-    fused = METHODS[method](context, model, params)
+def _reader(context: Context, params: Params) -> Callable[[], ModelProto]:
+    """Gives the model as the methods take it, one to each; those weights that no fusion reads stay on the disk."""
+    if params.level == "disable":
+        return lambda: load(context.model())
+    path = write_optimized(context.model(), params.level, IN_THE_WAY)
+
+    def read() -> ModelProto:
+        model = load_graph(path)
+        store_freely(model)
+        tidy_domains(model)
+        return model
+
+    return read
+
+
+def _apply(context: Context, params: Params, method: str, read: Callable[[], ModelProto]) -> Made:
+    fused = METHODS[method](context, read(), params)
     tidy_domains(fused)
     return Made(method, fused, tuple(unfused(fused)))
 

@@ -130,7 +130,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         for line in (*layers(made.model), *(f"in pieces: the attention that yields {name}" for name in made.left)):
             context.log.info("%s", line)
         _require(context, params, fused, made)
-        save(made.model, context.result)
+        save(made.whole(), context.result)
         try:
             error = _compare(context, params)
         except StageFailed as failure:
