@@ -20,6 +20,7 @@ from orun.environment import device, isolated, providers, tools
 from orun.errors import DeviceUnknown
 from orun.gates.baselines import Accepted, Baseline
 from orun.gates.judge import judge
+from orun.gates.regression import ACCEPT
 from orun.pipeline.model import Pipeline, Stage, conditions
 from orun.reasons import key_changes
 from orun.record import Verdict
@@ -234,7 +235,12 @@ class Planner:
             return ()
         spec = self.pipeline.kinds[stage.uses].spec
         host = device.fingerprint(spec.stage_class, stage.target, isolated.packages(stage.environment_of(stage.target)))
-        return judge(stage, action, self.accepted(stage), host)
+        found = judge(stage, action, self.accepted(stage), host)
+        return tuple(replace(one, why=self._advised(one)) for one in found)
+
+    def _advised(self, verdict: Verdict) -> str:
+        """Its sentence; what it says to accept is this pipeline, even where the gate stands in a file it extends."""
+        return verdict.why.replace(f"{ACCEPT} {verdict.position.file}", f"{ACCEPT} {self.pipeline.file}")
 
     def lineage(self, stage: Stage, done: Mapping[str, Done]) -> bytes:
         """Every stage before this one as JSON: what it was told, what it used, what it made, what it measured."""

@@ -15,6 +15,7 @@ from orun.metrics import Comparison, Estimate, Metric
 from orun.pipeline.model import Gate, Stage
 from orun.store.records import Action
 
+ACCEPT = "orun baseline accept"
 BASELINE = "the accepted baseline"
 LARGEST_ODDS = 1e6  # beyond this a likelihood ratio is a matter of the model, not of the evidence
 WHOLE = 1 - 1e-9  # a regression of a metric that should be high cannot exceed all of it
@@ -27,7 +28,7 @@ def judge_regression(
     if metric.better == "neither":
         return Finding("failed", f"{gate.metric} has no direction of improvement, so it has no regression")
     if accepted is None:
-        return Finding("undecided", f"no baseline accepted; `orun baseline accept {gate.position.file}`")
+        return Finding("undecided", f"no baseline accepted; `{ACCEPT} {gate.position.file}`")
     if accepted.model and accepted.model == measured_model(stage, action):
         comparison = Comparison(metric.value, point(1.0), point(0.0), "the accepted baseline is this very model")
         return by_interval(gate, metric, _regression(gate, metric, comparison))
@@ -87,14 +88,14 @@ def _by_stored(gate: Gate, metric: Metric, accepted: Accepted, host: Mapping[str
     """Against the figures of the baseline file, because its model was not measured beside this one."""
     stored = accepted.metrics.get(gate.metric)
     if stored is None:
-        why = f"the accepted baseline has no figure for {gate.metric}; `orun baseline accept {gate.position.file}`"
+        why = f"the accepted baseline has no figure for {gate.metric}; `{ACCEPT} {gate.position.file}`"
         return Finding("undecided", why)
     if metric.noise != "timing":
         comparison = _stored_comparison(metric.value, stored.value, f"figure stored on {accepted.day}")
         return by_interval(gate, metric, _regression(gate, metric, comparison))
     if not same_machine(host, accepted.host):
         why = "the accepted baseline's model is not in the store, and its figures are of another machine"
-        advice = f"`orun baseline accept {gate.position.file}` on this one"
+        advice = f"`{ACCEPT} {gate.position.file}` on this one"
         return Finding("undecided", f"{why} ({machine(accepted.host)}); {advice}")
     method = f"figures stored on {accepted.day} on this machine, not side by side: its model is not in the store"
     comparison = _stored_comparison(metric.value, stored.value, method, metric.interval, stored.interval)

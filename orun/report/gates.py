@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from orun.errors import Position
 from orun.record import RunResult, Verdict
 from orun.report.figures import amount, quoted, span
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
 from orun.spelling import near
 
+ACCEPTING = re.compile(r"(?<=orun baseline accept )[^`]+")  # the pipeline file in a sentence
+OVERRIDE = "--set"  # stands for the file in the position of a gate from the command line
 INDENT = "  "  # of a member of a group
 
 COLUMNS = (
@@ -74,7 +78,14 @@ def headline_of(verdict: Verdict) -> str:
 
 def why(verdict: Verdict) -> str:
     """Its sentence, with the pipeline file named as one types it here."""
-    return verdict.why.replace(verdict.position.file, near(verdict.position.file))
+    return ACCEPTING.sub(lambda found: quoted(near(found[0])), verdict.why)
+
+
+def place_of(verdict: Verdict, result: RunResult) -> Position:
+    """Where the gate stands in a file; of one that the command line has put there, where its stage stands."""
+    if verdict.position.file != OVERRIDE:
+        return verdict.position
+    return result[verdict.stage].position or Position(result.file, 1, 1)
 
 
 def measured(verdict: Verdict) -> str:

@@ -13,7 +13,7 @@ from typing import Literal
 from orun.errors import PipelineError, Position
 from orun.record import RunResult, StageResult
 from orun.report.failures import failure_note
-from orun.report.gates import next_step, open_gates, why
+from orun.report.gates import next_step, open_gates, place_of, why
 from orun.report.terminal import Terminal
 
 Level = Literal["error", "warning"]
@@ -48,7 +48,7 @@ def _gates(result: RunResult, *, fails: bool) -> Iterator[str]:
             continue
         title = f"gate {verdict.outcome}: {verdict.title}"
         hint = [f"hint: {next_step(verdict, result)}"] if fails else []
-        yield _line("error" if fails else "warning", verdict.position, title, [why(verdict), *hint])
+        yield _line("error" if fails else "warning", place_of(verdict, result), title, [why(verdict), *hint])
 
 
 def _line(level: Level, place: Position, title: str, message: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from orun.errors import Position
 from orun.record import RunResult
-from orun.report.gates import open_gates, why
+from orun.report.gates import open_gates, place_of, why
 from orun.spelling import near
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -53,7 +53,7 @@ def _stages(result: RunResult) -> Iterator[dict[str, Any]]:
 def _gates(result: RunResult) -> Iterator[dict[str, Any]]:
     for verdict in open_gates(result.verdicts):
         text = f"gate {verdict.outcome}: {verdict.title}: {why(verdict)}"
-        yield _issue(text, "gate", verdict.title, "critical" if verdict.fails else "minor", verdict.position)
+        yield _issue(text, "gate", verdict.title, "critical" if verdict.fails else "minor", place_of(verdict, result))
 
 
 def _issue(text: str, check: str, name: str, severity: str, place: Position) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from orun.errors import Position
 from orun.record import Verdict
-from orun.report.gates import gate_notes, next_step
+from orun.report.gates import gate_notes, next_step, place_of, why
 from orun.report.terminal import Terminal
 
 from .support import COSINE, GATE_FAILED, PASSED, SLOWER, SPEEDUP, UNSURE
@@ -28,6 +30,23 @@ NO_BASELINE = replace(SLOWER, outcome="undecided", measured=None)
 )
 def test_the_next_step(verdict: Verdict, expected: str) -> None:
     assert next_step(verdict, PASSED) == expected
+
+
+def test_the_file_to_accept_is_named_as_one_types_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It need not be the file that the gate stands in, which the other may extend."""
+    monkeypatch.chdir(tmp_path)
+    unsure = replace(NO_BASELINE, why=f"no baseline accepted; `orun baseline accept {tmp_path / 'my next.yaml'}`")
+    assert why(unsure) == "no baseline accepted; `orun baseline accept 'my next.yaml'`"
+
+
+def test_a_gate_of_the_command_line_is_where_its_stage_is() -> None:
+    verdict = replace(COSINE, position=Position("--set", 1, 31))
+    stage = replace(PASSED["accuracy"], position=Position("pipelines/bert.yaml", 20, 3))
+    others = tuple(one for one in PASSED.stages if one.stage != "accuracy")
+    assert place_of(verdict, replace(PASSED, stages=(*others, stage))) == Position("pipelines/bert.yaml", 20, 3)
+    without = replace(PASSED, stages=(*others, replace(stage, position=None)))
+    assert place_of(verdict, without) == Position(PASSED.file, 1, 1)
+    assert place_of(COSINE, PASSED) == COSINE.position
 
 
 def test_names_are_quoted_for_the_shell() -> None:

@@ -1,0 +1,143 @@
+"""Gates as a release has them, run as a user runs them: groups, slices, references, and a baseline elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+DATA = """
+import numpy as np
+from orun import Dataset
+
+
+def digits() -> Dataset:
+    labels = np.arange(90) % 3
+    inputs = np.eye(3, dtype=np.float32)[labels] + 0.2 * np.random.default_rng(0).random((90, 3), dtype=np.float32)
+    return Dataset({"x": inputs}, labels=labels, fields={"camera": ["front"] * 60 + ["rear"] * 30})
+"""
+PIPELINE = """
+name: gated
+stages:
+  best: {uses: convert/onnx, with: {path: best.onnx}}
+  model: {uses: convert/onnx, with: {path: model.onnx}}
+  accuracy:
+    uses: measure/accuracy
+    needs: {model: model, reference: best, reference.same: model}
+    with: {dataset: data.py:digits, metrics: [accuracy, cosine], slices: [label, camera]}
+    gate: {}
+"""
+RELEASE = """
+extends: gated.yaml
+stages:
+  accuracy:
+    gate:
+      accuracy: {min: 60%, by: camera}
+      "accuracy[label=2]": {max: 10%}
+      any:
+        - accuracy: {max_drop: 1%, against: [reference, same]}
+        - {cosine.min: {min: -1}, accuracy: {min: 0.5}}
+      all:
+        - accuracy: {min: 90%}
+        - accuracy: {min: 60%, by: label}
+"""
+
+
+def write(path: Path, third: float) -> None:
+    """A product that tells three classes apart, of which the third counts for so much."""
+    weights = np.diag([1, 1, third]).astype(np.float32)
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in "xy")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    graph = helper.make_graph(nodes, "classes", [x], [y], [numpy_helper.from_array(weights, "w")])
+    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]), path)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "one"
+    folder.mkdir()
+    (folder / "data.py").write_text(DATA)
+    (folder / "gated.yaml").write_text(PIPELINE)
+    (folder / "release.yaml").write_text(RELEASE)
+    write(folder / "best.onnx", 1)
+    write(folder / "model.onnx", 0)
+    return folder
+
+
+def orun(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "orun", *words]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, timeout=240)
+
+
+def result(project: Path, *words: str) -> tuple[int, Mapping[str, Any]]:
+    done = orun(project, *words, "--json", "--no-blame")
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_a_release_checklist(project: Path) -> None:
+    """Groups in words, slices by their names, and each reference: what passes is ticked."""
+    done = orun(project, "release.yaml", "--no-blame", "--markdown", "summary.md")
+    assert done.returncode == 1, done.stderr
+    lines = (project / "summary.md").read_text().splitlines()
+    checklist = lines[lines.index("### Release checklist") + 2 : lines.index("### Stages") - 1]
+    assert [line.partition(", **failed**")[0] for line in checklist] == [
+        "- [x] **accuracy accuracy** min 60% by camera",
+        "- [x] **accuracy accuracy\\[label=2\\]** max 10%: 0 % (0 % to 11.4 %)",
+        "- [x] **accuracy any of 2**",
+        "  - [ ] **accuracy all of 2**, failed",
+        "    - [ ] **accuracy accuracy** max\\_drop 1%: 33.3 % (24.5 % to 43.6 %), failed",
+        "    - [ ] **accuracy accuracy** max\\_drop 1% against same: 0 % (-6.14 % to 6.14 %), undecided",
+        "  - [x] **accuracy all of 2**",
+        "    - [x] **accuracy cosine.min** min -1: 0.01488",
+        "    - [x] **accuracy accuracy** min 0.5: 0.6667 (0.5642 to 0.7555)",
+        "- [ ] **accuracy all of 2**",
+        "  - [ ] **accuracy accuracy** min 90%: 66.7 % (56.4 % to 75.5 %)",
+        "  - [ ] **accuracy accuracy** min 60% by label: 0 % (0 % to 11.4 %)",
+    ]
+    assert "2 of 3 slices passed, 1 failed; the smallest is 0 with 30 examples" in checklist[-1]
+
+
+def test_whether_an_undecided_gate_may_pass_is_judged_again_and_measured_once(project: Path) -> None:
+    found = []
+    for undecided in ("pass", "fail"):
+        rules = {"max_drop": "40%", "undecided": undecided}
+        gate = (f"--set=stages.accuracy.gate.accuracy.{name}={value}" for name, value in rules.items())
+        code, run = result(project, "gated.yaml", "--set=stages.accuracy.with.samples=6", *gate)
+        (verdict,) = run["verdicts"]
+        outcomes = {one["stage"]: one["outcome"] for one in run["stages"]}
+        found.append((code, verdict["outcome"], verdict["fails"], outcomes["accuracy"]))
+    assert found == [(0, "undecided", False, "built"), (4, "undecided", True, "cached")]
+
+
+def test_the_accepted_release_on_another_machine(project: Path, tmp_path: Path) -> None:
+    """The file is committed, the model comes by the remote, and both are measured side by side."""
+    (project / "gated.yaml").write_text(PIPELINE.replace("gate: {}", "gate: {accuracy: {max_regression: 5%}}"))
+    (project / "next.yaml").write_text("extends: gated.yaml\nname: next\n")
+    remote, other = f"--remote={(tmp_path / 'remote').as_uri()}", tmp_path / "two"
+    write(project / "model.onnx", 0.9)  # another than `best`, which both machines have
+    code, first = result(project, "next.yaml", remote)
+    assert (code, first["verdicts"][0]["outcome"]) == (0, "undecided")
+    assert first["verdicts"][0]["why"] == f"no baseline accepted; `orun baseline accept {project / 'next.yaml'}`"
+    assert orun(project, "baseline", "accept", "next.yaml").returncode == 0
+    shutil.copytree(project, other, ignore=shutil.ignore_patterns("artifacts"))
+    write(other / "model.onnx", 0)
+    found = []
+    for words in ((), (remote,)):
+        code, run = result(other, "next.yaml", *words)
+        found.append((code, re.sub(r"\d{4}-\d\d-\d\d", "DAY", run["verdicts"][0]["why"])))
+    start = "the regression of accuracy against the accepted baseline is 33.3 %"
+    paired = "95 % interval 24.5 % to 43.6 %; McNemar's score interval over 90 examples, 0 better and 30 worse"
+    assert found == [
+        (1, f"{start} (figure stored on DAY): more than 5%"),
+        (1, f"{start} ({paired}): shown to be more than 5%"),
+    ]
