@@ -16,6 +16,7 @@ from orun.diagnosis.values import Feed, Pair, Probe, Progress, Tally
 from orun.errors import UsageError
 from orun.stages.onnx_io import held
 
+LONGER = 1.5  # a run takes with switches, at most
 HELD = 2**28  # bytes of the reference's weights that are put into one model
 
 
@@ -68,7 +69,7 @@ class Trials:
 
     def _affordable(self, places: int) -> int:
         count, left = len(self.pair.feeds), max(self.end - monotonic(), 0.0)
-        seconds = places * self.compared.seconds
+        seconds = places * self.compared.seconds * LONGER
         return count if seconds <= left else max(1, int(count * left / seconds))
 
     def _probes(self, chosen: Sequence[Segment]) -> Iterator[tuple[Probe, Sequence[Segment]]]:
