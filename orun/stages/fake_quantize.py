@@ -49,8 +49,7 @@ def check_pairs(context: Context, model: ModelProto) -> None:
             context.stage,
             "the model has no fake quantization",
             why="it has neither QuantizeLinear nor DequantizeLinear",
-            hint="`quantize/static` quantizes a float model; modules of PyTorch's FakeQuantize export with "
-            "`exporter: torchscript`",
+            hint="`quantize/static` quantizes a float model; `orun stages quantize/qat` says what trains with it",
         )
     wrong = sorted(
         f"{node.name or node.output[0]}: {text}" for node in linear for text in _wrong(node, weights, takers)

@@ -68,8 +68,7 @@ def test_a_model_without_fake_quantization(tmp_path: Path) -> None:
     assert refusal(tmp_path, ADD) == (
         "the model has no fake quantization\n"
         "  it has neither QuantizeLinear nor DequantizeLinear\n"
-        "  hint: `quantize/static` quantizes a float model; modules of PyTorch's FakeQuantize export with "
-        "`exporter: torchscript`"
+        "  hint: `quantize/static` quantizes a float model; `orun stages quantize/qat` says what trains with it"
     )
 
 
