@@ -41,7 +41,7 @@ def context(folder: Path, kind: str, weights: int, *ports: str) -> Context:
 @pytest.mark.parametrize(
     ("kind", "ports", "takes", "weighs", "times"),
     [
-        ("optimize/transformer", ["model"], "6.8 TB", "1 TB", "6.8"),
+        ("optimize/transformer", ["model"], "3 TB", "1 TB", "3"),
         ("quantize/debug", ["model", "reference"], "5.4 TB", "2 TB", "2.7"),
         ("quantize/dynamic", ["model"], "3.2 TB", "1 TB", "3.2"),
         ("quantize/static", ["model"], "3.2 TB", "1 TB", "3.2"),

@@ -35,7 +35,7 @@ from orun.stages.params import Doc, Range
 if TYPE_CHECKING:
     from orun.stages.fusion.methods import Made
 
-ROOM = 6.8  # times the weights is held at once
+ROOM = 3.0  # times the weights is held at once, of what fusions read and what they make
 COUNTED = (
     "Attention", "MultiHeadAttention", "GroupQueryAttention", "EmbedLayerNormalization", "LayerNormalization",
     "SkipLayerNormalization", "SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization", "RMSNormalization",
