@@ -4,7 +4,8 @@ Both run on the same inputs, and every tensor that they share is compared: by it
 as it is, by that of the error that arises right there (the model is fed the float model's values just before it), and
 by that of the quantized weights. Tensors are told by name, where names changed by what computes them, and else by their
 place. Then the places where most arises are put back to float one at a time: `share` is how much of the outputs' error
-goes away with it. It serves any two models of the same task: fused, pruned or edited ones as well.
+goes away with it. Where time is short they are tried with the first examples alone (`tried_with` in the file). It
+serves any two models of the same task: fused, pruned or edited ones as well.
 
 Metrics: `sqnr.min` and `sqnr.median` of the tensors, `local.min` of what arises in one place, `weights.min` and
 `weights.median` of the weights, `sqnr` of the outputs, `share` of the worst place, how many `tensors` were compared and
