@@ -34,17 +34,17 @@ from benchmarks.families import FAMILIES, export
 from benchmarks.spent import machine, table
 from orun.errors import StageFailed
 from orun.metrics import Metric
-from orun.stages.agreement import session
 from orun.stages.contract import MODEL, Context
 from orun.stages.convert import torch
-from orun.stages.domains import tidy_domains
-from orun.stages.feeds import cases
 from orun.stages.fusion.report import ATTENTION, count
-from orun.stages.onnx_io import save
+from orun.stages.onnx.agreement import session
+from orun.stages.onnx.domains import tidy_domains
+from orun.stages.onnx.feeds import cases
+from orun.stages.onnx.io import save
+from orun.stages.onnx.ort_graph import optimized
+from orun.stages.onnx.signature import inputs_of
 from orun.stages.optimize import transformer
-from orun.stages.ort_graph import optimized
 from orun.stages.params import build as parameters
-from orun.stages.signature import inputs_of
 
 # Exporter, attention and operator set: from 23 on PyTorch exports the standard's own Attention.
 WAYS = (

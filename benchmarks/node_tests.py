@@ -44,7 +44,7 @@ from benchmarks.spent import machine, table
 if TYPE_CHECKING:
     from onnx.backend.test.case.test_case import TestCase
 
-    from orun.stages.agreement import Tolerance
+    from orun.stages.onnx.agreement import Tolerance
 
 # Parameters of each kind, by its name and what tells it from the same kind otherwise.
 KINDS: Mapping[str, Mapping[str, Any]] = {
@@ -170,7 +170,7 @@ def stored(asked: Question) -> Question:
 
 def answer(folder: Path, asked: Question, kind: str) -> str:
     """What is wrong with the outputs of the model in a folder, if anything."""
-    from orun.stages.agreement import session
+    from orun.stages.onnx.agreement import session
 
     try:
         found = session(folder / "model.onnx", list(asked.expected))(asked.feed)
@@ -186,7 +186,7 @@ def allowed(asked: Question, kind: str, right: Any) -> Tolerance:
     """How far an output may be off."""
     import numpy as np
 
-    from orun.stages.agreement import Tolerance
+    from orun.stages.onnx.agreement import Tolerance
 
     if kind == "optimize/float16":
         return Tolerance(CAST_TOLERANCE, CAST_TOLERANCE)
@@ -199,7 +199,7 @@ def allowed(asked: Question, kind: str, right: Any) -> Tolerance:
 def _difference(right: Any, value: Any, tolerance: Callable[[Any], Tolerance]) -> str:
     import numpy as np
 
-    from orun.stages.agreement import difference
+    from orun.stages.onnx.agreement import difference
 
     if right is None or value is None:
         return "" if right is value else "something instead of nothing, or the other way round"

@@ -20,7 +20,7 @@ from benchmarks.envelope import TORCH, cpu, made_up_feed, times, torch_models
 from benchmarks.spent import ROOT, machine, table
 from orun.environment import isolated
 from orun.pipeline import load
-from orun.stages.onnx_io import load_graph
+from orun.stages.onnx.io import load_graph
 from orun.stages.quantize.tune import PROPERTY
 from orun.targets import Provider, Target
 

@@ -14,7 +14,7 @@ from orun.diagnosis.segments import Segment
 from orun.diagnosis.switches import positions, switched
 from orun.diagnosis.values import Feed, Pair, Probe, Progress, Tally
 from orun.errors import UsageError
-from orun.stages.onnx_io import held
+from orun.stages.onnx.io import held
 
 LONGER = 1.5  # a run takes with switches, at most
 HELD = 2**28  # bytes of the reference's weights that are put into one model

@@ -15,7 +15,7 @@ from onnx import ModelProto, TensorProto, helper
 from orun.errors import UsageError
 from orun.measure.metrics_fidelity import SQNR_LIMIT, decibels
 from orun.measure.session import open_session
-from orun.stages.onnx_io import save
+from orun.stages.onnx.io import save
 from orun.targets import Target
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _element(kind: str) -> int:
 
 def opened(model: ModelProto, target: Target, *, as_is: bool) -> InferenceSession:
     """A session of a model in memory, on one thread, for inputs of any size."""
-    from orun.stages.agreement import any_size
+    from orun.stages.onnx.agreement import any_size
 
     level = {"graph_optimization_level": "disable"} if as_is else {}
     with TemporaryDirectory(dir=".") as folder:

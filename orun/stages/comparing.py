@@ -26,8 +26,8 @@ def feeds_of(
     """
     from orun.measure.dataset import batches
     from orun.stages.data.synthetic import synthetic
-    from orun.stages.onnx_io import load_graph
-    from orun.stages.signature import input_names
+    from orun.stages.onnx.io import load_graph
+    from orun.stages.onnx.signature import input_names
 
     names = dict.fromkeys(name for port in context.inputs for name in input_names(load_graph(context.model(port))))
     if examples is None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.errors import UsageError
 from orun.stages.data.source import Examples
-from orun.stages.feeds import Input, cases, symbols
+from orun.stages.onnx.feeds import Input, cases, symbols
+from orun.stages.onnx.signature import inputs_of
 from orun.stages.params import Doc, Range
-from orun.stages.signature import inputs_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

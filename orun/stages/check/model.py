@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 from orun.errors import OrunError, StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.domains import STANDARD
+from orun.stages.onnx.domains import STANDARD
 from orun.stages.params import Doc, Range, TargetName
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Check the model, and leave what was found."""
-    from orun.stages.onnx_io import load_graph
+    from orun.stages.onnx.io import load_graph
 
     model = load_graph(context.model())
     problems = [*_limits(model, params), *_invalid(context), *_unloadable(context)]
@@ -88,7 +88,7 @@ def _opset(model: ModelProto) -> int:
 
 def _custom(model: ModelProto) -> dict[str, int]:
     """How often each operator outside the standard occurs; the model's own functions are none."""
-    from orun.stages.onnx_io import nodes
+    from orun.stages.onnx.io import nodes
 
     own = {(function.domain, function.name) for function in model.functions}
     return dict(
@@ -118,7 +118,7 @@ def _limits(model: ModelProto, params: Params) -> Iterator[str]:
 def _invalid(context: Context) -> Iterator[str]:
     from onnx import checker, shape_inference
 
-    from orun.stages.validity import check
+    from orun.stages.onnx.validity import check
 
     try:
         check(context.model(), full=True)

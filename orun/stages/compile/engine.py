@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from orun.metrics import Metric
-from orun.stages.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
+from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc, Range, TargetName
 
 
@@ -63,9 +63,9 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Leave the compiled model and `engine.json`."""
-    from orun.stages.agreement import Tolerance
-    from orun.stages.compiling import chosen_form, compile_model, tries
-    from orun.stages.engine_check import loaded_back
+    from orun.stages.engines.check import loaded_back
+    from orun.stages.engines.compiling import chosen_form, compile_model, tries
+    from orun.stages.onnx.agreement import Tolerance
 
     form = chosen_form(context, params.form)
     engine = compile_model(context, form, embed=params.embed)

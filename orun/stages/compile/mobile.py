@@ -21,8 +21,8 @@ from typing import Annotated, Literal
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
-from orun.stages.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
+from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc
 
 CHECKED = ("nnapi", "coreml", "coreml-mlprogram")
@@ -67,9 +67,9 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Leave `model.ort`, `required_operators.config` and `usability.json`."""
-    from orun.stages.agreement import Agreement, Tolerance, Trial, answers, check, session, tries_for
-    from orun.stages.mobile import convert, usability
-    from orun.stages.onnx_io import load_graph
+    from orun.stages.engines.mobile import convert, usability
+    from orun.stages.onnx.agreement import Agreement, Tolerance, Trial, answers, check, session, tries_for
+    from orun.stages.onnx.io import load_graph
 
     size = sum(file.stat().st_size for file in context.inputs["model"].iterdir())
     if size > LARGEST:

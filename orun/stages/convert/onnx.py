@@ -45,7 +45,7 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model to `context.result`."""
-    from orun.stages.onnx_io import external_files, load, load_graph, save, weigh
+    from orun.stages.onnx.io import external_files, load, load_graph, save, weigh
 
     path = _fetched(context, params) if params.path is None else context.root / params.path
     if params.path is not None and params.digest is not None:

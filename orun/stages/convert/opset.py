@@ -11,8 +11,8 @@ from typing import Annotated
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
-from orun.stages.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
+from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc, Range
 
 
@@ -40,8 +40,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the converted model to `context.result`."""
     import onnx
 
-    from orun.stages.agreement import Tolerance, Trial, check_against_input
-    from orun.stages.onnx_io import external_files, load_graph, save, store_freely, weigh
+    from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
+    from orun.stages.onnx.io import external_files, load_graph, save, store_freely, weigh
 
     before = load_graph(context.model())  # without external data, so that any size goes through the converter
     try:

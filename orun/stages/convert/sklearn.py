@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
-from orun.stages.agreement import Atol, Rtol
 from orun.stages.contract import Context, Spec
 from orun.stages.data.source import Examples
 from orun.stages.datasets import CODE
+from orun.stages.onnx.agreement import Atol, Rtol
 from orun.stages.params import Code, Doc, FilePath, Range, Ratio
 
 if TYPE_CHECKING:
-    from orun.stages.sklearn_export import Estimator
+    from orun.stages.sklearn.export import Estimator
 
 ROOM = 14  # times the numbers of the estimator is held at once: skl2onnx makes Python's own of them
 
@@ -68,12 +68,12 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the converted model to `context.result`."""
-    from orun.stages.agreement import Tolerance
     from orun.stages.datasets import load_dataset
-    from orun.stages.onnx_io import save, weigh
+    from orun.stages.onnx.agreement import Tolerance
+    from orun.stages.onnx.io import save, weigh
     from orun.stages.room import require_room
-    from orun.stages.sklearn_check import compare
-    from orun.stages.sklearn_export import Wishes, export, learned, table
+    from orun.stages.sklearn.check import compare
+    from orun.stages.sklearn.export import Wishes, export, learned, table
 
     estimator = _estimator(context, params)
     require_room(context, ROOM, learned(estimator))

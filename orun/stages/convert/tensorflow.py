@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
-from orun.stages.agreement import Atol, Dims, Rtol
 from orun.stages.contract import Context, Spec
 from orun.stages.given import DType, ExternalData, Fill, High, Low
+from orun.stages.onnx.agreement import Atol, Dims, Rtol
 from orun.stages.params import Code, Doc, FilePath, Range
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from orun.stages.feeds import Input
+    from orun.stages.onnx.feeds import Input
     from orun.stages.tf.model import Model
 
 UNFIT = (
@@ -87,10 +87,10 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the converted model to `context.result`."""
-    from orun.stages.agreement import Agreement, Tolerance, answers, check, require_finite, session
-    from orun.stages.feeds import cases
-    from orun.stages.onnx_io import save, weigh
-    from orun.stages.onnx_names import name_axes
+    from orun.stages.onnx.agreement import Agreement, Tolerance, answers, check, require_finite, session
+    from orun.stages.onnx.feeds import cases
+    from orun.stages.onnx.io import save, weigh
+    from orun.stages.onnx.names import name_axes
     from orun.stages.tf.export import export
     from orun.stages.tf.source import open_model
 
@@ -118,7 +118,7 @@ def _inputs(context: Context, params: Params, source: Model, model: ModelProto) 
     """What the model takes, with the bounds that its graph has for indices, unless the pipeline says others."""
     from dataclasses import replace
 
-    from orun.stages.signature import inputs_of
+    from orun.stages.onnx.signature import inputs_of
 
     known = {item.name: item for item in inputs_of(model)}
     unknown = sorted(set(params.inputs) - {item.name for item in source.inputs})

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
-from orun.stages.agreement import Atol, Dims, Rtol
 from orun.stages.contract import Context, Spec
 from orun.stages.given import DType, ExternalData, Fill, High, Low
+from orun.stages.onnx.agreement import Atol, Dims, Rtol
 from orun.stages.params import Code, Doc, FilePath, Range
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from orun.stages.feeds import Case, Input
-    from orun.stages.torch_export import Bound
+    from orun.stages.onnx.feeds import Case, Input
+    from orun.stages.torch.export import Bound
 
     Array = NDArray[Any]
 
@@ -108,11 +108,11 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the exported model to `context.result`."""
-    from orun.stages.agreement import Agreement, Tolerance, answers, check, session
-    from orun.stages.feeds import Input, cases
-    from orun.stages.onnx_io import load, save, weigh
-    from orun.stages.onnx_names import clean, name_axes, name_input_axes, name_values
-    from orun.stages.torch_mend import mend
+    from orun.stages.onnx.agreement import Agreement, Tolerance, answers, check, session
+    from orun.stages.onnx.feeds import Input, cases
+    from orun.stages.onnx.io import load, save, weigh
+    from orun.stages.onnx.names import clean, name_axes, name_input_axes, name_values
+    from orun.stages.torch.mend import mend
 
     inputs = [
         Input(name, spec.dtype, tuple(spec.shape), spec.low, spec.high, mask=spec.fill == "mask")
@@ -141,7 +141,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _bind(context: Context, params: Params, inputs: Sequence[Input]) -> Bound:
-    from orun.stages.torch_source import open_model
+    from orun.stages.torch.source import open_model
 
     clash = sorted(set(params.outputs) & set(params.inputs))
     if clash or len(set(params.outputs)) < len(params.outputs):
@@ -154,7 +154,7 @@ def _check_answers(
     context: Context, outputs: Sequence[str], tries: Sequence[Case], expected: Sequence[Sequence[Array]]
 ) -> None:
     """Refuse what PyTorch itself answers when `outputs` does not name it, or it is not finite."""
-    from orun.stages.agreement import require_finite
+    from orun.stages.onnx.agreement import require_finite
 
     if len(expected[0]) != len(outputs):
         raise StageFailed(
@@ -168,7 +168,7 @@ def _check_answers(
 
 def _export(context: Context, params: Params, bound: Bound, tries: Sequence[Case]) -> Path:
     """Export with the example whose dynamic axes are plainest: all above 1 and each of another size."""
-    from orun.stages.torch_export import export
+    from orun.stages.torch.export import export
 
     example = max(tries, key=lambda case: (min(case.sizes.values(), default=2) > 1, len(set(case.sizes.values()))))
     try:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from orun.errors import UsageError
 from orun.measure.dataset import Dataset
-from orun.stages.feeds import Input, assignments, random_values, symbols
-from orun.stages.signature import inputs_of
+from orun.stages.onnx.feeds import Input, assignments, random_values, symbols
+from orun.stages.onnx.signature import inputs_of
 
 
 def synthetic(model: Path, examples: int, dims: Mapping[str, Sequence[int]], seed: int) -> Dataset:
@@ -26,7 +26,7 @@ def synthetic(model: Path, examples: int, dims: Mapping[str, Sequence[int]], see
     """
     import numpy as np
 
-    from orun.stages.onnx_io import load_graph
+    from orun.stages.onnx.io import load_graph
 
     inputs = inputs_of(load_graph(model))
     for item in inputs:

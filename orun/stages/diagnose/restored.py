@@ -41,8 +41,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.diagnosis.findings import put_right
     from orun.diagnosis.segments import differing, segments
     from orun.diagnosis.values import Pair
-    from orun.stages.domains import tidy_domains
-    from orun.stages.onnx_io import load, save, weigh
+    from orun.stages.onnx.domains import tidy_domains
+    from orun.stages.onnx.io import load, save, weigh
     from orun.targets import Target
 
     pair = Pair(load(context.model()), load(context.model("reference")), (), Target("cpu"))

@@ -11,12 +11,12 @@ from onnx.external_data_helper import load_external_data_for_model
 
 from orun.errors import StageFailed
 from orun.stages.contract import Context
-from orun.stages.domains import tidy_domains
 from orun.stages.fusion.optimizer import apply_optimizer
 from orun.stages.fusion.report import unfused
 from orun.stages.fusion.rules import apply_rules
-from orun.stages.onnx_io import load, load_graph, store_freely
-from orun.stages.ort_graph import IN_THE_WAY, write_optimized
+from orun.stages.onnx.domains import tidy_domains
+from orun.stages.onnx.io import load, load_graph, store_freely
+from orun.stages.onnx.ort_graph import IN_THE_WAY, write_optimized
 
 if TYPE_CHECKING:
     from orun.stages.optimize.transformer import Params

@@ -11,7 +11,7 @@ from onnxruntime.transformers.optimizer import optimize_by_fusion
 
 from orun.errors import StageFailed
 from orun.stages.contract import Context
-from orun.stages.symbolic import taught
+from orun.stages.onnx.symbolic import taught
 
 if TYPE_CHECKING:
     from orun.stages.optimize.transformer import Params

@@ -10,7 +10,7 @@ from onnx import ModelProto
 from onnx_ir.passes import common
 
 from orun.stages.fusion.cores import weights
-from orun.stages.onnx_io import nodes
+from orun.stages.onnx.io import nodes
 from orun.stages.optimize.transformer import COUNTED
 
 ATTENTION = ("Attention", "MultiHeadAttention", "GroupQueryAttention")

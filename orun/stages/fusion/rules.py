@@ -26,7 +26,7 @@ from orun.stages.fusion.norms import fuse_bias_skip, fuse_rms_normalization, fus
 from orun.stages.fusion.packing import pack
 from orun.stages.fusion.rotary import fuse_rotary
 from orun.stages.fusion.tidy import separate_linear, tidy
-from orun.stages.symbolic import infer
+from orun.stages.onnx.symbolic import infer
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
-from orun.stages.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.known import require_known
+from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnx import ModelProto, ValueInfoProto
 
-    from orun.stages.agreement import Feed, Model
+    from orun.stages.onnx.agreement import Feed, Model
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the converted model to `context.result`."""
-    from orun.stages.agreement import Tolerance, Trial, check_against_input
-    from orun.stages.onnx_io import save, weigh
+    from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
+    from orun.stages.onnx.io import save, weigh
 
     model = _convert(context, params)
     half = _half_weights(model)
@@ -85,8 +85,8 @@ def _convert(context: Context, params: Params) -> ModelProto:
     from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
     from onnxruntime.transformers.onnx_model import OnnxModel
 
-    from orun.stages.onnx_io import load
-    from orun.stages.ort_graph import add_types
+    from orun.stages.onnx.io import load
+    from orun.stages.onnx.ort_graph import add_types
 
     model = load(context.model())
     require_known(context, "block_nodes", params.block_nodes, [node.name for node in model.graph.node])
@@ -120,7 +120,7 @@ def _merge_casts(model: ModelProto) -> None:
 def _half_weights(model: ModelProto) -> int:
     from onnx import TensorProto
 
-    from orun.stages.onnx_io import tensors
+    from orun.stages.onnx.io import tensors
 
     return sum(tensor.data_type == TensorProto.FLOAT16 for tensor in tensors(model))
 
@@ -130,7 +130,7 @@ def _in_float32(context: Context, model: Model) -> Model:
     import numpy as np
     from onnx import TensorProto
 
-    from orun.stages.onnx_io import load_graph
+    from orun.stages.onnx.io import load_graph
 
     before, after = (load_graph(path).graph for path in (context.model(), context.result))
 

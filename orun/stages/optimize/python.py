@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
-from orun.stages.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
+from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Code, Doc
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the changed model to `context.result`."""
-    from orun.stages.agreement import Tolerance, Trial, check_against_input
-    from orun.stages.onnx_io import save, weigh
+    from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
+    from orun.stages.onnx.io import save, weigh
 
     save(_change(context, params), context.result)
     error = check_against_input(
@@ -65,7 +65,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 def _change(context: Context, params: Params) -> ModelProto:
     from onnx import ModelProto
 
-    from orun.stages.onnx_io import load
+    from orun.stages.onnx.io import load
 
     function = context.load(params.function)
     model = load(context.model())

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
-from orun.stages.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.known import require_known
+from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model with its shapes to `context.result`."""
     import onnx
 
-    from orun.stages.agreement import Tolerance, Trial, check_against_input
-    from orun.stages.onnx_io import external_files, load_graph, save, weigh
+    from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
+    from orun.stages.onnx.io import external_files, load_graph, save, weigh
 
     model = load_graph(context.model())
     external = bool(external_files(model))
@@ -91,7 +91,7 @@ def _fix(context: Context, model: ModelProto, sizes: Mapping[str, int]) -> None:
 
 
 def _infer(context: Context, model: ModelProto) -> ModelProto:
-    from orun.stages.symbolic import infer
+    from orun.stages.onnx.symbolic import infer
 
     try:
         return infer(model)

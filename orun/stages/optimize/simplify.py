@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
-from orun.stages.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
+from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the simplified model to `context.result`."""
-    from orun.stages.agreement import Tolerance, Trial, check_against_input
-    from orun.stages.onnx_io import load, save, weigh
+    from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
+    from orun.stages.onnx.io import load, save, weigh
 
     _require_own(context, params)
     model = load(_by_onnxsim(context, params)) if params.tool == "onnxsim" else _by_onnxslim(context, params)
@@ -129,8 +129,8 @@ def _by_onnxsim(context: Context, params: Params) -> Path:
 
 def _by_onnxslim(context: Context, params: Params) -> ModelProto:
     from orun.stages.data.packages import need
-    from orun.stages.domains import STANDARD
-    from orun.stages.onnx_io import load, store_freely
+    from orun.stages.onnx.domains import STANDARD
+    from orun.stages.onnx.io import load, store_freely
 
     need("onnxslim", "`tool: onnxslim`", "'orun[slim]'")
     import onnxslim

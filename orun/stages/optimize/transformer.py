@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
-from orun.stages.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
+from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc, Range
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the fused model to `context.result`."""
     from orun.stages.fusion.methods import candidates
     from orun.stages.fusion.report import ATTENTION, count, layers
-    from orun.stages.onnx_io import save, weigh
+    from orun.stages.onnx.io import save, weigh
     from orun.stages.room import require_room
 
     require_room(context, ROOM)
@@ -151,7 +151,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _compare(context: Context, params: Params) -> Metric:
-    from orun.stages.agreement import Tolerance, Trial, check_against_input
+    from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
 
     return check_against_input(
         context,

@@ -71,7 +71,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.diagnosis.findings import Effort, analyse
     from orun.diagnosis.values import Pair
     from orun.stages.comparing import feeds_of
-    from orun.stages.onnx_io import load
+    from orun.stages.onnx.io import load
     from orun.stages.room import require_room
     from orun.targets import Target
 

@@ -31,8 +31,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from orun.metrics import Metric
-from orun.stages.agreement import Dims, Inputs
 from orun.stages.contract import Context, Port, Spec
+from orun.stages.onnx.agreement import Dims, Inputs
 from orun.stages.params import Doc, Range
 
 if TYPE_CHECKING:
@@ -69,12 +69,12 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the integer model to `context.result`."""
-    from orun.stages.domains import tidy_domains
-    from orun.stages.fake_quantize import PAIR_OPTIMIZERS, check_pairs, in_float
-    from orun.stages.grids import store_integers
-    from orun.stages.integers import require_integers
-    from orun.stages.onnx_io import save, weigh
-    from orun.stages.ort_graph import IN_THE_WAY, optimized
+    from orun.stages.onnx.domains import tidy_domains
+    from orun.stages.onnx.io import save, weigh
+    from orun.stages.onnx.ort_graph import IN_THE_WAY, optimized
+    from orun.stages.quantizing.fake_quantize import PAIR_OPTIMIZERS, check_pairs, in_float
+    from orun.stages.quantizing.grids import store_integers
+    from orun.stages.quantizing.integers import require_integers
 
     # ONNX Runtime folds constants, a weight that is quantized into its integers, and drops a pair that repeats another.
     model = optimized(context.model(), "basic", (*IN_THE_WAY, *PAIR_OPTIMIZERS))
@@ -100,8 +100,8 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
     """Compare the result with the model that was trained, as it is written and as it runs; the latter's error."""
     import numpy as np
 
-    from orun.stages.agreement import Agreement, Tolerance, Trial, answers, check, session, tries_for
-    from orun.stages.fake_quantize import steps_of
+    from orun.stages.onnx.agreement import Agreement, Tolerance, Trial, answers, check, session, tries_for
+    from orun.stages.quantizing.fake_quantize import steps_of
     from orun.targets import Target
 
     written = Target("cpu", session={"graph_optimization_level": "disable"})

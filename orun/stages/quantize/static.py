@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
-from orun.stages.agreement import Dims, Inputs
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.data.source import Examples
 from orun.stages.given import Excluded, Preprocess
-from orun.stages.integers import require_integers
 from orun.stages.known import require_known
+from orun.stages.onnx.agreement import Dims, Inputs
+from orun.stages.onnx.precision import TYPES, Override, Width
 from orun.stages.params import Doc, Range
-from orun.stages.precision import TYPES, Override, Width
+from orun.stages.quantizing.integers import require_integers
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
     from orun.measure.dataset import Dataset
-    from orun.stages.agreement import Feed
+    from orun.stages.onnx.agreement import Feed
 
 METHODS: Mapping[str, str] = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 
@@ -106,9 +106,9 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the quantized model to `context.result`."""
-    from orun.stages.agreement import Trial, check_against_input
-    from orun.stages.domains import tidy_domains
-    from orun.stages.onnx_io import save, weigh
+    from orun.stages.onnx.agreement import Trial, check_against_input
+    from orun.stages.onnx.domains import tidy_domains
+    from orun.stages.onnx.io import save, weigh
     from orun.stages.room import require_room
 
     _require_possible(context, params)
@@ -155,10 +155,10 @@ class Prepared:
 
 def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     """Write the float model, and let go of it."""
-    from orun.stages.calibrating import typical
-    from orun.stages.onnx_io import load, save
-    from orun.stages.ort_graph import IN_THE_WAY, add_types, optimized
-    from orun.stages.precision import tensor_overrides
+    from orun.stages.onnx.io import load, save
+    from orun.stages.onnx.ort_graph import IN_THE_WAY, add_types, optimized
+    from orun.stages.onnx.precision import tensor_overrides
+    from orun.stages.quantizing.calibrating import typical
 
     model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
     names = [node.name for node in model.graph.node]
@@ -179,9 +179,9 @@ def _smooth(context: Context, model: ModelProto, params: Params, dataset: Datase
     """Smooth what is going to be quantized, and check that the float model still computes the same."""
     import onnx
 
-    from orun.stages.agreement import Tolerance, Trial, check_against_input
-    from orun.stages.onnx_io import save
-    from orun.stages.smoothing import smooth
+    from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
+    from orun.stages.onnx.io import save
+    from orun.stages.quantizing.smoothing import smooth
 
     def wanted(node: NodeProto) -> bool:
         of_type = params.op_types is None or node.op_type in params.op_types
@@ -208,7 +208,7 @@ def _quantize(context: Context, params: Params, prepared: Prepared) -> ModelProt
     import numpy as np
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
-    from orun.stages.onnx_io import load
+    from orun.stages.onnx.io import load
 
     result = prepared.path.with_name("quantized.onnx")
     reader = _reader(context, prepared.dataset, prepared.inputs)

@@ -80,7 +80,7 @@ def metrics(params: Params) -> Collection[str]:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Search, and write the chosen model to `context.result`."""
-    from orun.stages.onnx_io import load_graph, save_graph, weigh
+    from orun.stages.onnx.io import load_graph, save_graph, weigh
 
     if (params.at_least is None) == (params.at_most is None):
         raise StageFailed(context.stage, "say what is good enough: either `at_least` or `at_most`")
@@ -105,7 +105,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _search(context: Context, params: Params) -> Search:
-    from orun.stages.onnx_io import load_graph
+    from orun.stages.onnx.io import load_graph
     from orun.stages.tuning.build import Workshop
     from orun.stages.tuning.ledger import Ledger
     from orun.stages.tuning.search import Search

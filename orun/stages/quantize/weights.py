@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
-from orun.stages.agreement import Dims, Inputs
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.data.source import Examples
 from orun.stages.given import Excluded
 from orun.stages.known import require_known
+from orun.stages.onnx.agreement import Dims, Inputs
 from orun.stages.params import Doc, Range
 from orun.stages.warned import warnings_to
 
@@ -73,8 +73,8 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the quantized model to `context.result`."""
-    from orun.stages.agreement import Trial, check_against_input
-    from orun.stages.onnx_io import load, save, weigh
+    from orun.stages.onnx.agreement import Trial, check_against_input
+    from orun.stages.onnx.io import load, save, weigh
 
     model = load(context.model())
     require_known(context, "exclude", params.exclude, [node.name for node in model.graph.node])
@@ -118,7 +118,7 @@ def _require_supported(context: Context, params: Params, model: ModelProto) -> N
 def _quantize(context: Context, params: Params, model: ModelProto) -> ModelProto:
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
-    from orun.stages.domains import tidy_domains
+    from orun.stages.onnx.domains import tidy_domains
 
     try:
         with warnings_to(context.log):
@@ -137,9 +137,9 @@ def _quantize(context: Context, params: Params, model: ModelProto) -> ModelProto
 
 
 def _gptq(context: Context, params: Params, model: ModelProto) -> ModelProto:
-    from orun.stages.calibrating import typical
-    from orun.stages.domains import tidy_domains
-    from orun.stages.gptq import Grid, quantize
+    from orun.stages.onnx.domains import tidy_domains
+    from orun.stages.quantizing.calibrating import typical
+    from orun.stages.quantizing.gptq import Grid, quantize
 
     names = [value.name for value in model.graph.input]
     dataset = typical(context, params.dataset, names, params.samples, params.dims)

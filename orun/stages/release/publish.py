@@ -47,7 +47,7 @@ class Params:
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Check the bundle, copy it, and leave the receipt."""
     from orun.bundle import MANIFEST, verify_bundle
-    from orun.stages.publishing import publisher_for
+    from orun.stages.releasing.publishing import publisher_for
 
     bundle = context.inputs["bundle"]
     if problems := verify_bundle(bundle):

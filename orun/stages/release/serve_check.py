@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
-from orun.stages.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import MODEL, Context, Port, Spec
+from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc
 
 if TYPE_CHECKING:
-    from orun.stages.feeds import Case
+    from orun.stages.onnx.feeds import Case
 
 SPEC = Spec(
     inputs={"bundle": Port(("bundle",), "The release.")},
@@ -59,8 +59,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Run the bundle there and here, and compare."""
     import numpy as np
 
-    from orun.stages.agreement import Agreement, Tolerance, Trial, answers, check, session, tries_for
-    from orun.stages.onnx_io import load_graph
+    from orun.stages.onnx.agreement import Agreement, Tolerance, Trial, answers, check, session, tries_for
+    from orun.stages.onnx.io import load_graph
 
     bundle = context.inputs["bundle"]
     model = load_graph(bundle / MODEL)
@@ -88,7 +88,7 @@ def _served(
     import numpy as np
 
     from orun.environment import isolated, making
-    from orun.stages import serving
+    from orun.stages.releasing import serving
     from orun.targets import Environment
 
     environment = Environment("of the users of the release", tuple(params.requirements or _installed()))

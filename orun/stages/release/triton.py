@@ -52,8 +52,8 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the repository."""
-    from orun.stages.onnx_io import load_graph
-    from orun.stages.triton_config import config
+    from orun.stages.onnx.io import load_graph
+    from orun.stages.releasing.triton_config import config
 
     text = config(load_graph(context.model()), params, context.target)
     home = context.output / params.name

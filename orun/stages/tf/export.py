@@ -30,9 +30,9 @@ def export(context: Context, source: Model, opset: int, outputs: Sequence[str]) 
     Raises:
         StageFailed: when it is too large, tf2onnx cannot convert it, or names do not fit.
     """
-    from orun.stages.domains import tidy_domains
-    from orun.stages.onnx_canonical import canonical
-    from orun.stages.onnx_names import clean, name_input_axes, name_values
+    from orun.stages.onnx.canonical import canonical
+    from orun.stages.onnx.domains import tidy_domains
+    from orun.stages.onnx.names import clean, name_input_axes, name_values
 
     names = _output_names(context, source, outputs)
     _require_small(context, source)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from orun.errors import UsageError
 from orun.spelling import closest
-from orun.stages.feeds import Input
+from orun.stages.onnx.feeds import Input
 from orun.stages.tf.function import Function
 from orun.stages.tf.model import axes
 from orun.stages.tf.wrap import signed

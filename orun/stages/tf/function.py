@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from orun.stages.agreement import Feed
-from orun.stages.feeds import Input
+from orun.stages.onnx.agreement import Feed
+from orun.stages.onnx.feeds import Input
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from orun.stages.agreement import Feed
-from orun.stages.feeds import Input
+from orun.stages.onnx.agreement import Feed
+from orun.stages.onnx.feeds import Input
 from orun.stages.tf.model import axes
 
 if TYPE_CHECKING:

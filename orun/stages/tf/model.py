@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from orun.stages.agreement import Feed
-from orun.stages.feeds import Input
+from orun.stages.onnx.agreement import Feed
+from orun.stages.onnx.feeds import Input
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

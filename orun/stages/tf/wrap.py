@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from orun.errors import StageFailed
 from orun.stages.contract import Context
-from orun.stages.feeds import Input
+from orun.stages.onnx.feeds import Input
 from orun.stages.tf.function import Function
 from orun.stages.tf.model import axes
 

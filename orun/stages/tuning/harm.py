@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orun.stages.agreement import Model, session
+from orun.stages.onnx.agreement import Model, session
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,7 +71,7 @@ def rank(
         make_only: makes the model with these nodes alone quantized.
         seconds: after which no further group is tried.
     """
-    from orun.stages.onnx_io import load_graph
+    from orun.stages.onnx.io import load_graph
 
     nodes = candidates(load_graph(model))
     right = [answers(session(model, outputs), feed) for feed in feeds]

@@ -8,7 +8,7 @@ import pytest
 
 from orun.errors import OrunError
 from orun.metrics import Metric
-from orun.stages import onnx_io
+from orun.stages.onnx import io as onnx_io
 from tests.stages.models import ADD, WORDY, parse
 from tests.stages.support import run_stage
 

@@ -13,7 +13,7 @@ from onnxruntime import InferenceSession
 
 from orun.errors import OrunError
 from orun.stages import room
-from orun.stages.sklearn_export import learned
+from orun.stages.sklearn.export import learned
 from tests.stages.modules import estimators
 from tests.stages.support import StageRun, run_stage
 

@@ -13,7 +13,7 @@ from onnx import numpy_helper
 from onnxruntime.quantization import CalibrationMethod, QuantType, quantize_static
 
 from orun.errors import StageFailed
-from orun.stages import onnx_io
+from orun.stages.onnx import io as onnx_io
 from tests.stages.conftest import MODULES
 from tests.stages.models import ADD, WORDY, convolution, parse
 from tests.stages.support import StageRun, artifact, run_stage

@@ -14,8 +14,8 @@ import pytest
 from onnx import numpy_helper
 
 from orun.errors import StageFailed
-from orun.stages.agreement import session
-from orun.stages.onnx_io import load_graph
+from orun.stages.onnx.agreement import session
+from orun.stages.onnx.io import load_graph
 from orun.stages.tuning.harm import answers, candidates, energy, grouped, rank
 from orun.stages.tuning.judge import Goal
 from orun.stages.tuning.ledger import Ledger, Trial, folder

@@ -1,0 +1,1 @@
+"""ONNX models: read, written, made canonical, fed and compared."""

@@ -1,0 +1,1 @@
+"""What `optimize/prune` takes out, and how."""

@@ -1,0 +1,69 @@
+"""Typical inputs of a model, and the values that they bring about inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from orun.stages.contract import Context
+from orun.stages.data.source import Examples
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnx import ModelProto
+
+    from orun.measure.dataset import Dataset
+
+
+def typical(
+    context: Context, dataset: Examples | None, names: Sequence[str], samples: int, dims: Mapping[str, Sequence[int]]
+) -> Dataset:
+    """The examples that a parameter names, or made-up ones, with a warning, when it names none.
+
+    Args:
+        context: of the stage.
+        dataset: the parameter.
+        names: of the model's inputs.
+        samples: how many at most.
+        dims: sizes of dynamic axes for inputs that are made up.
+    """
+    from orun.stages.data.synthetic import synthetic
+    from orun.stages.datasets import load_dataset
+
+    if dataset is not None:
+        return load_dataset(context, dataset, names).take(samples)
+    context.log.warning("no dataset: ranges are those of made-up inputs, which are not those of data")
+    return synthetic(context.model(), samples, dims, context.seed)
+
+
+def watched(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iterator[dict[str, NDArray[Any]]]:
+    """For each example, these values of a model as rows, `[anything, channels]`; the channels are their last axis.
+
+    Args:
+        model: whole in memory.
+        names: of its inputs, or values inside, whose types are declared or follow.
+        dataset: the examples.
+    """
+    from onnx.onnx_pb import ValueInfoProto
+
+    from orun.measure.session import open_session
+    from orun.stages.onnx.io import save
+    from orun.targets import Target
+
+    inputs = [value.name for value in model.graph.input]
+    inner = [name for name in names if name not in inputs]
+    declared = {value.name for value in model.graph.output}
+    copy = type(model)()
+    copy.CopyFrom(model)
+    copy.graph.output.extend(ValueInfoProto(name=name) for name in inner if name not in declared)
+    with TemporaryDirectory(dir=".") as folder:
+        path = Path(folder, "watched.onnx")
+        save(copy, path, external=True)
+        session = open_session(path, Target("cpu", session={"intra_op_num_threads": 1}))
+    for number in range(len(dataset)):
+        feed = {name: dataset.inputs[name][number][None] for name in inputs}
+        made = dict(zip(inner, session.run(inner, feed), strict=True)) if inner else {}
+        values = {name: made[name] if name in made else feed[name] for name in names}
+        yield {name: value.reshape(-1, value.shape[-1]) for name, value in values.items()}

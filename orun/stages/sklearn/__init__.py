@@ -1,0 +1,1 @@
+"""scikit-learn models: how they are exported and checked."""

@@ -1,0 +1,1 @@
+"""PyTorch models: where they come from, how they are exported."""

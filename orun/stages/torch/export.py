@@ -1,0 +1,159 @@
+"""A PyTorch module to an ONNX model that says the same on every machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orun.stages.onnx.agreement import Feed
+from orun.stages.onnx.feeds import Input
+from orun.stages.warned import warnings_to
+
+if TYPE_CHECKING:
+    import logging
+
+    from numpy.typing import NDArray
+
+    import torch
+
+    Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A module and how its inputs reach `forward`.
+
+    Attributes:
+        module: in evaluation mode.
+        inputs: what it takes, in the order in which `forward` takes them.
+        by_name: whether every input is a parameter of `forward`; they go by position otherwise.
+        program: the ExportedProgram that the module was made of, if any; it has its own dynamic axes.
+    """
+
+    module: torch.nn.Module
+    inputs: tuple[Input, ...]
+    by_name: bool
+    program: Any = None
+
+    def arguments(self, feed: Feed) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+        """Positional and named arguments for `forward`; copies, so that a module may change them."""
+        import torch
+
+        tensors = {item.name: torch.tensor(feed[item.name]) for item in self.inputs}
+        return ((), tensors) if self.by_name else (tuple(tensors.values()), {})
+
+    def __call__(self, feed: Feed) -> list[Array]:
+        """What the module returns, flattened to arrays."""
+        import torch
+
+        positional, named = self.arguments(feed)
+        with torch.inference_mode():
+            return [tensor.numpy() for tensor in flatten(self.module(*positional, **named))]
+
+
+def bind(module: torch.nn.Module, inputs: Sequence[Input]) -> Bound:
+    """Match the inputs with the parameters of the module's `forward`."""
+    import inspect
+
+    import torch
+    from orun.stages.torch.quantized import at_rest
+
+    scripted = isinstance(module, torch.jit.ScriptModule)
+    if scripted:
+        parameters = [argument.name for argument in module.forward.schema.arguments]
+    else:
+        parameters = list(inspect.signature(module.forward).parameters)
+    known = all(item.name in parameters for item in inputs)
+    order = sorted(inputs, key=lambda item: parameters.index(item.name)) if known else inputs
+    strict = scripted or isinstance(module, torch.fx.GraphModule)  # what `torch.export` made takes no names
+    return Bound(at_rest(module), tuple(order), by_name=known and not strict)
+
+
+def bind_program(program: Any, inputs: Sequence[Input]) -> Bound:
+    """Match the inputs with what an ExportedProgram was exported with: by name where it was, by position otherwise."""
+    import inspect
+
+    module = program.module()
+    parameters = list(inspect.signature(module.forward).parameters)
+    known = all(item.name in parameters for item in inputs)
+    order = sorted(inputs, key=lambda item: parameters.index(item.name)) if known else inputs
+    named = bool(program.example_inputs and program.example_inputs[1])
+    return Bound(module, tuple(order), by_name=known and named, program=program)
+
+
+def flatten(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in what a module returned: a tensor, or mappings and sequences of them; None is left out."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from flatten(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from flatten(item)
+    elif value is not None:
+        raise TypeError(f"the module returned a {type(value).__name__}, which is no tensor")
+
+
+def plain(model: Any, names: Sequence[str]) -> torch.nn.Module:
+    """A model of transformers as a module that takes these inputs in order and returns tensors alone."""
+    import torch
+
+    class Plain(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return tuple(flatten(self.model(**dict(zip(names, tensors, strict=True)))))
+
+    return Plain()
+
+
+def _positional(module: torch.nn.Module, shapes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Dynamic axes of inputs that go by position: those of `*tensors` are one parameter's."""
+    import inspect
+
+    kinds = {parameter.kind for parameter in inspect.signature(module.forward).parameters.values()}
+    return (shapes,) if kinds == {inspect.Parameter.VAR_POSITIONAL} else shapes
+
+
+def export(bound: Bound, example: Feed, opset: int, exporter: str, log: logging.Logger) -> Path:
+    """Export the module with PyTorch's own exporter, into the working folder; its warnings go to the log.
+
+    The inputs of the graph are those of `bound`, in order, under whichever names. Modules that round while they are
+    trained are replaced in it.
+    """
+    import torch
+    from orun.stages.torch.quantized import frozen
+
+    path = Path("export.onnx")
+    positional, named = bound.arguments(example)
+    axes = {
+        item.name: {place: axis for place, axis in enumerate(item.shape) if isinstance(axis, str)}
+        for item in bound.inputs
+    }
+    options: dict[str, Any]
+    if bound.program is not None:
+        options = {"dynamo": True, "verbose": False}
+    elif exporter == "torchscript":
+        options = {"dynamo": False, "dynamic_axes": axes, "input_names": list(axes)}
+        if isinstance(bound.module, torch.fx.GraphModule):  # else its graph is taken for TorchScript's
+            options["output_names"] = ["first"]  # of the first; `name_values` names them all
+    else:
+        shapes = axes if bound.by_name else _positional(bound.module, tuple(axes.values()))
+        options = {"dynamo": True, "dynamic_shapes": shapes, "verbose": False}
+    with warnings_to(log), torch.inference_mode():
+        torch.onnx.export(
+            frozen(bound.module, exporter) if bound.program is None else bound.program,
+            positional,
+            str(path),  # TorchScript writes external data only beside a path that is text
+            kwargs=named,
+            opset_version=opset,
+            **options,
+        )
+    return path

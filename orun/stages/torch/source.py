@@ -1,0 +1,172 @@
+"""Where a PyTorch model comes from: a function of the user's, a file of PyTorch, a folder or hub id of transformers."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orun.errors import StageFailed
+from orun.stages.contract import Context
+from orun.stages.datasets import CODE
+from orun.stages.onnx.feeds import Input
+from orun.stages.params import Code
+from orun.stages.torch.export import Bound, bind, bind_program, plain
+from orun.stages.warned import warnings_to
+
+if TYPE_CHECKING:
+    from orun.stages.convert.torch import Params, Transformers
+
+COMMIT = re.compile(r".+@[0-9a-f]{40}")
+SAFETENSORS = ".safetensors"
+
+
+def open_model(context: Context, params: Params, inputs: Sequence[Input]) -> Bound:
+    """The model that the parameters name, with its inputs matched.
+
+    Raises:
+        StageFailed: when it cannot be read.
+    """
+    import torch
+
+    torch.manual_seed(context.seed)  # the function may make weights up
+    names = [item.name for item in inputs]
+    with warnings_to(context.log):
+        if params.hub is not None:
+            return bind(plain(_hub(context, params.hub, params.transformers), names), inputs)
+        if CODE.fullmatch(str(params.model)):
+            return bind(_made(context, params), inputs)
+        path = context.root / str(params.model)
+        if path.is_dir():
+            model = _pretrained(context, str(path), params.transformers, str(params.model))
+            return bind(plain(model, names), inputs)
+        return _file(context, path, params, inputs)
+
+
+def _made(context: Context, params: Params) -> Any:
+    """What the user's function returns, with the weights of a file where one is named."""
+    import torch
+
+    module = context.load(Code(str(params.model)))()
+    if not isinstance(module, torch.nn.Module):
+        raise StageFailed(
+            context.stage, f"{params.model} must return a torch.nn.Module", why=f"it returned a {type(module).__name__}"
+        )
+    if params.weights is not None:
+        state = _weights(context, context.root / params.weights, str(params.weights))
+        try:
+            module.load_state_dict(state)
+        except RuntimeError as error:
+            raise StageFailed(
+                context.stage,
+                f"{params.weights} does not fit the module that {params.model} returns",
+                why="\n".join(line.strip() for line in str(error).splitlines()[1:6]),
+            ) from error
+    return module
+
+
+def _weights(context: Context, path: Path, name: str) -> Any:
+    """The tensors of a `state_dict`; nothing that is in the file is run."""
+    import pickle
+
+    import torch
+
+    if path.suffix == SAFETENSORS:
+        from safetensors.torch import load_file
+
+        return load_file(path)
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        raise StageFailed(
+            context.stage,
+            f"{name} is no file of weights alone",
+            why=_first_line(error),
+            hint="save them so: torch.save(model.state_dict(), ...); or as safetensors",
+        ) from error
+
+
+def _file(context: Context, path: Path, params: Params, inputs: Sequence[Input]) -> Bound:
+    """A model that PyTorch saved whole: an ExportedProgram, or TorchScript."""
+    import torch
+
+    try:
+        with only_weights():
+            if path.suffix == ".pt2":
+                with suppress(ImportError):  # a program that `convert_pt2e` made has operators that this registers
+                    importlib.import_module("torch.ao.quantization.fx._decomposed")
+                return bind_program(torch.export.load(path), inputs)
+            return bind(torch.jit.load(path, map_location="cpu"), inputs)
+    except Exception as error:  # the readers raise whatever they run into
+        context.log.exception("the model cannot be read")
+        raise StageFailed(
+            context.stage,
+            f"{params.model} is neither TorchScript nor an ExportedProgram that is safe to read",
+            why=_first_line(error),
+            hint="a pickled module or `state_dict` takes a function that makes the module: model: file.py:function, "
+            "weights: FILE",
+        ) from error
+
+
+@contextmanager
+def only_weights() -> Iterator[None]:
+    """Within it `torch.load` takes weights alone; `torch.export.load` would fall back to a pickle that can run code."""
+    name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _hub(context: Context, hub: str, how: Transformers) -> Any:
+    if not COMMIT.fullmatch(hub):
+        raise StageFailed(
+            context.stage,
+            f"{hub} does not say which revision of the model",
+            why="what a name alone stands for can change, and then the result would",
+            hint="give the whole commit: hub: owner/name@0123456789abcdef0123456789abcdef01234567",
+        )
+    name, _, revision = hub.rpartition("@")
+    return _pretrained(context, name, how, hub, revision=revision)
+
+
+def _pretrained(context: Context, path: str, how: Transformers, name: str, **options: Any) -> Any:
+    """A model of transformers in its own class, or the one asked for; no code that comes with it is run."""
+    import transformers
+
+    local = {} if options else {"local_files_only": True}
+    try:
+        config = transformers.AutoConfig.from_pretrained(path, trust_remote_code=False, **options, **local)
+        title = how.model_class or (config.architectures or ["AutoModel"])[0]
+        kind = getattr(transformers, title, None)
+        if kind is None:
+            raise StageFailed(
+                context.stage, f"transformers has no class {title!r}", hint="set `transformers: {model_class: ...}`"
+            )
+        config.use_cache = False  # what is kept between calls is no output
+        return kind.from_pretrained(
+            path, config=config, attn_implementation=how.attention, trust_remote_code=False, **options, **local
+        )
+    except (OSError, ValueError) as error:
+        raise StageFailed(
+            context.stage,
+            f"transformers cannot load {name}",
+            why=_first_line(error),
+            hint="the folder holds config.json and the weights, as save_pretrained leaves them"
+            if local
+            else "see that the hub can be reached, or name a folder",
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
+    return f"{type(error).__name__}: {lines[0][:300]}"

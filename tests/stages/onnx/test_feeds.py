@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from orun.errors import UsageError
+from orun.stages.onnx.feeds import Input, assignments, cases, symbols
+
+IDS = Input("ids", "int64", ("batch", "length"), low=0, high=9)
+MASK = Input("mask", "int32", ("batch", "length"), mask=True)
+IMAGE = Input("image", "float32", ("batch", 3))
+
+
+def test_every_axis_takes_every_size_and_axes_differ() -> None:
+    assert symbols([IDS, MASK, IMAGE]) == ("batch", "length")
+    turns = assignments([IDS, MASK], {})
+    assert turns == [{"batch": 1, "length": 2}, {"batch": 2, "length": 7}, {"batch": 7, "length": 1}]
+
+
+def test_sizes_of_the_pipeline() -> None:
+    turns = assignments([IDS], {"batch": [4], "length": [16, 32]})
+    assert turns == [{"batch": 4, "length": 32}, {"batch": 4, "length": 16}]
+
+
+def test_a_model_without_dynamic_axes_is_tried_once_at_random() -> None:
+    assert [case.title for case in cases([Input("x", "float32", (2,))], {}, 0)] == [
+        "random values",
+        "lowest values",
+        "highest values",
+    ]
+
+
+def test_an_axis_that_is_not_there() -> None:
+    with pytest.raises(UsageError) as caught:
+        assignments([IDS], {"width": [1]})
+    assert str(caught.value) == "the model has no dynamic axis 'width'\n  its dynamic axes are batch, length"
+    with pytest.raises(UsageError) as caught:
+        assignments([], {"width": [1]})
+    assert str(caught.value) == "the model has no dynamic axis 'width'\n  none of its axes is dynamic"
+
+
+def test_titles_sizes_and_types() -> None:
+    tried = list(cases([IDS, MASK, IMAGE], {}, 0))
+    assert [case.title for case in tried] == [
+        "random values at batch=1, length=2",
+        "random values at batch=2, length=7",
+        "random values at batch=7, length=1",
+        "lowest values at batch=2, length=7",
+        "highest values at batch=2, length=7",
+    ]
+    for case in tried:
+        batch, length = case.sizes["batch"], case.sizes["length"]
+        assert {name: (value.dtype.name, value.shape) for name, value in case.feed.items()} == {
+            "ids": ("int64", (batch, length)),
+            "mask": ("int32", (batch, length)),
+            "image": ("float32", (batch, 3)),
+        }
+
+
+def test_bounds_are_kept_and_reached() -> None:
+    *random, lowest, highest = cases([IDS, Input("x", "float32", (1000,), low=-2, high=3)], {}, 0)
+    for case in random:
+        assert set(case.feed["ids"].ravel()) <= set(range(10))
+        assert -2 <= case.feed["x"].min() < -1.9
+        assert 2.9 < case.feed["x"].max() <= 3
+    assert set(lowest.feed["ids"].ravel()) == {0}
+    assert set(highest.feed["ids"].ravel()) == {9}
+    assert set(lowest.feed["x"]) == {-2}
+    assert set(highest.feed["x"]) == {3}
+
+
+@pytest.mark.parametrize(("low", "high", "bounds"), [(5, None, (5, 6)), (None, -5, (-6, -5))])
+def test_one_bound_alone(low: float | None, high: float | None, bounds: tuple[float, float]) -> None:
+    first = next(cases([Input("x", "float32", (100,), low=low, high=high)], {}, 0)).feed["x"]
+    assert bounds[0] <= first.min() < first.max() <= bounds[1]
+
+
+def test_a_mask_always_shows_something() -> None:
+    wide = Input("mask", "int64", (200, 6), mask=True)
+    anywhere, lowest, highest = (case.feed["mask"] for case in cases([wide], {}, 0))
+    assert set(anywhere.ravel()) == {0, 1}
+    assert anywhere.any(axis=-1).all()
+    assert (np.diff(anywhere, axis=-1) > 0).any()
+    assert lowest.sum(axis=-1).tolist() == [1] * 200
+    assert highest.all()
+    ending = next(cases([wide], {}, 0, "right-padded")).feed["mask"]
+    assert set(ending.sum(axis=-1)) == set(range(1, 7))
+    assert not (np.diff(ending, axis=-1) > 0).any()
+
+
+def test_text_and_flags() -> None:
+    case = next(cases([Input("t", "object", (2,)), Input("b", "bool", (50,))], {}, 0))
+    assert case.feed["t"].tolist() == ["random", "random"]
+    assert set(case.feed["b"]) == {False, True}
+
+
+def test_the_seed_decides() -> None:
+    def values(seed: int) -> list[float]:
+        return next(cases([IMAGE], {}, seed)).feed["image"].ravel().tolist()
+
+    assert values(1) == values(1)
+    assert values(1) != values(2)

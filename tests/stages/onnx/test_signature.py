@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from orun.errors import UsageError
+from orun.stages.onnx.feeds import Input
+from orun.stages.onnx.signature import inputs_of
+from tests.stages.models import ADD, LOOKUP, parse
+
+
+def test_types_axes_and_the_bounds_of_a_look_up() -> None:
+    assert inputs_of(parse(LOOKUP)) == (
+        Input("ids", "int64", ("batch", "length"), low=0, high=4),
+        Input("mask", "int64", ("batch", "length"), mask=True),
+        Input("extra", "float32", ("batch", 2)),
+    )
+
+
+def test_the_tables_of_a_fused_embedding() -> None:
+    model = onnx.parser.parse_model("""
+    <ir_version: 9, opset_import: ["" : 20, "com.microsoft" : 1]>
+    fused (int32[b, s] ids, int32[b, s] kinds) => (float[b, s, 2] y)
+    { y, m = com.microsoft.EmbedLayerNormalization (ids, kinds, words, places, segments, gamma, beta) }
+    """)
+    for name, rows in {"words": 7, "places": 9, "segments": 3}.items():
+        model.graph.initializer.append(numpy_helper.from_array(np.zeros((rows, 2), np.float32), name))
+    assert [(item.name, item.high) for item in inputs_of(model)] == [("ids", 6), ("kinds", 2)]
+
+
+def test_an_axis_without_a_name_gets_one() -> None:
+    model = parse(ADD)
+    model.graph.input[0].type.tensor_type.shape.dim[0].ClearField("dim_param")
+    assert inputs_of(model) == (Input("x", "float32", ("x:0", 3)),)
+
+
+def test_weights_among_the_inputs_are_none() -> None:
+    model = parse(ADD)
+    model.graph.input.append(helper.make_tensor_value_info("one", TensorProto.FLOAT, [3]))
+    assert [item.name for item in inputs_of(model)] == ["x"]
+
+
+def test_flags_and_text() -> None:
+    model = parse(ADD)
+    for name, kind in (("b", TensorProto.BOOL), ("s", TensorProto.STRING)):
+        model.graph.input.append(helper.make_tensor_value_info(name, kind, [2]))
+    assert inputs_of(model)[1:] == (Input("b", "bool", (2,)), Input("s", "object", (2,)))
+
+
+def test_an_input_that_is_no_tensor() -> None:
+    model = parse(ADD)
+    kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [1]))
+    model.graph.input.append(helper.make_value_info("list", kind))
+    with pytest.raises(UsageError) as caught:
+        inputs_of(model)
+    assert str(caught.value) == "input 'list' of the model is no tensor\n  values for it cannot be made up"
