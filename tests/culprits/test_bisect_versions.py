@@ -46,7 +46,7 @@ def install(project: Project, name: str, version: str) -> None:
         for file in old.iterdir():
             file.unlink()
         old.rmdir()
-    for compiled in site.glob(f"__pycache__/{name}.*"):  # as pip does: the new source may be of the same second and size
+    for compiled in site.glob(f"__pycache__/{name}.*"):  # the new source may be of the same second and size
         compiled.unlink()
     with ZipFile(project.folder.parent / "index" / f"{name}-{version}-py3-none-any.whl") as archive:
         archive.extractall(site)
