@@ -16,6 +16,7 @@ Run = Callable[[], object]
 
 OTHERS = 1.05  # CPU time of all threads over that of the calling one from which others count as busy
 TURNS = 0.5  # share of the wall time of the least disturbed inference from which its threads count as busy
+UNDISTURBED = 0.9  # quantile of short inferences, of which single ones look better than they are; of a few the best
 AWAKE = 0.9  # share of the time, waiting left out, below which the calling thread counts as asleep meanwhile
 
 
@@ -74,19 +75,21 @@ class Work:
 
     Attributes:
         process, thread: seconds on the CPU of all threads, and of the calling one.
-        on_core: seconds that passed, without those in which a thread waited for a core.
+        awake: share of the time in which the calling thread worked: of all time but that in which a thread waited for a
+            core, or of the least disturbed inferences, whichever is more. Neither suffices: what a host takes away
+            from a virtual machine counts as no waiting, and a long inference on a busy machine is always disturbed.
         most: the largest CPU time of all threads in an inference, divided by its wall time.
     """
 
     process: float
     thread: float
-    on_core: float
+    awake: float
     most: float
 
     @property
     def alone(self) -> bool:
         """Whether the calling thread does all: no other works, and it never sleeps."""
-        return self.process <= OTHERS * self.thread and self.thread >= AWAKE * self.on_core
+        return self.process <= OTHERS * self.thread and self.awake >= AWAKE
 
     @property
     def in_turn(self) -> bool:
@@ -103,13 +106,15 @@ def watched(run: Run, seconds: float) -> Work:
     before = waits()
     start = time.perf_counter()
     process, thread = time.process_time(), time.thread_time()
-    most = 0.0
-    while most == 0 or time.perf_counter() < start + seconds:
-        times = timed(run, 1)
-        most = max(most, float(times.process[0] / times.wall[0]))
+    found: list[Times] = []
+    while not found or time.perf_counter() < start + seconds:
+        found.append(timed(run, 1))
     thread = time.thread_time() - thread
     process = time.process_time() - process
-    return Work(process, thread, time.perf_counter() - start - (waited_since(before) or 0.0), most)
+    on_core = time.perf_counter() - start - (waited_since(before) or 0.0)
+    every = joined(found)
+    undisturbed = float(np.quantile(every.cpu / every.wall, UNDISTURBED, method="higher"))
+    return Work(process, thread, max(thread / on_core, undisturbed), float((every.process / every.wall).max()))
 
 
 def waits() -> dict[str, float]:

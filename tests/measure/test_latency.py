@@ -73,8 +73,8 @@ def test_several_threads_are_timed_node_by_node(model: Path, monkeypatch: pytest
     assert sorted(path.name for path in model.parent.iterdir()) == ["model.onnx"]
 
 
-SEVERAL = Work(process=2.0, thread=1.0, on_core=1.1, most=1.9)
-IN_TURN = Work(process=1.0, thread=0.1, on_core=1.2, most=0.97)
+SEVERAL = Work(process=2.0, thread=1.0, awake=0.9, most=1.9)
+IN_TURN = Work(process=1.0, thread=0.1, awake=0.1, most=0.97)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -46,6 +48,19 @@ def test_one_thread_works_alone() -> None:
     assert watched(work, 0.05).alone
 
 
+def test_who_is_stopped_meanwhile_works_alone_nevertheless() -> None:
+    """As when a host takes the processor away: time passes, and no thread waits for a core."""
+    code = "from tests.measure.test_oncpu import watched, work; print(flush=True); print(watched(work, 1.0).alone)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as watcher:
+        assert watcher.stdout
+        watcher.stdout.readline()
+        time.sleep(0.2)
+        watcher.send_signal(signal.SIGSTOP)
+        time.sleep(0.4)
+        watcher.send_signal(signal.SIGCONT)
+        assert watcher.stdout.read() == "True\n"
+
+
 def test_a_thread_that_sleeps_does_not_do_all() -> None:
     found = watched(lambda: time.sleep(0.01), 0.05)
     assert not found.alone
@@ -53,16 +68,16 @@ def test_a_thread_that_sleeps_does_not_do_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("process", "thread", "on_core", "most", "alone", "in_turn"),
+    ("process", "thread", "awake", "most", "alone", "in_turn"),
     [
         (1.0, 1.0, 1.0, 1.0, True, True),
-        (1.0, 0.1, 1.0, 0.97, False, True),  # a helper works while the caller waits
-        (2.0, 1.0, 1.1, 1.9, False, False),  # both at once
-        (0.1, 0.1, 1.0, 0.1, False, False),  # somewhere else, as on an accelerator
+        (1.0, 0.1, 0.1, 0.97, False, True),  # a helper works while the caller waits
+        (2.0, 1.0, 0.9, 1.9, False, False),  # both at once
+        (0.1, 0.1, 0.1, 0.1, False, False),  # somewhere else, as on an accelerator
     ],
 )
-def test_who_works(process: float, thread: float, on_core: float, most: float, alone: bool, in_turn: bool) -> None:
-    found = Work(process, thread, on_core, most)
+def test_who_works(process: float, thread: float, awake: float, most: float, alone: bool, in_turn: bool) -> None:
+    found = Work(process, thread, awake, most)
     assert (found.alone, found.in_turn) == (alone, in_turn)
 
 
