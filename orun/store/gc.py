@@ -91,8 +91,9 @@ def collect(store: Store, keep: Keep, *, dry_run: bool = False) -> Collected:
         with condemned.lock() as lock:
             lock.acquire()
             choice = _choose(own, keep).sparing(live_leases(own.root / "tmp"))
-            outcome = _outcome(choice)
-            if not dry_run:
+            if dry_run:
+                outcome = _outcome(choice)
+            else:
                 condemned.write(choice.condemned | choice.runs)
                 try:
                     choice = choice.sparing(live_leases(own.root / "tmp"))
