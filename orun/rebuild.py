@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
@@ -22,6 +22,7 @@ from orun.metrics import Metric
 from orun.planner import Done, Plan, Planner, Step
 from orun.store import Action, Entry, Store, machine_lock
 from orun.store.refusals import quoted
+from orun.variables import variable
 
 POLL_SECONDS = 0.05  # how often the machine is asked for again while another process measures
 HASH_SEEDS = ("31337", "1")  # another than the one that stages have: the first that differs
@@ -159,18 +160,10 @@ class _Rebuilding:
                     return message.result
 
 
-@contextmanager
-def _other_hash_seed() -> Iterator[None]:
+def _other_hash_seed() -> AbstractContextManager[None]:
     """Processes that start meanwhile iterate sets in another order than those of a run."""
-    name, before = "PYTHONHASHSEED", os.environ.get("PYTHONHASHSEED")
-    os.environ[name] = next(seed for seed in HASH_SEEDS if seed != before)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
+    name = "PYTHONHASHSEED"
+    return variable(name, next(seed for seed in HASH_SEEDS if seed != os.environ.get(name)))
 
 
 def _require_stored(plan: Plan, missing: Sequence[Step]) -> None:

@@ -12,6 +12,7 @@ from orun.errors import OrunError, StageFailed
 from orun.stages.contract import Context
 from orun.stages.datasets import CODE
 from orun.stages.params import Code
+from orun.stages.said import first_line
 from orun.stages.warned import warnings_to
 
 if TYPE_CHECKING:
@@ -76,11 +77,6 @@ def _opened(context: Context, params: Params) -> Model:
         raise StageFailed(
             context.stage,
             f"TensorFlow cannot read {params.model}",
-            why=_first_line(error),
+            why=first_line(error),
             hint="the log has the whole message",
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip() or "no message"
-    return f"{type(error).__name__}: {text.splitlines()[0][:300]}"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +14,10 @@ from orun.stages.contract import Context
 from orun.stages.datasets import CODE
 from orun.stages.onnx.feeds import Input
 from orun.stages.params import Code
+from orun.stages.said import first_line
 from orun.stages.torch.export import Bound, bind, bind_program, plain
 from orun.stages.warned import warnings_to
+from orun.variables import variable
 
 if TYPE_CHECKING:
     from orun.stages.convert.torch import Params, Transformers
@@ -85,7 +86,7 @@ def _weights(context: Context, path: Path, name: str) -> Any:
         raise StageFailed(
             context.stage,
             f"{name} is no file of weights alone",
-            why=_first_line(error),
+            why=first_line(error),
             hint="save them so: torch.save(model.state_dict(), ...); or as safetensors",
         ) from error
 
@@ -106,25 +107,15 @@ def _file(context: Context, path: Path, params: Params, inputs: Sequence[Input])
         raise StageFailed(
             context.stage,
             f"{params.model} is neither TorchScript nor an ExportedProgram that is safe to read",
-            why=_first_line(error),
+            why=first_line(error),
             hint="a pickled module or `state_dict` takes a function that makes the module: model: file.py:function, "
             "weights: FILE",
         ) from error
 
 
-@contextmanager
-def only_weights() -> Iterator[None]:
+def only_weights() -> AbstractContextManager[None]:
     """Within it `torch.load` takes weights alone; `torch.export.load` would fall back to a pickle that can run code."""
-    name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-    before = os.environ.get(name)
-    os.environ[name] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
+    return variable("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")
 
 
 def _hub(context: Context, hub: str, how: Transformers) -> Any:
@@ -160,13 +151,8 @@ def _pretrained(context: Context, path: str, how: Transformers, name: str, **opt
         raise StageFailed(
             context.stage,
             f"transformers cannot load {name}",
-            why=_first_line(error),
+            why=first_line(error),
             hint="the folder holds config.json and the weights, as save_pretrained leaves them"
             if local
             else "see that the hub can be reached, or name a folder",
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
-    return f"{type(error).__name__}: {lines[0][:300]}"
