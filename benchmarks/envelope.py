@@ -17,7 +17,7 @@ import contextlib
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.spent import ROOT, machine, table
+from orun.codec import replace
 from orun.environment import isolated, making
 from orun.measure.dataset import Dataset, Values, batches, count
 from orun.measure.elsewhere import RemoteSession

@@ -12,12 +12,12 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.envelope import TORCH, cpu, made_up_feed, times, torch_models
 from benchmarks.spent import ROOT, machine, table
+from orun.codec import replace
 from orun.environment import isolated
 from orun.pipeline import load
 from orun.stages.onnx.io import load_graph

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orun.api import explain, load, plan, run
-    from orun.errors import OrunError, PipelineError, Problem, StageError, StoreError, UsageError
+    from orun.errors import OrunError, PipelineError, StageError, StoreError, UsageError
     from orun.measure.dataset import Dataset
     from orun.metrics import Comparison, Estimate, Metric
     from orun.pipeline.model import Pipeline
+    from orun.places import Problem
     from orun.planner import Plan, Step
     from orun.record import RunResult, StageResult, Verdict
     from orun.remote.asked import Remote

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from time import time
 
+from orun.codec import replace
 from orun.discovery import carry_over, collect_files
 from orun.environment import device, isolated
 from orun.errors import InputChanged

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
+from orun.codec import replace
 from orun.environment import tools
 from orun.errors import InputChanged
 from orun.observe import ABSENT, listing_digest, portable_name, value_digest

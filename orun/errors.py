@@ -20,8 +20,12 @@ Anything else that reaches the top is a bug in orun: exit code 5, the traceback 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orun.places import Problem
 
 
 class OrunError(Exception):
@@ -50,47 +54,6 @@ class OrunError(Exception):
 
 class UsageError(OrunError):
     """The command line or an API call asks for something that cannot be."""
-
-
-@dataclass(frozen=True, order=True)
-class Position:
-    """A place in a text file.
-
-    Attributes:
-        file: its path.
-        line: counts from 1.
-        column: counts from 1.
-    """
-
-    file: str
-    line: int
-    column: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One mistake in a pipeline file, with the offending source line.
-
-    Attributes:
-        position: where.
-        message: what is wrong.
-        source: the text of that line, without its line end; empty when there is none to show.
-        width: how many columns the caret underlines.
-        expected: what would have been right; may be empty.
-        suggestion: the name that was probably meant ("did you mean"); may be empty.
-        hint: the next command to type, or how to mend it; may be empty.
-    """
-
-    position: Position
-    message: str
-    source: str = ""
-    width: int = 1
-    expected: str = ""
-    suggestion: str = ""
-    hint: str = ""
 
 
 class PipelineError(OrunError):

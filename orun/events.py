@@ -9,18 +9,16 @@ from __future__ import annotations
 import re
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from orun.codec import decode, encode
+from orun.codec import Record, decode, encode, field
 from orun.record import StageResult, Verdict
 
 VERSION = 1  # raise it when a field or an event goes, or changes its meaning; a new one needs no other version
 
 
-@dataclass(frozen=True)
-class RunStarted:
+class RunStarted(Record, frozen=True):
     """A run begins; the first event.
 
     Attributes:
@@ -52,8 +50,7 @@ class RunStarted:
     commit: str = ""
 
 
-@dataclass(frozen=True)
-class StageWaiting:
+class StageWaiting(Record, frozen=True):
     """A stage could start but waits for something that other processes hold.
 
     Attributes:
@@ -65,8 +62,7 @@ class StageWaiting:
     what: str
 
 
-@dataclass(frozen=True)
-class StageStarted:
+class StageStarted(Record, frozen=True):
     """The process of a stage was started.
 
     Attributes:
@@ -82,8 +78,7 @@ class StageStarted:
     seconds: float | None
 
 
-@dataclass(frozen=True)
-class StageProgress:
+class StageProgress(Record, frozen=True):
     """A stage says how far it is.
 
     Attributes:
@@ -99,8 +94,7 @@ class StageProgress:
     what: str
 
 
-@dataclass(frozen=True)
-class StageFinished:
+class StageFinished(Record, frozen=True):
     """A stage is up to date, or will not be.
 
     Attributes:
@@ -110,8 +104,7 @@ class StageFinished:
     result: StageResult
 
 
-@dataclass(frozen=True)
-class GateJudged:
+class GateJudged(Record, frozen=True):
     """A gate has its verdict.
 
     Attributes:
@@ -121,8 +114,7 @@ class GateJudged:
     verdict: Verdict
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(Record, frozen=True):
     """Something that the user should know: a repaired object, a restored output, a stage that is not deterministic.
 
     Attributes:
@@ -134,8 +126,7 @@ class Notice:
     text: str
 
 
-@dataclass(frozen=True)
-class RunFinished:
+class RunFinished(Record, frozen=True):
     """The run ended; the last event of a run that was not killed.
 
     Attributes:
@@ -174,7 +165,7 @@ def event_from_json(line: Mapping[str, Any]) -> Event:
     """The event of a line of the log.
 
     Raises:
-        TypeError, KeyError, ValueError: when it is none of this version.
+        KeyError, ValueError: when it is none of this version.
     """
     if line["version"] != VERSION:
         raise ValueError(f"the event log has version {line['version']}, and this orun reads version {VERSION}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from orun.codec import from_json
 from orun.events import Event, GateJudged, RunFinished, RunStarted, StageFinished, event_from_json
 from orun.record import RunResult, StageResult, Verdict
 
@@ -53,12 +53,12 @@ def read_log(path: Path) -> RunResult:
 
     Raises:
         OSError: when the file cannot be read.
-        TypeError, KeyError, ValueError: when it is no event log of a finished run that this version reads.
+        KeyError, ValueError: when it is no event log of a finished run that this version reads.
     """
     fold = Fold()
     event: Event | None = None
-    for line in path.read_text(encoding="utf-8").splitlines():
-        event = event_from_json(json.loads(line))
+    for line in path.read_bytes().splitlines():
+        event = event_from_json(from_json(line))
         fold(event)
     if not isinstance(event, RunFinished):
         raise ValueError("the run has not ended")  # noqa: TRY004 - of all events, the last is of another kind

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from time import time
 from types import TracebackType
 from typing import Any, Self
 
-from orun.codec import encode
+from orun.codec import encode, replace, to_json
 from orun.events import Event, RunFinished, StageFinished, line_of
 from orun.fold import Fold
 from orun.record import RunResult
@@ -25,19 +23,18 @@ def ignore(_: Event) -> None:
     """A listener for runs that nobody watches."""
 
 
-@dataclass
 class Journal:
     """Writes each event and passes it on.
 
     Attributes:
         folder: the run's folder; its name is the run's id.
-        listener: called with each event.
         started_at: when the run began, seconds since the epoch.
     """
 
-    folder: Path
-    listener: Listener
-    started_at: float
+    def __init__(self, folder: Path, listener: Listener, started_at: float) -> None:
+        self.folder = folder
+        self.started_at = started_at
+        self._listener = listener
 
     def __enter__(self) -> Self:
         with refusals("begin the log of the run", self.folder):
@@ -63,14 +60,14 @@ class Journal:
     def emit_encoded(self, events: Iterable[tuple[Event, Mapping[str, Any]]]) -> None:
         """Write events that are at hand as plain data too, all in one go, and pass them on."""
         events, moment = list(events), time()
-        lines = [json.dumps(line_of(event, data, moment)) + "\n" for event, data in events]
+        lines = [to_json(line_of(event, data, moment)) for event, data in events]
         with refusals("write the log of the run", self.folder):
-            write_all(self._log.fileno(), "".join(lines).encode())
+            write_all(self._log.fileno(), b"\n".join([*lines, b""]))
         for event, data in events:
             if isinstance(event, StageFinished):
                 self._results[event.result.stage] = data["result"]
             self._fold(event)
-            self.listener(event)
+            self._listener(event)
 
     def result(self, exit_code: int) -> RunResult:
         """What the run came to, by its events until now."""
@@ -80,7 +77,9 @@ class Journal:
         """Write the record of the run and say that it is over; StoreError when it cannot be written."""
         record = self.folder / "record.json"
         stages = [self._results[stage.stage] for stage in result.stages]
+        content = seal({**encode(replace(result, stages=())), "stages": stages})
+        durable = not result.repeats  # else the disk has all that it says in the record of the run that it repeats
         with refusals("write the record of the run", self.folder):
-            replace_file(str(record), seal({**encode(replace(result, stages=())), "stages": stages}), f"{record}.new")
+            replace_file(str(record), content, f"{record}.new", sync=durable)
         self.emit(RunFinished(result.exit_code, result.seconds))
         return result

@@ -13,13 +13,12 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from blake3 import blake3
 
-from orun.codec import decode, encode
+from orun.codec import Record, decode, encode
 from orun.environment import device, tools
 from orun.events import Event, GateJudged, RunStarted, StageFinished
 from orun.journal import Journal, Listener
@@ -35,8 +34,7 @@ from orun.targets import Target
 FORMAT = 2  # of a note; raise it when the meaning of a field changes
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Record, frozen=True):
     """A run as it was asked for; only whole runs are remembered.
 
     Attributes:
@@ -59,8 +57,7 @@ class Request:
         return self.store / "index" / f"run-{blake3(text.encode()).hexdigest()}.json"
 
 
-@dataclass(frozen=True)
-class Recalled:
+class Recalled(Record, frozen=True):
     """A remembered result.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+from orun.codec import Record, field
 
 Better = Literal["higher", "lower", "neither"]
 Unit = Literal["s", "B", "ratio", "x", "1/s", ""]
@@ -21,8 +22,7 @@ UNIT_WORDS: Mapping[Unit, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(Record, frozen=True):
     """A value with its 95 % confidence interval.
 
     Attributes:
@@ -36,8 +36,7 @@ class Estimate:
     high: float
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Record, frozen=True):
     """The same metric of another model, measured beside this one.
 
     Attributes:
@@ -55,8 +54,7 @@ class Comparison:
     count: int = 0
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(Record, frozen=True):
     """One measured value.
 
     Attributes:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from blake3 import blake3
 
 from orun import key
-from orun.codec import encode
+from orun.codec import encode, replace
 from orun.discovery import changes
 from orun.environment import device, isolated, providers, tools
 from orun.errors import DeviceUnknown

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from orun.errors import Position
+from orun.codec import Record, field
 from orun.metrics import Estimate, Metric, Unit
+from orun.places import Position
 
 Outcome = Literal["built", "cached", "failed", "blocked", "skipped"]
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Record, frozen=True):
     """A judged gate.
 
     Attributes:
@@ -57,8 +56,7 @@ class Verdict:
         return f"{self.rule} {self.threshold}{self.scope}" if self.threshold else ""
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(Record, frozen=True):
     """Why a stage failed, as text for people and machines.
 
     Attributes:
@@ -76,8 +74,7 @@ class Failure:
     log: str = ""
 
 
-@dataclass(frozen=True)
-class StageResult:
+class StageResult(Record, frozen=True):
     """What became of one stage.
 
     Attributes:
@@ -116,8 +113,7 @@ class StageResult:
     inputs: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class RunResult:
+class RunResult(Record, frozen=True):
     """A finished run.
 
     Attributes:

@@ -6,12 +6,12 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from time import time
 from typing import Any
 
-from orun.codec import encode
+from orun.codec import encode, replace
 from orun.environment import isolated
 from orun.errors import StoreError
 from orun.gates import baselines

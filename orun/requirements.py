@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Iterable
 from orun import units
 from orun.environment import device, isolated, providers, tools
 from orun.environment.room import Room
-from orun.errors import DeviceUnknown, EnvironmentFailed, PipelineError, Problem
+from orun.errors import DeviceUnknown, EnvironmentFailed, PipelineError
 from orun.pipeline.model import Pipeline, Stage
+from orun.places import Problem
 from orun.planner import Plan
 from orun.stages.contract import StageClass
 from orun.targets import Environment, Target, gpus_of

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from orun.codec import replace
 from orun.metrics import Metric, Unit
 from orun.record import Outcome, RunResult, StageResult, Verdict
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
+
+from orun.codec import Record, field, replace
 
 EXTENSIONS = "onnxruntime-extensions"  # stands for the library of that package among custom-op libraries
 
@@ -14,16 +15,14 @@ Fallback = Literal["forbid-cpu", "warn", "allow"]
 GPU_PROVIDERS = frozenset({"CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider"})
 
 
-@dataclass(frozen=True)
-class Provider:
+class Provider(Record, frozen=True):
     """An execution provider of ONNX Runtime with its options."""
 
     name: str
     options: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Environment:
+class Environment(Record, frozen=True):
     """An entry of `environments`: packages of their own, apart from those that orun runs with.
 
     Attributes:
@@ -37,8 +36,7 @@ class Environment:
     constraints: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Interpreter:
+class Interpreter(Record, frozen=True):
     """A Python that can run orun's code.
 
     Attributes:
@@ -50,8 +48,7 @@ class Interpreter:
     path: str | None = None
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Record, frozen=True):
     """A resolved entry of `targets`.
 
     Attributes:

@@ -10,8 +10,8 @@ import pytest
 from blake3 import blake3
 
 from orun import key
-from orun.errors import Position
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
+from orun.places import Position
 from orun.stages.contract import Spec
 from orun.targets import Provider, Target
 

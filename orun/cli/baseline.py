@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -15,6 +14,7 @@ import click
 import orun
 from orun.cli import options
 from orun.cli.verb import HELP_NAMES, Verb
+from orun.codec import replace
 from orun.errors import UsageError
 from orun.report.figures import quoted
 from orun.report.table import Cell, Column, render

@@ -122,7 +122,7 @@ def _decoded(data: Any, path: Path) -> RunResult:
 
     try:
         return decode(RunResult, data)
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
+    except ValueError as error:
         raise _no_run(path, error) from error
 
 

@@ -22,7 +22,7 @@ from orun.spelling import near
 from orun.units import show
 
 if TYPE_CHECKING:
-    from orun.errors import Problem
+    from orun.places import Problem
     from orun.stages.kind import Kind
 
 EXAMPLES = (

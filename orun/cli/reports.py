@@ -6,10 +6,10 @@ import importlib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from orun.codec import Record
 from orun.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ ALL: Mapping[str, Form] = {
 }
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Record, frozen=True):
     """A file to write, or to append to."""
 
     path: Path

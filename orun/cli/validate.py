@@ -9,7 +9,8 @@ import click
 import orun
 from orun.cli import options
 from orun.cli.verb import Verb
-from orun.errors import PipelineError, Problem
+from orun.errors import PipelineError
+from orun.places import Problem
 
 EXAMPLES = (
     ("orun validate pipelines/bert.yaml", "is the file good?"),

@@ -13,25 +13,24 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import blake3
+import msgspec
 
-from orun.codec import decode
+from orun.codec import Record, decode, field
 from orun.environment.tools import installed_in
 from orun.targets import Environment, Interpreter
 
 PACKAGE = Path(__file__).parent.parent
 # What a stage's process imports to run orun's code. It is linked, not installed, so that it decides nothing about the
 # versions of the environment; the interpreter is the same, and with it what compiled modules must fit.
-LINKED = {"orun": PACKAGE, "blake3": Path(str(blake3.__file__)).parent}
+LINKED = {"orun": PACKAGE} | {one.__name__: Path(str(one.__file__)).parent for one in (blake3, msgspec)}
 RECORD = "packages.json"
 BRINGERS = frozenset({"pip", "setuptools", "wheel"})  # they may be there to install the others
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(Record, frozen=True):
     """What became of a request.
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from orun.codec import Record, field
 from orun.errors import StageError
 from orun.metrics import Metric
 from orun.stages.contract import Spec
@@ -14,8 +14,7 @@ from orun.targets import Interpreter, Target
 Signature = tuple[int, int, int, int, int]  # device, inode, size, mtime and ctime in nanoseconds
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Record, frozen=True):
     """A stage to be run; every path is absolute.
 
     Attributes:
@@ -63,8 +62,7 @@ class Job:
     interpreter: Interpreter | None = None
 
 
-@dataclass(frozen=True)
-class JobResult:
+class JobResult(Record, frozen=True):
     """What a stage that ended well returned, read and took.
 
     What it read is what it did not declare: nothing of the interpreter, of installed packages, of its own folders or of
@@ -92,8 +90,7 @@ class JobResult:
     peak_memory: int = 0
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(Record, frozen=True):
     """A stage says how far it is; `total` is 0 when it does not know."""
 
     stage: str
@@ -102,8 +99,7 @@ class Progress:
     what: str
 
 
-@dataclass(frozen=True)
-class Finished:
+class Finished(Record, frozen=True):
     """The process of a stage is gone, and so is everything that it had started."""
 
     stage: str

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
+from orun.codec import Record, field
 from orun.executors.job import Signature
 
 Stop = Literal["", "cancelled", "timeout", "memory"]
 
 
-@dataclass(frozen=True)
-class Trouble:
+class Trouble(Record, frozen=True):
     """Why a stage did not deliver, in the words of its own process.
 
     Attributes:
@@ -34,8 +33,7 @@ class Trouble:
     function: str = ""
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(Record, frozen=True):
     """The process of a stage is gone.
 
     Attributes:

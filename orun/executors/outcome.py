@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection
 
+from orun.codec import replace
 from orun.errors import StageError
 from orun.executors.failures import from_end, from_trouble
 from orun.executors.job import Job, JobResult, Signature
@@ -30,7 +30,7 @@ def outcome_of(
         return from_trouble(job, said)
     reads = {**ended.reads, **said.reads}
     own = {path for path in {*written, *ended.written} & reads.keys() if not _is_input(job, path, reads[path])}
-    return dataclasses.replace(
+    return replace(
         said,
         reads={path: seen for path, seen in sorted(reads.items()) if path not in own},
         seconds=ended.seconds,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from numbers import Real
-from typing import Any
 
+from orun.codec import Record, replace
 from orun.errors import OutputRefused
 from orun.metrics import Metric
 
@@ -47,13 +46,13 @@ def _metric(stage: str, name: str, value: object) -> Metric:
         unbounded = math.isinf(number) and field.endswith((".low", ".high"))  # too few samples to bound an interval
         if not math.isfinite(number) and not unbounded:
             raise _refused(stage, f"{stage} returned a metric {name!r} that is not finite", why=f"{field} is {number}")
-    return dataclasses.replace(value, value=float(value.value))
+    return replace(value, value=float(value.value))
 
 
-def _numbers(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
-    for field in dataclasses.fields(value):
-        item, name = getattr(value, field.name), f"{path}{field.name}"
-        if dataclasses.is_dataclass(item):
+def _numbers(value: Record, path: str = "") -> Iterator[tuple[str, float]]:
+    for field in value.__struct_fields__:
+        item, name = getattr(value, field), f"{path}{field}"
+        if isinstance(item, Record):
             yield from _numbers(item, f"{name}.")
         elif isinstance(item, Real):
             yield name, float(item)

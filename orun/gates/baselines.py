@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from orun.codec import replace
 from orun.errors import UsageError
 from orun.gates.baseline_file import Accepted, Baseline, path_beside, read_file, write_file
 from orun.metrics import Metric, Unit

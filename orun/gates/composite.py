@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
+from orun.codec import replace
 from orun.gates.finding import Finding, Outcome
 from orun.metrics import Metric
 from orun.pipeline.model import Gate, Group

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from orun.codec import replace
 from orun.errors import StageFailed
 from orun.measure import paired
 from orun.measure.accuracy_names import BASELINE, FIDELITY, MODEL, named

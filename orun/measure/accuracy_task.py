@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from orun.codec import replace
 from orun.errors import StageFailed, UsageError
 from orun.measure import metrics_task, paired
 from orun.measure.accuracy_names import BASELINE, MODEL, RECALL, REFERENCE, RETRIEVAL

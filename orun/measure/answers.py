@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.codec import decode, encode
+from orun.codec import Record, decode, encode
 from orun.errors import OrunError
 from orun.measure.placement import Subgraph, placement
 from orun.measure.session import open_session
@@ -27,16 +27,14 @@ SECONDS = 3600
 LINES = 5  # of what the process said that are shown
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Record, frozen=True):
     """A model and where it runs."""
 
     model: Path
     target: Target
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Record, frozen=True):
     """What the process found: seconds to make the session, and where its nodes landed."""
 
     load: float

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from orun.codec import decode, encode
+from orun.codec import Record, decode, encode, field, replace
 from orun.errors import UsageError
 from orun.targets import Provider, Target
 
@@ -20,8 +19,7 @@ NAME = "engine.json"
 Form = Literal["context", "cache"]
 
 
-@dataclass(frozen=True)
-class Engine:
+class Engine(Record, frozen=True):
     """What a compiled model is.
 
     Attributes:

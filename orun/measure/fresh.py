@@ -9,7 +9,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -18,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.codec import decode, encode
+from orun.codec import Record, decode, encode
 from orun.errors import OrunError
 from orun.measure.binding import caller
 from orun.measure.quantiles import quantile, ranks
@@ -29,8 +28,7 @@ from orun.targets import Target
 STATUS = Path("/proc/self/status")
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Record, frozen=True):
     """What a launch is to do.
 
     Attributes:
@@ -46,8 +44,7 @@ class Request:
     bound: bool = False
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(Record, frozen=True):
     """What a launch found; times in seconds, memory in bytes that were resident (zeros where there is no `STATUS`).
 
     Attributes:

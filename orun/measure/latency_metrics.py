@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import numpy as np
 
+from orun.codec import replace
 from orun.measure.latency import Measurement
 from orun.measure.oncpu import Floats
 from orun.measure.quads import MODEL, Launch, Method

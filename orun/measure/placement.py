@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from orun.codec import Record
 from orun.errors import UsageError
 from orun.measure.plugins import CPU
 from orun.targets import Target
@@ -20,8 +20,7 @@ RECORD = "session.record_ep_graph_assignment_info"
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Placed:
+class Placed(Record, frozen=True):
     """A node of the graph as it was when providers chose.
 
     Attributes:
@@ -36,8 +35,7 @@ class Placed:
         return f"{self.name or '(unnamed)'} ({self.operator})"
 
 
-@dataclass(frozen=True)
-class Subgraph:
+class Subgraph(Record, frozen=True):
     """Nodes that one provider took together: a single one, or those that it compiles into one."""
 
     provider: str

@@ -64,8 +64,7 @@ class Loader:
             self.problems.check()
         tree = overriding.apply(cast("Map", tree), self.overrides, self.problems)
         instances, tree = self._expand(tree)
-        known = {kind.name: kind for kind in (*registry.all_kinds(), *self.kinds.values())}
-        unsound = validate(tree, schema.build(known.values()), self.problems)
+        unsound = validate(tree, schema.build(self.kinds.values()), self.problems)
         self.environments.read(tree.map("environments"), self.root, unsound)
         named = targets(tree.map("targets"), self.environments, self.root, unsound, self.problems)
         around = Surroundings(self.root, tuple(named), self.code, unsound, self.problems)

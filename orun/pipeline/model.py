@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from orun.errors import Position
 from orun.metrics import Unit
+from orun.places import Position
 from orun.stages.contract import Spec
 from orun.targets import Environment, Target
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from orun.errors import Position
+from orun.places import Position
 
 MAX_DEPTH = 50  # of lists and mappings in one another
 MAX_SIZE = 300_000  # nodes, with every alias and variable written out

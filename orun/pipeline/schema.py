@@ -27,7 +27,7 @@ FILE_KIND = r"\.py:[A-Za-z_][A-Za-z0-9_]*$"
 
 
 def build(kinds: Iterable[Kind] | None = None) -> dict[str, Any]:
-    """The schema of a pipeline file that uses those kinds; all built-in ones when left out."""
+    """The schema of a pipeline file that uses no other kinds than those; all built-in ones when left out."""
     known = all_kinds() if kinds is None else tuple(kinds)
     stage, where = _stage(known), target()
     return {
@@ -108,7 +108,7 @@ def _stage(kinds: tuple[Kind, ...]) -> Fragment:
         "patternErrorMessage": "expected a mapping with `uses`, and as needed `needs`, `with` and `gate`",
         "additionalProperties": False,
         "properties": {
-            "uses": _uses(kinds),
+            "uses": _uses(tuple(dict.fromkeys((*BUILTIN, *(kind.name for kind in kinds))))),
             "needs": {
                 "description": "The stage that feeds it; a mapping of inputs to stages; or a list, of which the first"
                 " feeds it and the others only come before it.",
@@ -143,16 +143,16 @@ def _stage(kinds: tuple[Kind, ...]) -> Fragment:
     }
 
 
-def _uses(kinds: tuple[Kind, ...]) -> Fragment:
+def _uses(names: tuple[str, ...]) -> Fragment:
     """Any built-in kind by name; a plug-in's by a prefix that is no folder of ours, so that misspelt ones are seen."""
     folders = "|".join(sorted({name.partition("/")[0] for name in BUILTIN}))
     plug_in = rf"^(?!({folders})/)[A-Za-z0-9_.-]+/[A-Za-z0-9_./-]+$"
     return {
         "description": "The kind of stage: of the library, `./file.py:function`, or of a plug-in package.",
         "x-noun": "kind of stage",
-        "patternErrorMessage": f"expected one of {', '.join(kind.name for kind in kinds)}, or ./file.py:function",
+        "patternErrorMessage": f"expected one of {', '.join(names)}, or ./file.py:function",
         "anyOf": [
-            {"enum": [kind.name for kind in kinds]},
+            {"enum": list(names)},
             {"type": "string", "pattern": rf"{FILE_KIND}|{plug_in}|{EXPRESSION}"},
         ],
     }

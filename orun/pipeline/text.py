@@ -8,8 +8,9 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from orun.errors import PipelineError, Position, Problem
+from orun.errors import PipelineError
 from orun.pipeline.nodes import Span
+from orun.places import Position, Problem
 
 MAX_BYTES = 4 * 2**20
 LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # what YAML 1.1 parsers count as one

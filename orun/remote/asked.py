@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from orun.codec import Record
 
 URL, MODE = "ORUN_REMOTE", "ORUN_REMOTE_MODE"
 VARIABLES = (URL, MODE)
@@ -12,8 +13,7 @@ SECRETS = frozenset({SHARED_KEY, SIGNING_KEY})
 FETCHED = "fetched from the remote"  # a reason of a stage that is up to date
 
 
-@dataclass(frozen=True)
-class Remote:
+class Remote(Record, frozen=True):
     """A remote store to use.
 
     Attributes:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from orun import codec, key
 from orun.planner import Step
 from orun.remote.envelope import RefusedError
-from orun.remote.shape import conforms, is_plain
 from orun.store import Action, Entry
 from orun.store.digests import is_digest
 from orun.store.trees import decode
@@ -25,11 +26,12 @@ def offered(step: Step, record: str) -> Action:
         RefusedError: when it is not.
     """
     try:
-        action = codec.decode(Action, json.loads(record))
-    except (TypeError, KeyError, ValueError, AttributeError, RecursionError):
+        data = json.loads(record)
+        action = codec.decode(Action, data)
+    except (ValueError, RecursionError):
         raise RefusedError("it is not a result of this version of orun") from None
     numbers = (action.size, action.started_at, action.seconds, action.cpu_seconds, action.peak_memory)
-    if not (conforms(action, Action) and is_digest(action.tree) and is_digest(action.log)):
+    if not (all(map(_is_plain, _texts(data))) and is_digest(action.tree) and is_digest(action.log)):
         raise RefusedError("it is not a result of this version of orun")
     if not all(math.isfinite(number) and number >= 0 for number in numbers):
         raise RefusedError("it holds a number that cannot be")
@@ -61,7 +63,22 @@ def listed(text: str, size: int | None) -> tuple[Entry, ...]:
 
 def _fits(path: str) -> bool:
     """Whether a path can be one of a file here."""
-    if not is_plain(path):
+    if not _is_plain(path):
         return False
     names: Sequence[bytes] = [name.encode() for name in path.split("/")]
     return all(len(name) <= LONGEST_NAME for name in names) and sum(map(len, names)) + len(names) <= LONGEST_PATH
+
+
+def _texts(data: Any) -> Iterator[str]:
+    """Every text in plain data, names included."""
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, (list, dict)):
+        for item in data.values() if isinstance(data, dict) else data:
+            yield from _texts(item)
+        yield from data if isinstance(data, dict) else ()
+
+
+def _is_plain(text: str) -> bool:
+    """Whether it has no control characters, which could act on a terminal, and a UTF-8 form."""
+    return not any(unicodedata.category(one) in ("Cc", "Cs") for one in text)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import unquote, urlsplit
 
+from orun.codec import Record
 from orun.environment import tools
 from orun.errors import UsageError
 from orun.remote.asked import MODE, SHARED_KEY, SIGNING_KEY, URL, Remote, config_file
@@ -27,8 +27,7 @@ SCHEMES = ("file", "s3", "gs", "az", "http", "https")
 FIELDS: Mapping[str, type] = {"url": str, "mode": str, "required": bool, "trusted-keys": list}
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Record, frozen=True):
     """A remote to be used.
 
     Attributes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 import re
@@ -13,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec import structs
+
+from orun.codec import Record
 from orun.events import KINDS, VERSION, name_of
 
 ENTRY = re.compile(r"^    (\w+(?:, \w+)*): (.*)$")
@@ -46,9 +48,9 @@ def fields(cls: type) -> tuple[Field, ...]:
             _words(hints[one.name]),
             _schema(hints[one.name]),
             docs[one.name],
-            one.default is not dataclasses.MISSING or one.default_factory is not dataclasses.MISSING,
+            not one.required,
         )
-        for one in dataclasses.fields(cls)
+        for one in structs.fields(cls)
     )
 
 
@@ -111,7 +113,7 @@ def _schema(hint: Any) -> dict[str, Any]:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint in PLAIN:
         return PLAIN[hint][1]
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and issubclass(hint, Record):
         return {"$ref": f"#/definitions/{typing.cast('type', hint).__name__}"}
     if origin is Literal:
         return {"enum": list(arguments)}
@@ -128,7 +130,7 @@ def _words(hint: Any) -> str:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint in PLAIN:
         return PLAIN[hint][0]
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and issubclass(hint, Record):
         return typing.cast("type", hint).__name__
     if origin is Literal:
         return ", ".join(str(one) or '""' for one in arguments)
@@ -141,7 +143,7 @@ def _words(hint: Any) -> str:
 
 
 def _classes(hint: Any) -> Iterator[type]:
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+    if isinstance(hint, type) and issubclass(hint, Record):
         yield hint
     for argument in typing.get_args(hint):
         yield from _classes(argument)

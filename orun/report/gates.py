@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from orun.errors import Position
+from orun.places import Position
 from orun.record import RunResult, Verdict
 from orun.report.figures import amount, quoted, span
 from orun.report.table import Cell, Column, render

@@ -10,7 +10,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from orun.errors import PipelineError, Position
+from orun.errors import PipelineError
+from orun.places import Position
 from orun.record import RunResult, StageResult
 from orun.report.failures import failure_note
 from orun.report.gates import next_step, open_gates, place_of, why

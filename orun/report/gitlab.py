@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from orun.errors import Position
+from orun.places import Position
 from orun.record import RunResult
 from orun.report.gates import open_gates, place_of, why
 from orun.spelling import near

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from orun.codec import Record
 from orun.report.terminal import Style, Terminal
 
 GAP = "  "
 NARROWEST = 16  # columns below which a flexible column is not squeezed
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Record, frozen=True):
     """A column; a flexible one is wrapped when the table is too wide."""
 
     title: str
@@ -22,8 +21,7 @@ class Column:
     flexible: bool = False
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(Record, frozen=True):
     """The text of a cell and how it is painted."""
 
     text: str

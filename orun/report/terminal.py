@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TextIO
+
+from orun.codec import Record
 
 Style = Literal["", "good", "bad", "doubt", "dim", "strong"]
 
@@ -12,8 +13,7 @@ CODES: Mapping[Style, str] = {"good": "32", "bad": "1;31", "doubt": "33", "dim":
 LOG_WIDTH = 120  # columns where nothing says how many there are: a CI log
 
 
-@dataclass(frozen=True)
-class Terminal:
+class Terminal(Record, frozen=True):
     """The abilities of a stream; `live` means that lines may be redrawn."""
 
     colour: bool = False

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from orun.errors import PipelineError, Position, Problem
+from orun.errors import PipelineError
+from orun.places import Position, Problem
 from orun.spelling import Unknown, closest, one_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -15,12 +15,13 @@ being run.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
+from orun.codec import Record, field
 from orun.metrics import Metric, Unit
 from orun.stages.params import Code
 from orun.targets import Target
@@ -34,8 +35,7 @@ StageClass = Literal["portable", "device", "measurement"]
 MODEL = "model.onnx"  # the name of the proto in an `onnx` artifact; external data lies beside it
 
 
-@dataclass(frozen=True)
-class Port:
+class Port(Record, frozen=True):
     """An input of a kind.
 
     Attributes:
@@ -51,8 +51,7 @@ class Port:
     many: bool = False
 
 
-@dataclass(frozen=True)
-class Spec:
+class Spec(Record, frozen=True):
     """What a kind depends on and yields.
 
     Attributes:
@@ -100,7 +99,7 @@ class Spec:
     units: Mapping[str, Unit] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Context:
     """What a running stage may touch.
 
@@ -129,7 +128,7 @@ class Context:
     lineage: Path | None
     open_log: Callable[[], logging.Logger]
     progress: Callable[[int, int, str], None]
-    further: Mapping[str, Target] = field(default_factory=dict)
+    further: Mapping[str, Target] = dataclasses.field(default_factory=dict)
 
     @cached_property
     def log(self) -> logging.Logger:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from orun.errors import PipelineError, Problem
+from orun.errors import PipelineError
+from orun.places import Problem
 from orun.spelling import Unknown, closest, one_of
 from orun.stages.annotations import ALLOWED, Unreadable, doc_of, type_of
 from orun.stages.codefile import CodeFile, CodeFiles, Function

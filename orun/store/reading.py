@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
+from orun.codec import Record
 from orun.store.digests import digest_descriptor
 
 Signature = tuple[int, int, int, int, int]  # device, inode, size, mtime and ctime in nanoseconds
@@ -17,8 +17,7 @@ CLOCK = 2_000_000_000
 _SECOND = 1_000_000_000
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(Record, frozen=True):
     """What was read of a file.
 
     Attributes:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from orun.codec import Record, field
 from orun.metrics import Metric
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Record, frozen=True):
     """One file of a tree: posix path below its root, size in bytes, BLAKE3 digest, and whether it is executable."""
 
     path: str
@@ -18,8 +17,7 @@ class Entry:
     executable: bool = False
 
 
-@dataclass(frozen=True)
-class Tree:
+class Tree(Record, frozen=True):
     """A folder by content. `digest` is that of its canonical manifest, which is an object itself."""
 
     digest: str
@@ -36,8 +34,7 @@ class Tree:
         return (self.digest, *(entry.digest for entry in self.entries))
 
 
-@dataclass(frozen=True)
-class Discovered:
+class Discovered(Record, frozen=True):
     """What a stage read without declaring it; checked before its result is used again.
 
     Paths below the project are relative to the pipeline's folder, all others absolute.
@@ -65,8 +62,7 @@ class Discovered:
         }
 
 
-@dataclass(frozen=True)
-class Action:
+class Action(Record, frozen=True):
     """A stage that was run: what went in, what came out.
 
     Attributes:

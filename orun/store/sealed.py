@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from orun.codec import from_json, to_json
 from orun.store.digests import LENGTH, digest_bytes
 
 _HEAD = b'{"seal":"'
@@ -30,7 +31,7 @@ def canonical(data: Any) -> bytes:
 
 def seal(record: Any) -> bytes:
     """The content of a sealed file."""
-    body = canonical(record)
+    body = to_json(record)
     return b"".join((_HEAD, digest_bytes(body).encode("ascii"), _MIDDLE, body, _TAIL))
 
 
@@ -44,4 +45,4 @@ def unseal(content: bytes) -> Any:
     digest = digest_bytes(body).encode("ascii")
     if content != b"".join((_HEAD, digest, _MIDDLE, body, _TAIL)):
         raise BrokenSealError("the record is not what was written")
-    return json.loads(body)
+    return from_json(body)

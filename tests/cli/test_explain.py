@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from orun.cli.explain import lines_of
-from orun.errors import Position
 from orun.pipeline.model import Stage
+from orun.places import Position
 from orun.planner import Step
 from orun.report.terminal import Terminal
 

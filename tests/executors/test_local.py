@@ -8,6 +8,7 @@ from pathlib import Path
 
 import onnx
 
+from orun.codec import replace
 from orun.executors import Finished, JobResult, LocalExecutor, Progress
 from orun.metrics import Metric
 from orun.stages.contract import Port, Spec
@@ -91,7 +92,7 @@ def test_temporary_files_go_into_a_scratch_folder_whose_path_is_short(
         short = Path(f"/tmp/orun-{os.getpid()}")  # noqa: S108 - shorter than what pytest gives
         short.symlink_to(project.work)
         stack.callback(short.unlink)
-        job = type(job)(**{**vars(job), "scratch": str(short / Path(job.scratch).relative_to(project.work))})
+        job = replace(job, scratch=str(short / Path(job.scratch).relative_to(project.work)))
         result(executor, job)
     assert log_of(job).startswith(f"{job.scratch}/a")
 

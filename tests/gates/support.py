@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from orun.errors import Position
 from orun.gates.baselines import Accepted
 from orun.gates.judge import judge
 from orun.metrics import Better, Comparison, Estimate, Metric, Noise, Unit
 from orun.pipeline.model import Gate, Rule, Stage, Threshold
+from orun.places import Position
 from orun.record import Verdict
 from orun.store.records import Action, Discovered
 

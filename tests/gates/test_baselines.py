@@ -9,11 +9,11 @@ import re
 import stat
 import subprocess
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orun.codec import replace
 from orun.errors import PipelineError, UsageError
 from orun.gates import baselines
 from orun.gates.baselines import Accepted, Difference
@@ -196,7 +196,8 @@ def test_a_login_signs_where_git_knows_nobody(pipeline: Pipeline, monkeypatch: p
         ),
         (
             f'{{{START} {{"a": {{"model": 5, "metrics": {{}}, {END}', "1:1",
-            "the baseline has another shape than orun writes: model of a is no text", None, HINT,
+            "the baseline has another shape than orun writes: Expected `str`, got `int` - at `$.stages[...].model`",
+            None, HINT,
         ),
         ("[" * 100_000, "1:1", "the baseline is not JSON: it is nested too deep", "", HINT),
     ],

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Literal
 
 import pytest
 
+from orun.codec import replace
 from orun.gates.composite import together
 from orun.gates.finding import Outcome
 from orun.gates.judge import judge

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from orun.errors import Position
 from orun.gates.judge import judge
 from orun.metrics import Metric, Unit
 from orun.pipeline.model import Gate, Rule, Stage, Threshold
+from orun.places import Position
 from tests.gates.support import HERE, action
 
 PLACE = Position("bert.yaml", 44, 7)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orun.codec import replace
 from orun.errors import StoreError
 from orun.history import History, location, points_of
 from orun.history.points import machine_of

@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft7Validator
 
-from orun.codec import decode, encode
-from orun.pipeline import load, schema
-from orun.pipeline.model import Pipeline
-from tests.cases.support import INVALID, VALID, cases, drawn, message, overrides
+from orun.pipeline import schema
+from tests.cases.support import INVALID, VALID, cases, drawn, message
 
 BAD = cases(INVALID)
 GOOD = cases(VALID)
@@ -32,12 +30,6 @@ def test_the_whole_message_of_a_bad_file(file: Path) -> None:
 @pytest.mark.parametrize("file", GOOD, ids=stem)
 def test_the_graph_of_a_good_file(file: Path) -> None:
     assert drawn(file) == file.with_suffix(".txt").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("file", GOOD, ids=stem)
-def test_a_pipeline_can_be_stored_as_json(file: Path) -> None:
-    pipeline = load(file, overrides(file))
-    assert decode(Pipeline, json.loads(json.dumps(encode(pipeline), allow_nan=False))) == pipeline
 
 
 def test_there_are_many() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-from orun.errors import Position
+from orun.codec import replace
 from orun.metrics import Estimate, Metric
+from orun.places import Position
 from orun.record import Failure, RunResult, StageResult, Verdict
 
 HOUR = 3600.0

@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from orun.errors import Position
+from orun.codec import replace
 from orun.events import (
     Event,
     GateJudged,
@@ -22,6 +21,7 @@ from orun.events import (
     StageStarted,
     StageWaiting,
 )
+from orun.places import Position
 from orun.record import StageResult
 from orun.report.console import Console, Detail, result_lines
 from orun.report.terminal import Terminal

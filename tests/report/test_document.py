@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
-from orun.codec import decode, encode
-from orun.errors import PipelineError, Position, Problem, StoreError
+from orun.codec import decode, encode, replace
+from orun.errors import PipelineError, StoreError
 from orun.metrics import Metric
+from orun.places import Position, Problem
 from orun.record import RunResult
 from orun.report.document import dumps, error_document
 

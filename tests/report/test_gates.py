@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from orun.errors import Position
+from orun.codec import replace
+from orun.places import Position
 from orun.record import Verdict
 from orun.report.gates import gate_notes, next_step, place_of, why
 from orun.report.terminal import Terminal

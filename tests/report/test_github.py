@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from orun.errors import PipelineError, Position, Problem
+from orun.codec import replace
+from orun.errors import PipelineError
+from orun.places import Position, Problem
 from orun.report.github import commands, mistakes
 
 from .support import GATE_FAILED, PASSED, crashed

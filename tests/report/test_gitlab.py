@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
-from orun.errors import Position
+from orun.codec import replace
 from orun.metrics import Metric
+from orun.places import Position
 from orun.report.gitlab import code_quality, metrics
 
 from .support import GATE_FAILED, LATENCY, PASSED, crashed

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from orun.codec import replace
 from orun.record import Failure, RunResult
 from orun.report.junit import junit
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-from orun.errors import Position
+from orun.codec import replace
+from orun.places import Position
 from orun.record import Verdict
 from orun.report.markdown import escape, markdown
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+from orun.codec import replace
 from orun.metrics import Metric
 from orun.pipeline.providers import PROVIDERS
 from orun.stages.contract import Context, Port, Spec

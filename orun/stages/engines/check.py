@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from statistics import median
 
+from orun.codec import replace
 from orun.errors import OrunError, StageFailed
 from orun.measure.answers import Answers, Question, ask
 from orun.measure.engines import Engine

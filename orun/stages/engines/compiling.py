@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from orun.codec import replace
 from orun.errors import StageFailed, UsageError
 from orun.measure.engines import Engine, Form, write
 from orun.measure.plugins import CPU, add_plugins, available, make_session, plugged

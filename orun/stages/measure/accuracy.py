@@ -43,10 +43,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from orun.codec import encode
+from orun.codec import encode, replace
 from orun.errors import StageFailed
 from orun.measure.accuracy_names import FIDELITY, TASK, UNITS, named
 from orun.metrics import Metric

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from orun.codec import replace
 from orun.errors import StageFailed, UsageError
 from orun.metrics import Metric
 from orun.stages.contract import Context

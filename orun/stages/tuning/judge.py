@@ -6,11 +6,12 @@ import math
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from orun.codec import replace
 from orun.measure.elsewhere import RemoteSession
 from orun.measure.latency import Budget, measure
 from orun.measure.workers import Subject

@@ -6,9 +6,10 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from orun.codec import replace
 from orun.errors import OrunError, StageFailed
 from orun.stages.contract import MODEL
 from orun.stages.tuning.build import RefusedError, Workshop

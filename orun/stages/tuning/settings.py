@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
+from orun.codec import replace
 from orun.targets import Provider, Target
 
 Method = Literal["float", "dynamic", "static", "weights"]

@@ -1,0 +1,44 @@
+"""Places in text files, and what is wrong there."""
+
+from __future__ import annotations
+
+from orun.codec import Record
+
+
+class Position(Record, frozen=True, order=True):
+    """A place in a text file.
+
+    Attributes:
+        file: its path.
+        line: counts from 1.
+        column: counts from 1.
+    """
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class Problem(Record, frozen=True):
+    """One mistake in a pipeline file, with the offending source line.
+
+    Attributes:
+        position: where.
+        message: what is wrong.
+        source: the text of that line, without its line end; empty when there is none to show.
+        width: how many columns the caret underlines.
+        expected: what would have been right; may be empty.
+        suggestion: the name that was probably meant ("did you mean"); may be empty.
+        hint: the next command to type, or how to mend it; may be empty.
+    """
+
+    position: Position
+    message: str
+    source: str = ""
+    width: int = 1
+    expected: str = ""
+    suggestion: str = ""
+    hint: str = ""
