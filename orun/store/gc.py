@@ -20,7 +20,7 @@ from orun.store.scratch import live_leases
 from orun.store.store import Store
 from orun.store.survey import Survey, survey
 
-_QUARANTINE = 7 * 86400.0  # seconds that something is left there to be looked at
+_WEEK = 7 * 86400.0  # seconds that what was put away is left to be looked at, and notes of runs to be of use
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,10 @@ def _carry_out(store: Store, choice: _Choice) -> None:
         going = store.parts.session.path("run")  # nobody sees half a folder
         os.rename(store.root / "runs" / run, going)
         store.parts.placer.discard(going)
-    store.parts.quarantine.empty(older_than=_QUARANTINE)
+    store.parts.quarantine.empty(older_than=_WEEK)
+    for note in (store.root / "index").glob("run-*.json"):  # see `orun.memory`: the next run makes it again
+        if note.stat().st_mtime < time.time() - _WEEK:
+            note.unlink()
 
 
 def _outcome(choice: _Choice) -> Collected:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -191,6 +192,18 @@ def test_what_was_put_away_long_ago_goes(closed: Store) -> None:
     (closed.root / "quarantine" / "notes").touch()
     collect(closed, NOTHING)
     assert sorted((closed.root / "quarantine").iterdir()) == sorted([young, closed.root / "quarantine" / "notes"])
+
+
+def test_the_note_of_a_run_of_long_ago_goes(closed: Store) -> None:
+    old, young = (closed.root / "index" / f"run-{name}.json" for name in ("old", "young"))
+    for path, age in ((old, 8 * 86400), (young, 0)):
+        path.touch()
+        os.utime(path, times=(time.time() - age,) * 2)
+    collect(closed, NOTHING, dry_run=True)
+    assert old.exists()
+    collect(closed, NOTHING)
+    assert not old.exists()
+    assert young.exists()
 
 
 def test_a_damaged_run_is_said_and_does_not_count(closed: Store) -> None:
