@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import tempfile
@@ -45,7 +46,8 @@ Case = tuple[float, ...]  # planted, max_regression
 
 NOWHERE = Position("gate_power.py", 1, 1)
 CASES = ((0.0, 0.05), (0.05, 0.05), (0.10, 0.05), (0.0, 0.02), (0.02, 0.02))  # planted, max_regression
-CALIBRATION_LAUNCHES = 12
+SPREAD = 0.01  # of the launches of a gate, about
+SURE = 0.06  # of the slow-down: the standard error to which it is found
 PATIENCE = 1e6  # seconds
 FIRST_RANK = 64
 TRIES = 3
@@ -167,7 +169,7 @@ def _calibrate(options: argparse.Namespace, model: Path, path: Path, slowdown: f
         rank = FIRST_RANK
         while len(tried) < TRIES and (sites, rank) not in tried:
             plant(model, path, sites, rank)
-            tried[sites, rank] = truth = _truth(options, model, path)
+            tried[sites, rank] = truth = _truth(options, model, path, slowdown)
             if abs(truth / slowdown - 1) < NEAR:
                 return sites, rank, truth
             rank = max(round(rank * slowdown / max(truth, 0.001)), 1)
@@ -175,10 +177,11 @@ def _calibrate(options: argparse.Namespace, model: Path, path: Path, slowdown: f
     return sites, rank, tried[sites, rank]
 
 
-def _truth(options: argparse.Namespace, model: Path, path: Path) -> float:
+def _truth(options: argparse.Namespace, model: Path, path: Path, slowdown: float) -> float:
     patient = argparse.Namespace(**{**vars(options), "time": Duration(PATIENCE)})
     subjects = _subjects(patient, {"model": path, "baseline": model})
-    found = _measure(patient, subjects, 0.05, 3 if options.quick else CALIBRATION_LAUNCHES)
+    launches = 3 if options.quick else max(math.ceil((SPREAD / (SURE * slowdown)) ** 2), 12)
+    found = _measure(patient, subjects, 0.05, launches)
     return float(np.expm1(np.median(found.log_ratios("baseline"))))
 
 
