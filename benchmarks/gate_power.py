@@ -145,7 +145,8 @@ def _subjects(options: argparse.Namespace, models: Mapping[str, Path]) -> dict[s
 def _measure(
     options: argparse.Namespace, subjects: Mapping[str, Subject], resolution: float, fewest: int
 ) -> Measurement:
-    params = Params(resolution=Ratio(resolution), time=options.time, min_launches=fewest)
+    most = max(fewest, Params().max_launches)
+    params = Params(resolution=Ratio(resolution), time=options.time, min_launches=fewest, max_launches=most)
     return measure(subjects, budget_for(params), random.randrange(1 << 30), lambda *_: None)
 
 
