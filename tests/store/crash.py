@@ -84,8 +84,11 @@ class Disk:
                 path.write_bytes(chance.choice([b"", b"\0" * path.stat().st_size]))
         for name, old in self.named.items():
             if chance.random() < 0.5:
-                shutil.rmtree(name, ignore_errors=True)
-                Path(name).unlink(missing_ok=True)
+                path = Path(name)
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(name, ignore_errors=True)  # a stage that has not died yet may still write into it
+                else:
+                    path.unlink(missing_ok=True)
                 if old is not None:
                     Path(name).write_bytes(old)
 
