@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,6 +16,7 @@ from orun.cli import options
 from orun.cli.verb import HELP_NAMES, Verb
 from orun.codec import replace
 from orun.errors import UsageError
+from orun.remote.asked import Remote
 from orun.report.figures import quoted
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import detect
@@ -70,10 +71,12 @@ def _verb(name: str, meaning: str, *, reads_results: bool = False) -> Callable[[
 
 
 @_verb("accept", "after a run that is as it should be", reads_results=True)
-def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: bool) -> int:
+@options.remote_options
+def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: bool, **choices: Any) -> int:
     """Accept what the last run of FILE measured, with the models that it measured.
 
-    The models are pinned in the store, so that `orun store gc` keeps them.
+    The models are pinned in the store, so that `orun store gc` keeps them, and given to the remote if there is one, so
+    that other machines can measure beside them.
 
     Everything that the run measured must be up to date. A gate that failed is no hindrance: that is how a regression
     that is meant gets through.
@@ -85,12 +88,15 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
     with _open(store, pipeline) as opened:
         result = _last_run(pipeline, opened)
         path = baselines.accept(pipeline, result, _up_to_date(pipeline, opened, result))
-        pinned = pin_models(opened, pipeline.name, _required(pipeline).stages)
+        baseline = _required(pipeline)
+        pinned = pin_models(opened, pipeline.name, baseline.stages)
+        notices = _given(pipeline, opened, baseline, options.remote_of(choices))
     accepted = [stage.stage for stage in result.stages if stage.metrics]
     if as_json:
-        options.show_json({"file": str(path), "run": result.run, "stages": accepted, "pinned": pinned})
+        made = {"file": str(path), "run": result.run, "stages": accepted, "pinned": pinned, "notices": notices}
+        options.show_json(made)
     else:
-        options.show([f"accepted {', '.join(accepted)} of run {result.run}", f"commit {near(str(path))}"])
+        options.show([f"accepted {', '.join(accepted)} of run {result.run}", *notices, f"commit {near(str(path))}"])
     return 0
 
 
@@ -170,6 +176,21 @@ def _required(pipeline: Pipeline) -> Baseline:
         file = quoted(near(str(pipeline.file)))
         raise UsageError(f"nothing is accepted for {file}", hint=f"orun baseline accept {file}")
     return baseline
+
+
+def _given(pipeline: Pipeline, store: Store, baseline: Baseline, asked: Remote | None) -> tuple[str, ...]:
+    """What became of the accepted models on their way to the remote, if there is one."""
+    from orun.observe import project_of
+    from orun.remote.settings import resolve
+
+    settings = resolve(asked or Remote(), project_of(pipeline.root))
+    if settings is None:
+        return ()
+    from orun.planner import Planner
+    from orun.remote.giving import give
+
+    models = {accepted.model for accepted in baseline.stages.values() if accepted.model}
+    return give(settings, Planner(pipeline, store, baseline), models)
 
 
 def _last_run(pipeline: Pipeline, store: Store) -> RunResult:

@@ -30,6 +30,11 @@ def measured(context):
 @stage(inputs={"text": "files"}, output="files", stage_class="device")
 def engine(context):
     (context.output / "text").write_text("for this processor")
+
+
+@stage(inputs={"text": "files"}, output="metrics", metrics=["words"])
+def words(context):
+    return {"words": len((context.inputs["text"] / "text").read_text().split())}
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -11,6 +12,7 @@ import onnx
 import pytest
 
 import orun
+from orun.cli.main import main
 from orun.environment import device
 from orun.events import StageWaiting
 from orun.gates.baselines import Accepted, Baseline
@@ -37,6 +39,12 @@ name: text
 stages:
   model: {uses: convert/onnx, with: {path: model.onnx}}
   latency: {uses: measure/latency, needs: model, gate: {p50: {max_regression: 5%}}}
+"""
+ACCEPTABLE = """
+name: text
+stages:
+  make: {uses: ./stages.py:make}
+  words: {uses: ./measured.py:words, needs: make, gate: {words: {max_regression: 10%}}}
 """
 
 
@@ -208,6 +216,38 @@ def test_the_accepted_model_comes_from_the_remote(tmp_path: Path, folder: str) -
             f"the accepted model from the remote, {show((one.folder / 'model.onnx').stat().st_size, 'B')}"
         ]
     assert notices(other) == []
+
+
+def test_accepted_models_are_given_to_the_remote(
+    tmp_path: Path, folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The run that is accepted knew of no remote; the other machine then has what its gate compares with."""
+    one, other = machine(tmp_path, "one", ACCEPTABLE), machine(tmp_path, "other", ACCEPTABLE)
+    accepted = one.run()["make"].tree
+    words = ["baseline", "accept", str(one.folder / "pipeline.yaml"), "--store", str(one.store), "--remote", folder]
+    said = []
+    for mode in ("read", "read-write", "read-write"):
+        assert main([*words, "--remote-mode", mode, "--json"]) == 0
+        said.append(json.loads(capsys.readouterr().out)["notices"])
+    assert said[0] == said[2] == [], "what is only read gets nothing, and nothing goes twice"
+    assert [notice.partition(" (")[0] for notice in said[1]] == [f"remote {folder}: 1 pushed"]
+    result = other.run(remote=folder)
+    assert outcomes(result) == {"make": "cached", "words": "built"}
+    assert result["make"].tree == accepted
+
+
+def test_a_model_is_accepted_whatever_becomes_of_the_remote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = machine(tmp_path, "one", ACCEPTABLE)
+    one.run()
+    (tmp_path / "file").touch()
+    url = f"file://{tmp_path}/file/remote"
+    words = ["baseline", "accept", str(one.folder / "pipeline.yaml"), "--store", str(one.store), "--remote", url]
+    assert main(words) == 0
+    first, notice, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("accepted make, words of run ")
+    assert notice.startswith(f"the remote {url} cannot be")
+    assert last.startswith("commit ")
+    assert main([*words, "--remote-required"]) == 3
 
 
 def write_model(path: Path, name: str) -> None:

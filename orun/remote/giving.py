@@ -1,0 +1,42 @@
+"""Results that are given to a remote outside of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from orun.events import Event, Notice
+from orun.planner import Planner
+from orun.remote.exchange import Exchange
+from orun.remote.settings import Settings
+
+
+def give(settings: Settings, planner: Planner, trees: Collection[str]) -> tuple[str, ...]:
+    """Give those up-to-date results of a pipeline to a remote that have one of these artifacts, if it lacks them.
+
+    Args:
+        settings: where the remote is; nothing goes to one that is only read.
+        planner: of the pipeline.
+        trees: digests of artifacts.
+
+    Returns:
+        What the user should know: what went, or why it did not.
+
+    Raises:
+        RemoteError: when something did not get there and the remote is required.
+        Interrupted: when the user does not wait for it.
+    """
+    told: list[str] = []
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Notice):
+            told.append(event.text)
+
+    exchange = Exchange(settings, planner, tell)
+    try:
+        for step in planner.plan().steps:
+            if step.hit and step.hit.tree in trees:
+                exchange.push(step, step.hit, new=False)
+        exchange.finish()
+    finally:
+        exchange.close()
+    return tuple(told)
