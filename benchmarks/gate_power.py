@@ -51,7 +51,7 @@ SURE = 0.06  # of the slow-down: the standard error to which it is found
 PATIENCE = 1e6  # seconds
 FIRST_RANK = 64
 TRIES = 3
-NEAR = 0.2  # of the slow-down that is to be planted; the table says the truth, from every launch of every gate
+NEAR = 0.1  # of the slow-down that is to be planted; the table says the truth, from every launch of every gate
 
 
 def main() -> None:
