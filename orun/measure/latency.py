@@ -24,12 +24,14 @@ class Budget:
 
     Attributes:
         time: seconds after which no further launch begins, those left out in which the model waited for a core; at most
-            `PATIENCE` times as long in all. The fewest launches are made whatever they take.
+            `PATIENCE` times as long in all. The fewest launches are made whatever they take, and `enough` where less is
+            not clear.
         resolution: the slow-down, a proportion, that is to be told from none; a ratio is found to half of it.
         launches: the fewest and the most launches; never fewer than the test needs.
         samples: inferences of the model alone, over the fewest launches together.
         warmup: seconds of inference before the first sample of a session.
         alone: seconds that inferences of the model alone may take.
+        enough: launches of a comparison before its time can be over.
     """
 
     time: float
@@ -38,6 +40,7 @@ class Budget:
     samples: int
     warmup: float
     alone: float = math.inf
+    enough: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +92,9 @@ def measure(
         if len(launches) < fewest:
             continue
         late = seconds - idle >= budget.time or seconds >= PATIENCE * budget.time
-        if late or all(_clear(name, launches, budget.resolution) for name in subjects if name != MODEL):
+        if (late and len(launches) >= budget.enough) or all(
+            _clear(name, launches, budget.resolution) for name in subjects if name != MODEL
+        ):
             break
     return Measurement(launches, seconds, gauge.read())
 

@@ -142,6 +142,17 @@ def test_it_stops_when_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(measure(subjects, Budget(0.0, 0.05, (4, 9), 30, 0.0), 0, lambda *_: None).launches) == 4
 
 
+@pytest.mark.parametrize(("ratios", "launches"), [([0.0, 0.05] * 5, 8), ([0.0, 0.001, -0.001], 3)])
+def test_time_is_not_up_before_there_are_enough(
+    monkeypatch: pytest.MonkeyPatch, ratios: list[float], launches: int
+) -> None:
+    """Three launches of a slow model take all of the time, and decide little."""
+    _replay(monkeypatch, ratios)
+    subjects = {"model": subject(Path("a")), "baseline": subject(Path("b"))}
+    budget = Budget(0.0, 0.05, (3, 30), 30, 0.0, enough=8)
+    assert len(measure(subjects, budget, 0, lambda *_: None).launches) == launches
+
+
 def test_time_spent_waiting_for_a_core_counts_up_to_as_long_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A launch takes 10 s, of which the models waited 8: 12 s without waiting are 6 launches, but 24 s in all 3."""
     clock = iter(range(0, 1000, 10))

@@ -37,6 +37,7 @@ ALONE_SHARE = 0.2  # of the time, for samples that nobody asked for
 SAMPLES = {"p90": 139, "p95": 292, "p99": 1522}
 ENOUGH_SECONDS = 20.0  # for a resolution of 5 % or coarser
 ENOUGH_RESOLUTION = 0.05
+ENOUGH_LAUNCHES = 8  # of a slow model, a launch of which takes as long as all of a fast one
 SPEC = Spec(
     inputs={
         "model": Port(("onnx", "engine"), "The model to time."),
@@ -76,8 +77,8 @@ class Params:
     time: Annotated[
         Duration | None,
         Doc(
-            "After this time no further launch begins; waiting for a core does not count, up to as long again. 20 s,"
-            " and more for a `resolution` below 5 %, when left out."
+            "After this time no further launch begins; waiting for a core does not count, up to as long again. When"
+            " left out 20 s, more for a `resolution` below 5 %, and eight launches where fewer decide nothing."
         ),
         Range(low=0),
     ] = None
@@ -124,6 +125,7 @@ def budget_for(params: Params) -> Budget:
         samples=params.samples or FEW_SAMPLES,
         warmup=params.warmup,
         alone=time * (1.0 if params.samples else ALONE_SHARE),
+        enough=min(ENOUGH_LAUNCHES, params.max_launches) if params.time is None else 0,
     )
 
 
