@@ -87,7 +87,7 @@ def sweep(tmp: Path, remove: Callable[[str], None]) -> None:
         try:
             dead = lock.take(wait=False)
         except FileNotFoundError:
-            _remove_empty(folder)  # its owner died before it had a lease, or when it had none any more
+            _remove_leaseless(folder, remove)
             continue
         if dead:
             _remove_session(folder, remove)
@@ -118,13 +118,25 @@ def _remove_session(folder: str, remove: Callable[[str], None]) -> None:
     _remove_empty(folder)
 
 
-def _remove_empty(folder: str) -> None:
-    """Remove the folder of a session unless another process is just doing so, or is giving it a lease."""
+def _remove_leaseless(folder: str, remove: Callable[[str], None]) -> None:
+    """Remove a folder whose owner died before it had a lease or when it had none any more, or that lost it with power.
+
+    Whatever is in a folder was put there under a lease: if there is something, and no lease even then, nobody owns it.
+    """
+    if not _remove_empty(folder) and not os.path.lexists(f"{folder}/{_LEASE}"):
+        with contextlib.suppress(FileNotFoundError):  # another process is removing it
+            remove(folder)
+
+
+def _remove_empty(folder: str) -> bool:
+    """Remove the folder of a session unless another process is giving it a lease; whether it is gone."""
     try:
         os.rmdir(folder)
     except OSError as error:
         if error.errno not in {errno.ENOENT, errno.ENOTEMPTY}:
             raise
+        return error.errno == errno.ENOENT
+    return True
 
 
 def _folders(tmp: Path) -> list[str]:

@@ -95,6 +95,27 @@ def test_a_sweep_takes_a_folder_that_was_never_locked(store: Store) -> None:
     assert names(store) == []
 
 
+def test_a_sweep_takes_what_lost_its_lease_with_power(store: Store) -> None:
+    fill(store.root / "tmp" / "1-lost", {"1-source/output/text": b"half"})
+    store.sweep()
+    assert names(store) == []
+
+
+def test_a_sweep_leaves_what_gets_its_lease_meanwhile(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner takes its lease and begins to work between the sweep's look for one and its attempt to remove."""
+    folder = store.root / "tmp" / "1-young"
+    folder.mkdir()
+    remove = os.rmdir
+
+    def slow(path: str) -> None:
+        fill(folder, {"lease": b"", "1-source/text": b"whole"})
+        remove(path)
+
+    monkeypatch.setattr(os, "rmdir", slow)
+    store.sweep()
+    assert content(folder) == {"lease": b"", "1-source/text": b"whole"}
+
+
 def test_a_session_that_is_being_swept_is_not_begun(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep that finds a new folder before its owner has locked it removes it; the owner makes another one."""
     makedirs = os.makedirs
