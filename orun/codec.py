@@ -22,6 +22,7 @@ __all__ = ["Record", "decode", "encode", "field", "from_json", "replace", "to_js
 T = TypeVar("T")
 
 _PLAIN = frozenset({str, int, bool, type(None)})
+_NOT_FINITE = frozenset({"inf", "-inf", "nan"})
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,8 +55,13 @@ def decode(cls: type[T], data: Any) -> T:
     Raises:
         ValueError: when the data is not of that shape.
     """
-    # Not strictly, because the text of a number that is not finite is to become one.
-    return msgspec.convert(data, cls, strict=False, dec_hook=_path)
+    try:
+        return msgspec.convert(data, cls, dec_hook=_path)
+    except msgspec.ValidationError:  # perhaps for the text of a number that is not finite
+        found = msgspec.convert(data, cls, strict=False, dec_hook=_path)
+        if not _alike(data, found):
+            raise
+        return found
 
 
 def to_json(data: Any) -> bytes:
@@ -78,6 +84,18 @@ def replace(value: T, /, **changes: Any) -> T:
     """The same record, or dataclass, with other values in some of its fields."""
     copy: Any = structs.replace if isinstance(value, msgspec.Struct) else dataclasses.replace
     return cast("T", copy(value, **changes))
+
+
+def _alike(data: Any, value: Any) -> bool:
+    """Whether plain data was read for what it is, but for the texts of numbers that are not finite."""
+    if isinstance(data, dict):
+        items = value if isinstance(value, dict) else structs.asdict(value)
+        return all(_alike(item, items[name]) for name, item in data.items())
+    if isinstance(data, list):
+        return all(map(_alike, data, value))
+    if isinstance(data, str):
+        return isinstance(value, (str, Path)) or data in _NOT_FINITE
+    return isinstance(data, bool) == isinstance(value, bool)
 
 
 def _path(kind: type, data: Any) -> Any:

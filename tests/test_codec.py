@@ -78,11 +78,22 @@ def test_a_number_that_is_not_finite_comes_back(number: float) -> None:
         ({"parts": [], "pair": ["x"]}, "Expected `array` of length 2, got 1 - at `$.pair`"),
         ({"parts": [{"name": 3}]}, "Expected `str`, got `int` - at `$.parts[0].name`"),
         ({"parts": [], "mood": "odd"}, "Invalid enum value 'odd' - at `$.mood`"),
+        ({"parts": [{"name": "a", "weight": "1.5"}]}, "Expected `float`, got `str` - at `$.parts[0].weight`"),
+        ({"parts": [{"name": "a", "weight": "Infinity"}]}, "Expected `float`, got `str` - at `$.parts[0].weight`"),
+        (
+            {"parts": [{"name": "a", "weight": "inf"}], "pair": ["x", "3"]},
+            "Expected `float`, got `str` - at `$.parts[0].weight`",
+        ),
     ],
 )
 def test_data_of_another_shape_is_refused(data: Any, why: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(why)}$"):
         decode(Whole, data)
+
+
+def test_a_type_that_json_cannot_hold_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^a record cannot hold a <class 'complex'>$"):
+        decode(complex, "1j")
 
 
 def test_the_parameters_of_a_stage_are_encoded_too() -> None:
