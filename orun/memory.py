@@ -25,6 +25,7 @@ from orun.journal import Journal, Listener
 from orun.observe import digest_file, listing_digest, value_digest
 from orun.record import RunResult
 from orun.remote.asked import Remote
+from orun.store.layout import note_path
 from orun.store.reading import Signature, signature_of
 from orun.store.refusals import refusals
 from orun.store.runs import Runs
@@ -54,7 +55,7 @@ class Request(Record, frozen=True):
         """Where what is remembered of it lies."""
         parts = [str(self.file), dict(self.overrides), *([encode(self.remote)] if self.remote else [])]
         text = json.dumps(parts, sort_keys=True)
-        return self.store / "index" / f"run-{blake3(text.encode()).hexdigest()}.json"
+        return note_path(self.store, blake3(text.encode()).hexdigest())
 
 
 class Recalled(Record, frozen=True):

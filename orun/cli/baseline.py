@@ -26,9 +26,9 @@ from orun.units import show
 if TYPE_CHECKING:
     from orun.gates.baselines import Accepted, Baseline, Difference
     from orun.pipeline.model import Pipeline
+    from orun.planner import Step
     from orun.record import RunResult
     from orun.store import Store
-    from orun.store.records import Action
 
 F = TypeVar("F", bound=Callable[..., object])
 SHORT = 12  # characters of a digest that tell two apart for people
@@ -87,10 +87,13 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
     pipeline = orun.load(file, options.parse_overrides(overrides))
     with _open(store, pipeline) as opened:
         result = _last_run(pipeline, opened)
-        path = baselines.accept(pipeline, result, _up_to_date(pipeline, opened, result))
+        steps = _up_to_date(pipeline, opened, result)
+        path = baselines.accept(pipeline, result, {step.stage.id: step.hit for step in steps if step.hit})
         baseline = _required(pipeline)
         pinned = pin_models(opened, pipeline.name, baseline.stages)
-        notices = _given(pipeline, opened, baseline, options.remote_of(choices))
+        models = {accepted.model for accepted in baseline.stages.values()}
+        making = [step for step in steps if step.hit and step.hit.tree in models]
+        notices = _given(pipeline, opened, making, options.remote_of(choices))
     accepted = [stage.stage for stage in result.stages if stage.metrics]
     if as_json:
         made = {"file": str(path), "run": result.run, "stages": accepted, "pinned": pinned, "notices": notices}
@@ -178,8 +181,8 @@ def _required(pipeline: Pipeline) -> Baseline:
     return baseline
 
 
-def _given(pipeline: Pipeline, store: Store, baseline: Baseline, asked: Remote | None) -> tuple[str, ...]:
-    """What became of the accepted models on their way to the remote, if there is one."""
+def _given(pipeline: Pipeline, store: Store, steps: Sequence[Step], asked: Remote | None) -> tuple[str, ...]:
+    """What became of the results of these stages on their way to the remote, if there is one."""
     from orun.observe import project_of
     from orun.remote.settings import resolve
 
@@ -189,8 +192,7 @@ def _given(pipeline: Pipeline, store: Store, baseline: Baseline, asked: Remote |
     from orun.planner import Planner
     from orun.remote.giving import give
 
-    models = {accepted.model for accepted in baseline.stages.values() if accepted.model}
-    return give(settings, Planner(pipeline, store, baseline), models)
+    return give(settings, Planner(pipeline, store), steps)
 
 
 def _last_run(pipeline: Pipeline, store: Store) -> RunResult:
@@ -212,8 +214,8 @@ def _last_run(pipeline: Pipeline, store: Store) -> RunResult:
     raise UsageError(f"there is no run of {pipeline.name} to accept", hint=f"orun {file}")
 
 
-def _up_to_date(pipeline: Pipeline, store: Store, result: RunResult) -> dict[str, Action]:
-    """What is stored of the stages of a run, which must be what a run would use now."""
+def _up_to_date(pipeline: Pipeline, store: Store, result: RunResult) -> tuple[Step, ...]:
+    """The stages of a run with what is stored of them, which must be what a run would use now."""
     names = [stage.stage for stage in result.stages]
     steps = orun.plan(pipeline, only=names, store=store.root).steps if names else ()
     for step in steps:
@@ -226,7 +228,7 @@ def _up_to_date(pipeline: Pipeline, store: Store, result: RunResult) -> dict[str
                 why="\n".join(stale),
                 hint=f"orun {quoted(near(str(pipeline.file)))}",
             )
-    return {step.stage.id: step.hit for step in steps if step.hit}
+    return tuple(steps)
 
 
 def _accepted_rows(stage: str, accepted: Accepted) -> list[tuple[Cell, ...]]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 
 from orun.events import Event, Notice
-from orun.planner import Planner
+from orun.planner import Planner, Step
 from orun.remote.exchange import Exchange
 from orun.remote.settings import Settings
 
 
-def give(settings: Settings, planner: Planner, trees: Collection[str]) -> tuple[str, ...]:
-    """Give those up-to-date results of a pipeline to a remote that have one of these artifacts, if it lacks them.
+def give(settings: Settings, planner: Planner, steps: Iterable[Step]) -> tuple[str, ...]:
+    """Give the results of stages that are up to date to a remote, if it lacks them.
 
     Args:
         settings: where the remote is; nothing goes to one that is only read.
         planner: of the pipeline.
-        trees: digests of artifacts.
+        steps: the stages; those that are not up to date are passed over.
 
     Returns:
         What the user should know: what went, or why it did not.
@@ -33,8 +33,8 @@ def give(settings: Settings, planner: Planner, trees: Collection[str]) -> tuple[
 
     exchange = Exchange(settings, planner, tell)
     try:
-        for step in planner.plan().steps:
-            if step.hit and step.hit.tree in trees:
+        for step in steps:
+            if step.hit:
                 exchange.push(step, step.hit, new=False)
         exchange.finish()
     finally:

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from msgspec import structs
 
@@ -113,8 +113,8 @@ def _schema(hint: Any) -> dict[str, Any]:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint in PLAIN:
         return PLAIN[hint][1]
-    if isinstance(hint, type) and issubclass(hint, Record):
-        return {"$ref": f"#/definitions/{typing.cast('type', hint).__name__}"}
+    if _is_record(hint):
+        return {"$ref": f"#/definitions/{hint.__name__}"}
     if origin is Literal:
         return {"enum": list(arguments)}
     if origin in (types.UnionType, typing.Union):
@@ -130,8 +130,8 @@ def _words(hint: Any) -> str:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint in PLAIN:
         return PLAIN[hint][0]
-    if isinstance(hint, type) and issubclass(hint, Record):
-        return typing.cast("type", hint).__name__
+    if _is_record(hint):
+        return hint.__name__
     if origin is Literal:
         return ", ".join(str(one) or '""' for one in arguments)
     if origin in (types.UnionType, typing.Union):
@@ -142,8 +142,12 @@ def _words(hint: Any) -> str:
     return f"mapping of text to {_words(arguments[1])}"
 
 
+def _is_record(hint: Any) -> TypeGuard[type[Record]]:
+    return isinstance(hint, type) and issubclass(hint, Record)
+
+
 def _classes(hint: Any) -> Iterator[type]:
-    if isinstance(hint, type) and issubclass(hint, Record):
+    if _is_record(hint):
         yield hint
     for argument in typing.get_args(hint):
         yield from _classes(argument)

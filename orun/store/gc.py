@@ -11,8 +11,10 @@ import os
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from orun.store.condemned import Condemned
+from orun.store.layout import note_path
 from orun.store.old_runs import RemovedRun, old_runs, size_of
 from orun.store.pins import pins
 from orun.store.refusals import refusals
@@ -161,7 +163,7 @@ def _carry_out(store: Store, choice: _Choice) -> None:
         os.rename(store.root / "runs" / run, going)
         store.parts.placer.discard(going)
     store.parts.quarantine.empty(older_than=_WEEK)
-    for note in (store.root / "index").glob("run-*.json"):  # see `orun.memory`: the next run makes it again
+    for note in store.root.glob(str(note_path(Path(), "*"))):  # the next run makes it again
         if note.stat().st_mtime < time.time() - _WEEK:
             note.unlink()
 

@@ -53,6 +53,11 @@ def prepare(root: Path) -> None:
         )
 
 
+def note_path(root: Path, name: str) -> Path:
+    """Where the note of the last run of a request lies; see `orun.memory`."""
+    return root / "index" / f"run-{name}.json"
+
+
 @functools.cache
 def safe_name(name: str) -> str:
     """A name for a file or folder that tells what it stands for, whatever characters `name` has.

@@ -125,7 +125,7 @@ def budget_for(params: Params) -> Budget:
         samples=params.samples or FEW_SAMPLES,
         warmup=params.warmup,
         alone=time * (1.0 if params.samples else ALONE_SHARE),
-        enough=min(ENOUGH_LAUNCHES, params.max_launches) if params.time is None else 0,
+        enough=ENOUGH_LAUNCHES if params.time is None else 0,
     )
 
 
