@@ -133,10 +133,12 @@ class RunFinished(Record, frozen=True):
         exit_code: that of the command: 0 all gates passed, 1 a gate failed, 3 a stage failed, 4 a gate could not be
             decided and must be, 130 interrupted.
         seconds: wall time.
+        edited: files that the run rests on and that were not as in its commit; left out where that is not known.
     """
 
     exit_code: int
     seconds: float
+    edited: tuple[str, ...] | None = None
 
 
 Event = RunStarted | StageWaiting | StageStarted | StageProgress | StageFinished | GateJudged | Notice | RunFinished

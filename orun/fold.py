@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orun.codec import from_json
+from orun.codec import from_json, replace
 from orun.events import Event, GateJudged, RunFinished, RunStarted, StageFinished, event_from_json
 from orun.record import RunResult, StageResult, Verdict
 
@@ -62,4 +62,4 @@ def read_log(path: Path) -> RunResult:
         fold(event)
     if not isinstance(event, RunFinished):
         raise ValueError("the run has not ended")  # noqa: TRY004 - of all events, the last is of another kind
-    return fold.result(event.exit_code, event.seconds)
+    return replace(fold.result(event.exit_code, event.seconds), edited=event.edited)

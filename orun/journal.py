@@ -81,5 +81,5 @@ class Journal:
         durable = not result.repeats  # else the disk has all that it says in the record of the run that it repeats
         with refusals("write the record of the run", self.folder):
             replace_file(str(record), content, f"{record}.new", sync=durable)
-        self.emit(RunFinished(result.exit_code, result.seconds))
+        self.emit(RunFinished(result.exit_code, result.seconds, result.edited))
         return result

@@ -132,6 +132,8 @@ class RunResult(Record, frozen=True):
         sources: digest of each file that the pipeline was read from, by its path from the pipeline's folder.
         repeats: id of the run whose results this one found unchanged at a glance; empty when it looked at each stage.
         commit: that git had checked out around the pipeline file; empty where there is none, and when it repeats a run.
+        edited: files of `sources`, and of code and small texts that its stages rest on, that were not as in that
+            commit; None where that is not known.
     """
 
     run: str
@@ -148,6 +150,7 @@ class RunResult(Record, frozen=True):
     sources: Mapping[str, str] = field(default_factory=dict)
     repeats: str = ""
     commit: str = ""
+    edited: tuple[str, ...] | None = None
 
     def __getitem__(self, stage: str) -> StageResult:
         """The result of a stage by its id; KeyError when the run had none of that name."""

@@ -1,12 +1,20 @@
-"""The commit that a project is at, read from git's own files: no process is started for it."""
+"""The commit that a project is at, and which files are not as in it.
+
+The former is read from git's own files: no process is started for it.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import posixpath
+import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-LENGTHS = (40, 64)  # hexadecimal digits of SHA-1 and SHA-256
+SHA1, SHA256 = 40, 64  # hexadecimal digits of an id
 HEX = frozenset("0123456789abcdef")
+SECONDS = 5  # for a question to git: on a disk of the network it may take a while
 
 
 def commit_of(folder: Path) -> str:
@@ -15,7 +23,7 @@ def commit_of(folder: Path) -> str:
         for top in (folder, *folder.parents):
             if (top / ".git").exists():
                 found = _head(_repository(top / ".git"))
-                return found if len(found) in LENGTHS and HEX.issuperset(found) else ""
+                return found if len(found) in (SHA1, SHA256) and HEX.issuperset(found) else ""
     return ""
 
 
@@ -37,3 +45,47 @@ def _head(repository: Path) -> str:
         return (common / name).read_text("utf-8").strip()
     packed = (line.split(" ", 1) for line in (common / "packed-refs").read_text("utf-8").splitlines())
     return next((one[0] for one in packed if one[-1] == name), "")
+
+
+def edited(folder: Path, commit: str, contents: Mapping[str, bytes]) -> tuple[str, ...] | None:
+    """The files that are not as in a commit, or not in it at all.
+
+    The work tree is not looked at: the contents are held against the ids that the commit has of its files.
+
+    Args:
+        folder: a folder of the repository.
+        commit: its id.
+        contents: of each file by its path from the folder.
+
+    Returns:
+        Their names, sorted; None where git is not here, does not have the commit, or takes too long.
+    """
+    contents = {posixpath.normpath(name): content for name, content in contents.items()}
+    if not contents:
+        return ()
+    listed = git(folder, "ls-tree", "-z", commit, "--", *sorted(contents))
+    if listed is None:
+        return None
+    rows = (row.split("\t", 1) for row in listed.split("\0") if row)
+    there = {name: about.split()[-1] for about, name in rows}
+    return tuple(name for name, content in sorted(contents.items()) if _differs(folder, name, content, there.get(name)))
+
+
+def _differs(folder: Path, name: str, content: bytes, there: str | None) -> bool:
+    if there is None:
+        return True
+    hasher = hashlib.sha256 if len(there) == SHA256 else hashlib.sha1
+    if hasher(b"blob %d\0%b" % (len(content), content)).hexdigest() == there:
+        return False
+    # What git stores may not be what lies in the work tree: ends of lines, filters.
+    return git(folder, "hash-object", "--stdin", f"--path={name}", given=content) != there
+
+
+def git(folder: Path, *words: str, given: bytes = b"") -> str | None:
+    """What git says in a folder; None when it fails, is not here, or takes too long."""
+    command = ["git", "--literal-pathspecs", "-C", str(folder), *words]
+    try:
+        done = subprocess.run(command, input=given, capture_output=True, check=False, timeout=SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return None if done.returncode else done.stdout.decode(errors="surrogateescape").strip("\n")

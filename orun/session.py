@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun import sources
+from orun.codec import replace
 from orun.environment import device
 from orun.environment.room import Room
 from orun.errors import Interrupted, OrunError, StoreError
@@ -134,6 +135,7 @@ class Session:
     def _end(self, code: int) -> RunResult:
         result = self.journal.result(code)
         sources.keep(result, self.planner.pipeline)
+        result = replace(result, edited=sources.edited_since(result, self.planner.pipeline))
         self._keep(result)
         return self.journal.finish(result)
 

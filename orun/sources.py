@@ -9,6 +9,7 @@ from pathlib import Path
 from orun.observe import digest_file
 from orun.pipeline.model import Pipeline
 from orun.record import RunResult
+from orun.revision import edited
 from orun.store.refusals import refusals
 
 FOLDER = "sources"  # in a run's folder; each file goes by its digest
@@ -54,6 +55,14 @@ def content(result: RunResult, digest: str) -> bytes | None:
     """The content of a file of a run; None when it was not kept."""
     path = result.folder / FOLDER / digest
     return path.read_bytes() if path.is_file() else None
+
+
+def edited_since(result: RunResult, pipeline: Pipeline) -> tuple[str, ...] | None:
+    """Which of the files that were kept of a run are not as in its commit; None where that is not known."""
+    if not result.commit:
+        return None
+    kept = {name: content(result, digest) for name, digest in (index(result) or {}).items()}
+    return edited(pipeline.root, result.commit, {name: text for name, text in kept.items() if text is not None})
 
 
 def _files(result: RunResult, pipeline: Pipeline) -> dict[str, str]:

@@ -58,7 +58,7 @@ def test_what_was_not_committed_is_said(project: Project) -> None:
     project.edit("pipeline.yaml", "weight: 1.0", "weight: 9.0")
     bad = project.run()
     assert project.bisect(good, bad).commits.note == (
-        f"both runs were made at {first[:10]}; {bad.run} had changes that were not committed"
+        f"both runs were made at {first[:10]}; {bad.run} had changes that were not committed: pipeline.yaml"
     )
 
 
