@@ -14,7 +14,7 @@ from orun.diagnosis.segments import Segment
 from orun.diagnosis.switches import positions, switched
 from orun.diagnosis.values import Feed, Pair, Probe, Progress, Tally
 from orun.errors import UsageError
-from orun.stages.onnx.io import held
+from orun.stages.onnx.apart import weight
 
 LONGER = 1.5  # a run takes with switches, at most
 HELD = 2**28  # bytes of the reference's weights that are put into one model
@@ -96,7 +96,7 @@ def _groups(chosen: Sequence[Segment], reference: ModelProto) -> list[Sequence[S
     found: list[Sequence[Segment]] = []
     size = 0
     for one in chosen:
-        own = sum(held(stored[name]) for name in one.theirs.constants)
+        own = sum(weight(stored[name]) for name in one.theirs.constants)
         size += own
         if found and size <= HELD:
             found[-1] = [*found[-1], one]

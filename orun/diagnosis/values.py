@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from onnx import ModelProto, TensorProto, helper
 from orun.errors import UsageError
 from orun.measure.metrics_fidelity import SQNR_LIMIT, decibels
 from orun.measure.session import open_session
-from orun.stages.onnx.io import save
 from orun.targets import Target
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ class Pair:
     """Two models and what both are fed.
 
     Attributes:
-        model, reference: whole in memory.
+        model, reference: whole in memory, or loaded apart (`stages/onnx/apart.py`).
         feeds: the inputs, one mapping for each run.
         target: where both run.
     """
@@ -78,7 +77,7 @@ class Probe:
     """A session of a model of which values inside can be fetched.
 
     Args:
-        model: the model, whole in memory.
+        model: the model; weights that it does not hold lie in the working folder.
         names: tensors to fetch beside its outputs.
         target: where it runs.
         as_is: without ONNX Runtime's optimizations, which replace the nodes that are looked into.
@@ -119,7 +118,7 @@ def opened(model: ModelProto, target: Target, *, as_is: bool) -> InferenceSessio
     from orun.stages.onnx.agreement import any_size
 
     level = {"graph_optimization_level": "disable"} if as_is else {}
-    with TemporaryDirectory(dir=".") as folder:
-        path = Path(folder, "probe.onnx")
-        save(model, path)
-        return open_session(path, any_size(target, intra_op_num_threads=1, **level))
+    with NamedTemporaryFile(dir=".", suffix=".onnx") as file:  # beside the weights
+        file.write(model.SerializeToString())
+        file.flush()
+        return open_session(Path(file.name), any_size(target, intra_op_num_threads=1, **level))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from orun.diagnosis.segments import Segment
 from orun.measure.metrics_fidelity import decibels
 
 Array = NDArray[Any]
+VALUES = 2**21  # of a weight that are compared at once
 
 
 def weight_sqnr(segment: Segment, model: ModelProto, reference: ModelProto) -> float | None:
@@ -28,18 +30,30 @@ def weight_sqnr(segment: Segment, model: ModelProto, reference: ModelProto) -> f
         if name not in theirs or parts[0] is None or parts[1] is None:
             continue
         quantized, scale, zero = (None if part is None else numpy_helper.to_array(part) for part in parts)
-        right = numpy_helper.to_array(theirs[name]).astype(np.float64)
+        right = numpy_helper.to_array(theirs[name])
         if quantized is not None and scale is not None and quantized.shape == right.shape:
-            found.append(_sqnr(right, quantized.astype(np.float64), scale, zero))
+            found.append(_sqnr(right, quantized, scale, zero))
     return min(found, default=None)
 
 
 def _sqnr(right: Array, quantized: Array, scale: Array, zero: Array | None) -> float:
     """Per tensor, or along the axis whose size is the scale's: of two such the one that fits better."""
-    offset = np.zeros(scale.shape) if zero is None else zero.astype(np.float64)
     axes = [axis for axis, size in enumerate(right.shape) if scale.size > 1 and size == scale.size]
     shapes = [[-1 if one == axis else 1 for one in range(right.ndim)] for axis in axes] or [[1] * right.ndim]
-    noises = [
-        float(np.square((quantized - offset.reshape(shape)) * scale.reshape(shape) - right).sum()) for shape in shapes
-    ]
-    return decibels(float(np.square(right).sum()), min(noises))
+    offset = np.zeros(scale.shape) if zero is None else zero.astype(np.float64)
+    signal, noises = 0.0, [0.0] * len(shapes)
+    for part in _parts(right):
+        exact, steps = right[part].astype(np.float64), quantized[part].astype(np.float64)
+        signal += float(np.square(exact).sum())
+        for place, shape in enumerate(shapes):
+            low, size = (np.broadcast_to(one.reshape(shape), right.shape)[part] for one in (offset, scale))
+            noises[place] += float(np.square((steps - low) * size - exact).sum())
+    return decibels(signal, min(noises))
+
+
+def _parts(values: Array) -> list[slice | EllipsisType]:
+    """Rows that are computed with at once: in double precision, and several times, all would take far more memory."""
+    if not values.ndim:
+        return [...]
+    count = max(1, VALUES * len(values) // max(values.size, 1))
+    return [slice(start, start + count) for start in range(0, len(values), count)]

@@ -41,11 +41,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.diagnosis.findings import put_right
     from orun.diagnosis.segments import differing, segments
     from orun.diagnosis.values import Pair
+    from orun.stages.onnx.apart import load_apart, load_whole
     from orun.stages.onnx.domains import tidy_domains
-    from orun.stages.onnx.io import load, save, weigh
+    from orun.stages.onnx.io import save, weigh
     from orun.targets import Target
 
-    pair = Pair(load(context.model()), load(context.model("reference")), (), Target("cpu"))
+    ports = ("model", "reference")
+    pair = Pair(*(load_apart(context.model(port), f"{port}.data") for port in ports), (), Target("cpu"))
     found = segments(pair.model, pair.reference)
     if unknown := set(params.tensors) - {one.theirs.tensor for one in found}:
         raise StageFailed(context.stage, f"the models do not share {', '.join(sorted(unknown))}")
@@ -60,6 +62,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         )
     made = put_right(pair, chosen)
     tidy_domains(made)
+    load_whole(made)
     save(made, context.result)
     return weigh(context.result)
 

@@ -35,7 +35,7 @@ from orun.stages.params import Doc, Duration, Range
 if TYPE_CHECKING:
     from orun.diagnosis.findings import Analysis, Finding
 
-ROOM = 2.7  # times the weights of both models is held at once
+ROOM = 1.7  # times the weights of both models is held at once: sessions of both, and of what differs by itself
 SPEC = Spec(
     inputs={
         "model": Port(("onnx",), "The quantized model."),
@@ -71,14 +71,15 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.diagnosis.findings import Effort, analyse
     from orun.diagnosis.values import Pair
     from orun.stages.comparing import feeds_of
-    from orun.stages.onnx.io import load
+    from orun.stages.onnx.apart import load_apart
     from orun.stages.room import require_room
     from orun.targets import Target
 
     require_room(context, ROOM)
     feeds = feeds_of(context, params.dataset, params.samples, params.dims)
     target = context.target or Target("cpu")
-    pair = Pair(load(context.model()), load(context.model("reference")), feeds, target)
+    ports = ("model", "reference")
+    pair = Pair(*(load_apart(context.model(port), f"{port}.data") for port in ports), feeds, target)
     found = analyse(pair, Effort(params.trials, params.time), context.progress)
     if not found.findings:
         why = "no tensor of one was found in the other, by name, by what computes it or by its place"

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from orun.diagnosis import weights
 from orun.errors import UsageError
 from orun.measure.metrics_fidelity import SQNR_LIMIT
 from tests.diagnosis.planted import layers
@@ -42,6 +43,22 @@ def test_the_layer_with_an_outlier_is_the_worst(tmp_path: Path) -> None:
     assert made.value("weights.min") == weights["second"]
     assert made.value("tensors") == 5
     assert (made.output / "tensors.md").read_text().splitlines()[2].startswith("| second | MatMul | 100.0% | 0.0 |")
+
+
+def test_weights_that_are_compared_in_parts_give_the_same_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = artifact(tmp_path, layers())
+    for per_channel in (True, False):
+        quantized = run_stage(
+            "quantize/dynamic", tmp_path, {"per_channel": per_channel}, inputs={"model": before}
+        ).output
+        whole = debug(tmp_path, quantized, before)
+        with monkeypatch.context() as patched:
+            patched.setattr(weights, "VALUES", 20)
+            parts = debug(tmp_path, quantized, before)
+        for name in ("weights.min", "weights.median"):
+            assert parts.value(name) == pytest.approx(whole.value(name), rel=1e-12)
 
 
 def test_a_model_against_itself_has_no_noise(tmp_path: Path) -> None:
