@@ -34,6 +34,7 @@ class RunStarted(Record, frozen=True):
         sources: digest of each file that the pipeline was read from, by its path from the pipeline's folder.
         repeats: id of the run whose results this one found unchanged at a glance; empty when it looks at each stage.
         commit: that git has checked out around the pipeline file; empty where there is none, and when it repeats a run.
+        orun: its version; empty when it repeats a run.
     """
 
     run: str
@@ -48,6 +49,7 @@ class RunStarted(Record, frozen=True):
     sources: Mapping[str, str] = field(default_factory=dict)
     repeats: str = ""
     commit: str = ""
+    orun: str = ""
 
 
 class StageWaiting(Record, frozen=True):

@@ -45,6 +45,7 @@ class Fold:
             sources=started.sources,
             repeats=started.repeats,
             commit=started.commit,
+            orun=started.orun,
         )
 
 

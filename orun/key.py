@@ -25,6 +25,8 @@ from orun.targets import EXTENSIONS, Target
 
 FORMAT = 1  # raise it when the meaning of a part changes, or what the runner does to a stage's process
 
+UNSET = "unset"  # instead of the digest of a variable's value, where it has none
+
 # Modules of plain data and declarations: they pass values on and cannot change what a stage makes.
 DECLARATIONS = {
     "orun.codec",
@@ -122,7 +124,7 @@ def digest_of(parts: Mapping[str, str]) -> str:
 def environment_value(name: str) -> str:
     """A variable as a part of a key: a digest, because its value may be private; `unset` is told apart from empty."""
     value = os.environ.get(name)
-    return "unset" if value is None else blake3(value.encode()).hexdigest()[:32]
+    return UNSET if value is None else blake3(value.encode()).hexdigest()[:32]
 
 
 def _parameters(stage: Stage) -> dict[str, str]:

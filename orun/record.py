@@ -132,6 +132,7 @@ class RunResult(Record, frozen=True):
         sources: digest of each file that the pipeline was read from, by its path from the pipeline's folder.
         repeats: id of the run whose results this one found unchanged at a glance; empty when it looked at each stage.
         commit: that git had checked out around the pipeline file; empty where there is none, and when it repeats a run.
+        orun: its version; empty when it repeats a run.
         edited: files of `sources`, and of code and small texts that its stages rest on, that were not as in that
             commit; None where that is not known.
     """
@@ -150,6 +151,7 @@ class RunResult(Record, frozen=True):
     sources: Mapping[str, str] = field(default_factory=dict)
     repeats: str = ""
     commit: str = ""
+    orun: str = ""
     edited: tuple[str, ...] | None = None
 
     def __getitem__(self, stage: str) -> StageResult:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orun import sources
+from orun import __version__, sources
 from orun.codec import replace
 from orun.environment import device
 from orun.environment.room import Room
@@ -130,6 +130,7 @@ class Session:
                 portable_name(Path(path), pipeline.root, project): digest for path, digest in pipeline.sources.items()
             },
             commit=commit_of(pipeline.root),
+            orun=__version__,
         )
 
     def _end(self, code: int) -> RunResult:

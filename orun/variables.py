@@ -8,14 +8,23 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def variable(name: str, value: str) -> Iterator[None]:
-    """Within it the variable has that value, here and in processes that start meanwhile; then what it had before."""
+def variable(name: str, value: str | None) -> Iterator[None]:
+    """Within it the variable has that value, here and in processes that start meanwhile; then what it had before.
+
+    Args:
+        name: of the variable.
+        value: what it is to be; None for not set.
+    """
     before = os.environ.get(name)
-    os.environ[name] = value
+    _set(name, value)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
+        _set(name, before)
+
+
+def _set(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value

@@ -13,6 +13,7 @@ from orun.culprits.commits import Between, between
 from orun.culprits.mixture import Mixer, Symptom
 from orun.culprits.search import Outcome, causes
 from orun.culprits.sides import Side
+from orun.culprits.surroundings import Variables
 from orun.culprits.versions import Versions
 from orun.errors import UsageError
 from orun.journal import Listener, ignore
@@ -68,9 +69,10 @@ def bisect(store: Store, good: str, bad: str, gate: str = "", listener: Listener
         after = Side.read(store, bad, Path(folder, "bad"))
         symptom = _symptom(before, after, gate)
         stages = upstream(before.pipeline, symptom.stage) | upstream(after.pipeline, symptom.stage)
-        others: Sequence[Fixed] = fixed(before, after, stages)
-        mixer = Mixer(before, after, symptom, store, listener)
-        found, ends = _ends(mixer, changes(before, after, stages))
+        variables = Variables.between(before, after, stages)
+        others: Sequence[Fixed] = variables.left(fixed(before, after, stages))
+        mixer = Mixer(before, after, symptom, store, variables, listener)
+        found, ends = _ends(mixer, (*changes(before, after, stages), *variables.changes))
         built = len(mixer.tried)
         if ends != ENDS:  # it may be a package: then the versions of both runs are brought back
             versions = Versions.between(before, after, stages).had(listener)
@@ -88,9 +90,9 @@ def bisect(store: Store, good: str, bad: str, gate: str = "", listener: Listener
             sentence=_sentence(symptom, found, others, ends, sets),
             causes=tuple(tuple(map(str, one)) for one in sets),
             changes=tuple(map(str, found)),
-            fixed=tuple(map(str, others)),
+            fixed=tuple(dict.fromkeys(map(str, others))),
             built=built,
-            advice=() if sets else tuple(advice(others, before.run, after.run)),
+            advice=() if sets else tuple(advice(others, variables.wanted, before.run, after.run)),
             commits=between(before, after, guilty or found),
         )
 
@@ -172,7 +174,7 @@ def _sentence(
 ) -> str:
     """The answer; what cannot be told is said."""
     title = _title(symptom)
-    besides = f"; besides differ: {'; '.join(map(str, others)) or 'nothing that the runs recorded'}"
+    besides = f"; besides differ: {'; '.join(dict.fromkeys(map(str, others))) or 'nothing that the runs recorded'}"
     if not found:
         return f"{title}, and the runs do not differ in what can be mixed{besides}"
     if ends[1] != "bad":

@@ -11,7 +11,10 @@ from orun.culprits.sides import Side
 from orun.pipeline.model import Pipeline, Stage
 from orun.targets import Environment
 
-FIXED = ("tool ", "device ", "package ", "python of your code", "stage code", "environment ", "imported ", "looked up ")
+VARIABLES = ("environment ", "looked up ")  # before the name of a variable that a stage declares, or looks up
+OWN = "stage code"
+PYTHON = "python of your code"
+FIXED = ("tool ", "device ", "package ", PYTHON, OWN, "imported ", *VARIABLES)
 
 
 @dataclass(frozen=True)
@@ -20,13 +23,13 @@ class Change:
 
     Attributes:
         sort: a `parameter` of a stage, its `target`, its `environment`, the rest of a `stage` (its kind, its inputs,
-            whether it is there), a `file`, a `package` that orun runs with, or the `seed`.
-        name: of the stage, file or package; empty for the seed.
+            whether it is there), a `file`, a `package` that orun runs with, an environment `variable`, or the `seed`.
+        name: of the stage, file, package or variable; empty for the seed.
         parameter: its name; else empty.
-        old, new: in the good and the bad run, as text; empty where there is none.
+        old, new: in the good and the bad run, as text; empty where there is none. Of files and variables a digest.
     """
 
-    sort: Literal["parameter", "target", "environment", "stage", "file", "package", "seed"]
+    sort: Literal["parameter", "target", "environment", "stage", "file", "package", "variable", "seed"]
     name: str
     parameter: str = ""
     old: str = ""
@@ -35,6 +38,8 @@ class Change:
     def __str__(self) -> str:
         if self.sort == "file":
             return f"{self.name} was {_how(self.old, self.new)}"
+        if self.sort == "variable":  # its values may be private
+            return f"environment variable {self.name} was {_how(self.old, self.new)}"
         where = {
             "parameter": f"{self.name}.{self.parameter}",
             "target": f"target of {self.name}",
@@ -59,7 +64,12 @@ class Fixed:
 
     def __str__(self) -> str:
         why = f" ({self.why})" if self.why else ""
-        return f"{self.name} of {self.stage}: {_short(self.old)} -> {_short(self.new)}{why}"
+        if variable := variable_of(self.name):
+            return f"environment variable {variable} of {self.stage} was changed{why}"
+        if self.name == OWN and self.old == self.new:
+            return f"the code behind {self.stage}: {self.old} in both, and yet not the same{why}"
+        name = {OWN: "the code behind", PYTHON: "Python of"}.get(self.name, f"{self.name} of")
+        return f"{name} {self.stage}: {_short(self.old)} -> {_short(self.new)}{why}"
 
 
 def changes(good: Side, bad: Side, stages: Collection[str]) -> tuple[Change, ...]:
@@ -85,8 +95,22 @@ def fixed(good: Side, bad: Side, stages: Collection[str]) -> tuple[Fixed, ...]:
         for part in dict.fromkeys((*old, *new)):
             if part.startswith(FIXED) and old and new and old.get(part) != new.get(part):
                 was, now = old.get(part, ""), new.get(part, "")
+                if part == OWN:
+                    if old["kind"] != new["kind"]:
+                        continue  # that is a change of the stage
+                    was, now = _maker(good, was), _maker(bad, now)
                 found.setdefault((part, was, now), Fixed(name, part, was, now))
     return tuple(found.values())
+
+
+def _maker(side: Side, code: str) -> str:
+    """What the code of a kind is of, with its version: a plug-in package, which is named beside its digest, or orun."""
+    return code.partition(" ")[2] or " ".join(filter(None, ("orun", side.record.orun)))
+
+
+def variable_of(part: str) -> str:
+    """The environment variable that a part of what a stage rests on is of; empty for every other part."""
+    return next((part.removeprefix(start) for start in VARIABLES if part.startswith(start)), "")
 
 
 def upstream(pipeline: Pipeline, stage: str) -> set[str]:

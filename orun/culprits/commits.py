@@ -52,7 +52,7 @@ def between(good: Side, bad: Side, causes: Collection[Change]) -> Between:
 def _files(good: Side, bad: Side, causes: Collection[Change]) -> set[str]:
     """Paths from the pipeline's folder."""
     found = {one.name for one in causes if one.sort == "file"}
-    if any(one.sort not in ("file", "package") for one in causes):
+    if any(one.sort not in ("file", "package", "variable") for one in causes):
         found |= {name for side in (good, bad) for name in side.files.keys() - side.code.keys()}
     return found
 

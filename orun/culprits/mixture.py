@@ -12,6 +12,7 @@ from orun import api
 from orun.culprits.changes import Change, upstream
 from orun.culprits.search import Outcome
 from orun.culprits.sides import Layout, Side
+from orun.culprits.surroundings import Variables
 from orun.culprits.versions import Versions
 from orun.errors import Interrupted, PipelineError
 from orun.gates.baselines import path_for
@@ -45,6 +46,7 @@ class Mixer:
         good, bad: the runs.
         symptom: what to look for.
         store: where results go; those of both runs are taken from there.
+        variables: that differ and can be mixed.
         listener: hears what is run.
         versions: the packages of both runs, where these are mixed too; else they are as they are here.
         tried: what each set of changes was found to be.
@@ -54,6 +56,7 @@ class Mixer:
     bad: Side
     symptom: Symptom
     store: Store
+    variables: Variables
     listener: Listener = ignore
     versions: Versions | None = None
     tried: dict[frozenset[Change], Outcome] = field(default_factory=dict)
@@ -74,7 +77,8 @@ class Mixer:
             if pipeline is None or stage not in {one.id for one in pipeline.stages}:
                 return "unresolved"
             root = self.store.root
-            result = api.run(pipeline, to=[stage], keep_going=True, store=root, on_event=self.listener)
+            with self.variables.within(chosen):
+                result = api.run(pipeline, to=[stage], keep_going=True, store=root, on_event=self.listener)
             if result.exit_code == Interrupted.exit_code:
                 raise Interrupted("interrupted")
         except PipelineError:  # it lacks a file or a package: these changes do not go together

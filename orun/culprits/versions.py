@@ -79,7 +79,7 @@ class Versions:
         for one in others:
             name = RUNTIME if one.name == "device runtime" else slot(pin(one.name, one.old or one.new))
             if name not in mixed:
-                found.append(replace(one, why=refused.get(name, "")))
+                found.append(replace(one, why=refused.get(name, one.why)))
         return found
 
     def applied(self, stage: Stage, chosen: Collection[Change]) -> Stage:

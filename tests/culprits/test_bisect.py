@@ -188,23 +188,6 @@ def test_a_stage_that_was_put_between(project: Project) -> None:
     assert [sorted(one) for one in found.causes] == [["stage more was added", "stage score was changed"]]
 
 
-def test_what_cannot_be_mixed_is_listed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same parameters and code, and a variable that the code looks up: no mixture can tell."""
-    project.edit("helper.py", "def value(text):", "import os\n\n\ndef value(text):")
-    project.edit("helper.py", "len(text)", "len(text) + int(os.environ.get('MORE', 0))")
-    good = project.run()
-    monkeypatch.setenv("MORE", "100")
-    bad = project.run()
-    found = project.bisect(good, bad)
-    assert (good.exit_code, bad.exit_code) == (0, 1)
-    assert found.causes == ()
-    assert len(found.fixed) == 1
-    assert found.fixed[0].startswith("looked up MORE of score:")
-    assert found.sentence.startswith(
-        "score score max 10 fails, and the runs do not differ in what can be mixed; besides differ: looked up MORE"
-    )
-
-
 def test_a_run_that_repeats_another_is_as_good_as_that(project: Project) -> None:
     project.run()
     again = project.run()

@@ -1,0 +1,142 @@
+"""What surrounds two runs: environment variables, which can be mixed where their values are known, and orun itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+
+import orun
+from orun.culprits.advice import advice
+from orun.culprits.bisect import bisect
+from orun.culprits.changes import Fixed
+from orun.store import Store, locks
+from tests.culprits.test_bisect import Project
+from tests.diagnosis.planted import layers
+
+NEVER = "nothing of it is told: s3cret"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project whose code adds what MORE says."""
+    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    for name in ("MORE", "ORUN_GOOD_MORE", "ORUN_BAD_MORE"):
+        monkeypatch.delenv(name, raising=False)
+    made = Project(tmp_path)
+    made.edit("helper.py", "def value(text):", "import os\n\n\ndef value(text):")
+    made.edit("helper.py", "len(text)", "len(text) + len(os.environ.get('MORE', ''))")
+    return made
+
+
+def test_a_variable_that_was_set(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = project.run()
+    monkeypatch.setenv("MORE", NEVER)
+    bad = project.run(**{"stages.score.with.note": "two"})
+    found = project.bisect(good, bad)
+    assert [one.exit_code for one in (good, bad)] == [0, 1]
+    assert found.changes == ('score.note: "one" -> "two"', "environment variable MORE was added")
+    assert found.causes == (("environment variable MORE was added",),)
+    assert found.fixed == found.advice == ()
+    assert os.environ["MORE"] == NEVER
+    assert "s3cret" not in str(found)
+
+
+def test_a_declared_one_whose_values_are_given(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.edit("pipeline.yaml", "needs: make", "needs: make\n    env: [MORE]")
+    monkeypatch.setenv("MORE", "a")
+    good = project.run()
+    monkeypatch.setenv("MORE", NEVER)
+    bad = project.run()
+    monkeypatch.setenv("ORUN_GOOD_MORE", "a")
+    assert project.bisect(good, bad).causes == (("environment variable MORE was changed",),)
+    monkeypatch.delenv("MORE")
+    monkeypatch.setenv("ORUN_BAD_MORE", NEVER)
+    assert project.bisect(good, bad).sentence == (
+        "score score max 10 fails because of environment variable MORE was changed"
+    )
+    assert "MORE" not in os.environ
+
+
+def test_values_that_nobody_knows_any_more(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MORE", "a")
+    good = project.run()
+    monkeypatch.setenv("MORE", NEVER)
+    bad = project.run()
+    monkeypatch.delenv("MORE")
+    monkeypatch.setenv("ORUN_BAD_MORE", "b")
+    found = project.bisect(good, bad)
+    said = (
+        "environment variable MORE of score was changed "
+        "(only a digest is kept of it: set ORUN_GOOD_MORE; ORUN_BAD_MORE is not what it was)"
+    )
+    assert found.fixed == (said,)
+    assert found.sentence == (
+        f"score score max 10 fails, and the runs do not differ in what can be mixed; besides differ: {said}"
+    )
+    assert found.advice == (f"variables: ORUN_GOOD_MORE=... ORUN_BAD_MORE=... orun bisect {good.run} {bad.run}",)
+
+
+def test_a_variable_that_only_one_run_looked_at(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTHER", NEVER)
+    good = project.run()
+    project.edit("helper.py", "'MORE'", "'OTHER'")
+    bad = project.run()
+    found = project.bisect(good, bad)
+    assert found.causes == (("helper.py was changed",),)
+    assert found.fixed == ("environment variable OTHER of score was changed (only one of the runs looked at it)",)
+
+
+def test_the_code_of_orun_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A good run by this orun, and a bad one by another of the same version that counts nodes wrongly."""
+    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    onnx.save(layers(), tmp_path / "layers.onnx")
+    file, store = tmp_path / "weigh.yaml", tmp_path / "store"
+    file.write_text(
+        "stages:\n  import: {uses: convert/onnx, with: {path: layers.onnx}}\n"
+        "  size: {uses: measure/size, needs: import, gate: {nodes: {max: 1000}}}\n"
+    )
+    good = orun.run(file, store=store)
+    package = shutil.copytree(
+        Path(orun.__file__).parent, tmp_path / "other" / "orun", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    size = package / "stages" / "measure" / "size.py"
+    size.write_text(size.read_text().replace("sum(1 for _ in nodes(model))", "sum(1000 for _ in nodes(model))"))
+    command = [sys.executable, "-m", "orun", str(file), "--store", str(store), "-q", "--no-blame"]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(package.parent), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 1, done.stderr
+    with Store.open(store) as opened:
+        bad = opened.runs()[-1].name
+        found = bisect(opened, good.run, bad)
+    version = orun.__version__
+    said = f"the code behind size: orun {version} in both, and yet not the same"
+    assert found.fixed == (said,)
+    assert found.sentence == (
+        f"size nodes max 1000 fails, and the runs do not differ in what can be mixed; besides differ: {said}"
+    )
+    assert found.advice == (
+        f"orun itself: `orun bisect {good.run} {bad}` with the code that made {good.run} (orun {version})",
+    )
+
+
+def test_what_to_type_for_python_and_the_machine() -> None:
+    python = [Fixed("make", "python of your code", "3.11.7", "3.12.1"), Fixed("size", "device python", "3.11", "3.12")]
+    assert str(python[0]) == "Python of make: 3.11.7 -> 3.12.1"
+    assert list(advice(python, (), "a", "b")) == ["Python: `orun bisect a b` with Python 3.11.7"]
+    machine = Fixed("size", "device cpu", "Xeon", "EPYC")
+    assert list(advice([machine], (), "a", "b")) == ["the machine: `orun bisect a b` on that of b"]
+    versions = Fixed("size", "stage code", "orun 1.0", "orun 1.1")
+    assert str(versions) == "the code behind size: orun 1.0 -> orun 1.1"
