@@ -9,7 +9,7 @@ from pathlib import Path
 from time import time
 
 from orun.codec import replace
-from orun.discovery import carry_over, collect_files
+from orun.discovery import carry_over, changed_meanwhile, collect_files
 from orun.environment import device, isolated
 from orun.errors import InputChanged
 from orun.executors.job import Job, JobResult
@@ -169,13 +169,7 @@ class Attempt:
                 raise self._changed(f"input {port}")
 
     def _changed(self, what: str) -> InputChanged:
-        name = self.step.stage.id
-        return InputChanged(
-            name,
-            f"{what} was edited while {name} ran",
-            why="its result belongs to neither version, so nothing was stored",
-            hint="run again",
-        )
+        return changed_meanwhile(self.step.stage.id, f"{what} was edited")
 
     def _discovered(self, result: JobResult) -> Discovered:
         root, files = self.pipeline.root, self.store.files
@@ -187,6 +181,7 @@ class Attempt:
             folders=_by_name(result.listings, root, project),
             packages=dict(sorted(result.packages.items())),
             environment={name: value_digest(value) for name, value in sorted(result.environment.items())},
+            probed=_by_name(result.probed, root, project),
         )
         return carry_over(found, [action.discovered for action in self.store.actions(self.step.key)], root, files)
 
@@ -197,5 +192,5 @@ def _declared(pipeline: Pipeline, store: Store, step: Step) -> dict[str, Signatu
     return {name: seen for path in paths for name, seen in store.files.signatures(path).items()}
 
 
-def _by_name(folders: Mapping[str, str], root: Path, project: Path) -> dict[str, str]:
-    return {portable_name(Path(path), root, project): digest for path, digest in sorted(folders.items())}
+def _by_name(found: Mapping[str, str], root: Path, project: Path) -> dict[str, str]:
+    return {portable_name(Path(path), root, project): what for path, what in sorted(found.items())}

@@ -12,7 +12,7 @@ from pathlib import Path
 from orun.codec import replace
 from orun.environment import tools
 from orun.errors import InputChanged
-from orun.observe import ABSENT, listing_digest, portable_name, value_digest
+from orun.observe import ABSENT, listing_digest, portable_name, presence, value_digest
 from orun.store import Discovered, Signature, StatCache
 
 
@@ -45,6 +45,8 @@ def changes(
         for name, old in discovered.environment.items()
         if now.environment[name] != old
     ]
+    pairs = ((name, old, now.probed[name]) for name, old in discovered.probed.items())
+    found += [f"{name} {_event(old, new)} (looked for by the stage)" for name, old, new in pairs if old != new]
     return found
 
 
@@ -56,8 +58,9 @@ def standing(
     return Discovered(
         files={name: _digest(root / name, files) for name in discovered.files},
         folders={name: listing_digest(root / name) for name in discovered.folders},
-        packages={name: packages.get(name, "not installed") for name in discovered.packages},
+        packages={name: packages.get(name, tools.ABSENT) for name in discovered.packages},
         environment={name: value_digest(os.environ.get(name)) for name in discovered.environment},
+        probed={name: presence(root / name) for name in discovered.probed},
     )
 
 
@@ -96,22 +99,28 @@ def collect_files(
     found: dict[str, str] = {}
     for name, signature in reads.items():
         path = Path(name)
+        named = portable_name(path, root, project)
         if files.signature(path) != signature:
-            raise InputChanged(
-                stage,
-                f"{portable_name(path, root, project)} was edited while {stage} ran",
-                why="its result belongs to neither version, so nothing was stored",
-                hint="run again",
-            )
-        found[portable_name(path, root, project)] = _digest(path, files)
+            raise changed_meanwhile(stage, f"{named} was edited")
+        found[named] = _digest(path, files)
     return found
+
+
+def changed_meanwhile(stage: str, what: str) -> InputChanged:
+    """The error of a stage whose result belongs to no one version of its inputs."""
+    return InputChanged(
+        stage,
+        f"{what} while {stage} ran",
+        why="its result belongs to neither version, so nothing was stored",
+        hint="run again",
+    )
 
 
 def carry_over(found: Discovered, earlier: Iterable[Discovered], root: Path, files: StatCache) -> Discovered:
     """What a stage found, and how things stand that only earlier runs under the same key found.
 
-    Whether a file exists is asked without opening it. A run that skipped a file because it was missing would else pass
-    for up to date when the file comes back.
+    Not all that a stage asks is seen. A run that skipped a file because it was missing would else pass for up to date
+    when the file comes back.
 
     Args:
         found: what this run found.
@@ -122,13 +131,16 @@ def carry_over(found: Discovered, earlier: Iterable[Discovered], root: Path, fil
     names: set[str] = set()
     folders: set[str] = set()
     variables: set[str] = set()
+    probed: set[str] = set()
     for one in earlier:
         names.update(one.files)
         folders.update(one.folders)
         variables.update(one.environment)
+        probed.update(one.probed)
     return replace(
         found,
         files={name: _digest(root / name, files) for name in sorted(names)} | dict(found.files),
         folders={name: listing_digest(root / name) for name in sorted(folders)} | dict(found.folders),
         environment={name: value_digest(os.environ.get(name)) for name in sorted(variables)} | dict(found.environment),
+        probed={name: presence(root / name) for name in sorted(probed)} | dict(found.probed),
     )

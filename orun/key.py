@@ -162,7 +162,7 @@ def _text(value: Any) -> str:
 
 def _version(tool: str, packages: Mapping[str, str] | None) -> str:
     found = tools.find(tool, packages)
-    return " ".join(found) if found else "not installed"
+    return " ".join(found) if found else tools.ABSENT
 
 
 def stage_code(use: KindUse, digest: Digest) -> str:

@@ -22,7 +22,7 @@ from orun.codec import Record, decode, encode
 from orun.environment import device, tools
 from orun.events import Event, GateJudged, RunStarted, StageFinished
 from orun.journal import Journal, Listener
-from orun.observe import digest_file, listing_digest, value_digest
+from orun.observe import digest_file, listing_digest, presence, value_digest
 from orun.record import RunResult
 from orun.remote.asked import Remote
 from orun.store.layout import note_path
@@ -32,7 +32,7 @@ from orun.store.runs import Runs
 from orun.store.sealed import BrokenSealError, unseal
 from orun.targets import Target
 
-FORMAT = 2  # of a note; raise it when the meaning of a field changes
+FORMAT = 3  # of a note; raise it when the meaning of a field changes
 
 
 class Request(Record, frozen=True):
@@ -98,6 +98,7 @@ def _unchanged(note: Mapping[str, Any]) -> bool:
         and digest_all(map(listing_digest, joined(note["folders"]))) == note["listings"]
         and all(digest_file(path) == digest for path, digest in note["contents"].items())
         and all(value_digest(os.environ.get(name)) == digest for name, digest in note["variables"].items())
+        and all(presence(path) == what for path, what in note["probed"].items())
     )
 
 

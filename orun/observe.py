@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from blake3 import blake3
@@ -25,6 +26,15 @@ def listing_digest(folder: str | Path) -> str:
     except OSError:
         return ABSENT
     return blake3("\n".join(names).encode(errors="surrogateescape")).hexdigest()
+
+
+def presence(path: str | Path) -> str:
+    """What is at a path, links followed: `file`, `folder`, or `ABSENT`."""
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - thousands of them
+    except (OSError, ValueError):
+        return ABSENT
+    return "folder" if stat.S_ISDIR(mode) else "file"
 
 
 def digest_file(path: str | Path) -> str:

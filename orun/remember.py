@@ -68,6 +68,7 @@ def _note(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict
         "listings": listings,
         "contents": {path: digest_file(path) for path in sorted({*fresh, _config(planner)})},
         "variables": _variables(done),
+        "probed": _probed(planner, done),
         "result": encode(_again(result)),
     }
 
@@ -111,6 +112,12 @@ def _listed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
     """The folders that stages listed, as they found them."""
     found = (item for one in done.values() for item in one.action.discovered.folders.items())
     return {str(planner.pipeline.root / name): digest for name, digest in found}
+
+
+def _probed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
+    """What stages asked for, as they found it."""
+    found = (item for one in done.values() for item in one.action.discovered.probed.items())
+    return {str(planner.pipeline.root / name): what for name, what in found}
 
 
 def _variables(done: Mapping[str, Done]) -> dict[str, str]:

@@ -196,6 +196,49 @@ def test_a_data_file_that_goes_and_comes_back(reader: Project) -> None:
     assert reader.text("read") == "one"
 
 
+LOOKS = """
+from orun import stage
+
+try:
+    import words
+except ImportError:
+    words = None
+
+
+@stage(inputs={}, output="files")
+def read(context):
+    found = (context.root / "mark").exists(), (context.root / "marks").is_dir(), words is not None
+    (context.output / "text").write_text(str(found))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "found"),
+    [
+        ("mark", "mark has appeared (looked for by the stage)", "(True, False, False)"),
+        ("marks/1", "marks has appeared (looked for by the stage)", "(False, True, False)"),
+        ("words.py", "words.py has appeared (read by the stage)", "(False, False, True)"),
+        ("words/__init__.py", "words/__init__.py has appeared (read by the stage)", "(False, False, True)"),
+    ],
+)
+def test_what_the_code_looked_for_in_vain(tmp_path: Path, name: str, reason: str, found: str) -> None:
+    project = Project.make(tmp_path / "project", "name: text\nstages: {read: {uses: './looks.py:read'}}\n")
+    project.write("looks.py", LOOKS)
+    assert built(project.run()) == ["read"]
+    assert project.text("read") == "(False, False, False)"
+    assert built(project.run()) == []
+    new = project.folder / name
+    new.parent.mkdir(exist_ok=True)
+    new.touch()
+    assert project.run()["read"].reasons == (reason,)
+    assert project.text("read") == found
+    new.unlink()
+    if new.parent != project.folder:
+        new.parent.rmdir()
+    assert built(project.run()) == [], "the old result holds again"
+    assert project.text("read") == "(False, False, False)"
+
+
 def test_an_environment_variable_that_the_code_looks_up(reader: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORUN_TEST_MARK", "+")
     result = reader.run()

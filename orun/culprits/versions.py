@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from orun.culprits.changes import Change, Fixed, inputs_of
 from orun.culprits.sides import Side
 from orun.environment.making import make
-from orun.environment.tools import BUILDS, installed, normalise
+from orun.environment.tools import ABSENT, BUILDS, installed, normalise
 from orun.errors import EnvironmentFailed
 from orun.events import Notice
 from orun.journal import Listener, ignore
@@ -17,7 +17,6 @@ from orun.targets import Environment
 
 MOST = 4  # packages that are mixed one by one: each may take an environment of its own
 RUNTIME = "onnxruntime"
-ABSENT = "not installed"
 PARTS = ("tool ", "imported ")  # before a package's name among what a stage rests on
 
 OWN = frozenset({"orun", *BUILDS})  # what no environment is held to

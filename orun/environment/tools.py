@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 
+ABSENT = "not installed"  # the version of what is not there
 # The extra of orun that brings a distribution, for the hint of a missing one.
 EXTRAS: Mapping[str, str] = {
     "onnx": "cpu",

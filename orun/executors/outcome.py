@@ -21,18 +21,19 @@ def outcome_of(
     Args:
         job: the job.
         said: what its process said; None when it ended without a word.
-        written: files that Python opened for writing in it.
+        written: what Python has made or opened for writing in it.
         ended: what its supervisor saw.
     """
     if ended.stopped or said is None or ended.status:
         return from_end(job, ended)
     if isinstance(said, Trouble):
         return from_trouble(job, said)
-    reads = {**ended.reads, **said.reads}
-    own = {path for path in {*written, *ended.written} & reads.keys() if not _is_input(job, path, reads[path])}
+    reads, made = {**ended.reads, **said.reads}, {*written, *ended.written}
+    own = {path for path in made & reads.keys() if not _is_input(job, path, reads[path])}
     return replace(
         said,
         reads={path: seen for path, seen in sorted(reads.items()) if path not in own},
+        probed={path: what for path, what in sorted(said.probed.items()) if path not in made and path not in reads},
         seconds=ended.seconds,
         cpu_seconds=ended.cpu_seconds,
         peak_memory=ended.peak_memory,

@@ -20,6 +20,7 @@ from orun.executors.channel import Channel
 from orun.executors.job import Job, JobResult
 from orun.executors.reads import modules
 from orun.executors.reads.packages import foreign_imports, packages_of
+from orun.executors.reads.probes import Probes
 from orun.executors.reads.recorder import Recorder
 from orun.executors.reads.scope import Scope
 from orun.executors.reads.variables import Variables
@@ -48,6 +49,8 @@ def perform(job: Job, channel: Channel, recorder: Recorder) -> dict[str, Any]:
     modules.install(scope, recorder)
     variables = Variables(scope.is_code)
     variables.install()
+    probes = Probes(scope, recorder)
+    probes.install()
     seeds.plant(job.seed)
     try:
         metrics = _produce(job, channel)
@@ -56,18 +59,21 @@ def perform(job: Job, channel: Channel, recorder: Recorder) -> dict[str, Any]:
         with contextlib.suppress(OSError, ValueError):  # a full disk, or closed streams: only its log
             traceback.print_exc()
         return {"trouble": encode(blame.trouble(job, scope, error))}
-    result = JobResult(metrics, recorder.reads, recorder.listings, packages, variables.found)
+    result = JobResult(metrics, recorder.reads, recorder.listings, packages, variables.found, probes.found)
     return {"result": encode(result), "written": sorted(recorder.written)}
 
 
 def _packages(scope: Scope, recorder: Recorder) -> dict[str, str]:
-    """The distributions that the user's code imports; a file of their modules' names would be imported instead."""
+    """The distributions that the user's code imports; a file of their modules' names would be imported instead.
+
+    Not every one was looked for in the project: the server has imported some before it was known.
+    """
     code = [path for path, seen in recorder.reads.items() if seen and path.endswith(".py") and scope.is_code(path)]
-    foreign = foreign_imports(code, scope.is_code)
+    foreign, absent = foreign_imports(code, scope.is_code)
     for name in foreign:
         for path in modules.candidates(modules.project_path(scope), name):
             recorder.read(path)
-    return packages_of(foreign)
+    return packages_of(foreign, absent)
 
 
 def _produce(job: Job, channel: Channel) -> dict[str, Metric]:

@@ -44,12 +44,14 @@ class Discovered(Record, frozen=True):
         folders: path -> BLAKE3 digest of the sorted names in a folder that was listed.
         packages: distribution -> version of what the user's code imported.
         environment: variable -> value digest, or empty when it was unset, of what the user's code looked up.
+        probed: path -> `file` or `folder`, or empty where nothing was, of what was asked for without being opened.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    probed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def named(self) -> dict[str, str]:
@@ -59,6 +61,7 @@ class Discovered(Record, frozen=True):
             **{f"listed {path}": digest for path, digest in self.folders.items()},
             **{f"imported {name}": version for name, version in self.packages.items()},
             **{f"looked up {name}": digest for name, digest in self.environment.items()},
+            **{f"looked for {path}": what for path, what in self.probed.items()},
         }
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection
 
+# Modules that look for modules: `modules.py` notes better what was found, and where in vain.
+FINDERS = frozenset({"importlib", "_frozen_importlib", "_frozen_importlib_external", "pkgutil", "pkg_resources"})
+
 
 def calling(passed: Collection[str], depth: int) -> tuple[str, str]:
     """Top-level module and file of the nearest calling frame whose module does not merely act for its caller.

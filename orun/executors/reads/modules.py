@@ -1,9 +1,9 @@
-"""Modules of the project: loaded from their source, and where one was looked for before it was found.
+"""Modules of the project: loaded from their source, and where one was looked for in vain.
 
 A module that appears at a place where it would now be found first changes what runs, so that such places are noted as
-missing files.
+missing files. So are those of a module that is elsewhere, or nowhere, when the project's own code asks for it.
 """
-# ruff: noqa: PTH100, PTH118  (strings: the import system works with them)
+# ruff: noqa: PTH100, PTH113, PTH118  (strings: the import system works with them)
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from importlib.machinery import (
     ModuleSpec,
     SourcelessFileLoader,
 )
+from itertools import takewhile
 from types import ModuleType
 
+from orun.executors.reads.frames import FINDERS, calling
 from orun.executors.reads.recorder import Recorder
 from orun.executors.reads.scope import Scope
 from orun.stages.code import SourceLoader
@@ -35,8 +37,8 @@ def install(scope: Scope, recorder: Recorder) -> None:
     """Load the project's modules from their sources from now on, and note in `recorder` what was looked for."""
 
     def hook(folder: str) -> ProjectFinder:
-        if not scope.is_code(os.path.abspath(folder)):
-            raise ImportError(f"{folder} is not the project's")
+        if not scope.is_code(os.path.abspath(folder)) or os.path.isfile(folder):
+            raise ImportError(f"{folder} is no folder of the project's")
         return ProjectFinder(folder, scope, recorder.read)
 
     sys.path_hooks.insert(0, hook)
@@ -50,7 +52,8 @@ class ProjectFinder(FileFinder):
     Args:
         folder: the folder.
         scope: tells the project's folders from others.
-        note: called with each path that decides what is imported, when the module is the project's.
+        note: called with each path that decides what is imported: where a module of the project is, and where it would
+            have been found first; and where one that the project's code asks for would be, when it is not there.
     """
 
     def __init__(self, folder: str, scope: Scope, note: Callable[[str], None]) -> None:
@@ -61,15 +64,18 @@ class ProjectFinder(FileFinder):
     def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
         """The module's spec when it lies in the folder."""
         spec = super().find_spec(fullname, target)
-        if spec and spec.origin:
-            _, dot, name = fullname.rpartition(".")
+        _, dot, name = fullname.rpartition(".")
+        if spec is None and self._scope.is_code(calling(FINDERS, depth=1)[1]):
+            self._note_all(candidates([self.path], name))
+        elif spec and spec.origin:
             folders = [self.path] if dot else project_path(self._scope)
-            for path in candidates(folders, name):
-                self._note(path)
-                if path == spec.origin:
-                    return spec
-            self._note(spec.origin)  # compiled
+            self._note_all(takewhile(spec.origin.__ne__, candidates(folders, name)))
+            self._note(spec.origin)
         return spec
+
+    def _note_all(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self._note(path)
 
 
 def project_path(scope: Scope) -> list[str]:

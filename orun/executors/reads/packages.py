@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -13,22 +14,29 @@ from orun.executors.sources import read_source
 REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def foreign_imports(files: Iterable[str], is_code: Callable[[str], bool]) -> set[str]:
-    """Top-level names of installed modules that Python files import and that are loaded.
+def foreign_imports(files: Iterable[str], is_code: Callable[[str], bool]) -> tuple[set[str], set[str]]:
+    """Top-level names of modules that Python files import: of installed ones that are loaded, and of those nowhere.
 
     Args:
         files: the files.
         is_code: whether a file is the project's own.
     """
     names = {name for file in files for name in read_source(Path(file).read_bytes()).imports}
-    loaded = {name for name in names - sys.stdlib_module_names - {"orun"} if name in sys.modules}
-    return {name for name in loaded if not is_code(getattr(sys.modules[name], "__file__", None) or "")}
+    names -= sys.stdlib_module_names | {"orun"}
+    loaded = {name for name in names if name in sys.modules}
+    absent = {name for name in names - loaded if importlib.util.find_spec(name) is None}
+    return {name for name in loaded if not is_code(getattr(sys.modules[name], "__file__", None) or "")}, absent
 
 
-def packages_of(modules: Iterable[str]) -> dict[str, str]:
-    """Distribution -> version of those that the modules are of, and of what these require, as far as it is loaded."""
+def packages_of(modules: Iterable[str], absent: Iterable[str]) -> dict[str, str]:
+    """Distribution -> version of those that modules are of, and of what these require, as far as it is loaded.
+
+    Args:
+        modules: top-level names of modules that are loaded.
+        absent: of those that are not installed; each is taken for the name of its distribution.
+    """
     waiting = [distribution for module in modules for distribution in _distributions(module)]
-    found: dict[str, str] = {}
+    found = {name: tools.ABSENT for name in map(tools.normalise, absent) if name not in tools.installed()}
     while waiting:
         name = waiting.pop()
         if name in found or name not in tools.installed():

@@ -3,7 +3,7 @@
 The hook is installed in the fork server, so that what a library reads while it is imported beforehand is known to the
 stages that share it. A hook must never raise: that would make the user's own call fail.
 """
-# ruff: noqa: PTH100, PTH110, PTH116  (strings: every file that a stage opens passes here)
+# ruff: noqa: PTH100, PTH110, PTH115, PTH116  (strings: every file that a stage opens passes here)
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ from collections.abc import Callable
 from typing import Any
 
 from orun.executors.job import Signature
-from orun.executors.reads.frames import calling
+from orun.executors.reads.frames import FINDERS, calling
 from orun.executors.reads.scope import Scope
 from orun.observe import listing_digest
 
 WRITES = os.O_WRONLY | os.O_RDWR
 BYPRODUCTS = "/__pycache__/"  # caches beside code, but for byte code, which stands for its source
 LISTERS = frozenset({"os", "pathlib", "glob", "shutil"})  # modules that list folders for their callers
-# Modules that look for modules: `modules.py` notes better what was found, and where in vain.
-FINDERS = frozenset({"importlib", "_frozen_importlib_external", "pkgutil", "pkg_resources"})
 
 
 class Recorder:
@@ -32,7 +30,7 @@ class Recorder:
     Attributes:
         reads: absolute path -> signature when it was first opened, or None when it was not there.
         listings: absolute path of a folder -> digest of its names when it was first listed.
-        written: files that this process has made or opened for writing; what it reads of them later is its own.
+        written: what this process has made, removed or opened for writing; what it reads of it later is its own.
     """
 
     def __init__(self) -> None:
@@ -47,7 +45,12 @@ class Recorder:
             "os.listdir": self._listed,
             "os.scandir": self._listed,
             "os.rename": self._renamed,
-            "os.link": self._renamed,
+            "os.link": self._linked,
+            "os.symlink": self._linked,
+            "os.mkdir": self._made,
+            "os.remove": self._made,
+            "os.rmdir": self._made,
+            "shutil.rmtree": self._made,
         }
 
     def install(self) -> None:
@@ -105,8 +108,16 @@ class Recorder:
         if not isinstance(path, int):
             self.opened(os.fsdecode(path), flags)
 
-    def _renamed(self, _source: Any, target: Any, *_folders: int) -> None:
-        self._write(absolute(os.fsdecode(target)))
+    def _renamed(self, source: Any, target: Any, *_folders: int) -> None:
+        self._made(source)
+        self._made(target)
+
+    def _linked(self, _source: Any, target: Any, *_folders: int) -> None:
+        self._made(target)
+
+    def _made(self, path: Any, *_: Any) -> None:
+        """Note that it is for the stage whether something is there."""
+        self._write(absolute(os.fsdecode(path)))
 
     def _write(self, path: str) -> None:
         if self._scope.is_discovery(path):
@@ -114,15 +125,20 @@ class Recorder:
 
     def _listed(self, folder: Any = None) -> None:
         if isinstance(folder, int):
-            return
+            folder = os.readlink(f"/proc/self/fd/{folder}")
         name = absolute(os.fsdecode(folder or "."))
         if name in self.listings or not self._scope.is_discovery(name) or self._looks_for_modules(name):
             return
         self.listings[name] = listing_digest(name)
 
     def _looks_for_modules(self, folder: str) -> bool:
-        """Whether a library lists a folder to find modules in it, or this class to take its digest."""
+        """Whether a library lists a folder to find modules in it, or this class to take its digest.
+
+        For the project's code to list the modules of its own package is to ask which plug-ins there are: that counts.
+        """
         module, file = calling(LISTERS, depth=3)
+        if module == "pkgutil" and self._scope.is_code(folder) and folder not in sys.path:
+            return not self._scope.is_code(calling(LISTERS | {module}, depth=3)[1])
         if module in FINDERS or file == listing_digest.__code__.co_filename:
             return True
         return folder in sys.path and not self._scope.is_code(file)

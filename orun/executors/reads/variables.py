@@ -13,7 +13,8 @@ from types import CodeType
 
 from orun.executors.reads.frames import calling
 
-HELPERS = frozenset({"os", "collections"})  # modules whose code looks up for its caller
+HELPERS = frozenset({"os", "collections", "string"})  # modules whose code looks up for its caller
+PATHS = "posixpath"  # another: `expandvars` of what its caller names, and `expanduser` of HOME, which is no setting
 
 
 class Variables:
@@ -38,7 +39,8 @@ class Variables:
 
     def looked_up(self, name: str, value: str | None) -> None:
         """A variable is looked up now; what the process has set itself is its own."""
-        if name not in self.found and name not in self.own and self._is_code(calling(HELPERS, depth=2)[1]):
+        helpers = HELPERS if name == "HOME" else HELPERS | {PATHS}
+        if name not in self.found and name not in self.own and self._is_code(calling(helpers, depth=2)[1]):
             self.found[name] = value
 
 

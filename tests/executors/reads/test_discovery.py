@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -35,12 +36,16 @@ def seen(executor: LocalExecutor, project: Project, code: str, **params: str) ->
 
 
 def others(found: JobResult, project: Project, *libraries: str) -> dict[str, Signature | None]:
-    """What was read but the file of the function itself, and where these libraries were not found."""
-    expected = {f"{project.root}/mine.py"}
-    for name in libraries:
-        expected |= {f"{project.root}/{name}.py", f"{project.root}/{name}/__init__.py"}
+    """What was read but the file of the function itself, and where these or standard libraries were not found."""
+    expected = {f"{project.root}/mine.py", *(path for name in libraries for path in places(project, name))}
     assert expected <= found.reads.keys()
-    return {path: signature for path, signature in found.reads.items() if path not in expected}
+    standard = {path for name in sys.stdlib_module_names for path in places(project, name)}
+    return {path: seen for path, seen in found.reads.items() if path not in expected and (seen or path not in standard)}
+
+
+def places(project: Project, name: str) -> set[str]:
+    """Where a module of that name would be found in the project."""
+    return {f"{project.root}/{name}.py", f"{project.root}/{name}/__init__.py"}
 
 
 def now(*paths: Path) -> Mapping[str, Signature | None]:
@@ -97,7 +102,7 @@ def test_a_file_that_is_opened_below_python(executor: LocalExecutor, project: Pr
     data = project.root / "data.safetensors"
     save_file({"x": np.ones(3, np.float32)}, data)
     found = seen(executor, project, how, path=str(data))
-    assert others(found, project, *(["safetensors"] if "safe_open" in how else [])) == now(data)
+    assert others(found, project, *(["safetensors", "numpy"] if "safe_open" in how else [])) == now(data)
 
 
 def test_the_external_data_of_a_model(executor: LocalExecutor, project: Project) -> None:
@@ -220,6 +225,8 @@ def test_an_environment_inside_the_project_is_not_its_code(executor: LocalExecut
         "import glob\nglob.glob(path + '/*')",
         "list(os.walk(path))",
         "os.chdir(path)\nos.listdir()",
+        "os.listdir(os.open(path, os.O_RDONLY))",
+        "import pkgutil\nlist(pkgutil.iter_modules([path]))",
     ],
 )
 def test_a_folder_that_is_listed(executor: LocalExecutor, project: Project, how: str) -> None:

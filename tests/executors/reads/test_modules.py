@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from zipfile import ZipFile
+
+import pytest
+
 from orun.executors import LocalExecutor
 from tests.executors.support import Project, failure, log_of, result
 
@@ -43,6 +47,10 @@ def test_where_a_module_was_looked_for_before_it_was_found(executor: LocalExecut
         "pipelines/data/yaml/__init__.py": False,
         "pipelines/yaml.py": False,
         "pipelines/yaml/__init__.py": False,
+        "pipelines/data/graphlib.py": False,
+        "pipelines/data/graphlib/__init__.py": False,
+        "pipelines/graphlib.py": False,
+        "pipelines/graphlib/__init__.py": False,
     }
 
 
@@ -81,3 +89,47 @@ def test_a_module_that_is_nowhere(executor: LocalExecutor, project: Project) -> 
     error = failure(executor, job)
     assert error.what == "f raised ModuleNotFoundError: No module named 'nowhere'"
     assert "mine.py" in log_of(job)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        "try: import fast\nexcept ImportError: pass",
+        "import importlib.util\nimportlib.util.find_spec('fast')",
+        "import contextlib, importlib\nwith contextlib.suppress(ImportError): importlib.import_module('fast')",
+    ],
+)
+def test_a_module_that_may_be_there(executor: LocalExecutor, project: Project, ask: str) -> None:
+    project.write("pipelines/mine.py", f"{ask}\ndef f(context): pass\n")
+    found = names(project, dict(result(executor, project.job("mine.py:f")).reads))
+    assert {name: there for name, there in found.items() if "fast" in name} == {
+        "pipelines/fast.py": False,
+        "pipelines/fast/__init__.py": False,
+    }
+
+
+def test_a_module_that_a_package_may_have(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/package/__init__.py", "try:\n    from . import fast\nexcept ImportError:\n    pass\n")
+    project.write("pipelines/mine.py", "import package\ndef f(context): pass\n")
+    found = names(project, dict(result(executor, project.job("mine.py:f")).reads))
+    assert found["pipelines/package/fast.py"] is False
+    assert found["pipelines/package/fast/__init__.py"] is False
+
+
+def test_what_libraries_alone_ask_for_is_not_the_project_s(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/mine.py", "import http.server\ndef f(context): pass\n")
+    found = names(project, dict(result(executor, project.job("mine.py:f")).reads))
+    assert found == {"pipelines/mine.py": True, "pipelines/http.py": False, "pipelines/http/__init__.py": False}
+
+
+def test_a_script_and_an_archive_are_run_as_anywhere(executor: LocalExecutor, project: Project) -> None:
+    """`runpy` and `zipimport` ask the path hooks about a file."""
+    script = project.write("pipelines/script.py", "X = 3")
+    with ZipFile(project.root / "archive.zip", "w") as archive:
+        archive.writestr("zipped.py", "Y = 4")
+    code = "import runpy, sys\nsys.path.insert(0, {archive!r})\nimport zipped\ndef f(context):\n"
+    code += "    return {{'x': runpy.run_path({script!r})['X'], 'y': zipped.Y}}\n"
+    project.write("pipelines/mine.py", code.format(archive=str(project.root / "archive.zip"), script=str(script)))
+    found = result(executor, project.job("mine.py:f"))
+    assert {name: metric.value for name, metric in found.metrics.items()} == {"x": 3, "y": 4}
+    assert {"pipelines/script.py", "pipelines/archive.zip"} <= names(project, dict(found.reads)).keys()

@@ -32,3 +32,8 @@ def test_what_the_kind_alone_imports_is_not_the_user_s(executor: LocalExecutor, 
     project.write("pipelines/mine.py", "def f(context):\n    pass\n")
     spec = Spec(output="metrics", preload=("onnx",))
     assert result(executor, project.job("mine.py:f", spec=spec)).packages == {}
+
+
+def test_what_would_be_imported_if_it_were_installed(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/mine.py", "try: import Fancy_Speed.up\nexcept ImportError: pass\ndef f(context): pass\n")
+    assert result(executor, project.job("mine.py:f")).packages == {"fancy-speed": "not installed"}

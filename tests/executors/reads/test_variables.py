@@ -27,6 +27,8 @@ def executor() -> Iterator[LocalExecutor]:
         ("os.environ['ORUN_TEST'] = 'off'\nos.environ['ORUN_TEST']", {}),
         ("del os.environ['ORUN_TEST']\nos.environ.get('ORUN_TEST')", {}),
         ("os.environ.pop('ORUN_TEST')", {"ORUN_TEST": "on"}),
+        ("os.path.expandvars('$ORUN_TEST/x')", {"ORUN_TEST": "on"}),
+        ("import string\nstring.Template('$ORUN_TEST').substitute(os.environ)", {"ORUN_TEST": "on"}),
         ("{**os.environ}; dict(os.environ); os.environ.copy(); os.environ | {}", {}),
         ("import subprocess\nsubprocess.run(['true'], env={**os.environ, 'X': '1'}, check=True)", {}),
         ("[value for name, value in os.environ.items() if name == 'ORUN_TEST']", None),

@@ -1,0 +1,75 @@
+"""Whether a file or folder is there, as Python code asks it without opening it (`os.path.exists`, `Path.is_dir`).
+
+No audit hook tells of it: the functions that ask become functions that note what they are asked. Of what lies elsewhere
+only the questions of the project's own code count; below the project those of libraries count too, which look there for
+files that are optional.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from orun import executors, observe
+from orun.executors.reads.frames import FINDERS, calling
+from orun.executors.reads.recorder import LISTERS, Recorder, absolute
+from orun.executors.reads.scope import Scope
+from orun.observe import presence
+
+QUESTIONS = ((os, ("stat", "access")), (os.path, ("lexists", "islink")))  # `lstat` serves `realpath`, which asks all
+SUPPORTS = (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids)
+OURS = (str(Path(executors.__file__).parent), observe.__file__)  # code that asks while it notes
+HELPERS = LISTERS | {"posixpath", "genericpath"}  # modules that ask for their callers
+
+
+class Probes:
+    """What the process of a stage has asked for.
+
+    Args:
+        scope: tells the user's files from others.
+        recorder: what was opened, listed and made besides: there is no need to note that again.
+
+    Attributes:
+        found: absolute path -> what was there when it was first asked for (see `orun.observe.presence`).
+    """
+
+    def __init__(self, scope: Scope, recorder: Recorder) -> None:
+        self.found: dict[str, str] = {}
+        self._scope = scope
+        self._recorder = recorder
+
+    def install(self) -> None:
+        """Begin."""
+        for module, names in QUESTIONS:
+            for name in names:
+                call = getattr(module, name)
+                noted = self._noting(call)
+                for able in SUPPORTS:
+                    if call in able:
+                        able.add(noted)
+                setattr(module, name, noted)
+
+    def _noting(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(call)
+        def noted(path: Any, *arguments: Any, **options: Any) -> Any:
+            if not isinstance(path, int) and options.get("dir_fd") is None:
+                self._note(path)
+            return call(path, *arguments, **options)
+
+        return noted
+
+    def _note(self, path: Any) -> None:
+        module, file = calling(HELPERS, depth=2)
+        if module in FINDERS or file.startswith(OURS):
+            return
+        try:
+            name = absolute(os.fsdecode(path))
+        except (OSError, ValueError, TypeError):  # no path: the call itself says so
+            return
+        if name in self.found or name in self._recorder.written or name in self._recorder.reads:
+            return
+        if self._scope.is_code(name) or (self._scope.is_code(file) and self._scope.is_discovery(name)):
+            self.found[name] = presence(name)

@@ -1,0 +1,109 @@
+"""What a stage asks for without opening it is found, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from orun.executors import LocalExecutor
+from tests.executors.support import Project, result
+
+HEAD = "import contextlib, os\nfrom pathlib import Path\n"
+
+
+def asked(executor: LocalExecutor, project: Project, code: str, path: Path) -> Mapping[str, str]:
+    """What a function asked for, by the path below the project; `path` is in `path`."""
+    body = "\n".join(f"    {line}" for line in code.splitlines())
+    project.write("pipelines/mine.py", f"{HEAD}def f(context, *, path):\n{body}\n")
+    found = result(executor, project.job("mine.py:f", params={"path": str(path)}))
+    return {name.removeprefix(f"{project.folder}/"): what for name, what in found.probed.items()}
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "os.path.exists(path)",
+        "os.path.isfile(path)",
+        "os.path.isdir(path)",
+        "os.path.lexists(path)",
+        "os.path.islink(path)",
+        "os.access(path, os.R_OK)",
+        "Path(path).exists()",
+        "Path(path).is_file()",
+        "Path(path).is_dir()",
+        "os.path.exists(os.fsencode(path))",
+        "import glob\nglob.glob(path)",
+        "import shutil\nshutil.which(path)",
+        "with contextlib.suppress(OSError): os.stat(path)",
+        "with contextlib.suppress(OSError): os.path.getsize(path)",
+        "os.chdir(os.path.dirname(path))\nos.path.exists(os.path.basename(path))",
+    ],
+)
+def test_whether_a_file_is_there(executor: LocalExecutor, project: Project, how: str) -> None:
+    path = project.root / "flag"
+    assert asked(executor, project, how, path) == {"pipelines/flag": ""}
+    path.touch()
+    assert asked(executor, project, how, path) == {"pipelines/flag": "file"}
+
+
+def test_a_folder(executor: LocalExecutor, project: Project) -> None:
+    texts = project.root / "texts"
+    assert asked(executor, project, "Path(path).is_dir()", texts) == {"pipelines/texts": ""}
+    glob = asked(executor, project, "list(Path(path).parent.glob('texts/*.txt'))", texts)
+    assert glob == {"pipelines": "folder", "pipelines/texts": ""}
+    texts.mkdir()
+    assert asked(executor, project, "Path(path).is_dir()", texts) == {"pipelines/texts": "folder"}
+
+
+def test_outside_of_the_project(executor: LocalExecutor, project: Project, tmp_path: Path) -> None:
+    path = tmp_path / "labels"
+    assert asked(executor, project, "os.path.exists(path)", path) == {str(path): ""}
+
+
+def test_what_a_library_looks_for_in_the_project_counts_elsewhere_it_does_not(
+    executor: LocalExecutor, project: Project, tmp_path: Path
+) -> None:
+    code = "import mimetypes\nmimetypes.init([path])"
+    assert asked(executor, project, code, project.root / "types") == {"pipelines/types": ""}
+    assert asked(executor, project, code, tmp_path / "types") == {}
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "open(path, 'w').close()",
+        "os.mkdir(path)",
+        "os.symlink('nowhere', path)",
+        "open(path + '.new', 'w').close()\nos.replace(path + '.new', path)",
+        "import subprocess\nsubprocess.run(['touch', path], check=True)",
+    ],
+)
+def test_what_the_stage_makes_itself_is_its_own(executor: LocalExecutor, project: Project, how: str) -> None:
+    assert asked(executor, project, f"if not os.path.exists(path):\n    {how}", project.root / "cache") == {}
+
+
+def test_what_is_opened_is_known_by_its_content(executor: LocalExecutor, project: Project) -> None:
+    path = project.write("pipelines/data.txt", "0,1")
+    assert asked(executor, project, "if os.path.exists(path):\n    open(path).close()", path) == {}
+
+
+def test_what_is_nobody_s(executor: LocalExecutor, project: Project) -> None:
+    code = """
+import tempfile, shutil
+Path(path).resolve()
+os.path.realpath(path)
+os.path.exists("/etc/hostname")
+os.path.exists("scratch")
+(context.output / "sub" / "deep").mkdir(parents=True)
+shutil.copytree(context.output, "copy")
+shutil.rmtree("copy")
+with tempfile.TemporaryDirectory() as folder:
+    os.path.exists(folder)
+with contextlib.suppress(TypeError):
+    os.path.exists(object())
+os.path.exists("\\0")
+os.fstat(0), os.stat(0)
+"""
+    assert asked(executor, project, code, project.root) == {"pipelines": "folder"}, "by Path.resolve()"
