@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Literal
 
@@ -10,6 +11,8 @@ from orun.codec import Record, field
 Better = Literal["higher", "lower", "neither"]
 Unit = Literal["s", "B", "ratio", "x", "1/s", ""]
 Noise = Literal["none", "sample", "timing"]
+
+UNBOUNDED = sys.float_info.max  # a ratio to 0, which is calculated with where infinity cannot be
 
 # What a metric of each unit is, for a message.
 UNIT_WORDS: Mapping[Unit, str] = {
@@ -41,7 +44,7 @@ class Comparison(Record, frozen=True):
 
     Attributes:
         value: the other model's value, in the metric's unit.
-        ratio: this model's value divided by the other's.
+        ratio: this model's value divided by the other's; 1 where both are 0, `UNBOUNDED` where that alone is.
         difference: this model's value minus the other's, in the metric's unit.
         method: how they were compared, for people ("paired bootstrap over 312 examples").
         count: independent units of evidence behind it (launches, examples); 0 for an exact metric.

@@ -13,6 +13,7 @@ from orun.codec import Record, decode, encode, field
 from orun.errors import PipelineError
 from orun.metrics import Metric
 from orun.places import Position, Problem
+from orun.store.refusals import refusals
 
 VERSION = 1
 HINT = "take the committed version back, or remove the file and accept again: orun baseline accept"
@@ -73,24 +74,31 @@ def read_file(path: Path) -> Baseline | None:
         raise _broken(path, text, (error.lineno, error.colno), f"the baseline is not JSON: {error.msg}") from error
     except RecursionError as error:
         raise _broken(path, "", (1, 1), "the baseline is not JSON: it is nested too deep") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise _broken(path, text, (1, 1), f"the baseline is not JSON: {error}") from error
     return _decoded(path, text, data)
 
 
 def write_file(path: Path, baseline: Baseline) -> None:
-    """Replace the file in one step: a reader sees the old or the new one, whatever happens meanwhile."""
+    """Replace the file in one step: a reader sees the old or the new one, whatever happens meanwhile.
+
+    Raises:
+        StoreError: when it cannot be written.
+    """
     data = {"version": VERSION, **encode(baseline)}
     text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)  # it is made private, and a baseline is to be committed
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with refusals("write the baseline", path):
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        temporary = Path(name)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.chmod(0o644)  # it is made private, and a baseline is to be committed
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def _decoded(path: Path, text: str, data: object) -> Baseline:

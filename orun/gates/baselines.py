@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from orun.metrics import Metric, Unit
 from orun.pipeline.model import Pipeline, Stage
 from orun.record import RunResult, StageResult
 from orun.store.records import Action
+from orun.store.refusals import refusals
 
 __all__ = ["Accepted", "Baseline", "Difference", "accept", "diff", "drop", "measured_model", "path_for", "read"]
 
@@ -73,6 +75,7 @@ def accept(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action])
     Raises:
         UsageError: when a stage of the run is not up to date, or nothing was measured.
         PipelineError: when the present file cannot be read.
+        StoreError: when the file cannot be written.
     """
     for one in result.stages:
         _require_good(pipeline, one)
@@ -100,11 +103,12 @@ def accept(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action])
 
 
 def drop(pipeline: Pipeline) -> bool:
-    """Remove the baseline file; whether there was one."""
+    """Remove the baseline file; whether there was one. StoreError when it cannot be removed."""
     path = path_for(pipeline)
-    if not path.exists():
-        return False
-    path.unlink()
+    with refusals("remove the baseline", path):
+        if not path.exists():
+            return False
+        path.unlink()
     return True
 
 
@@ -148,16 +152,15 @@ def _plain(stage: str, name: str, metric: Metric) -> Metric:
 
 
 def _author(folder: Path) -> str:
-    """Who accepts: the name that git knows there, else the login."""
+    """Who accepts: the name that git knows there, else the login, else (in a container) the number of the user."""
     import getpass
-    import subprocess
 
-    command = ["git", "config", "user.name"]
+    from orun.revision import git
+
     try:
-        found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):  # no git here
-        return getpass.getuser()
-    return found.stdout.strip() or getpass.getuser()
+        return git(folder, "config", "user.name") or getpass.getuser()
+    except (KeyError, OSError):  # nobody of that number is known here
+        return f"user {os.getuid()}"
 
 
 def _differences(

@@ -81,13 +81,17 @@ def point(value: float) -> Estimate:
 
 def figure(value: float, unit: Unit, limit: float) -> str:
     """A value as people read it, with more digits where the usual ones would make it look like the limit."""
+    if math.isinf(value):
+        return "without bound"
     shown = show(value, unit)
     alike = shown == show(limit, unit) and (above(value, limit) or above(limit, value))
     return f"{value:.9g}" if alike else shown
 
 
 def interval_text(interval: Estimate, unit: Unit) -> str:
-    """`7.95 ms to 8.2 ms`; `7.95 ms and up` where nothing bounds it above."""
+    """`7.95 ms to 8.2 ms`; `7.95 ms and up` where nothing bounds it above, `unknown` where nothing does at all."""
+    if math.isinf(interval.low):
+        return "unknown" if math.isinf(interval.high) else f"{show(interval.high, unit)} and down"
     if math.isinf(interval.high):
         return f"{show(interval.low, unit)} and up"
     return f"{show(interval.low, unit)} to {show(interval.high, unit)}"

@@ -11,7 +11,7 @@ from orun.gates.finding import Change, Finding, Outcome, point
 from orun.gates.hosts import machine, same_machine
 from orun.gates.relative import by_interval, change
 from orun.measure.sequential import EQUAL, SLOWER, Evidence
-from orun.metrics import Comparison, Estimate, Metric
+from orun.metrics import UNIT_WORDS, Comparison, Estimate, Metric
 from orun.pipeline.model import Gate, Stage
 from orun.store.records import Action
 
@@ -59,6 +59,9 @@ def _by_launches(gate: Gate, metric: Metric, comparison: Comparison, found: Chan
     sentence = found.sentence(gate.metric, gate.threshold.value)
     result = Finding("undecided", "", found.estimate.value, found.unit, found.estimate)
     if slowdown <= 0:
+        judged = by_interval(gate, metric, found)
+        if judged.outcome != "undecided":
+            return judged
         return replace(result, why=f"{sentence}: a threshold of 0 tells no two times apart; allow 1 % or more")
     outcomes: Mapping[str, Outcome] = {"slower": "failed", "not slower": "passed", "undecided": "undecided"}
     outcome = outcomes[evidence.answer(slowdown)]
@@ -90,6 +93,9 @@ def _by_stored(gate: Gate, metric: Metric, accepted: Accepted, host: Mapping[str
     if stored is None:
         why = f"the accepted baseline has no figure for {gate.metric}; `{ACCEPT} {gate.position.file}`"
         return Finding("undecided", why)
+    if stored.unit != metric.unit:
+        why = f"{gate.metric} {UNIT_WORDS[metric.unit]}, and in the accepted baseline it {UNIT_WORDS[stored.unit]}"
+        return Finding("undecided", f"{why}; `{ACCEPT} {gate.position.file}`")
     if metric.noise != "timing":
         comparison = _stored_comparison(metric.value, stored.value, f"figure stored on {accepted.day}")
         return by_interval(gate, metric, _regression(gate, metric, comparison))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from orun.gates.finding import Change, Finding, Outcome, above, against_maximum, against_minimum
-from orun.metrics import Comparison, Estimate, Metric
+from orun.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from orun.pipeline.model import Gate
+from orun.units import show
 
 REFERENCE = "the reference"  # of the input `reference`; others are called by their names
 
@@ -14,13 +15,17 @@ REFERENCE = "the reference"  # of the input `reference`; others are called by th
 def judge_relative(gate: Gate, metric: Metric) -> Finding:
     """The paired interval decides: shown to be within the threshold, shown not to be, or neither."""
     comparison = metric.references.get(gate.against) if gate.against else metric.reference
+    against = gate.against or REFERENCE
     if comparison is None:
         port = f"reference.{gate.against}" if gate.against else "reference"
-        return Finding("failed", f"{gate.metric} was not compared: the stage has no `{port}` input, or not for it")
-    against = gate.against or REFERENCE
+        why = f"the stage has no `{port}` input, or the metric itself is what lies between the two: use min or max"
+        return Finding("failed", f"{against} has no {gate.metric} to compare with: {why}")
     if gate.rule == "min_speedup":
         if metric.better == "neither":
             return Finding("failed", f"{gate.metric} has no direction of improvement, so it has no speed-up")
+        if min(metric.value, comparison.value) < 0:
+            values = f"{show(metric.value, metric.unit)}, and {show(comparison.value, metric.unit)} of {against}"
+            return Finding("failed", f"{gate.metric} is {values}: a figure below 0 has no speed-up")
         return by_interval(gate, metric, speedup(comparison, metric, against))
     noun = "drop" if gate.rule == "max_drop" else "increase"
     return by_interval(gate, metric, change(comparison, metric, noun, against, relative=gate.threshold.relative))
@@ -36,21 +41,29 @@ def speedup(comparison: Comparison, metric: Metric, against: str) -> Change:
 
 def change(comparison: Comparison, metric: Metric, noun: str, against: str, *, relative: bool) -> Change:
     """How far a metric rose, or fell for a `drop`: a proportion of the other's value, or in the metric's unit."""
-    rise = comparison.difference
+    rise, method = comparison.difference, comparison.method
     if relative:
-        sign = math.copysign(1.0, comparison.value)
-        ends = sorted((sign * (comparison.ratio.low - 1), sign * (comparison.ratio.high - 1)))
-        rise = Estimate(sign * (comparison.ratio.value - 1), *ends)
+        sign = -1 if comparison.value < 0 else 1
+        ends = sorted((sign * _proportion(comparison.ratio.low), sign * _proportion(comparison.ratio.high)))
+        rise = Estimate(sign * _proportion(comparison.ratio.value), *ends)
+        if comparison.value == 0 and not rise.low == rise.high == 0:
+            method += f"; nothing is a proportion of 0, which {against} has: write the threshold without %"
     if noun == "drop":
         rise = Estimate(-rise.value, -rise.high, -rise.low)
-    return Change(noun, against, rise, "ratio" if relative else metric.unit, comparison.method, comparison.count)
+    return Change(noun, against, rise, "ratio" if relative else metric.unit, method, comparison.count)
+
+
+def _proportion(ratio: float) -> float:
+    """The rise that a ratio says; without bound where it is one to 0."""
+    return math.copysign(math.inf, ratio) if abs(ratio) >= UNBOUNDED else ratio - 1
 
 
 def by_interval(gate: Gate, metric: Metric, found: Change) -> Finding:
     """Judge a change by its interval; `min_speedup` must reach the threshold, every other must stay within it."""
     limit, text = gate.threshold.value, gate.threshold.text
     sentence = found.sentence(gate.metric, limit)
-    if math.isnan(found.estimate.value):
+    estimate = found.estimate
+    if any(map(math.isnan, (estimate.value, estimate.low, estimate.high))):
         return Finding("failed", f"{gate.metric} cannot be compared: {sentence}")
     least = gate.rule == "min_speedup"
     outcome = (against_minimum if least else against_maximum)(found.estimate, limit)
@@ -86,4 +99,4 @@ def _more(found: Change, limit: float, metric: Metric) -> str:
 
 
 def _inverse(value: float) -> float:
-    return 1 / value if value else math.inf
+    return 1 / value if value > 0 else math.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -30,6 +31,8 @@ def span(interval: Estimate | None, unit: Unit, written: str = "%") -> str:
     """The two ends of an interval; empty for an exact value."""
     if interval is None:
         return ""
+    if math.isinf(interval.high):
+        return "unknown" if math.isinf(interval.low) else f"{amount(interval.low, unit, written)} and up"
     return f"{amount(interval.low, unit, written)} to {amount(interval.high, unit, written)}"
 
 

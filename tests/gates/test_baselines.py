@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from orun.codec import replace
-from orun.errors import PipelineError, UsageError
+from orun.errors import PipelineError, StoreError, UsageError
 from orun.gates import baselines
 from orun.gates.baselines import Accepted, Difference
 from orun.metrics import Metric
@@ -200,6 +200,7 @@ def test_a_login_signs_where_git_knows_nobody(pipeline: Pipeline, monkeypatch: p
             None, HINT,
         ),
         ("[" * 100_000, "1:1", "the baseline is not JSON: it is nested too deep", "", HINT),
+        ("9" * 5000, "1:1", None, None, HINT),
     ],
 )  # fmt: skip
 def test_a_broken_file_is_an_error_with_its_place(
@@ -214,6 +215,29 @@ def test_a_broken_file_is_an_error_with_its_place(
     assert problem.message.startswith("the baseline ")
     assert source is None or problem.source == source
     assert problem.hint == hint
+
+
+def test_a_folder_in_its_place(pipeline: Pipeline) -> None:
+    path = baselines.path_for(pipeline)
+    path.mkdir()
+    with pytest.raises(PipelineError) as caught:
+        baselines.read(pipeline)
+    assert caught.value.problems[0].message.startswith("the baseline cannot be read: ")
+    with pytest.raises(StoreError, match=r"^cannot remove the baseline: "):
+        baselines.drop(pipeline)
+
+
+def test_a_user_whom_nobody_knows(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs under some number."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
+    subprocess.run(["git", "config", "--unset", "user.name"], cwd=pipeline.root, check=True)
+    baselines.accept(pipeline, run_of(actions()), actions())
+    baseline = baselines.read(pipeline)
+    assert baseline is not None
+    assert baseline.stages["latency"].who == "user 4000000"
 
 
 def test_a_file_that_is_no_text(pipeline: Pipeline) -> None:

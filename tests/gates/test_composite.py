@@ -119,7 +119,10 @@ def test_a_gate_against_a_further_reference() -> None:
     assert fused.why == (
         "the drop of recall against fused is 10 % (95 % interval 8 % to 12 %; by test): shown to be more than 1%"
     )
-    assert other.why == "recall was not compared: the stage has no `reference.other` input, or not for it"
+    assert other.why == (
+        "other has no recall to compare with: the stage has no `reference.other` input, or the metric itself is what "
+        "lies between the two: use min or max"
+    )
 
 
 def sliced(shares: Mapping[str, tuple[float, int]]) -> dict[str, Metric]:

@@ -91,10 +91,13 @@ def test_a_threshold_in_the_unit_of_the_metric() -> None:
     assert verdict.why.startswith("the regression of p50 against the accepted baseline is 480 µs (95 % interval ")
 
 
-def test_a_threshold_of_nothing_is_explained() -> None:
-    verdict = verdict_of(gate("p50", "max_regression", "0%", 0.0), timed(0.048), accepted({}))
-    assert verdict.outcome == "undecided"
-    assert verdict.why.endswith(": a threshold of 0 tells no two times apart; allow 1 % or more")
+def test_a_threshold_of_nothing() -> None:
+    """It fails what is shown to be slower and passes what is shown not to be; in between it is explained."""
+    nothing = gate("p50", "max_regression", "0%", 0.0)
+    slower, faster, alike = (verdict_of(nothing, timed(mean), accepted({})) for mean in (0.048, -0.048, 0.001))
+    assert (slower.outcome, faster.outcome, alike.outcome) == ("failed", "passed", "undecided")
+    assert slower.why.endswith("): shown to be more than 0%")
+    assert alike.why.endswith(": a threshold of 0 tells no two times apart; allow 1 % or more")
 
 
 def test_a_whole_regression_can_always_pass() -> None:
@@ -192,6 +195,21 @@ def test_a_stored_time_that_nothing_bounds_above() -> None:
     assert verdict.outcome == "undecided"
     assert verdict.interval is not None
     assert verdict.interval.low == -1.0
+
+
+def test_a_figure_that_was_accepted_in_another_unit() -> None:
+    known = accepted({"size": metric(20e6, "", "lower")})
+    verdict = verdict_of(gate("size", "max_regression", "5%", 0.05), {"size": metric(20e6, "B", "lower")}, known)
+    assert verdict.outcome == "undecided"
+    assert verdict.why == (
+        "size is a size, and in the accepted baseline it has no unit; `orun baseline accept bert.yaml`"
+    )
+
+
+def test_an_interval_that_is_no_number() -> None:
+    known = accepted({"p50": metric(0.010, "s", "lower", "timing", (math.nan, math.nan))})
+    measured = {"p50": metric(0.010, "s", "lower", "timing", (0.009, 0.011))}
+    assert verdict_of(LIMIT, measured, known).outcome == "failed"
 
 
 def test_a_regression_needs_a_direction() -> None:

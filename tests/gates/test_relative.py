@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from orun.metrics import Comparison, Estimate, Metric
+from orun.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from tests.gates.support import compared, gate, metric, verdict_of
 
 METHOD = "paired bootstrap over 312 examples"
@@ -117,7 +117,65 @@ def test_a_speed_up_needs_a_direction() -> None:
 def test_without_a_reference_there_is_nothing_to_compare() -> None:
     verdict = verdict_of(gate("recall", "max_drop", "1%", 0.01), {"recall": metric(0.8)})
     assert verdict.outcome == "failed"
-    assert verdict.why == "recall was not compared: the stage has no `reference` input, or not for it"
+    assert verdict.why == (
+        "the reference has no recall to compare with: the stage has no `reference` input, or the metric itself is what "
+        "lies between the two: use min or max"
+    )
+
+
+def of_nothing(value: float, low: float, high: float) -> dict[str, Metric]:
+    """A metric whose reference is 0."""
+    ratios = Estimate(*(math.copysign(UNBOUNDED, one) if one else 1.0 for one in (value, low, high)))
+    other = Comparison(0.0, ratios, Estimate(value, low, high), METHOD, 312)
+    return {"error": metric(value, "", "lower", "sample", (low, high), other)}
+
+
+@pytest.mark.parametrize(
+    ("figures", "outcome", "figure"),
+    [
+        ((0.1, 0.1, 0.1), "failed", "without bound ("),
+        ((-0.1, -0.1, -0.1), "passed", "without bound ("),
+        ((0.1, -0.1, 0.3), "undecided", "without bound (95 % interval unknown; "),
+        ((0.0, 0.0, 0.3), "undecided", "0 % (95 % interval 0 % and up; "),
+    ],
+)
+def test_nothing_is_a_proportion_of_nothing(figures: tuple[float, float, float], outcome: str, figure: str) -> None:
+    verdict = verdict_of(gate("error", "max_increase", "5%", 0.05), of_nothing(*figures))
+    assert verdict.outcome == outcome
+    assert verdict.why.startswith(f"the increase of error against the reference is {figure}{METHOD}; ")
+    assert "nothing is a proportion of 0, which the reference has: write the threshold without %" in verdict.why
+    in_its_unit = verdict_of(gate("error", "max_increase", "0.05", 0.05), of_nothing(*figures))
+    assert in_its_unit.outcome == outcome
+    assert "proportion" not in in_its_unit.why
+
+
+@pytest.mark.parametrize("other", [0.0, -0.0])
+def test_nothing_beside_nothing_is_the_same(other: float) -> None:
+    known = Comparison(other, Estimate(1.0, 1.0, 1.0), Estimate(0.0, 0.0, 0.0), "exact")
+    for rule in ("max_increase", "max_drop"):
+        verdict = verdict_of(gate("error", rule, "0%", 0.0), {"error": metric(0.0, reference=known)})
+        assert (verdict.outcome, verdict.measured) == ("passed", 0.0)
+
+
+def test_a_figure_below_0_has_no_speed_up() -> None:
+    """One of 2 beside one of -1 would be twice as good by its ratio, if the sign were not looked at."""
+    for value, other in ((2.0, -1.0), (-1.0, 2.0), (-1.0, -2.0)):
+        known = Comparison(other, Estimate(*[value / other] * 3), Estimate(*[value - other] * 3), "exact")
+        verdict = verdict_of(
+            gate("loss", "min_speedup", "1.5", 1.5), {"loss": metric(value, "", "lower", reference=known)}
+        )
+        assert verdict.outcome == "failed"
+        assert verdict.why == (
+            f"loss is {value:.0f}, and {other:.0f} of the reference: a figure below 0 has no speed-up"
+        )
+
+
+def test_a_speed_up_whose_ratio_may_be_anything() -> None:
+    """The interval of a ratio by resampling may begin below 0: its inverse then has no upper end."""
+    known = Comparison(0.4, Estimate(0.5, -1.0, 2.0), Estimate(-0.2, -0.5, 0.3), METHOD, 312)
+    measured = {"loss": metric(0.2, "", "lower", "sample", (-0.2, 0.6), known)}
+    verdict = verdict_of(gate("loss", "min_speedup", "1.5", 1.5), measured)
+    assert (verdict.outcome, verdict.interval) == ("undecided", Estimate(2.0, 0.5, math.inf))
 
 
 def test_an_interval_that_no_number_of_examples_narrows_enough() -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 
 import numpy as np
 import pytest
 
 from orun.measure.paired import Z, compare, exact, interval, tango
-from orun.metrics import Comparison, Estimate
+from orun.metrics import UNBOUNDED, Comparison, Estimate
 
 
 def scores(right: int, wrong: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -83,7 +82,7 @@ class TestRightOrWrong:
 
     def test_nothing_right_in_the_other_alone(self) -> None:
         comparison = compare(scores(3, 7), scores(0, 10), seed=0)
-        assert comparison.ratio.value == sys.float_info.max
+        assert comparison.ratio.value == UNBOUNDED
         assert comparison.difference.value == 0.3
 
     def test_the_interval_of_one_model_is_wilsons(self) -> None:
@@ -135,8 +134,22 @@ class TestBootstrap:
         assert compare(ours, theirs, seed=4) == whole
 
     def test_a_reference_of_zeros_keeps_figures_finite(self) -> None:
-        found = compare(np.array([0.25, 0.5]), np.zeros(2), seed=0)
-        assert found.ratio == Estimate(sys.float_info.max, sys.float_info.max, sys.float_info.max)
+        found = compare(np.array([0.25, 0.5] * 3), np.zeros(6), seed=0)
+        assert found.ratio == Estimate(UNBOUNDED, UNBOUNDED, UNBOUNDED)
+
+    @pytest.mark.parametrize("count", [1, 2, 5])
+    def test_few_examples_tell_nothing(self, count: int) -> None:
+        """Resampled, one example would pass for a figure without any doubt."""
+        ours, theirs = np.full(count, 0.25), np.full(count, 0.5)
+        found = compare(ours, theirs, seed=0)
+        assert (found.ratio, found.difference) == (
+            Estimate(0.5, -math.inf, math.inf),
+            Estimate(-0.25, -math.inf, math.inf),
+        )
+        assert found.method == f"{count} example{'s' if count > 1 else ''}, too few for an interval"
+        assert interval(ours, seed=0) == Estimate(0.25, -math.inf, math.inf)
+        enough = compare(np.full(6, 0.25), np.full(6, 0.5), seed=0)
+        assert enough.difference == Estimate(-0.25, -0.25, -0.25)
 
 
 def test_exact_figures_have_no_interval() -> None:
