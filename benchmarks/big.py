@@ -100,7 +100,7 @@ CASES: Mapping[str, Case] = {
     "measure/load": Case({"shape": {"batch": 1}, "clients": 1}),
     "measure/profile": Case({"shape": {"batch": 1}, "launches": 2, "runs": 3}),
     "measure/latency": Case({"shape": {"batch": 1}, "max_launches": 3}),
-    "quantize/debug": Case({"samples": 1, "trials": 1}, BESIDE),
+    "quantize/debug": Case({"samples": 1, "trials": 4}, {"model": "quantize/dynamic", "reference": MODEL}),
     "convert/torch": Case(
         {
             "model": "big_models.py:wide",

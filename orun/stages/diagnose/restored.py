@@ -46,8 +46,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.onnx.io import save, weigh
     from orun.targets import Target
 
-    ports = ("model", "reference")
-    pair = Pair(*(load_apart(context.model(port), f"{port}.data") for port in ports), (), Target("cpu"))
+    model, reference = (load_apart(context.model(port), f"{port}.data") for port in ("model", "reference"))
+    pair = Pair(model, reference, (), Target("cpu"))
     found = segments(pair.model, pair.reference)
     if unknown := set(params.tensors) - {one.theirs.tensor for one in found}:
         raise StageFailed(context.stage, f"the models do not share {', '.join(sorted(unknown))}")

@@ -78,8 +78,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     require_room(context, ROOM)
     feeds = feeds_of(context, params.dataset, params.samples, params.dims)
     target = context.target or Target("cpu")
-    ports = ("model", "reference")
-    pair = Pair(*(load_apart(context.model(port), f"{port}.data") for port in ports), feeds, target)
+    model, reference = (load_apart(context.model(port), f"{port}.data") for port in ("model", "reference"))
+    pair = Pair(model, reference, feeds, target)
     found = analyse(pair, Effort(params.trials, params.time), context.progress)
     if not found.findings:
         why = "no tensor of one was found in the other, by name, by what computes it or by its place"

@@ -96,15 +96,17 @@ def recipes(where: Sequence[str], operators: Collection[str], *, calibrated: boo
         calibrated: whether there is a dataset to calibrate with.
         fusable: whether fused variants are to be tried.
     """
+    here = [place for place in where if place == "cpu" or place.startswith("openvino")]  # on the processor
     found = [settings("float", place) for place in where]
     if "cpu" in where:
         found += [settings("dynamic", per_channel=False), settings("dynamic", per_channel=True)]
         found += [settings("weights", bits=8, block_size=128, accuracy_level=4)] if "MatMul" in operators else []
         found += [settings("weights", bits=4, block_size=32, accuracy_level=4)] if "MatMul" in operators else []
-    if fusable and "cpu" in where:
-        found += [settings("float", fused=True), settings("dynamic", fused=True, per_channel=True)]
+    if fusable:
+        found += [settings("float", place, fused=True) for place in here]
+        found += [settings("dynamic", fused=True, per_channel=True)] if "cpu" in where else []
     linear = [name for name in LINEAR if name in operators]
-    if calibrated and linear:
-        integers = [place for place in where if place in ("cpu", "openvino f32")]
-        found += [settings("static", place, per_channel=True, op_types=linear) for place in integers]
+    if calibrated and linear:  # what is left in float there is computed in the place's precision
+        for fused in (False, True) if fusable else (False,):
+            found += [settings("static", place, fused=fused, per_channel=True, op_types=linear) for place in here]
     return found

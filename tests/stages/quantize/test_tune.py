@@ -178,8 +178,35 @@ def test_where_a_model_can_run() -> None:
     assert list(places(Target("cpu"))) == ["cpu"]
     chosen = Provider("OpenVINOExecutionProvider", {"load_config": '{"CPU": {"INFERENCE_PRECISION_HINT": "f32"}}'})
     assert list(places(Target("ov", (chosen,)))) == ["openvino"]
-    methods = [one.method for one in recipes(["openvino bf16"], {"MatMul"}, calibrated=True, fusable=True)]
-    assert methods == ["float"]
+
+
+def test_single_recipes() -> None:
+    """On OpenVINO, too, with fused operators and with integers beside each precision of what stays in float."""
+    found = recipes(["openvino f32", "openvino bf16", "cpu"], {"MatMul", "Add"}, calibrated=True, fusable=True)
+    static = 'static (op_types=["MatMul"], per_channel=true)'
+    assert [one.title for one in found] == [
+        "float, on openvino f32",
+        "float, on openvino bf16",
+        "float, on cpu",
+        "dynamic (per_channel=false), on cpu",
+        "dynamic (per_channel=true), on cpu",
+        "weights (accuracy_level=4, bits=8, block_size=128), on cpu",
+        "weights (accuracy_level=4, bits=4, block_size=32), on cpu",
+        "float, fused, on openvino f32",
+        "float, fused, on openvino bf16",
+        "float, fused, on cpu",
+        "dynamic (per_channel=true), fused, on cpu",
+        f"{static}, on openvino f32",
+        f"{static}, on openvino bf16",
+        f"{static}, on cpu",
+        f"{static}, fused, on openvino f32",
+        f"{static}, fused, on openvino bf16",
+        f"{static}, fused, on cpu",
+    ]
+    plain = recipes(["openvino bf16"], {"MatMul"}, calibrated=False, fusable=False)
+    assert [one.title for one in plain] == ["float, on openvino bf16"]
+    elsewhere = recipes(["cuda"], {"MatMul"}, calibrated=True, fusable=True)
+    assert [one.title for one in elsewhere] == ["float, on cuda"]
 
 
 @pytest.mark.parametrize(
