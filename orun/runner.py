@@ -257,7 +257,7 @@ class Runner:
         stage, pipeline = step.stage, self.planner.pipeline
         out, restored = self.store.checkout(action.tree, pipeline.name, stage.id)
         brought = self.remote is not None and self.remote.brought(step)
-        if restored and outcome == "cached" and not brought:
+        if restored and step.previous and outcome == "cached" and not brought:
             self.emit(Notice("info", f"{stage.id}: restored {out}"))
         self.store.set_latest(pipeline.name, stage.id, action)
         if self.remote:

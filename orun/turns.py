@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from orun.events import Event, StageWaiting
@@ -59,10 +59,17 @@ class Turns:
         return self._turns[name]
 
     def say(self, stage: str, what: str) -> None:
-        """Say that a stage waits, unless that was said."""
+        """Say that a stage waits, unless that was said; where another one of this run holds its key, for that."""
+        if what == SAME_STAGE:
+            what = next((f"{name}, which is the same" for name in self._twins(stage)), what)
         if (stage, what) not in self._said:
             self._said.add((stage, what))
             self.emit(StageWaiting(stage, what))
+
+    def _twins(self, stage: str) -> Iterator[str]:
+        """The stages of this run that hold the key of another."""
+        key = self._turns[stage].key
+        return (name for name, turn in self._turns.items() if name != stage and turn.key == key and turn.lock.held)
 
     def end(self, stage: str) -> None:
         """Let go of what a stage holds, if it does."""

@@ -11,7 +11,7 @@ import pytest
 
 import orun
 from orun.errors import PipelineError, UsageError
-from orun.events import Event, StageStarted, StageWaiting
+from orun.events import Event, Notice, StageStarted, StageWaiting
 from orun.store import Store, locks, machine_lock
 from tests.project import PIPELINE, Project, built, outcomes
 
@@ -251,3 +251,12 @@ def test_stages_of_a_matrix_share_what_is_before_them(tmp_path: Path) -> None:
     result = project.run()
     assert built(result) == ["make", "upper[mark=x]", "upper[mark=y]", "count[mark=x]", "count[mark=y]"]
     assert project.text("upper[mark=y]") == "A By"
+
+
+def test_who_waits_for_its_like_in_the_same_run_says_so(tmp_path: Path) -> None:
+    text = "name: text\nstages:\n  a: {uses: ./stages.py:make}\n  b: {uses: ./stages.py:make}\n"
+    project = Project.make(tmp_path / "project", text)
+    result = project.run(jobs=2)
+    assert outcomes(result) == {"a": "built", "b": "cached"}
+    assert [event.what for event in project.events if isinstance(event, StageWaiting)] == ["a, which is the same"]
+    assert not [event for event in project.events if isinstance(event, Notice)], "nothing of b was there to be restored"

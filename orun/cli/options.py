@@ -124,6 +124,8 @@ def parse_overrides(pairs: Sequence[str]) -> dict[str, str]:
         path, separator, value = pair.partition("=")
         if not (path and separator):
             raise UsageError(f"--set wants PATH=VALUE, not '{pair}'", hint="orun FILE --set vars.sequence=64")
+        if (shown := os.fsencode(pair).decode(errors="replace")) != pair:
+            raise UsageError(f"--set '{shown}' is not UTF-8", why="a pipeline file is, and what replaces its values")
         overrides[path] = value
     return overrides
 

@@ -31,10 +31,20 @@ def trouble(job: Job, scope: Scope, error: BaseException) -> Trouble:
 
 def _message(error: BaseException) -> list[str]:
     """The lines of its message, clipped; those of a syntax error without the place, which is shown apart."""
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
-    lines = [line.rstrip()[:LINE_LENGTH] for line in text.strip().splitlines() if line.strip()]
+    try:
+        text = error.msg if isinstance(error, SyntaxError) else str(error)
+    except Exception as another:  # noqa: BLE001 - the class is the user's, or a library's
+        text = f"(its message cannot be shown: {type(another).__name__})"
+    lines = [_printable(line.rstrip()[:LINE_LENGTH]) for line in text.strip().splitlines() if line.strip()]
     surplus = len(lines) - MESSAGE_LINES
     return [*lines[:MESSAGE_LINES], f"... {surplus} lines more"] if surplus > 0 else lines
+
+
+def _printable(line: str) -> str:
+    """The line with escapes in place of control characters, which would reach terminals and XML reports."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in line.expandtabs(1)
+    )
 
 
 def _place(job: Job, scope: Scope, error: BaseException) -> tuple[str, int, str]:

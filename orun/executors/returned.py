@@ -38,7 +38,10 @@ def _name(stage: str, name: object) -> str:
 
 def _metric(stage: str, name: str, value: object) -> Metric:
     if isinstance(value, Real):
-        value = Metric(float(value))
+        try:
+            value = Metric(float(value))
+        except OverflowError:
+            raise _refused(stage, f"{stage} returned a metric {name!r} that is too large for a number") from None
     if not isinstance(value, Metric):
         why = f"it is a {type(value).__name__}"
         raise _refused(stage, f"{stage} returned a metric {name!r} that is no number", why=why)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SEEDERS: dict[str, Callable[[Any, int], object]] = {
     "random": lambda module, seed: module.seed(seed),
-    "numpy.random": lambda module, seed: module.seed(seed % 2**32),
+    "numpy.random": lambda module, seed: module.seed(seed),
     "torch": lambda module, seed: module.manual_seed(seed),
     "tensorflow": lambda module, seed: module.random.set_seed(seed),
 }

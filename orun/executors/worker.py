@@ -51,8 +51,8 @@ def perform(job: Job, channel: Channel, recorder: Recorder) -> dict[str, Any]:
     variables.install()
     probes = Probes(scope, recorder)
     probes.install()
-    seeds.plant(job.seed)
     try:
+        seeds.plant(job.seed)
         metrics = _produce(job, channel)
         packages = _packages(scope, recorder)
     except BaseException as error:  # noqa: BLE001 - SystemExit too: whatever ends a stage is reported

@@ -161,10 +161,10 @@ def _bounded(text: str, kind: ParamType) -> str:
     """The words with the bounds after what they bound: `a duration of at least 0 such as 12ms`."""
     low, high = kind.range.low, kind.range.high
     if low is not None and high is not None:
-        bounds = f" from {low:g} to {high:g}"
+        bounds = f" from {low:.15g} to {high:.15g}"
     elif low is not None:
-        bounds = f" of at least {low:g}"
+        bounds = f" of at least {low:.15g}"
     else:
-        bounds = f" of at most {high:g}" if high is not None else ""
+        bounds = f" of at most {high:.15g}" if high is not None else ""
     noun, such, examples = text.partition(" such as ")
     return f"{noun}{bounds}{such}{examples}"

@@ -22,6 +22,7 @@ from orun.stages.registry import BUILTIN, all_kinds
 
 ID = r"^[A-Za-z_][A-Za-z0-9_-]*(\[[^\]]*\])?$"  # with the axes of a matrix
 NAME_WORDS = "letters, digits, _ and -, beginning with a letter"
+LARGEST_SEED = 2**32 - 1  # that every library takes
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 FILE_KIND = r"\.py:[A-Za-z_][A-Za-z0-9_]*$"
 
@@ -69,7 +70,7 @@ def _whole(part: Fragment, required: str) -> Fragment:
 
 def _top_level() -> dict[str, Fragment]:
     name = value([], r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", "letters, digits, _ . and -")
-    seed = fragment(ParamType("int", range=Range(0)))
+    seed = fragment(ParamType("int", range=Range(0, LARGEST_SEED)))
     vars_ = {"type": "object", "patternErrorMessage": "expected a mapping of names to values"}
     extends = value(["array"], ".+", "the path of a pipeline file, or a list of them") | {"items": {"type": "string"}}
     return {

@@ -12,6 +12,7 @@ from orun.spelling import near
 
 TAIL_LINES = 15
 TAIL_BYTES = 32 * 1024  # enough for fifteen lines of any sane length; a log may be gigabytes
+TAIL_WIDTH = 500  # characters of a line that are shown, from its end
 ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -38,7 +39,7 @@ def failure_note(stage: StageResult, terminal: Terminal) -> list[str]:
 
 
 def log_tail(log: Path, lines: int = TAIL_LINES) -> list[str]:
-    """The last lines of a log without control characters; none when it is empty or gone."""
+    """The ends of the last lines of a log without control characters; none when it is empty or gone."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, 2)
@@ -49,7 +50,7 @@ def log_tail(log: Path, lines: int = TAIL_LINES) -> list[str]:
     kept = [plain(line).rstrip() for line in text.split("\n")]
     while kept and not kept[-1]:
         kept.pop()
-    return kept[-lines:]
+    return [line if len(line) <= TAIL_WIDTH else f"...{line[-TAIL_WIDTH:]}" for line in kept[-lines:]]
 
 
 def plain(line: str) -> str:

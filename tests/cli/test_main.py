@@ -82,6 +82,10 @@ def test_nothing_typed_is_a_mistake(orun: CommandLine) -> None:
             "error: --set wants PATH=VALUE, not 'vars.sequence'\n  hint: orun FILE --set vars.sequence=64\n",
         ),
         (
+            ["bert.yaml", "--set", "vars.name=caf\udce9"],
+            "error: --set 'vars.name=caf\ufffd' is not UTF-8\n  a pipeline file is, and what replaces its values\n",
+        ),
+        (
             ["bert.yaml", "-q", "-v"],
             "error: --quiet and --verbose contradict each other\n  hint: use one of them\n",
         ),

@@ -55,6 +55,16 @@ def number(context):
 def nan(context):
     return {"p50": float("nan")}
 
+def controls(context):
+    raise ValueError("\\x1b[31mred\\x07\\ttab \\udcff")
+
+class Shy(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+def shy(context):
+    raise Shy
+
 def scribbles(context):
     os.chmod(context.inputs["model"] / "x", 0o644)
     (context.inputs["model"] / "x").write_text("mine")
@@ -148,6 +158,19 @@ nan returned a metric 'p50' that is not finite
   hint: Run it alone: orun ROOT/release.yaml --only nan"""
 
 
+CONTROLS = """\
+controls raised ValueError: \\x1b[31mred\\x07 tab \\udcff
+  at ROOT/mine.py:43 in controls
+  hint: Its log: LOGS/log.txt
+  hint: Run it alone: orun ROOT/release.yaml --only controls"""
+
+SHY = """\
+shy raised Shy: (its message cannot be shown: RuntimeError)
+  at ROOT/mine.py:50 in shy
+  hint: Its log: LOGS/log.txt
+  hint: Run it alone: orun ROOT/release.yaml --only shy"""
+
+
 @pytest.mark.parametrize(
     ("function", "kind", "message"),
     [
@@ -162,6 +185,8 @@ nan returned a metric 'p50' that is not finite
         ("reads_text", StageFailed, READS_TEXT),
         ("number", OutputRefused, NUMBER),
         ("nan", OutputRefused, NAN),
+        ("controls", StageFailed, CONTROLS),
+        ("shy", StageFailed, SHY),
     ],
 )
 @pytest.mark.usefixtures("code")

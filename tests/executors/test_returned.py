@@ -42,6 +42,7 @@ def test_an_interval_may_be_open() -> None:
         ({"x": "1"}, "a returned a metric 'x' that is no number\n  it is a str"),
         ({"x": np.ones(1)}, "a returned a metric 'x' that is no number\n  it is a ndarray"),
         ({"x": float("inf")}, "a returned a metric 'x' that is not finite\n  value is inf"),
+        ({"x": 10**400}, "a returned a metric 'x' that is too large for a number"),
         ({"x": Metric(float("nan"))}, "a returned a metric 'x' that is not finite\n  value is nan"),
         (
             compared(Estimate(INFINITE, 1.0, INFINITE)),

@@ -26,7 +26,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, bool], st
     project.write("pipelines/late.py", CODE.replace("import random", "import os, random\nos.environ['X'] = 'y'"))
     logs = {}
     with LocalExecutor() as executor:
-        for seed in (0, 2**40):
+        for seed in (0, 2**32 - 1):
             for file in ("mine.py", "late.py"):
                 spec = Spec(output="metrics", preload=("numpy", "torch") if file == "mine.py" else ())
                 job = project.job(f"{file}:draw", seed=seed, spec=spec)
@@ -37,11 +37,11 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, bool], st
 
 def test_the_same_seed_draws_the_same_whenever_a_library_is_imported(drawn: dict[tuple[int, bool], str]) -> None:
     assert drawn[0, True] == drawn[0, False]
-    assert drawn[2**40, True] == drawn[2**40, False]
+    assert drawn[2**32 - 1, True] == drawn[2**40, False]
 
 
 def test_another_seed_draws_something_else(drawn: dict[tuple[int, bool], str]) -> None:
-    zero, other = drawn[0, True].split(), drawn[2**40, True].split()
+    zero, other = drawn[0, True].split(), drawn[2**32 - 1, True].split()
     assert all(one != two for one, two in zip(zero[:1], other[:1], strict=True))
 
 

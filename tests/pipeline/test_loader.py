@@ -291,6 +291,7 @@ def test_two_names_for_one_mistake_are_one_problem(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("seed: -1", "'seed' cannot be -1"),
+        ("seed: 4294967296", "'seed' cannot be 4294967296"),
         ("stages: {a: {uses: convert/onnx, with: {path: model.onnx}, timeout: -1s}}", "'timeout' cannot be '-1s'"),
         ("vars: [1]", "'vars' cannot be a list"),
         ('name: "a\\0b"', "the text holds a NUL character"),

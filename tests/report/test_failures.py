@@ -24,8 +24,7 @@ def test_a_log_of_one_endless_line_is_read_from_its_end(tmp_path: Path) -> None:
     log = tmp_path / "stage.log"
     log.write_text("x" * 1_000_000 + " the end")
     (line,) = log_tail(log)
-    assert len(line) == 32 * 1024
-    assert line.endswith("x the end")
+    assert line == "..." + "x" * 492 + " the end"
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
