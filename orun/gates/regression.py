@@ -11,7 +11,7 @@ from orun.gates.finding import Change, Finding, Outcome, point
 from orun.gates.hosts import machine, same_machine
 from orun.gates.relative import by_interval, change
 from orun.measure.sequential import EQUAL, SLOWER, Evidence
-from orun.metrics import UNIT_WORDS, Comparison, Estimate, Metric
+from orun.metrics import UNIT_WORDS, Comparison, Estimate, Metric, Noise
 from orun.pipeline.model import Gate, Stage
 from orun.store.records import Action
 
@@ -19,6 +19,11 @@ ACCEPT = "orun baseline accept"
 BASELINE = "the accepted baseline"
 LARGEST_ODDS = 1e6  # beyond this a likelihood ratio is a matter of the model, not of the evidence
 WHOLE = 1 - 1e-9  # a regression of a metric that should be high cannot exceed all of it
+STORED: Mapping[Noise, str] = {
+    "none": "figure stored on {day}",
+    "sample": "figures stored on {day}, not example by example: its model is not in the store",
+    "timing": "figures stored on {day} on this machine, not side by side: its model is not in the store",
+}
 
 
 def judge_regression(
@@ -28,7 +33,7 @@ def judge_regression(
     if metric.better == "neither":
         return Finding("failed", f"{gate.metric} has no direction of improvement, so it has no regression")
     if accepted is None:
-        return Finding("undecided", f"no baseline accepted; `{ACCEPT} {gate.position.file}`")
+        return Finding("undecided", f"nothing is accepted for {stage.id}; `{ACCEPT} {gate.position.file}`")
     if accepted.model and accepted.model == measured_model(stage, action):
         comparison = Comparison(metric.value, point(1.0), point(0.0), "the accepted baseline is this very model")
         return by_interval(gate, metric, _regression(gate, metric, comparison))
@@ -96,25 +101,23 @@ def _by_stored(gate: Gate, metric: Metric, accepted: Accepted, host: Mapping[str
     if stored.unit != metric.unit:
         why = f"{gate.metric} {UNIT_WORDS[metric.unit]}, and in the accepted baseline it {UNIT_WORDS[stored.unit]}"
         return Finding("undecided", f"{why}; `{ACCEPT} {gate.position.file}`")
-    if metric.noise != "timing":
-        comparison = _stored_comparison(metric.value, stored.value, f"figure stored on {accepted.day}")
-        return by_interval(gate, metric, _regression(gate, metric, comparison))
-    if not same_machine(host, accepted.host):
+    if metric.noise == "timing" and not same_machine(host, accepted.host):
         why = "the accepted baseline's model is not in the store, and its figures are of another machine"
         advice = f"`{ACCEPT} {gate.position.file}` on this one"
         return Finding("undecided", f"{why} ({machine(accepted.host)}); {advice}")
-    method = f"figures stored on {accepted.day} on this machine, not side by side: its model is not in the store"
-    comparison = _stored_comparison(metric.value, stored.value, method, metric.interval, stored.interval)
-    return by_interval(gate, metric, _regression(gate, metric, comparison))
+    return by_interval(gate, metric, _regression(gate, metric, _stored_comparison(metric, stored, accepted.day)))
 
 
-def _stored_comparison(
-    value: float, other: float, method: str, mine: Estimate | None = None, theirs: Estimate | None = None
-) -> Comparison:
+def _stored_comparison(metric: Metric, stored: Metric, day: str) -> Comparison:
     """Two figures of different runs; their intervals add up."""
-    a, b = mine or point(value), theirs or point(other)
-    ratio = Estimate(_ratio(value, other), _ratio(a.low, b.high), _ratio(a.high, b.low))
-    return Comparison(other, ratio, Estimate(value - other, a.low - b.high, a.high - b.low), method)
+    value, other = metric.value, stored.value
+    a, b = metric.interval or point(value), stored.interval or point(other)
+    difference = Estimate(value - other, a.low - b.high, a.high - b.low)
+    if metric.noise == "timing":
+        ratio = Estimate(_ratio(value, other), _ratio(a.low, b.high), _ratio(a.high, b.low))
+    else:  # of either sign; the other's own value is taken as known
+        ratio = Estimate(*(_ratio(other + one, other) for one in (difference.value, difference.low, difference.high)))
+    return Comparison(other, ratio, difference, STORED[metric.noise].format(day=day))
 
 
 def _ratio(value: float, other: float) -> float:

@@ -56,7 +56,7 @@ def verdict(project: Path, *words: str) -> tuple[int, Mapping[str, Any]]:
 def test_a_regression_against_the_accepted_release(project: Path) -> None:
     code, first = verdict(project)
     assert (code, first["outcome"]) == (0, "undecided")
-    assert first["why"] == f"no baseline accepted; `orun baseline accept {project / 'tiny.yaml'}`"
+    assert first["why"] == f"nothing is accepted for latency; `orun baseline accept {project / 'tiny.yaml'}`"
 
     done = orun(project, "baseline", "accept", "tiny.yaml")
     assert done.returncode == 0, done.stderr

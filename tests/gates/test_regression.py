@@ -119,7 +119,7 @@ def test_a_sample_is_judged_by_its_paired_interval() -> None:
 def test_nothing_was_accepted_yet() -> None:
     verdict = verdict_of(LIMIT, timed(0.0))
     assert verdict.outcome == "undecided"
-    assert verdict.why == "no baseline accepted; `orun baseline accept bert.yaml`"
+    assert verdict.why == "nothing is accepted for latency; `orun baseline accept bert.yaml`"
     assert verdict.measured is None
 
 
@@ -195,6 +195,28 @@ def test_a_stored_time_that_nothing_bounds_above() -> None:
     assert verdict.outcome == "undecided"
     assert verdict.interval is not None
     assert verdict.interval.low == -1.0
+
+
+def test_a_sample_whose_baseline_is_gone() -> None:
+    """Without the other model's answers to the same examples, the intervals of both figures add up."""
+    known = accepted({"recall": metric(0.8, "ratio", "higher", "sample", (0.7, 0.9))})
+    condition = gate("recall", "max_regression", "5%", 0.05)
+    worse = verdict_of(condition, {"recall": metric(0.72, "ratio", "higher", "sample", (0.6, 0.82))}, known)
+    lost = verdict_of(condition, {"recall": metric(0.4, "ratio", "higher", "sample", (0.3, 0.5))}, known)
+    assert (worse.outcome, lost.outcome) == ("undecided", "failed")
+    assert worse.why == (
+        "the regression of recall against the accepted baseline is 10 % (95 % interval -15 % to 37.5 %; figures stored "
+        "on 2026-11-02, not example by example: its model is not in the store): the interval holds 5%"
+    )
+
+
+def test_a_sample_below_0_whose_baseline_is_gone() -> None:
+    known = accepted({"score": metric(-10.0, "", "higher", "sample", (-11.0, -9.0))})
+    found = {"score": metric(-14.0, "", "higher", "sample", (-15.0, -13.0))}
+    verdict = verdict_of(gate("score", "max_regression", "10%", 0.1), found, known)
+    assert verdict.outcome == "failed"
+    assert verdict.interval is not None
+    assert [verdict.measured, verdict.interval.low, verdict.interval.high] == pytest.approx([0.4, 0.2, 0.6])
 
 
 def test_a_figure_that_was_accepted_in_another_unit() -> None:
