@@ -11,6 +11,8 @@ from orun.metrics import Metric
 from orun.pipeline.model import Gate, Group
 from orun.record import Verdict
 
+SHOWN = 5  # slices of which a sentence tells the figures
+
 Find = Callable[[Gate], Finding]
 
 
@@ -96,7 +98,9 @@ def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find) -> Finding:
     start = f"{gate.metric}[{gate.by}="
     names = [name for name in metrics if name.startswith(start)]
     if not names:
-        return Finding("failed", f"{gate.metric} was not measured by {gate.by}: add it to `slices`")
+        sliced = any(f"[{gate.by}=" in name for name in metrics)
+        why = "it is one figure of all examples" if sliced else "add it to `slices`"
+        return Finding("failed", f"{gate.metric} was not measured by {gate.by}: {why}")
     found = {name: find(replace(gate, metric=name, by="")) for name in names}
     outcome = together("all", [one.outcome for one in found.values()])
     telling = next(one for one in found.values() if one.outcome == outcome)
@@ -104,7 +108,8 @@ def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find) -> Finding:
         telling = Finding("passed", "")
     why = f"{_counts(found)}; {_smallest(names, metrics, start)}"
     said = [one.why for one in found.values() if one.outcome != "passed"]
-    return replace(telling, why="; ".join([why, *said]))
+    more = [f"and {len(said) - SHOWN} more"] if len(said) > SHOWN else []
+    return replace(telling, why="; ".join([why, *said[:SHOWN], *more]))
 
 
 def _counts(found: Mapping[str, Finding]) -> str:

@@ -42,7 +42,7 @@ def slices(request: Request, dataset: Dataset) -> list[Slice]:
     found: list[Slice] = []
     for field in request.slices:
         column = _column(request, dataset, field)
-        values = np.unique(column)
+        values, place = np.unique(column, return_inverse=True)  # which takes all that are no number together
         if len(values) > MOST:
             raise StageFailed(
                 request.stage,
@@ -50,7 +50,7 @@ def slices(request: Request, dataset: Dataset) -> list[Slice]:
                 why=f"at most {MOST} are measured by themselves",
                 hint="add a field of coarser values to the dataset: orun.Dataset(..., fields={...})",
             )
-        found += [Slice(field, value, np.flatnonzero(column == value)) for value in values.tolist()]
+        found += [Slice(field, value, np.flatnonzero(place == number)) for number, value in enumerate(values.tolist())]
     return found
 
 
@@ -65,4 +65,5 @@ def _column(request: Request, dataset: Dataset, field: str) -> Array:
             why=f"it has {', '.join(known) or 'none'}",
             hint="give it one: orun.Dataset(..., fields={'" + field + "': [...]})",
         )
-    return dataset.fields[field]
+    found = dataset.fields[field]
+    return found if found.dtype != object else np.array([str(value) for value in found])  # of types that do not compare

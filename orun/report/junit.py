@@ -69,7 +69,8 @@ def _gate_case(result: RunResult, verdict: Verdict) -> ET.Element:
     elif verdict.outcome == "undecided":
         _say(case, "skipped", f"undecided: {sentence}", verdict.outcome)
     else:
-        ET.SubElement(case, "system-out").text = _writable(f"measured {gates.measured(verdict)}: {sentence}")
+        figure = "" if verdict.measured is None else f"measured {gates.measured(verdict)}: "
+        ET.SubElement(case, "system-out").text = _writable(f"{figure}{sentence}")
     return case
 
 

@@ -166,6 +166,24 @@ def test_a_slice_that_is_undecided() -> None:
     )
 
 
+def test_of_many_slices_some_are_named() -> None:
+    (verdict,) = judged(BY_LABEL, sliced({str(number): (0.5, 9) for number in range(8)}))
+    assert verdict.why == "; ".join(
+        [
+            "0 of 8 slices passed, 8 failed",
+            "the smallest is 0 with 9 examples",
+            *(f"accuracy[label={number}] is 50 %, below the minimum of 60%" for number in range(5)),
+            "and 3 more",
+        ]
+    )
+
+
+def test_a_figure_of_all_examples_has_no_slices() -> None:
+    condition = replace(gate("f1", "min", "60%", 0.6), by="label")
+    (verdict,) = judged(condition, sliced({"0": (0.95, 40)}) | {"f1": metric(0.9, "ratio", "higher")})
+    assert verdict.why == "f1 was not measured by label: it is one figure of all examples"
+
+
 def test_slices_that_were_not_measured() -> None:
     (verdict,) = judged(BY_LABEL, {"accuracy": metric(0.9)})
     assert (verdict.outcome, verdict.why) == ("failed", "accuracy was not measured by label: add it to `slices`")

@@ -24,6 +24,10 @@ def labelled():
 def many():
     return orun.Dataset({"x": np.repeat(X, 26, axis=0)}, labels=np.arange(104))
 
+def odd():
+    fields = {"score": np.array([1.5, np.nan, np.nan, 1.5]), "mixed": np.array([None, "a", 1, "a"], dtype=object)}
+    return orun.Dataset({"x": X}, labels=[0, 1, 2, 1], fields=fields)
+
 def first_score(outputs, dataset):
     return outputs["y"][:, 0]
 
@@ -37,6 +41,23 @@ SWAPPED = EYE[:, [1, 0, 2]]  # answers 1 for 0 and 0 for 1: right on examples 2 
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "data.py").write_text(DATA, "utf-8")
     return tmp_path
+
+
+def test_values_that_are_no_number_or_do_not_compare(folder: Path) -> None:
+    run = measure(
+        folder,
+        {"dataset": "data.py:odd", "metrics": ["accuracy", "cosine"], "slices": ["score", "mixed"]},
+        model=linear(SWAPPED),
+        reference=linear(EYE),
+    )
+    found = {name: metric.examples for name, metric in run.metrics.items() if name.startswith("accuracy[")}
+    assert found == {
+        "accuracy[score=1.5]": 2,
+        "accuracy[score=nan]": 2,
+        "accuracy[mixed=1]": 1,
+        "accuracy[mixed=None]": 1,
+        "accuracy[mixed=a]": 2,
+    }
 
 
 def test_every_slice_has_metrics_of_its_own(folder: Path) -> None:
