@@ -401,3 +401,20 @@ def test_a_damaged_artifact_is_made_again(project: Project) -> None:
     result = project.run()
     assert project.text("upper") == "A B!"
     assert result.exit_code == 0
+
+
+def test_a_file_that_is_taken_by_a_hard_link(tmp_path: Path) -> None:
+    """Nothing opens it, and its signature changes with each link."""
+    project = Project.make(tmp_path / "project", "name: text\nstages: {take: {uses: './take.py:take'}}\n")
+    project.write(
+        "take.py",
+        "from orun import stage\n\n@stage(inputs={}, output='files')\ndef take(context):\n"
+        "    (context.output / 'text').hardlink_to(context.root / 'data')\n",
+    )
+    project.write("data", "one")
+    assert built(project.run()) == ["take"]
+    assert built(project.run()) == []
+    project.write("data", "two")
+    assert project.text("take") == "one", "what is stored has an inode of its own"
+    assert project.run()["take"].reasons == ("data changed (read by the stage)",)
+    assert project.text("take") == "two"

@@ -46,7 +46,9 @@ def check_output(stage: str, spec: Spec, output: Path, inputs: Mapping[str, Path
 
 
 def _names(stage: str, output: Path) -> list[str]:
-    """Names of all files, refused when one is neither a file nor a folder."""
+    """Names of all files, refused when one is neither a file nor a folder, or has a name that is not Unicode."""
+    if output.is_symlink() or not output.is_dir():
+        raise OutputRefused(stage, f"{stage} left no output folder", why="it was there, and something took it away")
     names, folders = [], [str(output)]
     while folders:
         with os.scandir(folders.pop()) as entries:
@@ -59,6 +61,8 @@ def _names(stage: str, output: Path) -> list[str]:
                     kind = "a link" if entry.is_symlink() else "a socket, a pipe or a device"
                     why = f"{name}: an artifact is of files and folders"
                     raise OutputRefused(stage, f"{stage} left {kind}", why=why)
+                if (shown := os.fsencode(name).decode(errors="replace")) != name:
+                    raise OutputRefused(stage, f"{stage} left a file whose name is not Unicode", why=shown)
                 names.append(name)
     return sorted(names)
 

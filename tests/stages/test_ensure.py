@@ -121,6 +121,20 @@ def test_only_files_and_folders(
     assert refusal(Spec(output="files"), output) == f"int8 left {what}\n  b: an artifact is of files and folders"
 
 
+def test_a_name_that_is_not_unicode(output: Path) -> None:
+    Path(os.fsdecode(os.fsencode(output) + b"/caf\xe9")).touch()
+    assert refusal(Spec(output="files"), output) == "int8 left a file whose name is not Unicode\n  caf\ufffd"
+
+
+@pytest.mark.parametrize("make", [lambda _: None, Path.touch, link])
+def test_no_output_folder(output: Path, make: Callable[[Path], None]) -> None:
+    output.rmdir()
+    make(output)
+    assert refusal(Spec(output="files"), output) == (
+        "int8 left no output folder\n  it was there, and something took it away"
+    )
+
+
 def test_no_model(output: Path) -> None:
     (output / "int8.onnx").write_text("x")
     (output / "notes.txt").write_text("x")

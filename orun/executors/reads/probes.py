@@ -11,6 +11,7 @@ import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from orun import executors, observe
@@ -45,12 +46,8 @@ class Probes:
         """Begin."""
         for module, names in QUESTIONS:
             for name in names:
-                call = getattr(module, name)
-                noted = self._noting(call)
-                for able in SUPPORTS:
-                    if call in able:
-                        able.add(noted)
-                setattr(module, name, noted)
+                _replace(module, name, self._noting(getattr(module, name)))
+        _replace(os, "link", self._linking(os.link))
 
     def _noting(self, call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
@@ -60,6 +57,17 @@ class Probes:
             return call(path, *arguments, **options)
 
         return noted
+
+    def _linking(self, call: Callable[..., None]) -> Callable[..., None]:
+        """A hard link takes a file's content without opening it, and changes its signature."""
+
+        @functools.wraps(call)
+        def linking(src: Any, *arguments: Any, **options: Any) -> None:
+            call(src, *arguments, **options)
+            if options.get("src_dir_fd") is None:
+                self._recorder.read(absolute(os.fsdecode(src)))
+
+        return linking
 
     def _note(self, path: Any) -> None:
         module, file = calling(HELPERS, depth=2)
@@ -73,3 +81,12 @@ class Probes:
             return
         if self._scope.is_code(name) or (self._scope.is_code(file) and self._scope.is_discovery(name)):
             self.found[name] = presence(name)
+
+
+def _replace(module: ModuleType, name: str, function: Callable[..., Any]) -> None:
+    """Put a function in the place of another one, with what that is said to be able to."""
+    call = getattr(module, name)
+    for able in SUPPORTS:
+        if call in able:
+            able.add(function)
+    setattr(module, name, function)
