@@ -34,9 +34,12 @@ def _quantity(parse: Callable[[str | float], float]) -> Callable[..., float | No
 
     def read(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
         try:
-            return None if text is None else parse(text)
+            found = None if text is None else parse(text)
         except ValueError as error:
             raise click.BadParameter(str(error), ctx, param) from error
+        if found is not None and found < 0:
+            raise click.BadParameter(f"{text!r} is less than nothing", ctx, param)
+        return found
 
     return read
 

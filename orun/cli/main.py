@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 from click.exceptions import Exit
@@ -16,6 +18,7 @@ from orun.errors import Interrupted, OrunError, PipelineError, UsageError
 
 BUG = 5
 BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
+OUTPUT = (errno.EPIPE, errno.ENOSPC)  # of an error without a file: it met what is printed, as all else names its file
 
 VERBS = {
     "run": "Bring every stage up to date and judge the gates (the default).",
@@ -67,14 +70,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words after the program's name; those of this process when left out.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _open_streams()
     try:
         code = _answered(words)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Who read our output has gone. The interpreter flushes once more at its end: let that go nowhere.
+    except OSError as error:
+        # Who read our output has gone, or its disk is full. The interpreter flushes once more at its end: to nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
+        if isinstance(error, BrokenPipeError):
+            return BROKEN_PIPE
+        full = UsageError("the output cannot be written", why=error.strerror or str(error))
+        return _fail(full, full.exit_code, ())
     return code
+
+
+def _open_streams() -> None:
+    """Open what the parent has closed of the standard streams: else the next files would take their descriptors."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until the end
 
 
 def _answered(words: list[str]) -> int:
@@ -90,9 +104,9 @@ def _answered(words: list[str]) -> int:
     except KeyboardInterrupt:
         interrupted = Interrupted("interrupted")
         return _fail(interrupted, interrupted.exit_code, words)
-    except BrokenPipeError:
-        raise
-    except Exception as error:  # noqa: BLE001 -- the one place where a bug of ours becomes a message
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in OUTPUT and error.filename is None:
+            raise
         from orun.cli.crash import bug
 
         return _fail(bug(error, words), BUG, words)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import logging
 
 PROGRESS_INTERVAL = 0.1  # seconds between two reports of progress
+LONGEST_TEXT = 200  # characters of what one says
 State = tuple[int, int, int]
 
 
@@ -131,7 +132,7 @@ def _progress(stage: str, channel: Channel) -> Callable[[int, int, str], None]:
         nonlocal last
         if monotonic() - last >= PROGRESS_INTERVAL or done == total != 0:
             last = monotonic()
-            channel.send({"stage": stage, "progress": [done, total, what]})
+            channel.send({"stage": stage, "progress": [int(done), int(total), str(what)[:LONGEST_TEXT]]})
 
     return progress
 

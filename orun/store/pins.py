@@ -27,7 +27,10 @@ def pin(store: Store, name: str, tree: str) -> Pin:
 
     Raises:
         StoreError: when the artifact is not whole, or the pin cannot be written.
+        UsageError: when the name cannot be shown.
     """
+    if not (name and name.isprintable()):
+        raise UsageError(f"a pin cannot be called {name!r}", why="its name must be one that can be read")
     if problems := store.check(tree):
         raise StoreError(
             f"cannot pin {tree} as {name!r}",

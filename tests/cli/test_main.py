@@ -163,6 +163,23 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
     assert done.stderr == "141\n"
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_standard_streams_that_are_closed(project: Path, closed: str) -> None:
+    command = f"{sys.executable} -m orun words.yaml {closed}"
+    done = subprocess.run(["sh", "-c", command], cwd=project, capture_output=True, text=True, check=False, timeout=100)
+    assert (done.returncode, done.stderr if "2>" not in closed else "") == (0, "")
+    assert (project / "artifacts" / "out" / "words" / "write" / "text.txt").is_file()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+@pytest.mark.parametrize("words", ["stages --json", "--version"])
+def test_a_disk_that_is_full_of_what_is_printed(words: str) -> None:
+    command = f"{sys.executable} -m orun {words} > /dev/full"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=100)
+    message = "error: the output cannot be written\n  No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, message)
+
+
 def test_a_file_named_like_a_verb_is_reached_by_its_path(
     orun: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -170,6 +170,9 @@ def test_a_quantity_that_is_none(orun: CommandLine, project: Path) -> None:
         "error: invalid value for '--max-size': '20XB' is not a size such as 300MB, 22.9kB or 1.5GiB (a plain number is"
         " in bytes)\n  hint: to see the options: orun store gc --help\n"
     )
+    shown = orun("store", "gc", "--max-age", "-3d")
+    assert shown.code == 2
+    assert shown.err.startswith("error: invalid value for '--max-age': '-3d' is less than nothing\n  hint: ")
     assert (project / "artifacts").exists()
 
 
@@ -193,6 +196,9 @@ def test_pins(orun: CommandLine, project: Path) -> None:
     assert shown.err == (
         "error: no artifact 'words/wirte' is in the store\n  did you mean words/write?\n"
         "  hint: orun store pin NAME words/write\n"
+    )
+    assert orun("store", "pin", "", "words/write").err == (
+        "error: a pin cannot be called ''\n  its name must be one that can be read\n"
     )
     assert orun("store", "pin", "v1", "zzz").err == (
         "error: no artifact 'zzz' is in the store\n  it is neither `pipeline/stage` nor the beginning of a digest\n"
