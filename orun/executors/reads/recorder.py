@@ -127,7 +127,9 @@ class Recorder:
         if isinstance(folder, int):
             folder = os.readlink(f"/proc/self/fd/{folder}")
         name = absolute(os.fsdecode(folder or "."))
-        if name in self.listings or not self._scope.is_discovery(name) or self._looks_for_modules(name):
+        if name in self.listings or name in self.written or not self._scope.is_discovery(name):
+            return
+        if self._looks_for_modules(name):
             return
         self.listings[name] = listing_digest(name)
 

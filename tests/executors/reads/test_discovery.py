@@ -254,6 +254,13 @@ def test_a_folder_that_is_not_there(executor: LocalExecutor, project: Project) -
     assert others(found, project) == {}
 
 
+def test_a_folder_that_the_stage_makes_is_its_own(executor: LocalExecutor, project: Project, tmp_path: Path) -> None:
+    code = "import tempfile\nwith tempfile.TemporaryDirectory(dir=path) as made:\n    Path(made, 'a').touch()"
+    assert seen(executor, project, code, path=str(tmp_path)).listings == {}
+    code = "os.mkdir(path)\nos.listdir(path)"
+    assert seen(executor, project, code, path=str(tmp_path / "a")).listings == {}
+
+
 def test_the_cache_of_python_does_not_count_in_a_folder(executor: LocalExecutor, project: Project) -> None:
     folder = project.write("pipelines/texts/a.py", "").parent
     found = seen(executor, project, "os.listdir(path)", path=str(folder))
