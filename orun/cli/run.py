@@ -18,6 +18,7 @@ from orun.cli.selection import SelectingVerb, forced, selection_options
 from orun.errors import PipelineError, UsageError
 
 if TYPE_CHECKING:
+    from orun.journal import Listener
     from orun.record import RunResult
     from orun.report.console import Detail
 
@@ -85,7 +86,7 @@ def command(
     choices["remote"] = options.remote_of(choices)
     with _annotated(as_json) as annotate:
         if as_json:
-            result = orun.run(file, **choices)
+            result = _run_heeding(file, None, choices)
             options.show_json(_with_blame(file, choices, result) if blames else result)
         else:
             result = _run_shown(file, "quiet" if quiet else "verbose" if verbose else "normal", **choices)
@@ -120,11 +121,19 @@ def _run_shown(file: str, detail: Detail, **choices: Any) -> RunResult:
 
     console = Console(sys.stdout, detect(sys.stdout, os.environ), detail)
     try:
-        result: RunResult = orun.run(file, on_event=console, **choices)
+        result = _run_heeding(file, console, choices)
     finally:
         console.close()
     console.finish(result)
     return result
+
+
+def _run_heeding(file: str, listener: Listener | None, choices: dict[str, Any]) -> RunResult:
+    """Run, and be stopped by signals in good order."""
+    from orun.cli.stopping import heeding
+
+    with heeding(listener) as hear:
+        return orun.run(file, on_event=hear, **choices)
 
 
 def _failed(result: RunResult) -> bool:

@@ -223,7 +223,8 @@ failed: 2 stages (2 blocked), TIME; exit 3; to run what is not up to date as wel
     )
 
 
-def test_ctrl_c_stops_the_run_and_keeps_what_is_done(project: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_stops_the_run_and_keeps_what_is_done(project: Path, how: signal.Signals) -> None:
     command = [sys.executable, "-m", "orun", "words.yaml", "--set", "stages.write.with.text=wait"]
     with subprocess.Popen(
         command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -233,9 +234,10 @@ def test_ctrl_c_stops_the_run_and_keeps_what_is_done(project: Path) -> None:
         for line in process.stdout:
             if line.startswith("count  running"):
                 break
-        process.send_signal(signal.SIGINT)
+        process.send_signal(how)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
+    assert not list((project / "artifacts" / "tmp").iterdir())
     assert steady(out) == (
         """\
 stage  result  time  size  metrics
@@ -244,6 +246,18 @@ write  built: never run before  TIME  4 B  length 4
 interrupted: 1 stage (1 built), TIME; exit 130; what is done is kept, go on with: orun words.yaml
 """
     )
+
+
+def test_a_hangup_that_nobody_heeds_goes_by(project: Path) -> None:
+    command = ["nohup", sys.executable, "-m", "orun", "words.yaml"]
+    with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        for line in process.stdout:
+            if line.startswith("write  running"):
+                process.send_signal(signal.SIGHUP)
+                break
+        process.communicate(timeout=60)
+    assert process.returncode == 0
 
 
 def test_a_terminal_without_unicode_gets_what_it_can_show(project: Path) -> None:
