@@ -67,6 +67,8 @@ class Comparison:
         )
         self.elements.ours.update(ours.elements())
         self.elements.theirs.update(theirs.elements())
+        places = [place for place in places if ours.elements().keys() >= {place.tensor, *place.inputs}]  # no sequences
+        starts = sorted({name for place in places for name in place.inputs})
         alone = Probe(isolated(pair.model, places, ours.elements()), (), pair.target) if places else None
         inherited, local = Tally(), Tally()
         first, self.seconds = not self.answers, 0.0
@@ -79,6 +81,8 @@ class Comparison:
             if first:
                 self._outputs(found, right)
             for one in part:
+                if one.ours.tensor not in found or one.theirs.tensor not in right:  # a sequence, or optional
+                    continue
                 inherited.add(one.theirs.tensor, found[one.ours.tensor], right[one.theirs.tensor])
             if alone:
                 here = alone.run({name: right[sources[name]].astype(found[name].dtype) for name in starts})
@@ -91,7 +95,7 @@ class Comparison:
                 yield Row(one, sqnr, local.sqnr(one.theirs.tensor))
 
     def _outputs(self, found: Feed, right: Feed) -> None:
-        names = [value.name for value in self.pair.reference.graph.output]
+        names = [value.name for value in self.pair.reference.graph.output if value.name in right]  # tensors
         self.answers.append({name: right[name] for name in names})
         for name in names:
             self.outputs.add(name, found[name], right[name])

@@ -61,7 +61,7 @@ def segments(model: ModelProto, reference: ModelProto) -> tuple[Segment, ...]:
     pairs = align(model, reference)
     ours = _Graph(model, set(pairs.values()))
     theirs = _Graph(reference, set(pairs))
-    shared = [name for node in reference.graph.node for name in node.output if pairs.get(name, "") in ours.makers]
+    shared = [name for node in reference.graph.node for name in node.output if pairs.get(name) in ours.makers]
     return tuple(Segment(ours.part(pairs[name]), theirs.part(name), pairs) for name in shared)
 
 
@@ -87,7 +87,7 @@ class _Graph:
         self.inputs = {value.name for value in model.graph.input}
         self.constants = constants(model)
         self.nodes = tuple(model.graph.node)
-        places = [(name, place) for place, node in enumerate(self.nodes) for name in node.output]
+        places = [(name, place) for place, node in enumerate(self.nodes) for name in node.output if name]
         self.makers = {name: place for name, place in places if self.nodes[place].op_type != "Constant"}
 
     def part(self, tensor: str) -> Part:

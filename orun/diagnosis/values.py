@@ -97,6 +97,8 @@ class Probe:
     def run(self, feed: Feed) -> dict[str, Array]:
         """Every fetched value, and what was fed."""
         fed = {name: value for name, value in feed.items() if name in self._fed}
+        if not self._fetched:  # a session takes an empty list for all outputs
+            return fed
         try:
             found: Sequence[Any] = self.session.run(self._fetched, fed)
         except Exception as error:  # ONNX Runtime's errors share no base class but this

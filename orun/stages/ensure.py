@@ -160,7 +160,9 @@ def _value(value: ValueInfoProto) -> Value:
     if kind != "tensor_type":
         return value.name, kind.removesuffix("_type"), ()
     tensor = value.type.tensor_type
-    shape = tuple(axis.dim_value if axis.HasField("dim_value") else None for axis in tensor.shape.dim)
+    shape = tuple(
+        axis.dim_value if axis.HasField("dim_value") and axis.dim_value >= 0 else None for axis in tensor.shape.dim
+    )
     return value.name, TensorProto.DataType.Name(tensor.elem_type).lower(), shape
 
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc, Range
+from orun.stages.said import failing
 
 
 @dataclass(frozen=True)
@@ -39,20 +39,16 @@ SPEC = Spec(
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the converted model to `context.result`."""
     import onnx
+    import onnx.inliner
 
     from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
     from orun.stages.onnx.io import external_files, load_graph, save, store_freely, weigh
 
     before = load_graph(context.model())  # without external data, so that any size goes through the converter
-    try:
-        model = onnx.version_converter.convert_version(before, params.version)
-    except RuntimeError as refusal:
-        raise StageFailed(
-            context.stage,
-            f"ONNX cannot convert the model to operator set {params.version}",
-            why=str(refusal).strip(),
-            hint="export the model at that version: `opset` of `convert/torch`",
-        ) from refusal
+    other = "export the model at that version: `opset` of `convert/torch`"
+    with failing(context, f"ONNX cannot convert the model to operator set {params.version}", other):
+        whole = onnx.inliner.inline_local_functions(before) if before.functions else before  # it would drop them
+        model = onnx.version_converter.convert_version(whole, params.version)
     store_freely(model)
     onnx.load_external_data_for_model(model, str(context.model().parent))
     save(model, context.result, external=bool(external_files(before)))
@@ -61,7 +57,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         "the converted model",
         Trial(params.dims, params.inputs),
         Tolerance(params.atol, params.rtol),
-        hint="export the model at that version: `opset` of `convert/torch`",
+        hint=other,
     )
     nodes_before = weigh(context.model())["nodes"]
     return {**weigh(context.result), "nodes_before": nodes_before, "max_abs_error": error}

@@ -23,6 +23,7 @@ from orun.stages.contract import Context, Spec
 from orun.stages.given import DType, ExternalData, Fill, High, Low
 from orun.stages.onnx.agreement import Atol, Dims, Rtol
 from orun.stages.params import Code, Doc, FilePath, Range
+from orun.stages.said import failing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -171,20 +172,12 @@ def _export(context: Context, params: Params, bound: Bound, tries: Sequence[Case
     from orun.stages.torch.export import export
 
     example = max(tries, key=lambda case: (min(case.sizes.values(), default=2) > 1, len(set(case.sizes.values()))))
-    try:
+    other = "torchscript" if params.exporter == "dynamo" else "dynamo"
+    converted = any(type(part).__module__.startswith(CONVERTED) for part in bound.module.modules())
+    hint = (
+        "export what training left, before `convert`: its fake quantization is what `quantize/qat` takes"
+        if converted
+        else f"try `exporter: {other}`, or another `opset`"
+    )
+    with failing(context, f"PyTorch's {params.exporter} exporter cannot export the model", hint):
         return export(bound, example.feed, params.opset, params.exporter, context.log)
-    except Exception as error:  # the exporters raise whatever a model's own code raises
-        context.log.exception("PyTorch cannot export the model")
-        other = "torchscript" if params.exporter == "dynamo" else "dynamo"
-        cause: BaseException = error
-        while cause.__cause__ is not None:  # the exporters wrap what went wrong in general advice
-            cause = cause.__cause__
-        converted = any(type(part).__module__.startswith(CONVERTED) for part in bound.module.modules())
-        raise StageFailed(
-            context.stage,
-            f"PyTorch's {params.exporter} exporter cannot export the model",
-            why=f"{type(cause).__name__}: {str(cause).strip().partition(chr(10))[0]}",
-            hint="export what training left, before `convert`: its fake quantization is what `quantize/qat` takes"
-            if converted
-            else f"try `exporter: {other}`, or another `opset`; the log has the whole message",
-        ) from error

@@ -10,14 +10,12 @@ import re
 import shutil
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
+from orun.stages.said import said
 
 CONFIG = "required_operators.config"
 # Lists of supported operators that are in the package, by the name of who supports them.
@@ -63,34 +61,41 @@ def _place(line: str) -> tuple[str, int]:
 
 
 def usability(context: Context) -> dict[str, Metric]:
-    """How much of the model CoreML and NNAPI would take, and in how many pieces; leaves `usability.json`."""
-    from onnxruntime.tools.mobile_helpers import usability_checker
+    """How much of the model CoreML and NNAPI would take, and in how many pieces; leaves `usability.json`.
 
+    The checker fails on models that are as good as any (a Transpose without `perm`, operators that only ONNX Runtime
+    has): then the file has what it says, and there are no figures.
+    """
     logging.getLogger("default").setLevel(logging.ERROR)
-    model = usability_checker.ModelProtoWithShapeInfo(context.model()).model_with_shape_info
     metrics: dict[str, Metric] = {}
     document: dict[str, Any] = {}
     for name in ("nnapi", *COREML):
-        as_it_is, if_fixed = _partitions(model, name, fixed=False), _partitions(model, name, fixed=True)
+        try:
+            as_it_is, if_fixed = (_partitions(context.model(), name, fixed=fixed) for fixed in (False, True))
+            document[name] = {
+                "verdict": as_it_is.suitability().name,
+                "verdict_if_fixed": if_fixed.suitability().name,
+                "unsupported_operators": sorted(map(str, as_it_is.unsupported_ops)),
+                "nodes_with_dynamic_input": as_it_is.nodes_unsupported_due_to_dynamic_input,
+            }
+        except Exception as error:  # noqa: BLE001 - it raises whatever a graph that it did not expect leads to
+            document[name] = {"verdict": "UNKNOWN", "why": said(error)}
+            context.log.warning("whether %s would do with this model cannot be told: %s", name, said(error))
+            continue
         metrics[f"share.{name}"] = Metric(_share(as_it_is), "ratio", "higher")
         metrics[f"partitions.{name}"] = Metric(as_it_is.num_partitions, better="lower")
         metrics[f"share_if_fixed.{name}"] = Metric(_share(if_fixed), "ratio", "higher")
-        document[name] = {
-            "verdict": as_it_is.suitability().name,
-            "verdict_if_fixed": if_fixed.suitability().name,
-            "unsupported_operators": sorted(map(str, as_it_is.unsupported_ops)),
-            "nodes_with_dynamic_input": as_it_is.nodes_unsupported_due_to_dynamic_input,
-        }
         context.log.info("%s would do with this model: %s", name, document[name]["verdict"])
     text = json.dumps(document, indent=2, sort_keys=True)
     (context.output / "usability.json").write_text(text + "\n", "utf-8")
     return metrics
 
 
-def _partitions(model: ModelProto, name: str, *, fixed: bool) -> Any:
+def _partitions(path: Path, name: str, *, fixed: bool) -> Any:
     """What the checker finds for a provider, as the model is or as if the sizes of its inputs were fixed."""
     from onnxruntime.tools.mobile_helpers import usability_checker
 
+    model = usability_checker.ModelProtoWithShapeInfo(path).model_with_shape_info
     if name == "nnapi":
         return usability_checker.check_nnapi_partitions(model, not fixed)
     return usability_checker.check_coreml_partitions(model, not fixed, COREML[name])

@@ -17,6 +17,7 @@ from orun.stages.fusion.rules import apply_rules
 from orun.stages.onnx.domains import tidy_domains
 from orun.stages.onnx.io import load, load_graph, store_freely
 from orun.stages.onnx.ort_graph import IN_THE_WAY, write_optimized
+from orun.stages.said import failing
 
 if TYPE_CHECKING:
     from orun.stages.optimize.transformer import Params
@@ -91,23 +92,23 @@ def _reader(context: Context, params: Params) -> Callable[[], ModelProto]:
 
 
 def _apply(context: Context, params: Params, method: str, read: Callable[[], ModelProto]) -> Made:
-    fused = METHODS[method](context, read(), params)
+    model = read()
+    inputs = [type(value).FromString(value.SerializeToString()) for value in model.graph.input]
+    fused = METHODS[method](context, model, params)
+    left = {value.name for value in fused.graph.input}
+    fused.graph.input.extend(value for value in inputs if value.name not in left)  # no node reads them
+    order = {value.name: place for place, value in enumerate(inputs)}
+    fused.graph.input.sort(key=lambda value: order[value.name])
     tidy_domains(fused)
-    return Made(method, fused, tuple(unfused(fused)))
+    with failing(context, "the fused model cannot be looked into"):
+        return Made(method, fused, tuple(unfused(fused)))
 
 
 def _rules(context: Context, model: ModelProto, params: Params) -> ModelProto:
     disabled = [*params.disable, *(["packing"] if params.multi_head_attention else [])]
-    try:
+    hint = "use `method: onnxruntime`, or leave fusions out: `disable: [...]`"
+    with failing(context, "the model cannot be fused by rules", hint):
         return apply_rules(model, disabled)
-    except Exception as error:  # shape inference raises whatever a graph that it does not know leads to
-        context.log.exception("the rules failed")
-        raise StageFailed(
-            context.stage,
-            "the model cannot be fused by rules",
-            why=f"{type(error).__name__}: {error}",
-            hint="use `method: onnxruntime`, or leave fusions out: `disable: [...]`; the log has the whole traceback",
-        ) from error
 
 
 METHODS: Mapping[str, Callable[[Context, ModelProto, Params], ModelProto]] = {

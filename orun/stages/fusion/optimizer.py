@@ -12,6 +12,7 @@ from onnxruntime.transformers.optimizer import optimize_by_fusion
 from orun.errors import StageFailed
 from orun.stages.contract import Context
 from orun.stages.onnx.symbolic import taught
+from orun.stages.said import failing
 
 if TYPE_CHECKING:
     from orun.stages.optimize.transformer import Params
@@ -38,17 +39,12 @@ def apply_optimizer(context: Context, model: ModelProto, params: Params) -> Mode
             f"{num_heads} attention heads and hidden size {hidden_size} do not go together",
             hint="give both `num_heads` and `hidden_size`, or none of them",
         )
-    try:
+    with failing(
+        context,
+        f"ONNX Runtime's optimizer cannot handle the model as {params.model_type}",
+        "use `method: rules`, try another `model_type`, or leave fusions out: `disable: [...]`",
+    ):
         fused = optimize_by_fusion(model, params.model_type, num_heads, hidden_size, _options(params))
-    except Exception as error:  # its pattern matching raises whatever a graph that it did not expect leads to
-        context.log.exception("the optimizer failed")
-        raise StageFailed(
-            context.stage,
-            f"ONNX Runtime's optimizer cannot handle the model as {params.model_type}",
-            why=f"{type(error).__name__}: {error}",
-            hint="use `method: rules`, try another `model_type`, or leave fusions out: `disable: [...]`; "
-            "the log has the whole traceback",
-        ) from error
     result: ModelProto = fused.model
     return result
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,8 @@ def load(path: Path) -> ModelProto:
     import onnx
 
     model = load_graph(path)
-    onnx.load_external_data_for_model(model, str(path.parent))
+    with _told(path):
+        onnx.load_external_data_for_model(model, str(path.parent))
     return model
 
 
@@ -45,13 +47,26 @@ def load_graph(path: Path) -> ModelProto:
         raise UsageError(f"{path.name} is not an ONNX model", why=str(error)) from error
     if not model.HasField("graph"):
         raise UsageError(f"{path.name} is not an ONNX model", why="it holds no graph")
-    for location in external_files(model):
+    with _told(path):
+        locations = external_files(model)
+    for location in locations:
         _check_location(path, location)
     return model
 
 
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Tell of places and lengths of external data that make no sense."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(f"{path.name} names external data that cannot be read", why=str(error)) from error
+
+
 def _check_location(path: Path, location: str) -> None:
     named = PurePosixPath(location.replace("\\", "/"))
+    if not named.parts:
+        raise UsageError(f"{path.name} names external data without a file", why=f"location {location!r}")
     if named.is_absolute() or ":" in named.parts[0] or ".." in named.parts:
         raise UsageError(
             f"{path.name} names external data outside its folder",

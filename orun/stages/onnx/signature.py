@@ -45,7 +45,9 @@ def _input(value: ValueInfoProto, rows: int | None) -> Input:
         raise UsageError(f"input {value.name!r} of the model is no tensor", why="values for it cannot be made up")
     tensor = value.type.tensor_type
     shape = tuple(
-        axis.dim_value if axis.HasField("dim_value") else axis.dim_param or f"{value.name}:{place}"
+        axis.dim_value
+        if axis.HasField("dim_value") and axis.dim_value >= 0  # some exporters write -1 for any size
+        else axis.dim_param or f"{value.name}:{place}"
         for place, axis in enumerate(tensor.shape.dim)
     )
     if tensor.elem_type == TensorProto.STRING:

@@ -17,6 +17,7 @@ from orun.stages.contract import Context, Port, Spec
 from orun.stages.known import require_known
 from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc
+from orun.stages.said import failing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,15 +93,17 @@ def _convert(context: Context, params: Params) -> ModelProto:
     require_known(context, "block_nodes", params.block_nodes, [node.name for node in model.graph.node])
     require_known(context, "block_types", params.block_types, [node.op_type for node in model.graph.node])
     model = add_types(model)
-    converted: ModelProto = convert_float_to_float16(
-        model,
-        keep_io_types=params.keep_io_types,
-        disable_shape_infer=True,
-        op_block_list=[*DEFAULT_OP_BLOCK_LIST, *params.block_types],
-        node_block_list=params.block_nodes,
-    )
-    _merge_casts(converted)
-    OnnxModel(converted).topological_sort()
+    hint = "leave nodes in float32: `block_nodes`, `block_types`"
+    with failing(context, "ONNX Runtime's converter cannot make the model float16", hint):
+        converted: ModelProto = convert_float_to_float16(
+            model,
+            keep_io_types=params.keep_io_types,
+            disable_shape_infer=True,
+            op_block_list=[*DEFAULT_OP_BLOCK_LIST, *params.block_types],
+            node_block_list=params.block_nodes,
+        )
+        _merge_casts(converted)
+        OnnxModel(converted).topological_sort()
     return converted
 
 

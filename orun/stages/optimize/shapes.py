@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.known import require_known
 from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc
+from orun.stages.said import failing
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
@@ -93,16 +93,8 @@ def _fix(context: Context, model: ModelProto, sizes: Mapping[str, int]) -> None:
 def _infer(context: Context, model: ModelProto) -> ModelProto:
     from orun.stages.onnx.symbolic import infer
 
-    try:
+    with failing(context, "the shapes of the model cannot be worked out", "simplify the model first"):
         return infer(model)
-    except Exception as error:  # it raises whatever it stumbles on
-        context.log.exception("shape inference failed")
-        raise StageFailed(
-            context.stage,
-            "the shapes of the model cannot be worked out",
-            why=f"{type(error).__name__}: {error}",
-            hint="simplify the model first; the log has the whole traceback",
-        ) from error
 
 
 def _is_known(value: ValueInfoProto) -> bool:

@@ -15,6 +15,7 @@ from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc
+from orun.stages.said import failing
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -39,6 +40,7 @@ Pattern = Literal[
     "FusionConvTransposeMul", "FusionGemm", "FusionGemmAdd", "FusionGemmMul", "FusionPadConv", "FusionReduce",
 ]  # fmt: skip
 SLIM_FROM = 7  # the first operator set that onnxslim takes; of those before it, it makes nothing, and fails on that
+OTHERWISE = "leave passes out, `skip: [...]`, or use `optimize/graph` with `level: basic` instead"
 # Turns MatMul and Add into what `optimize/transformer` cannot read.
 UNREADABLE: Pass = "fuse_matmul_add_bias_into_gemm_batched"
 
@@ -114,7 +116,7 @@ def _by_onnxsim(context: Context, params: Params) -> Path:
     import onnxsim
 
     simplified = Path("simplified.onnx")
-    try:
+    with failing(context, "onnxsim cannot simplify the model", OTHERWISE):
         onnxsim.simplify(
             str(context.model()),
             output_path=str(simplified),
@@ -122,8 +124,6 @@ def _by_onnxsim(context: Context, params: Params) -> Path:
             include_subgraph=params.subgraphs,
             certify=False,
         )
-    except Exception as error:  # it raises RuntimeError and the checker's ValidationError, and what lies below them
-        raise _failure(context, "onnxsim", error) from error
     return simplified
 
 
@@ -147,20 +147,8 @@ def _by_onnxslim(context: Context, params: Params) -> ModelProto:
             why=f"the model uses {version or 'none of the standard'}",
             hint="put `convert/opset` before it, or simplify with `tool: onnxsim`",
         )
-    try:
+    with failing(context, "onnxslim cannot simplify the model", OTHERWISE):
         simplified: ModelProto = onnxslim.slim(model, skip_fusion_patterns=params.skip)
-    except Exception as error:  # whatever lies below it
-        raise _failure(context, "onnxslim", error) from error
     del simplified.graph.input[:]  # it leaves out those that no node reads
     simplified.graph.input.extend(value for value in inputs if value.name not in stored)
     return simplified
-
-
-def _failure(context: Context, tool: str, error: Exception) -> StageFailed:
-    context.log.error("%s failed", tool, exc_info=error)
-    return StageFailed(
-        context.stage,
-        f"{tool} cannot simplify the model",
-        why=str(error).strip() or type(error).__name__,
-        hint="leave passes out, `skip: [...]`, or use `optimize/graph` with `level: basic` instead",
-    )

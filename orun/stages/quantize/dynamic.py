@@ -19,7 +19,7 @@ from orun.stages.given import Excluded, Preprocess
 from orun.stages.known import require_known
 from orun.stages.onnx.agreement import Dims, Inputs
 from orun.stages.params import Doc
-from orun.stages.quantizing.integers import require_integers
+from orun.stages.quantizing.integers import quantizing, require_integers
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -71,7 +71,10 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
     require_room(context, ROOM)
     with TemporaryDirectory(dir=".") as folder:  # the quantizer writes beside its input
-        result = _quantize(Path(folder, "float.onnx"), _prepare(context, params, Path(folder, "float.onnx")), params)
+        path = Path(folder, "float.onnx")
+        op_types = _prepare(context, params, path)
+        with quantizing(context, path, "leave nodes out: `exclude`"):
+            result = _quantize(path, op_types, params)
     why = "dynamic quantization changes MatMul, Attention, Conv, LSTM and Gather whose weights are constants"
     quantized = require_integers(context, result, why)
     tidy_domains(result)

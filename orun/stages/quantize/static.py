@@ -12,7 +12,8 @@ so that it rounds better, and checked to compute the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +28,7 @@ from orun.stages.known import require_known
 from orun.stages.onnx.agreement import Dims, Inputs
 from orun.stages.onnx.precision import TYPES, Override, Width
 from orun.stages.params import Doc, Range
-from orun.stages.quantizing.integers import require_integers
+from orun.stages.quantizing.integers import CANNOT, quantizing, require_integers
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -158,6 +159,7 @@ def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     from orun.stages.onnx.io import load, save
     from orun.stages.onnx.ort_graph import IN_THE_WAY, add_types, optimized
     from orun.stages.onnx.precision import tensor_overrides
+    from orun.stages.onnx.signature import input_names
     from orun.stages.quantizing.calibrating import typical
 
     model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
@@ -166,7 +168,7 @@ def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     require_known(context, "exclude", params.exclude, names)
     require_known(context, "op_types", params.op_types or [], [node.op_type for node in model.graph.node])
     model = add_types(model)
-    inputs = [value.name for value in model.graph.input]
+    inputs = input_names(model)
     dataset = typical(context, params.dataset, inputs, params.samples, params.dims)
     if params.smooth is not None:
         _smooth(context, model, params, dataset)
@@ -212,48 +214,50 @@ def _quantize(context: Context, params: Params, prepared: Prepared) -> ModelProt
 
     result = prepared.path.with_name("quantized.onnx")
     reader = _reader(context, prepared.dataset, prepared.inputs)
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):  # a mask may span all of float32: see below
-            quantize_static(
-                prepared.path,
-                result,
-                reader,
-                quant_format=QuantFormat.QDQ if params.format == "qdq" else QuantFormat.QOperator,
-                op_types_to_quantize=params.op_types,
-                per_channel=params.per_channel,
-                reduce_range=params.reduce_range,
-                activation_type=QuantType[TYPES[params.activation_type]],
-                weight_type=QuantType[TYPES[params.weight_type]],
-                nodes_to_quantize=params.include,
-                nodes_to_exclude=params.exclude,
-                use_external_data_format=True,
-                calibrate_method=CalibrationMethod[METHODS[params.method]],
-                extra_options={
-                    "ActivationSymmetric": params.symmetric,
-                    "CalibMovingAverage": params.moving_average,
-                    "CalibPercentile": params.percentile,
-                    "TensorQuantOverrides": prepared.overrides,
-                    # Histograms of examples that differ in shape cannot be taken together, only one after another.
-                    "CalibStridedMinMax": 1 if reader.shapes_differ and params.method != "minmax" else None,
-                },
-            )
-    except ValueError as error:
-        raise _refused(context, error) from error
+    # A mask may span all of float32, whose width overflows.
+    with _told(context, prepared.path), np.errstate(over="ignore", invalid="ignore"):
+        quantize_static(
+            prepared.path,
+            result,
+            reader,
+            quant_format=QuantFormat.QDQ if params.format == "qdq" else QuantFormat.QOperator,
+            op_types_to_quantize=params.op_types,
+            per_channel=params.per_channel,
+            reduce_range=params.reduce_range,
+            activation_type=QuantType[TYPES[params.activation_type]],
+            weight_type=QuantType[TYPES[params.weight_type]],
+            nodes_to_quantize=params.include,
+            nodes_to_exclude=params.exclude,
+            use_external_data_format=True,
+            calibrate_method=CalibrationMethod[METHODS[params.method]],
+            extra_options={
+                "ActivationSymmetric": params.symmetric,
+                "CalibMovingAverage": params.moving_average,
+                "CalibPercentile": params.percentile,
+                "TensorQuantOverrides": prepared.overrides,
+                # Histograms of examples that differ in shape cannot be taken together, only one after another.
+                "CalibStridedMinMax": 1 if reader.shapes_differ and params.method != "minmax" else None,
+            },
+        )
     return load(result)
 
 
-def _refused(context: Context, error: ValueError) -> StageFailed:
-    return StageFailed(
-        context.stage,
-        "ONNX Runtime cannot quantize the model so",
-        why=str(error),
-        hint=(
-            "a value that never changes, such as a mask's, has no histogram: use `method: minmax`, or `op_types` "
-            "without the operators that yield it"
-            if "bins" in str(error)
-            else "try another `format`, `activation_type` or `weight_type`"
-        ),
-    )
+@contextmanager
+def _told(context: Context, path: Path) -> Iterator[None]:
+    """Tell what the quantizer refuses, and what to do about it."""
+    with quantizing(context, path, "try another `format`, `activation_type` or `weight_type`"):
+        try:
+            yield
+        except ValueError as error:
+            if "bins" not in str(error):
+                raise
+            raise StageFailed(
+                context.stage,
+                CANNOT,
+                why=str(error),
+                hint="a value that never changes, such as a mask's, has no histogram: use `method: minmax`, or "
+                "`op_types` without the operators that yield it",
+            ) from error
 
 
 def _reader(context: Context, dataset: Dataset, names: Sequence[str]) -> Any:
@@ -278,6 +282,6 @@ def _reader(context: Context, dataset: Dataset, names: Sequence[str]) -> Any:
             if number is None:
                 return None
             context.progress(number, len(dataset), "calibrate")
-            return {name: dataset.inputs[name][number][None] for name in names}
+            return {name: np.asarray(dataset.inputs[name][number])[None] for name in names}
 
     return Reader()

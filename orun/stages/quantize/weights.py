@@ -20,6 +20,8 @@ from orun.stages.given import Excluded
 from orun.stages.known import require_known
 from orun.stages.onnx.agreement import Dims, Inputs
 from orun.stages.params import Doc, Range
+from orun.stages.quantizing.integers import not_finite
+from orun.stages.said import failing
 from orun.stages.warned import warnings_to
 
 if TYPE_CHECKING:
@@ -74,11 +76,13 @@ SPEC = Spec(
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the quantized model to `context.result`."""
     from orun.stages.onnx.agreement import Trial, check_against_input
-    from orun.stages.onnx.io import load, save, weigh
+    from orun.stages.onnx.io import load, save, store_freely, weigh
 
     model = load(context.model())
     require_known(context, "exclude", params.exclude, [node.name for node in model.graph.node])
     _require_supported(context, params, model)
+    _require_finite(context, params, model)
+    store_freely(model)
     result = _gptq(context, params, model) if params.algorithm == "gptq" else _quantize(context, params, model)
     made = "MatMulNBits" if params.format == "qoperator" else "DequantizeLinear"
     quantized = sum(node.op_type == made for node in result.graph.node)
@@ -92,6 +96,19 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     save(result, context.result)
     error = check_against_input(context, "the quantized model", Trial(params.dims, params.inputs), None)
     return {**weigh(context.result), "quantized": Metric(quantized, better="higher"), "max_abs_error": error}
+
+
+def _require_finite(context: Context, params: Params, model: ModelProto) -> None:
+    """Refuse matrices with NaN or infinity: the quantizers make numbers of them."""
+    nodes = [node for node in model.graph.node if node.op_type == "MatMul" and node.name not in params.exclude]
+    read = {name for node in nodes for name in node.input}
+    weights = [tensor for tensor in model.graph.initializer if tensor.name in read]
+    if names := not_finite(weights):
+        raise StageFailed(
+            context.stage,
+            f"not all values of {', '.join(names)} are finite",
+            hint="see what made them so, or leave the nodes that read them out: `exclude`",
+        )
 
 
 def _require_supported(context: Context, params: Params, model: ModelProto) -> None:
@@ -120,17 +137,10 @@ def _quantize(context: Context, params: Params, model: ModelProto) -> ModelProto
 
     from orun.stages.onnx.domains import tidy_domains
 
-    try:
-        with warnings_to(context.log):
-            quantizer = MatMulNBitsQuantizer(model, algo_config=_config(params), **_options(params))
-            quantizer.process()
-    except (ImportError, ValueError) as error:
-        raise StageFailed(
-            context.stage,
-            f"ONNX Runtime cannot quantize the model by {params.algorithm}",
-            why=f"{type(error).__name__}: {error}",
-            hint="try `algorithm: rtn`, or another `block_size`",
-        ) from error
+    what = f"ONNX Runtime cannot quantize the model by {params.algorithm}"
+    with failing(context, what, "try `algorithm: rtn`, or another `block_size`"), warnings_to(context.log):
+        quantizer = MatMulNBitsQuantizer(model, algo_config=_config(params), **_options(params))
+        quantizer.process()
     result: ModelProto = quantizer.model.model
     tidy_domains(result)
     return result
@@ -138,11 +148,11 @@ def _quantize(context: Context, params: Params, model: ModelProto) -> ModelProto
 
 def _gptq(context: Context, params: Params, model: ModelProto) -> ModelProto:
     from orun.stages.onnx.domains import tidy_domains
+    from orun.stages.onnx.signature import input_names
     from orun.stages.quantizing.calibrating import typical
     from orun.stages.quantizing.gptq import Grid, quantize
 
-    names = [value.name for value in model.graph.input]
-    dataset = typical(context, params.dataset, names, params.samples, params.dims)
+    dataset = typical(context, params.dataset, input_names(model), params.samples, params.dims)
     grid = Grid(params.bits, params.block_size, params.symmetric)
     quantize(model, grid, dataset, params.exclude, params.accuracy_level)
     tidy_domains(model)

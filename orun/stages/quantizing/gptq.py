@@ -119,6 +119,10 @@ def quantize(model: ModelProto, grid: Grid, dataset: Dataset, excluded: Collecti
     kept = [tensor for tensor in graph.initializer if tensor.name in used]
     del graph.initializer[:]
     graph.initializer.extend(kept)
+    gone = weights.keys() - used  # in models of old, weights are inputs as well
+    inputs = [value for value in graph.input if value.name not in gone]
+    del graph.input[:]
+    graph.input.extend(inputs)
 
 
 def _replace(model: ModelProto, node: NodeProto, weight: Rounded, grid: Grid, accuracy_level: int) -> None:

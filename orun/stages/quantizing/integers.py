@@ -1,14 +1,20 @@
-"""Which weights of a model are stored as small integers."""
+"""Which weights of a model are stored as small integers, and what ONNX Runtime's quantizers refuse."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.errors import StageFailed
 from orun.stages.contract import Context
+from orun.stages.said import failing
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, TensorProto
+
+CANNOT = "ONNX Runtime cannot quantize the model so"
 
 
 def integer_weights(model: ModelProto) -> list[str]:
@@ -37,3 +43,39 @@ def require_integers(context: Context, model: ModelProto, why: str) -> int:
         )
     context.log.info("%d weights as integers:\n  %s", len(weights), "\n  ".join(weights))
     return len(weights)
+
+
+@contextmanager
+def quantizing(context: Context, path: Path, hint: str) -> Iterator[None]:
+    """Let what a quantizer raises inside be a failure of the stage; of weights that are not finite it only asserts.
+
+    Args:
+        context: of the stage.
+        path: of the float model.
+        hint: what to do instead.
+    """
+    from orun.stages.onnx.io import load_graph
+
+    try:
+        with failing(context, CANNOT, hint):
+            yield
+    except StageFailed as failure:
+        asserted = isinstance(failure.__cause__, AssertionError)
+        names = not_finite(load_graph(path).graph.initializer, path.parent) if asserted else []
+        if not names:
+            raise
+        raise StageFailed(
+            context.stage,
+            CANNOT,
+            why=f"not all values of {', '.join(names)} are finite",
+            hint="see what made them so, or leave the nodes that read them out: `exclude`",
+        ) from failure
+
+
+def not_finite(weights: Iterable[TensorProto], folder: Path = Path()) -> list[str]:
+    """Names of the floating-point tensors that hold NaN or infinity, read one at a time from the folder."""
+    import numpy as np
+    from onnx import numpy_helper
+
+    arrays = ((one.name, numpy_helper.to_array(one, str(folder))) for one in weights)
+    return [name for name, array in arrays if array.dtype.kind == "f" and not np.isfinite(array).all()]

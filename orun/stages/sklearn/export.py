@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from orun.errors import StageFailed
 from orun.stages.contract import Context
+from orun.stages.said import failing
 from orun.stages.warned import warnings_to
 
 if TYPE_CHECKING:
@@ -112,22 +113,18 @@ def export(context: Context, estimator: Estimator, data: Table, wishes: Wishes) 
 
     from orun.stages.onnx.domains import tidy_domains
 
-    try:
-        with warnings_to(context.log), _integers_as_flags():
-            model: ModelProto = to_onnx(
-                estimator,
-                initial_types=[(name, _type(name, values, context)) for name, values in data.columns.items()],
-                options=_options(estimator, wishes) or None,
-                target_opset={"": wishes.opset, "ai.onnx.ml": ML_OPSET},
-            )
-    except Exception as error:  # a converter raises whatever it runs into
-        context.log.exception("skl2onnx cannot convert the estimator")
-        raise StageFailed(
-            context.stage,
-            f"skl2onnx cannot convert the {type(estimator).__name__}",
-            why=_first_lines(error),
-            hint="the log has the whole message; skl2onnx.supported_converters() lists what can be converted",
-        ) from error
+    hint = "skl2onnx.supported_converters() lists what can be converted"
+    with (
+        failing(context, f"skl2onnx cannot convert the {type(estimator).__name__}", hint),
+        warnings_to(context.log),
+        _integers_as_flags(),
+    ):
+        model: ModelProto = to_onnx(
+            estimator,
+            initial_types=[(name, _type(name, values, context)) for name, values in data.columns.items()],
+            options=_options(estimator, wishes) or None,
+            target_opset={"": wishes.opset, "ai.onnx.ml": ML_OPSET},
+        )
     tidy_domains(model)
     _name(context, model, wishes.outputs)
     return model
@@ -146,11 +143,6 @@ def _options(estimator: Estimator, wishes: Wishes) -> dict[int, dict[str, Any]]:
     if kind and "zipmap" in (get_converter(kind).get_allowed_options() or ()):
         options.setdefault(id(estimator), {})["zipmap"] = wishes.zipmap
     return options
-
-
-def _first_lines(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: " + "\n".join(line[:200] for line in lines[:2])
 
 
 def _type(name: str, values: Array, context: Context) -> Any:

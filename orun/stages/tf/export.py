@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from orun.errors import StageFailed
 from orun.stages.contract import Context
+from orun.stages.said import failing
 from orun.stages.warned import warnings_to
 from orun.units import show
 
@@ -36,12 +37,8 @@ def export(context: Context, source: Model, opset: int, outputs: Sequence[str]) 
 
     names = _output_names(context, source, outputs)
     _require_small(context, source)
-    with warnings_to(context.log):
-        try:
-            model, inside, yielded = source.convert(opset)
-        except Exception as error:  # tf2onnx raises whatever it runs into
-            context.log.exception("tf2onnx cannot convert the model")
-            raise _refused(context, error) from error
+    with warnings_to(context.log), failing(context, "tf2onnx cannot convert the model", "try another `opset`"):
+        model, inside, yielded = source.convert(opset)
     _arrange(model, source, inside)
     order = {name: place for place, name in enumerate(yielded)}
     model.graph.output.sort(key=lambda value: order[value.name])
@@ -78,16 +75,6 @@ def _output_names(context: Context, source: Model, outputs: Sequence[str]) -> li
         why = f"inputs {', '.join(inputs)}; outputs {', '.join(names)}"
         raise StageFailed(context.stage, "inputs and outputs need names that differ", why=why, hint="set `outputs`")
     return names
-
-
-def _refused(context: Context, error: Exception) -> StageFailed:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
-    return StageFailed(
-        context.stage,
-        "tf2onnx cannot convert the model",
-        why=f"{type(error).__name__}: {lines[0][:300]}",
-        hint="try another `opset`; the log has the whole message",
-    )
 
 
 def _arrange(model: ModelProto, source: Model, inside: Sequence[str]) -> None:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orun.errors import OrunError, StageFailed
+from orun.errors import StageFailed
 from orun.stages.contract import Context
 from orun.stages.datasets import CODE
 from orun.stages.params import Code
-from orun.stages.said import first_line
+from orun.stages.said import failing
 from orun.stages.warned import warnings_to
 
 if TYPE_CHECKING:
@@ -68,15 +68,5 @@ def _opened(context: Context, params: Params) -> Model:
         raise StageFailed(
             context.stage, f"{params.model} is no model that TensorFlow can read", why=f"expected {FILES}"
         )
-    try:
+    with failing(context, f"TensorFlow cannot read {params.model}"):
         return reader(path)
-    except OrunError:
-        raise
-    except Exception as error:  # the readers raise whatever they run into
-        context.log.exception("the model cannot be read")
-        raise StageFailed(
-            context.stage,
-            f"TensorFlow cannot read {params.model}",
-            why=first_line(error),
-            hint="the log has the whole message",
-        ) from error

@@ -14,7 +14,7 @@ from orun.stages.contract import Context
 from orun.stages.datasets import CODE
 from orun.stages.onnx.feeds import Input
 from orun.stages.params import Code
-from orun.stages.said import first_line
+from orun.stages.said import failing
 from orun.stages.torch.export import Bound, bind, bind_program, plain
 from orun.stages.warned import warnings_to
 from orun.variables import variable
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 COMMIT = re.compile(r".+@[0-9a-f]{40}")
 SAFETENSORS = ".safetensors"
+FUNCTION = (
+    "a pickled module or `state_dict` takes a function that makes the module: model: file.py:function, weights: FILE"
+)
 
 
 def open_model(context: Context, params: Params, inputs: Sequence[Input]) -> Bound:
@@ -72,45 +75,28 @@ def _made(context: Context, params: Params) -> Any:
 
 def _weights(context: Context, path: Path, name: str) -> Any:
     """The tensors of a `state_dict`; nothing that is in the file is run."""
-    import pickle
-
     import torch
 
-    if path.suffix == SAFETENSORS:
+    hint = "save them so: torch.save(model.state_dict(), ...); or as safetensors"
+    with failing(context, f"{name} is no file of weights alone", hint):
+        if path.suffix != SAFETENSORS:
+            return torch.load(path, map_location="cpu", weights_only=True)
         from safetensors.torch import load_file
 
         return load_file(path)
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        raise StageFailed(
-            context.stage,
-            f"{name} is no file of weights alone",
-            why=first_line(error),
-            hint="save them so: torch.save(model.state_dict(), ...); or as safetensors",
-        ) from error
 
 
 def _file(context: Context, path: Path, params: Params, inputs: Sequence[Input]) -> Bound:
     """A model that PyTorch saved whole: an ExportedProgram, or TorchScript."""
     import torch
 
-    try:
-        with only_weights():
-            if path.suffix == ".pt2":
-                with suppress(ImportError):  # a program that `convert_pt2e` made has operators that this registers
-                    importlib.import_module("torch.ao.quantization.fx._decomposed")
-                return bind_program(torch.export.load(path), inputs)
-            return bind(torch.jit.load(path, map_location="cpu"), inputs)
-    except Exception as error:  # the readers raise whatever they run into
-        context.log.exception("the model cannot be read")
-        raise StageFailed(
-            context.stage,
-            f"{params.model} is neither TorchScript nor an ExportedProgram that is safe to read",
-            why=first_line(error),
-            hint="a pickled module or `state_dict` takes a function that makes the module: model: file.py:function, "
-            "weights: FILE",
-        ) from error
+    what = f"{params.model} is neither TorchScript nor an ExportedProgram that is safe to read"
+    with failing(context, what, FUNCTION), only_weights():
+        if path.suffix == ".pt2":
+            with suppress(ImportError):  # a program that `convert_pt2e` made has operators that this registers
+                importlib.import_module("torch.ao.quantization.fx._decomposed")
+            return bind_program(torch.export.load(path), inputs)
+        return bind(torch.jit.load(path, map_location="cpu"), inputs)
 
 
 def only_weights() -> AbstractContextManager[None]:
@@ -135,7 +121,12 @@ def _pretrained(context: Context, path: str, how: Transformers, name: str, **opt
     import transformers
 
     local = {} if options else {"local_files_only": True}
-    try:
+    hint = (
+        "the folder holds config.json and the weights, as save_pretrained leaves them"
+        if local
+        else "see that the hub can be reached, or name a folder"
+    )
+    with failing(context, f"transformers cannot load {name}", hint):
         config = transformers.AutoConfig.from_pretrained(path, trust_remote_code=False, **options, **local)
         title = how.model_class or (config.architectures or ["AutoModel"])[0]
         kind = getattr(transformers, title, None)
@@ -147,12 +138,3 @@ def _pretrained(context: Context, path: str, how: Transformers, name: str, **opt
         return kind.from_pretrained(
             path, config=config, attn_implementation=how.attention, trust_remote_code=False, **options, **local
         )
-    except (OSError, ValueError) as error:
-        raise StageFailed(
-            context.stage,
-            f"transformers cannot load {name}",
-            why=first_line(error),
-            hint="the folder holds config.json and the weights, as save_pretrained leaves them"
-            if local
-            else "see that the hub can be reached, or name a folder",
-        ) from error

@@ -227,7 +227,7 @@ def test_where_the_optimizer_crashes(tmp_path: Path) -> None:
         "ONNX Runtime's optimizer cannot handle the model as gpt2\n"
         "  IndexError: list index out of range\n"
         "  hint: use `method: rules`, try another `model_type`, or leave fusions out: `disable: [...]`; "
-        "the log has the whole traceback"
+        "the log has the whole message"
     )
     made = fuse(tmp_path, model, method="auto", model_type="gpt2")
     assert operators(made) == {"LayerNormalization": 1, "MatMul": 1}
@@ -244,5 +244,5 @@ def test_what_the_rules_cannot_follow_is_said(tmp_path: Path, monkeypatch: pytes
     assert str(caught.value) == (
         "the model cannot be fused by rules\n"
         "  AssertionError: no shape\n"
-        "  hint: use `method: onnxruntime`, or leave fusions out: `disable: [...]`; the log has the whole traceback"
+        "  hint: use `method: onnxruntime`, or leave fusions out: `disable: [...]`; the log has the whole message"
     )

@@ -68,7 +68,8 @@ def test_what_pytorch_converted_is_exported_by_the_older_exporter_alone(tmp_path
     assert caught.value.what == "PyTorch's dynamo exporter cannot export the model"
     assert "Conv2dPackedParamsBase" in caught.value.why
     assert caught.value.hint == (
-        "export what training left, before `convert`: its fake quantization is what `quantize/qat` takes"
+        "export what training left, before `convert`: its fake quantization is what `quantize/qat` takes; "
+        "the log has the whole message"
     )
 
 

@@ -1,0 +1,233 @@
+"""Models that are valid and unlike those of today's exporters: each kind takes them, or says in a line why not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from orun.errors import OrunError, UsageError
+from orun.measure.metrics_fidelity import SQNR_LIMIT
+from orun.stages.onnx.io import load_graph
+from tests.stages.support import artifact, run_stage
+
+RANDOM = np.random.default_rng(0)
+WEIGHT = RANDOM.standard_normal((16, 16)).astype(np.float32)
+LOG = "the log has the whole message"
+
+
+def float_value(name: str, *shape: int | str) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
+def product(*, opset: int = 20, ir: int = 9, **weights: np.ndarray[Any, Any]) -> onnx.ModelProto:
+    """`y = x w`."""
+    stored = [numpy_helper.from_array(value, name) for name, value in ({"w": WEIGHT} | weights).items()]
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], "product")
+    graph = helper.make_graph([node], "product", [float_value("x", "n", 16)], [float_value("y", "n", 16)], stored)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir)
+
+
+def of_old() -> onnx.ModelProto:
+    """As of IR version 3: each stored tensor is an input, too."""
+    model = product(opset=7, ir=3)
+    model.graph.input.append(float_value("w", 16, 16))
+    return model
+
+
+def sparse() -> onnx.ModelProto:
+    """Its weight is a sparse initializer."""
+    model = product()
+    values, indices = np.array([1, 2], np.float32), np.array([[0, 0], [3, 5]], np.int64)
+    sparse_tensor = helper.make_sparse_tensor(
+        numpy_helper.from_array(values, "w"), numpy_helper.from_array(indices, "places"), [16, 16]
+    )
+    del model.graph.initializer[:]
+    model.graph.sparse_initializer.append(sparse_tensor)
+    return model
+
+
+def refusal(uses: str, folder: Path, model: onnx.ModelProto, **params: Any) -> str:
+    """The whole message with which a kind refuses a model."""
+    with pytest.raises(OrunError) as caught:
+        run_stage(uses, folder, params, inputs={"model": artifact(folder, model)})
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("uses", "params"),
+    [
+        ("quantize/static", {}),
+        ("quantize/static", {"smooth": 0.5}),
+        ("quantize/dynamic", {}),
+        ("quantize/weights", {"block_size": 16}),
+        ("quantize/weights", {"block_size": 16, "algorithm": "gptq"}),
+        ("optimize/transformer", {"method": "rules"}),
+        ("optimize/prune", {}),
+    ],
+)
+def test_weights_that_are_inputs_as_well(tmp_path: Path, uses: str, params: dict[str, Any]) -> None:
+    made = run_stage(uses, tmp_path, params, inputs={"model": artifact(tmp_path, of_old())})
+    inputs = [value.name for value in load_graph(made.model).graph.input]
+    assert inputs[0] == "x"
+    assert made.value("nodes") >= 1
+
+
+def test_a_size_of_minus_one_is_any_size(tmp_path: Path) -> None:
+    model = product()
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = -1
+    for uses in ("optimize/simplify", "optimize/graph", "optimize/transformer", "quantize/dynamic"):
+        made = run_stage(uses, tmp_path, inputs={"model": artifact(tmp_path, model)})
+        assert made.value("nodes") >= 1
+
+
+def test_an_input_that_nothing_reads_stays(tmp_path: Path) -> None:
+    model = product()
+    model.graph.input.insert(0, float_value("unread", "n"))
+    for method in ("onnxruntime", "rules"):
+        made = run_stage(
+            "optimize/transformer", tmp_path, {"method": method}, inputs={"model": artifact(tmp_path, model)}
+        )
+        assert [value.name for value in load_graph(made.model).graph.input] == ["unread", "x"]
+
+
+def test_functions_of_the_model_are_converted_with_it(tmp_path: Path) -> None:
+    model = product()
+    nodes = [helper.make_node("MatMul", ["a", "b"], ["m"]), helper.make_node("Relu", ["m"], ["c"])]
+    model.functions.append(
+        helper.make_function("mine", "Layer", ["a", "b"], ["c"], nodes, [helper.make_opsetid("", 20)])
+    )
+    model.graph.node[0].op_type, model.graph.node[0].domain = "Layer", "mine"
+    model.opset_import.append(helper.make_opsetid("mine", 1))
+    made = run_stage("convert/opset", tmp_path, {"version": 18}, inputs={"model": artifact(tmp_path, model)})
+    assert [node.op_type for node in load_graph(made.model).graph.node] == ["MatMul", "Relu"]
+    assert made.value("max_abs_error") == 0
+
+
+@pytest.mark.parametrize(
+    ("uses", "params", "message"),
+    [
+        (
+            "convert/opset",
+            {"version": 21},
+            (
+                "ONNX cannot convert the model to operator set 21\n  ConvertError: Input w is undefined!\n"
+                f"  hint: export the model at that version: `opset` of `convert/torch`; {LOG}"
+            ),
+        ),
+        (
+            "optimize/float16",
+            {},
+            (
+                "ONNX Runtime's converter cannot make the model float16\n  RuntimeError: Graph is not a DAG: "
+                "len(sorted_node_set)=1, len(graph.node)=3, failed at node graph_output_cast0\n"
+                f"  hint: leave nodes in float32: `block_nodes`, `block_types`; {LOG}"
+            ),
+        ),
+        (
+            "quantize/dynamic",
+            {},
+            (
+                "ONNX Runtime cannot quantize the model so\n  RuntimeError: Invalid model with unknown "
+                f"initializers/tensors.{{'w'}}\n  hint: leave nodes out: `exclude`; {LOG}"
+            ),
+        ),
+        (
+            "quantize/static",
+            {},
+            (
+                "ONNX Runtime cannot quantize the model so\n  AssertionError: Graph is not a DAG\n"
+                f"  hint: try another `format`, `activation_type` or `weight_type`; {LOG}"
+            ),
+        ),
+    ],
+)
+def test_what_a_tool_cannot_read_is_its_refusal(
+    tmp_path: Path, uses: str, params: dict[str, Any], message: str
+) -> None:
+    assert refusal(uses, tmp_path, sparse(), **params) == message
+
+
+@pytest.mark.parametrize("uses", ["quantize/dynamic", "quantize/static", "quantize/weights"])
+def test_weights_that_are_not_finite(tmp_path: Path, uses: str) -> None:
+    broken = WEIGHT.copy()
+    broken[2, 3] = np.nan
+    assert "not all values of w are finite\n  hint: see what made them so" in refusal(uses, tmp_path, product(w=broken))
+
+
+def test_outputs_that_are_no_tensors_are_not_compared(tmp_path: Path) -> None:
+    model = product()
+    model.graph.node.append(helper.make_node("SequenceConstruct", ["y", "y"], ["pair"]))
+    model.graph.output.append(helper.make_tensor_sequence_value_info("pair", TensorProto.FLOAT, None))
+    for outputs in (2, 1):  # beside one that is a tensor, and alone
+        del model.graph.output[: 2 - outputs]
+        before = artifact(tmp_path, model)
+        made = run_stage("quantize/debug", tmp_path, inputs={"model": before, "reference": before})
+        assert made.value("sqnr.min") == SQNR_LIMIT
+        assert made.value("tensors") == 1
+
+
+def test_outputs_of_a_node_that_nobody_asked_for(tmp_path: Path) -> None:
+    weights = {"w": (1, 16, 3), "r": (1, 16, 4)}
+    stored = [numpy_helper.from_array(RANDOM.standard_normal(s).astype(np.float32), n) for n, s in weights.items()]
+    node = helper.make_node("LSTM", ["x", "w", "r"], ["", "", "state"], hidden_size=4)
+    graph = helper.make_graph([node], "g", [float_value("x", "n", 2, 3)], [float_value("state", 1, 2, 4)], stored)
+    before = artifact(tmp_path, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9))
+    made = run_stage("quantize/debug", tmp_path, inputs={"model": before, "reference": before})
+    assert made.value("tensors") == 1
+
+
+def test_what_the_usability_checker_fails_on_is_written_all_the_same(tmp_path: Path) -> None:
+    model = product()
+    model.graph.node.append(helper.make_node("Transpose", ["w"], ["turned"]))
+    model.graph.node.append(helper.make_node("MatMul", ["y", "turned"], ["z"]))
+    model.graph.output.append(float_value("z", "n", 16))
+    made = run_stage("compile/mobile", tmp_path, inputs={"model": artifact(tmp_path, model)})
+    found = json.loads((made.output / "usability.json").read_text())
+    assert found["nnapi"] == {"verdict": "UNKNOWN", "why": "IndexError: list index out of range"}
+    assert "share.nnapi" not in made.metrics
+    assert (made.output / "model.ort").stat().st_size == made.value("size")
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        (
+            {"location": "w.data", "offset": "-5"},
+            (
+                "model.onnx names external data that cannot be read\n"
+                "  External data offset must be non-negative, got -5 for tensor 'w'"
+            ),
+        ),
+        ({"location": ""}, "model.onnx names external data without a file\n  location ''"),
+    ],
+)
+def test_external_data_that_makes_no_sense(tmp_path: Path, entries: dict[str, str], message: str) -> None:
+    model = product()
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in entries.items():
+        tensor.external_data.add(key=key, value=value)
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    (tmp_path / "w.data").write_bytes(WEIGHT.tobytes())
+    with pytest.raises(UsageError) as caught:
+        run_stage("convert/onnx", tmp_path, {"path": str(tmp_path / "model.onnx")})
+    assert str(caught.value) == message
+
+
+def test_external_data_that_is_cut_short(tmp_path: Path) -> None:
+    onnx.save(product(), tmp_path / "model.onnx", save_as_external_data=True, location="w.data", size_threshold=0)
+    (tmp_path / "w.data").write_bytes(b"1234")
+    with pytest.raises(UsageError) as caught:
+        run_stage("convert/onnx", tmp_path, {"path": str(tmp_path / "model.onnx")})
+    assert str(caught.value) == (
+        "model.onnx names external data that cannot be read\n"
+        "  External data length (1024) exceeds available data (4 bytes from offset 0) for tensor 'w'"
+    )
