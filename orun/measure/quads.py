@@ -10,13 +10,15 @@ median is known well enough.
 What is compared is the time on the CPU, by one of four methods:
 
 thread  The calling thread does all: its CPU time, on the quietest core, to which the processes are pinned.
-nodes   Several threads work on the CPU provider. Their CPU time together is work, not latency, and it counts spinning
-        while waiting; the wall time is that of an undisturbed inference only when no thread lost its core, which on a
-        busy machine hardly ever happens for a whole inference. It does for single nodes, so the latency is
-        pieced together: see `orun.measure.nodes.undisturbed`.
+nodes   Several threads work on the CPU provider, for `SHORT` or longer. Their CPU time together is work, not latency,
+        and it counts spinning while waiting; the wall time is that of an undisturbed inference only when no thread lost
+        its core, which on a busy machine hardly ever happens for a whole inference. It does for single nodes, so the
+        latency is pieced together: see `orun.measure.nodes.undisturbed`.
 process One thread works at a time, and not always the calling one (a provider that is told to use one thread of its
         own): the CPU time of all threads together.
-wall    Anything else (an accelerator, a provider with threads of its own): wall time.
+wall    Anything else (an accelerator, a provider with threads of its own): wall time. So is a short inference of
+        several threads, which is left in peace as a node is, and whose nodes take too few of the profiler's
+        microseconds.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ MOST_QUADS = 100
 PATIENCE = 2.0  # in times of the time, for waiting for a core
 MOST_PROFILED_QUADS = 10
 FEWEST_QUADS = 2
+SHORT = 0.002  # seconds of an inference that is short beside a time slice
 STEADY_QUADS = 8  # below which the standard error of their median is hardly known
 
 
@@ -154,7 +157,7 @@ def _method(opened: Mapping[str, Opened]) -> Method:
     if all(one.work.alone for one in opened.values()):
         return "thread"
     if all(one.host for one in opened.values()):
-        return "nodes"
+        return "wall" if min(one.each for one in opened.values()) < SHORT else "nodes"
     return "process" if all(one.processor and one.work.in_turn for one in opened.values()) else "wall"
 
 

@@ -89,9 +89,15 @@ IN_TURN = Work(process=1.0, thread=0.1, awake=0.1, most=0.97)
     ],
 )
 def test_the_method_follows_from_what_works(work: Work, host: bool, processor: bool, method: str) -> None:
-    one = launched({"model": [0.01]}, {}).opened["model"]
+    one = replace(launched({"model": [0.01]}, {}).opened["model"], each=1.0)
     opened = {"model": one, "reference": type(one)(1.0, 1.0, 1.0, work, host, processor)}
     assert quads._method(opened) == method
+
+
+@pytest.mark.parametrize(("each", "method"), [(0.0019, "wall"), (0.002, "nodes")])
+def test_a_short_inference_of_several_threads_is_timed_as_a_whole(each: float, method: str) -> None:
+    one = replace(launched({"model": [0.01]}, {}).opened["model"], each=1.0, work=SEVERAL)
+    assert quads._method({"model": one, "reference": replace(one, each=each)}) == method
 
 
 def test_launches_are_made_and_reported(model: Path) -> None:

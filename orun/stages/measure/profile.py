@@ -90,7 +90,7 @@ def _metrics(found: Mapping[str, ModelTimes]) -> dict[str, Metric]:
 
     model = found["model"]
     total = Evidence.of([math.log(value) for value in model.totals]).ratio
-    slowest = max(one.seconds for one in model.nodes)
+    slowest = max((one.seconds for one in model.nodes), default=0.0)  # all of them may have been folded away
     return {
         "total": Metric(total.value, "s", "lower", "timing", total, _against(found)),
         "outside": Metric(model.outside, "s", "lower"),
