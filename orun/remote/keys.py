@@ -60,7 +60,7 @@ class Keyring:
         if not signatures:
             return "it is not signed"
         mine = hmac.new(self.secret, _MARK + text, sha256).hexdigest() if self.secret else ""
-        if mine and hmac.compare_digest(mine, signatures.get(HMAC, "")):
+        if mine and hmac.compare_digest(mine.encode(), signatures.get(HMAC, "").encode(errors="replace")):
             return ""
         if self._is_signed(text, signatures.get(ED25519, "")):
             return ""

@@ -33,6 +33,7 @@ def reflink(source: str, target: str, mode: int) -> bool:
         return False
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
+        os.fchmod(descriptor, mode)  # whatever the umask
         with open(source, "rb", buffering=0) as file:
             fcntl.ioctl(descriptor, _FICLONE, file.fileno())
     except OSError as error:

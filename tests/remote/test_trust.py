@@ -55,6 +55,7 @@ def test_a_record_is_believed_by_its_signature(method: str) -> None:
         (sealed.replace(b'"1"', b'"2"'), reader, wrong),
         (seal(RECORD, Keyring()), reader, "it is not signed"),
         (sealed.replace(method.encode(), b"another"), reader, wrong),
+        (b'{"format":1,"signatures":{"%s":"\\u00e9"}}\n{}' % method.encode(), reader, wrong),
     ):
         with pytest.raises(RefusedError) as caught:
             unseal(data, who)

@@ -12,6 +12,8 @@ from blake3 import blake3
 
 from orun.errors import StoreError
 from orun.store import Store
+from orun.store.copying import reflink
+from orun.store.durable import READ_ONLY
 from tests.store.support import add, bytes_read, content, fill, flip, has_reflinks, needs_proc, object_path
 
 FILES = {"a.bin": b"one", "sub/deep/b.bin": b"two"}
@@ -171,3 +173,14 @@ def test_discard_takes_whatever_a_stage_leaves(store: Store) -> None:
     assert not scratch.exists()
     assert Path("/etc").is_dir()
     store.discard(scratch)  # nothing there: nothing happens
+
+
+def test_a_reflink_has_its_mode_whatever_the_umask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "source").touch()
+    monkeypatch.setattr("fcntl.ioctl", lambda *_: 0)  # few file systems have reflinks
+    before = os.umask(0o077)
+    try:
+        assert reflink(str(tmp_path / "source"), str(tmp_path / "target"), READ_ONLY)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "target").stat().st_mode) == READ_ONLY
