@@ -2,6 +2,7 @@
 
     python -m benchmarks.restore            1 GiB
     python -m benchmarks.restore --mib 64
+    TMPDIR=/mnt/xfs python -m benchmarks.restore
 
 Where the store links outputs (no reflinks), deleting one changes the time stamp of the stored object, so its digest is
 taken again before it is linked: most of the time. A copy-on-write file system spares that.

@@ -168,7 +168,12 @@ def run(  # noqa: PLR0913 - the options of the command line
     part = only or from_ or to or force or fresh
     request = None if part or not isinstance(file, str | os.PathLike) else _request(file, set, store, remote)
     if request and (recalled := recall(request)):
-        return replay(request, recalled, on_event, started_at)
+        if recalled.in_place:
+            return replay(request, recalled, on_event, started_at)
+        from orun.restore import restore
+
+        if restored := restore(request, recalled, on_event, started_at):
+            return restored
     from orun.environment.room import room
     from orun.remember import remember
     from orun.remote.settings import resolve

@@ -148,7 +148,7 @@ class Attempt:
         return (
             f"{stage} was rebuilt differently from the same inputs: {done}; it is not deterministic, or reads what is "
             f"not seen; to compare: orun verify {quoted(self.pipeline.file)} --rebuild {stage}; to have it made anew: "
-            f"rm -r {quoted(Path(self.store.parts.actions.path(kept)).parent)}"
+            f"rm -r {quoted(self.store.record_of(kept).parent)}"
         )
 
     def discard(self) -> None:

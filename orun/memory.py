@@ -3,8 +3,9 @@
 When every stage of a run is up to date, everything that this rests on is noted: the files that the pipeline was read
 from, what its stages were told and what they read, installed packages, orun's own code, the device, and in the store
 each record, object and checkout. A later run compares signatures (device, inode, size, times) with that note, reads no
-artifact, and imports neither YAML nor the store. Any difference, however small, leads to the whole way through planner
-and runner; the note never decides that something is out of date, and never why.
+artifact, and imports neither YAML nor the store. Where only artifacts and checkouts were touched, `orun.restore` looks
+at these; any other difference, however small, leads to the whole way through planner and runner. The note never decides
+that something is out of date, and never why.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from blake3 import blake3
 
 from orun.codec import Record, decode, encode
 from orun.environment import device, tools
-from orun.events import Event, GateJudged, RunStarted, StageFinished
+from orun.events import Event, GateJudged, Notice, RunStarted, StageFinished
 from orun.journal import Journal, Listener
 from orun.observe import digest_file, listing_digest, presence, value_digest
 from orun.record import RunResult
@@ -32,7 +33,7 @@ from orun.store.runs import Runs
 from orun.store.sealed import BrokenSealError, unseal
 from orun.targets import Target
 
-FORMAT = 3  # of a note; raise it when the meaning of a field changes
+FORMAT = 4  # of a note; raise it when the meaning of a field changes
 
 
 class Request(Record, frozen=True):
@@ -63,15 +64,17 @@ class Recalled(Record, frozen=True):
 
     Attributes:
         result: of the last run of a request.
-        encoded: the same as plain data.
+        note: what was noted of it, its result as plain data too.
+        in_place: whether nobody has touched the artifacts in the store and their checkouts.
     """
 
     result: RunResult
-    encoded: Mapping[str, Any]
+    note: Mapping[str, Any]
+    in_place: bool
 
 
 def recall(request: Request) -> Recalled | None:
-    """The result of the last run of that request, when nothing that it rests on has changed; else None."""
+    """The result of the last run of that request, when all that decided upon it is as it was; else None."""
     try:
         note = unseal(request.note.read_bytes())
     except (OSError, BrokenSealError):  # there is none, or it was damaged
@@ -80,7 +83,7 @@ def recall(request: Request) -> Recalled | None:
         return None
     if not _is_in_order(request.store, note["result"]["repeats"]):
         return None
-    return Recalled(decode(RunResult, note["result"]), note["result"])
+    return Recalled(decode(RunResult, note["result"]), note, _is_same(note["stored"]))
 
 
 def _is_in_order(store: Path, run: str) -> bool:
@@ -92,14 +95,30 @@ def _is_in_order(store: Path, run: str) -> bool:
 
 
 def _unchanged(note: Mapping[str, Any]) -> bool:
-    """Whether files, folders and variables are as they were."""
+    """Whether files, folders and variables are as they were, but for artifacts and checkouts."""
     return (
-        digest_all(map(signature, joined(note["files"]))) == note["signatures"]
-        and digest_all(map(listing_digest, joined(note["folders"]))) == note["listings"]
+        _is_same(note["read"])
         and all(digest_file(path) == digest for path, digest in note["contents"].items())
         and all(value_digest(os.environ.get(name)) == digest for name, digest in note["variables"].items())
         and all(presence(path) == what for path, what in note["probed"].items())
     )
+
+
+def _is_same(seen: Mapping[str, Any]) -> bool:
+    """Whether files and folders are as they were when `noted` made this of them."""
+    files, folders = map(signature, joined(seen["files"])), map(listing_digest, joined(seen["folders"]))
+    return [digest_all(files), digest_all(folders)] == [seen["signatures"], seen["listings"]]
+
+
+def noted(files: Mapping[str, Signature | None], folders: Mapping[str, str]) -> dict[str, Any]:
+    """Files with their signatures, and folders with the digests of the names in them, as a note holds them."""
+    names, below = by_folder(files), by_folder(folders)
+    return {
+        "files": names,
+        "signatures": digest_all(files[path] for path in joined(names)),
+        "folders": below,
+        "listings": digest_all(folders[path] for path in joined(below)),
+    }
 
 
 def by_folder(paths: Iterable[str]) -> dict[str, list[str]]:
@@ -140,8 +159,10 @@ def signature(path: str) -> Signature | None:
         return None
 
 
-def replay(request: Request, recalled: Recalled, listener: Listener, started_at: float) -> RunResult:
-    """Give a remembered result a run of its own: folder, events and record."""
+def replay(
+    request: Request, recalled: Recalled, listener: Listener, started_at: float, notices: Sequence[Notice] = ()
+) -> RunResult:
+    """Give a remembered result a run of its own: folder, events, the notices among them, and record."""
     remembered = recalled.result
     with refusals("begin a run", request.store):
         folder = Runs(request.store / "runs").new(remembered.pipeline)
@@ -161,15 +182,18 @@ def replay(request: Request, recalled: Recalled, listener: Listener, started_at:
                 repeats=remembered.repeats,
             )
         )
+        for notice in notices:
+            journal.emit(notice)
         journal.emit_encoded(_outcomes(recalled))
         return journal.finish(journal.result(remembered.exit_code))
 
 
 def _outcomes(recalled: Recalled) -> Iterator[tuple[Event, Mapping[str, Any]]]:
     """Each stage with its verdicts, as a run says them."""
+    told = recalled.note["result"]
     judged: dict[str, list[tuple[Event, Mapping[str, Any]]]] = {}
-    for verdict, encoded in zip(recalled.result.verdicts, recalled.encoded["verdicts"], strict=True):
+    for verdict, encoded in zip(recalled.result.verdicts, told["verdicts"], strict=True):
         judged.setdefault(verdict.stage, []).append((GateJudged(verdict), {"verdict": encoded}))
-    for stage, encoded in zip(recalled.result.stages, recalled.encoded["stages"], strict=True):
+    for stage, encoded in zip(recalled.result.stages, told["stages"], strict=True):
         yield StageFinished(stage), {"result": encoded}
         yield from judged.get(stage.stage, ())

@@ -15,7 +15,7 @@ from orun.codec import encode, replace
 from orun.environment import isolated
 from orun.errors import StoreError
 from orun.gates import baselines
-from orun.memory import FORMAT, Request, around, by_folder, digest_all, joined, signature
+from orun.memory import FORMAT, Request, around, noted, signature
 from orun.observe import ABSENT, digest_file, listing_digest, project_of, value_digest
 from orun.planner import Done, Planner
 from orun.record import RunResult
@@ -48,35 +48,37 @@ def remember(request: Request, planner: Planner, done: Mapping[str, Done], resul
 def _note(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict[str, Any] | None:
     looked = _look(planner, done)
     code = {str(path): signature(str(path)) for path in PACKAGE.rglob("*.py")}
-    stored = planner.store.evidence(planner.pipeline.name, {name: one.action for name, one in done.items()})
-    if looked is None or stored is None or not all(_is_older(seen, result.started_at) for seen in code.values()):
+    records = _records(planner, done)
+    artifacts = {name: one.action.tree for name, one in done.items()}
+    stored = planner.store.evidence(planner.pipeline.name, artifacts)
+    if looked is None or records is None or stored is None:
+        return None
+    if not all(_is_older(seen, result.started_at) for seen in code.values()):
         return None
     # A file that changed just now may change again within the same tick of a coarse clock: it is noted by its content.
     moment = time() - CLOCK / SECOND
     fresh = {path for path, seen in looked.files.items() if seen and not _is_older(seen, moment)}
     targets = [encode(target) for target in {json.dumps(encode(t)): t for t in _targets(done)}.values()]
-    files = {path: seen for path, seen in looked.files.items() if path not in fresh} | code | dict(stored.files)
-    paths, signatures = _noted(files)
-    folders, listings = _noted(looked.folders | dict(stored.folders) | _listed(planner, done))
+    files = {path: seen for path, seen in looked.files.items() if path not in fresh}
     return {
         "format": FORMAT,
         "targets": targets,
         "around": around(targets),
-        "files": paths,
-        "signatures": signatures,
-        "folders": folders,
-        "listings": listings,
+        "read": noted(files | code | records, looked.folders | _listed(planner, done)),
         "contents": {path: digest_file(path) for path in sorted({*fresh, _config(planner)})},
         "variables": _variables(done),
         "probed": _probed(planner, done),
         "result": encode(_again(result)),
+        "artifacts": artifacts,
+        "stored": noted(stored.files, stored.folders),
     }
 
 
-def _noted(found: Mapping[str, Signature | str | None]) -> tuple[dict[str, list[str]], str]:
-    """The paths by folder, and one digest of what was found of them in that order."""
-    paths = by_folder(found)
-    return paths, digest_all(found[path] for path in joined(paths))
+def _records(planner: Planner, done: Mapping[str, Done]) -> dict[str, Signature | None] | None:
+    """The signatures of the records of what was done; None when another process has put another in the place of one."""
+    store, actions = planner.store, [one.action for one in done.values()]
+    found = {str(path): signature(str(path)) for path in map(store.record_of, actions)}
+    return found if all(action in store.actions(action.key) for action in actions) else None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_with_nothing_to_do_imports_next_to_nothing(built: Path) -> None:
     assert not modules_after("one.yaml", cwd=built) & (FRAMEWORKS | WHEN_NEEDED)
+
+
+def test_putting_an_output_back_imports_the_store_and_no_pipeline(built: Path) -> None:
+    modules_after("one.yaml", cwd=built)
+    shutil.rmtree(built / "artifacts" / "out")
+    seen = modules_after("one.yaml", cwd=built)
+    assert (built / "artifacts" / "out" / "one" / "write" / "text").read_text(encoding="utf-8") == "text"
+    assert not seen & (FRAMEWORKS | WHEN_NEEDED - {"sqlite3"} | {"orun.planner", "orun.pipeline.loader"})
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from orun import memory
-from orun.store import locks
+from orun import memory, remember
+from orun.codec import replace
+from orun.events import Notice
+from orun.memory import Request
+from orun.planner import Done, Planner
+from orun.record import RunResult
+from orun.store import Store, locks
 from orun.store.sealed import seal, unseal
-from tests.project import Project
+from tests.project import Project, outcomes
+from tests.store.support import flip
 
 
 @pytest.fixture
@@ -42,3 +50,62 @@ def test_the_record_of_a_repeating_run_is_that_of_the_run_but_for_itself(project
     assert first.repeats == second.repeats != ""
     assert first.stages == second.stages
     assert [stage.outcome for stage in first.stages] == ["cached"] * len(first.stages)
+
+
+def notices(project: Project) -> list[Notice]:
+    return [event for event in project.events if isinstance(event, Notice)]
+
+
+def test_a_deleted_output_is_put_back_on_the_short_way(project: Project) -> None:
+    out = project.store / "out" / "text"
+    shutil.rmtree(out / "upper")
+    (out / "count" / "text").unlink()
+    assert project.run().repeats
+    assert notices(project) == [
+        Notice("info", f"upper: restored {out / 'upper'}"),
+        Notice("info", f"count: restored {out / 'count'}"),
+    ]
+    assert (project.text("make"), project.text("upper"), project.text("count")) == ("a b", "A B!", "2")
+    assert project.run().repeats
+    assert notices(project) == []
+
+
+def test_what_was_changed_by_hand_is_put_away_on_the_short_way(project: Project) -> None:
+    out = project.store / "out" / "text" / "upper"
+    (out / "mine").write_text("added")
+    assert project.run().repeats
+    (warning, restored) = notices(project)
+    assert warning.text.startswith("out/text/upper/mine was changed or added by hand; it was put away as ")
+    assert restored == Notice("info", f"upper: restored {out}")
+    assert [path.name for path in out.iterdir()] == ["text"]
+
+
+def test_an_object_that_is_damaged_or_gone_takes_the_whole_way(project: Project) -> None:
+    for damage in (flip, Path.unlink):
+        (damaged,) = (path for path in project.store.glob("objects/*/*") if path.read_bytes() == b"A B!")
+        shutil.rmtree(project.store / "out" / "text" / "upper")
+        damage(damaged)
+        result = project.run()
+        assert not result.repeats
+        assert outcomes(result) == {"make": "cached", "upper": "built", "count": "cached"}
+        assert result["upper"].reasons == ("its stored result is damaged: text is missing from the store",)
+        assert project.text("upper") == "A B!"
+        assert project.run().repeats
+
+
+def test_a_record_that_another_process_has_replaced_meanwhile_is_not_noted(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = remember.remember
+
+    def replaced(request: Request, planner: Planner, done: Mapping[str, Done], result: RunResult) -> None:
+        action = done["upper"].action
+        Store.open(project.store).put_action(replace(action, started_at=action.started_at + 1))
+        noted(request, planner, done, result)
+
+    monkeypatch.setattr(remember, "remember", replaced)
+    project.edit("pipeline.yaml", "name: text", "name: text  # and a comment")
+    project.run()
+    monkeypatch.undo()
+    assert not project.run().repeats
+    assert project.run().repeats

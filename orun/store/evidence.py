@@ -1,4 +1,4 @@
-"""The files of a store that results rest on, as a later look can compare them without reading any."""
+"""The objects and checkouts of results, as a later look can compare them without reading any."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from orun.observe import listing_digest
-from orun.store.actions import Actions
 from orun.store.checkouts import Checkouts
 from orun.store.objects import Objects
 from orun.store.reading import Signature, signature_of
-from orun.store.records import Action, Tree
+from orun.store.records import Tree
 from orun.store.trees import Trees, parents
 
 
@@ -20,7 +19,7 @@ class Evidence:
     """Files that were intact when they had these signatures.
 
     Attributes:
-        files: path -> signature of every record, object and checked-out file.
+        files: path -> signature of every object and checked-out file.
         folders: path -> digest of the names in every folder of a checkout.
     """
 
@@ -32,24 +31,23 @@ class Evidence:
 class Witness:
     """Collects evidence; signatures are taken before files are found intact and compared after."""
 
-    actions: Actions
     objects: Objects
     trees: Trees
     checkouts: Checkouts
 
-    def collect(self, pipeline: str, actions: Mapping[str, Action]) -> Evidence | None:
-        """The evidence for stages by id; None when something is not intact, or moves."""
+    def collect(self, pipeline: str, artifacts: Mapping[str, str]) -> Evidence | None:
+        """The evidence for the artifacts of stages, digests by id; None when something is not intact, or moves."""
         files: dict[str, Signature] = {}
         folders: dict[str, str] = {}
-        for stage, action in actions.items():
-            tree = self.trees.get(action.tree)
+        for stage, digest in artifacts.items():
+            tree = self.trees.get(digest)
             if tree is None:
                 return None
             out = self.checkouts.path(pipeline, stage)
             try:
-                before = {path: signature_of(os.stat(path)) for path in self._paths(action, tree, out)}
+                before = {path: signature_of(os.stat(path)) for path in self._paths(tree, out)}
                 listed = {path: listing_digest(path) for path in _folders(tree, out)}
-                intact = not self.trees.check(action.tree) and self.checkouts.holds(out, tree)
+                intact = not self.trees.check(digest) and self.checkouts.holds(out, tree)
                 after = {path: signature_of(os.stat(path)) for path in before}
             except OSError:
                 return None
@@ -59,8 +57,7 @@ class Witness:
             folders |= listed
         return Evidence(files, folders)
 
-    def _paths(self, action: Action, tree: Tree, out: str) -> Iterator[str]:
-        yield self.actions.path(action)
+    def _paths(self, tree: Tree, out: str) -> Iterator[str]:
         yield self.objects.path(tree.digest)
         for entry in tree.entries:
             yield self.objects.path(entry.digest)

@@ -67,12 +67,13 @@ class Objects:
         """Where the object is, if it is there."""
         return f"{self._root}/{digest[:2]}/{digest[2:]}"
 
-    def problem(self, digest: str, *, read: bool = False) -> Problem:
-        """What is wrong with an object; a damaged one is in quarantine when this returns.
+    def problem(self, digest: str, *, read: bool = False, put_away: bool = True) -> Problem:
+        """What is wrong with an object.
 
         Args:
             digest: its digest.
             read: whether to read it even when nobody has touched it.
+            put_away: whether a damaged one is to be in quarantine when this returns.
         """
         if self._session.active:
             self._session.lease((digest,))
@@ -84,7 +85,8 @@ class Objects:
         known = not read and self._index.get(signature_of(status)) == digest
         if known or self._is_intact(path, status, digest):
             return ""
-        self._quarantine.move(path, f"object {digest} was damaged", name=digest, seen=status)
+        if put_away:
+            self._quarantine.move(path, f"object {digest} was damaged", name=digest, seen=status)
         return "damaged"
 
     def read(self, digest: str) -> bytes:

@@ -144,13 +144,14 @@ class Store:
         with self._refusals("read from the store"):
             return self.parts.trees.get(digest)
 
-    def check(self, digest: str) -> tuple[str, ...]:
+    def check(self, digest: str, *, put_away: bool = True) -> tuple[str, ...]:
         """What is wrong with a tree and its files, one sentence each; nothing when all is there and intact.
 
-        Files are read only when something has touched them. Damaged ones are put away and said in `notices`.
+        Files are read only when something has touched them. Damaged ones are put away and said in `notices`, unless
+        they are to stay for who looks next.
         """
         with self._refusals("read from the store"):
-            problems = self.parts.trees.check(digest)
+            problems = self.parts.trees.check(digest, put_away=put_away)
             self.parts.index.settle()
             return problems
 
@@ -224,16 +225,20 @@ class Store:
         with self._refusals("store a record"):
             self.parts.actions.set_latest(pipeline, stage, action)
 
-    def evidence(self, pipeline: str, actions: Mapping[str, Action]) -> Evidence | None:
-        """What the results of a pipeline's stages rest on here; None when something is not intact.
+    def record_of(self, action: Action) -> Path:
+        """Where a record lies, if it is stored."""
+        return Path(self.parts.actions.path(action))
+
+    def evidence(self, pipeline: str, artifacts: Mapping[str, str]) -> Evidence | None:
+        """By which the artifacts of a pipeline's stages can be known again here; None when something is not intact.
 
         Args:
             pipeline: the pipeline's name.
-            actions: what is stored of its stages, by id.
+            artifacts: the digest of the tree of each stage, by its id.
         """
         with self._refusals("read from the store"):
-            witness = Witness(self.parts.actions, self.parts.objects, self.parts.trees, self.parts.checkouts)
-            found = witness.collect(pipeline, actions)
+            witness = Witness(self.parts.objects, self.parts.trees, self.parts.checkouts)
+            found = witness.collect(pipeline, artifacts)
             self.parts.index.settle()
             return found
 

@@ -60,16 +60,14 @@ class Trees:
         """The tree, or None when the list of its files is missing or damaged; the files are not looked at."""
         return self._known.get(digest) or self._load(digest)
 
-    def check(self, digest: str) -> tuple[str, ...]:
-        """What is wrong with a tree and its files, one sentence each; damaged objects are put away."""
-        tree = self._known.get(digest)
-        if tree is None or self._objects.problem(digest):
-            tree = self._load(digest)
+    def check(self, digest: str, *, put_away: bool = True) -> tuple[str, ...]:
+        """What is wrong with a tree and its files, one sentence each; damaged objects are put away if wanted."""
+        tree = None if self._objects.problem(digest, put_away=put_away) else self.get(digest)
         if tree is None:
             return ("its list of files is missing or was damaged",)
         if self._session.active:
             self._session.lease(tree.objects)
-        problems = ((entry.path, self._objects.problem(entry.digest)) for entry in tree.entries)
+        problems = ((entry.path, self._objects.problem(entry.digest, put_away=put_away)) for entry in tree.entries)
         texts = {"missing": "is missing from the store", "damaged": "was damaged in the store"}
         return tuple(f"{path} {texts[problem]}" for path, problem in problems if problem)
 
