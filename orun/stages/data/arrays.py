@@ -39,6 +39,7 @@ def npy(path: Path, name: str) -> Columns:
 def safetensors(path: Path, name: str) -> Columns:
     """Every tensor."""
     need("safetensors", f"reading {name}")
+    import ml_dtypes  # noqa: F401 - NumPy knows bfloat16 and the like from then on
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 

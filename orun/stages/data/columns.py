@@ -86,8 +86,36 @@ def typed(name: str, title: str, values: Values, dtype: str | None) -> Values:
     if dtype == "text":
         return values.astype(str).astype(object)
     if dtype is None:
-        return values.astype(np.float32) if values.dtype == np.float64 else values
-    return _numbers(name, title, values, dtype).astype(dtype)
+        _require_plain(name, title, values)
+        native = values.astype(values.dtype.newbyteorder("="), copy=False)
+        return native.astype(np.float32) if native.dtype == np.float64 else native
+    return _exact(name, title, _numbers(name, title, values, dtype), dtype)
+
+
+def _require_plain(name: str, title: str, values: Array) -> None:
+    """Refuse what is neither numbers nor texts: no model takes dates, structures, or values that are missing."""
+    if values.dtype.kind in "fiubUS":
+        return
+    kinds = {str(values.dtype)}
+    if values.dtype.kind == "O":
+        kinds = {"nothing" if value is None else type(value).__name__ for value in values.ravel()} - {"str"}
+    if kinds:
+        raise UsageError(
+            f"{name}: {title!r} holds {' and '.join(sorted(kinds))}, which no model takes",
+            hint=f"say what it is, `types: {{{title}: ...}}`, or which columns are inputs: `inputs`",
+        )
+
+
+def _exact(name: str, title: str, values: Array, dtype: str) -> Array:
+    """The values in a type that can hold them: what would be cut off or wrap around is refused."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        found: Array = values.astype(dtype)
+        kept = np.isfinite(found) | ~np.isfinite(values) if found.dtype.kind == "f" else found == values
+    if not kept.all():
+        place = np.argwhere(~kept)[0]
+        row = f" in row {place[0] + 1}" if place.size else ""
+        raise UsageError(f"{name}: {title!r} does not fit into {dtype}{row}", why=f"it is {values[tuple(place)]}")
+    return found
 
 
 def _numbers(name: str, title: str, values: Values, dtype: str | None) -> Array:
@@ -99,7 +127,7 @@ def _numbers(name: str, title: str, values: Values, dtype: str | None) -> Array:
     for place, value in np.ndenumerate(array):
         try:
             found[place] = float(value)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             row = place[0] + 1
             raise UsageError(f"{name}: {title!r} is no number in row {row}", why=f"it is {value!r}") from error
     return found

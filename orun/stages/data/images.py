@@ -53,6 +53,10 @@ def _check(name: str, how: Images) -> None:
     channels = 3 if how.channels == "rgb" else 1
     if len(how.size) != 2:  # noqa: PLR2004 - height and width
         raise UsageError(f"{name}: `size` must be a height and a width", why=f"it is {how.size}")
+    if min(how.size) < 1:
+        raise UsageError(f"{name}: `size` must be of at least one pixel each way", why=f"it is {how.size}")
+    if 0 in how.std:
+        raise UsageError(f"{name}: `std` must not be zero: values are divided by it", why=f"it is {how.std}")
     for field in ("mean", "std"):
         if len(getattr(how, field)) != channels:
             raise UsageError(
@@ -66,12 +70,13 @@ def _check(name: str, how: Images) -> None:
 def _prepared(path: Path, name: str, how: Images) -> Array:
     """One image, `[c, h, w]` or `[h, w, c]` float32."""
     from PIL import Image, ImageOps, UnidentifiedImageError
+    from PIL.Image import DecompressionBombError
 
     try:
         with Image.open(path) as opened:
             upright = ImageOps.exif_transpose(opened)
             image = _cut(upright.convert("RGB" if how.channels == "rgb" else "L"), how)
-    except (UnidentifiedImageError, OSError) as error:
+    except (UnidentifiedImageError, OSError, DecompressionBombError) as error:
         raise UsageError(f"{name} cannot be read as an image", why=str(error)) from error
     scaled: Array = np.asarray(image, np.float32).reshape(*how.size, -1) * np.float32(how.scale)
     pixels: Array = (scaled - np.array(how.mean, np.float32)) / np.array(how.std, np.float32)

@@ -58,6 +58,8 @@ def lines(path: Path, name: str) -> Columns:
 def _columns(table: pa.Table, name: str) -> Columns:
     if not table.num_rows:
         raise UsageError(f"{name} has no rows")
+    if twice := sorted({column for column in table.column_names if table.column_names.count(column) > 1}):
+        raise UsageError(f"{name} has several columns of one name", why=f"{', '.join(twice)}")
     return {column: _values(table.column(column), column, name) for column in table.column_names}
 
 
@@ -73,7 +75,10 @@ def _values(column: pa.ChunkedArray, title: str, name: str) -> Any:
             hint="fill it in, or leave the row out",
         )
     if pa.types.is_nested(column.type):
-        rows = [np.asarray(row) for row in column.to_pylist()]
+        try:
+            rows = [np.asarray(row) for row in column.to_pylist()]
+        except ValueError as error:  # lists inside of a list differ in length
+            raise UsageError(f"{name}: column {title!r} is no array in each row", why=str(error)) from error
         return np.stack(rows) if len({row.shape for row in rows}) == 1 else rows
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return np.array(column.to_pylist(), dtype=object)

@@ -73,3 +73,16 @@ def test_a_file_of_no_known_kind(tmp_path: Path) -> None:
         "  its name ends in .xls, not in .npz, .npy, .safetensors, .csv, .parquet, .txt; images are in a folder\n"
         "  hint: read it in a function of your own: `file.py:function` that returns an orun.Dataset"
     )
+
+
+def test_arrays_of_another_byte_order_are_turned(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.array([1.5, 2.5], ">f4"))
+    values = array(load(tmp_path, "a.npz"), "x")
+    assert (values.dtype.isnative, values.tolist()) == (True, [1.5, 2.5])
+
+
+def test_types_that_numpy_does_not_have_itself(tmp_path: Path) -> None:
+    header = b'{"x":{"dtype":"BF16","shape":[3],"data_offsets":[0,6]}}'
+    (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(6))
+    assert refusal(tmp_path, "a.safetensors").startswith("a.safetensors: 'x' holds bfloat16, which no model takes\n")
+    assert array(load(tmp_path, "a.safetensors", types={"x": "float32"}), "x").tolist() == [0, 0, 0]

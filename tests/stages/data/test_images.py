@@ -73,3 +73,22 @@ def test_what_is_wrong_is_named(photos: Path) -> None:
     )
     (photos / "empty").mkdir()
     assert refusal(photos, "empty", images={"input": "x"}).startswith("empty has no images\n")
+
+
+def test_sizes_and_divisors_of_nothing(photos: Path) -> None:
+    how = {"input": "x", "size": [0, 8], "resize": 8}
+    assert refusal(photos, "photos", images=how) == (
+        "photos: `size` must be of at least one pixel each way\n  it is [0, 8]"
+    )
+    how = {"input": "x", "std": [0.5, 0.0, 0.5]}
+    assert refusal(photos, "photos", images=how) == (
+        "photos: `std` must not be zero: values are divided by it\n  it is [0.5, 0.0, 0.5]"
+    )
+
+
+def test_images_too_large_to_be_meant(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 4)
+    assert refusal(photos, "photos", images={"input": "x"}) == (
+        "photos/cats/red.png cannot be read as an image\n"
+        "  Image size (32 pixels) exceeds limit of 8 pixels, could be decompression bomb DOS attack."
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -60,3 +62,50 @@ def test_mistakes_are_named_by_column_and_row(tmp_path: Path) -> None:
     assert refusal(tmp_path, "t.csv") == "t.csv has no rows"
     (tmp_path / "t.parquet").write_bytes(b"PAR0")
     assert refusal(tmp_path, "t.parquet").startswith("t.parquet is no Parquet file\n  ")
+
+
+def test_columns_that_go_by_one_name(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b,a\n1,2,3\n")
+    assert refusal(tmp_path, "t.csv") == "t.csv has several columns of one name\n  a"
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([date(2026, 1, 2)], "datetime64[D]"),
+        ([{"x": 1}], "dict"),
+        ([[1, None], [2, 3]], "int and nothing"),
+        ([Decimal("1.5")], "Decimal"),
+    ],
+)
+def test_what_no_model_takes(tmp_path: Path, values: list[object], kind: str) -> None:
+    pq.write_table(pa.table({"a": values, "b": list(range(len(values)))}), tmp_path / "t.parquet")
+    assert refusal(tmp_path, "t.parquet") == (
+        f"t.parquet: 'a' holds {kind}, which no model takes\n"
+        "  hint: say what it is, `types: {a: ...}`, or which columns are inputs: `inputs`"
+    )
+    assert list(load(tmp_path, "t.parquet", inputs={"b": "b"}).inputs) == ["b"]
+
+
+def test_decimals_are_numbers_where_that_is_said(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [Decimal("1.5"), Decimal("2.5")]}), tmp_path / "t.parquet")
+    assert array(load(tmp_path, "t.parquet", types={"a": "float32"}), "a").tolist() == [1.5, 2.5]
+    pq.write_table(pa.table({"a": [[1, None], [2, 3]]}), tmp_path / "t.parquet")
+    assert refusal(tmp_path, "t.parquet", types={"a": "float32"}) == (
+        "t.parquet: 'a' is no number in row 1\n  it is None"
+    )
+
+
+def test_lists_that_are_no_arrays(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [[[1], [2, 3]]]}), tmp_path / "t.parquet")
+    assert refusal(tmp_path, "t.parquet").startswith(
+        "t.parquet: column 'a' is no array in each row\n  setting an array"
+    )
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("int8", "300"), ("int64", "1.5"), ("float16", "1000000"), ("bool", "2")])
+def test_values_that_a_type_cannot_hold(tmp_path: Path, dtype: str, value: str) -> None:
+    (tmp_path / "t.csv").write_text(f"a,b\n1,2\n{value},3\n")
+    assert refusal(tmp_path, "t.csv", types={"a": dtype}) == (
+        f"t.csv: 'a' does not fit into {dtype} in row 2\n  it is {value}"
+    )
