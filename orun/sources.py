@@ -34,7 +34,7 @@ def keep(result: RunResult, pipeline: Pipeline) -> None:
         (folder / INDEX).write_text(json.dumps(files, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         for name, digest in files.items():
             path, kept = pipeline.root / name, folder / digest
-            if name.endswith(TEXT) and not kept.exists() and _is_small(path) and digest_file(path) == digest:
+            if digest and name.endswith(TEXT) and not kept.exists() and _is_small(path) and digest_file(path) == digest:
                 kept.write_bytes(path.read_bytes())
 
 
@@ -43,7 +43,10 @@ def _is_small(path: Path) -> bool:
 
 
 def index(result: RunResult) -> Mapping[str, str] | None:
-    """Digest of each file or folder that a run rests on, by its path from the pipeline's folder; None if not kept."""
+    """Digest of each file or folder that a run rests on, by its path from the pipeline's folder; None if not kept.
+
+    It is empty for what only stages name that were no part of the run.
+    """
     path = result.folder / FOLDER / INDEX
     if not path.is_file():
         return None
@@ -66,8 +69,14 @@ def edited_since(result: RunResult, pipeline: Pipeline) -> tuple[str, ...] | Non
 
 
 def _files(result: RunResult, pipeline: Pipeline) -> dict[str, str]:
-    """What was read to build the pipeline, what its parameters name, and what its stages were seen to read."""
-    found = dict(result.sources)
+    """What was read to build the pipeline, what its parameters name, and what its stages were seen to read.
+
+    What stages name that were no part of the run has no digest: it must be there when the pipeline is loaded again.
+    """
+    ran = {one.stage for one in result.stages}
+    others = (stage for stage in pipeline.stages if stage.id not in ran)
+    found = dict.fromkeys((item.path for stage in others for item in stage.references), "")
+    found |= result.sources
     for one in result.stages:
         named = {f"content of {item.parameter}": item.path for item in pipeline.stage(one.stage).references}
         for name, digest in one.inputs.items():

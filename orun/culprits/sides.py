@@ -105,6 +105,12 @@ class Layout:
     def _copy(self, record: RunResult, name: str, digest: str, path: Path) -> None:
         """Data, large files and folders are not kept: they must still be where they were."""
         now = Path(record.file).parent / name
+        if not digest:  # no part of the run: that it is there is enough
+            if now.exists():
+                path.symlink_to(now)
+            else:
+                path.touch()
+            return
         if not now.exists() or self.store.files.digest_path(now) != digest:
             raise UsageError(
                 f"{name} is not to be had as it was in the run {record.run}",

@@ -20,7 +20,7 @@ LEVEL = 0.01  # of the permutation test
 LEAST = 4  # measurements on each side of a change
 PERMUTATIONS = 499
 FEWER, FROM = 199, 100  # permutations of a segment from that length on, whose p-value is not as coarse
-ROUNDING = 1e-9  # by which equal gains may differ
+ROUNDING = 1e-9  # of the largest sum of distances: by how much equal gains may differ
 LONGEST = 300  # newest measurements that are looked at: the work grows with the square
 
 
@@ -137,10 +137,11 @@ def _best(values: Sequence[float], totals: Mapping[float, float]) -> tuple[int, 
 def _chance(values: Sequence[float], totals: Mapping[float, float], gain: float, random: Random) -> float:
     """How often a permutation is divided as well; given up, with 1, as soon as that is too often for `LEVEL`."""
     order, permutations = list(values), PERMUTATIONS if len(values) < FROM else FEWER
+    least = gain - ROUNDING * max(totals.values())  # a gain may be nothing but rounding, or below 0
     as_good = 1  # the series itself is one of its permutations
     for _ in range(permutations):
         random.shuffle(order)
-        as_good += _best(order, totals)[1] >= gain * (1 - ROUNDING)
+        as_good += _best(order, totals)[1] >= least
         if as_good > LEVEL * (permutations + 1):
             return 1.0
     return as_good / (permutations + 1)

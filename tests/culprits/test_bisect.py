@@ -195,6 +195,33 @@ def test_a_run_that_repeats_another_is_as_good_as_that(project: Project) -> None
     assert project.bisect(again, bad).causes == (("score.weight: 1.0 -> 9.0",),)
 
 
+def test_runs_of_a_part_of_the_pipeline(project: Project) -> None:
+    """What the other stages name was not looked at by either run, and need not be there any more."""
+    project.edit(
+        "pipeline.yaml",
+        "  score:\n",
+        "  data: {uses: ./stages.py:load, with: {file: data.bin, folder: more}}\n  score:\n",
+    )
+    (project.folder / "stages.py").write_text(
+        STAGES.replace("import stage", "import FilePath, stage")
+        + """
+
+@stage(inputs={}, output="files")
+def load(context, *, file: FilePath, folder: FilePath):
+    (context.output / "text").write_text("")
+"""
+    )
+    (project.folder / "data.bin").write_bytes(b"1")
+    (project.folder / "more").mkdir()
+    good = orun.run(project.folder / "pipeline.yaml", to=["score"], store=project.store)
+    bad = orun.run(
+        project.folder / "pipeline.yaml", to=["score"], set={"stages.score.with.weight": 9.0}, store=project.store
+    )
+    assert [one.exit_code for one in (good, bad)] == [0, 1]
+    (project.folder / "data.bin").unlink()
+    assert project.bisect(good, bad).causes == (("score.weight: 1.0 -> 9.0",),)
+
+
 def test_no_such_gate(project: Project) -> None:
     good = project.run()
     with pytest.raises(UsageError, match=r"there is no gate 'score\.speed' in ") as refused:

@@ -111,3 +111,9 @@ def test_the_last_changes_of_a_thousand_nights() -> None:
     found = changes(nightly(values))
     assert [(change.index, change.p) for change in found] == [(760, 0.005), (900, 0.005)]
     assert [change.ratio for change in found] == pytest.approx([1.05, 0.976], abs=0.003)
+
+
+@pytest.mark.parametrize("values", [[0.1] * 7 + [0.2], [0.2] + [0.1] * 7, [0.3] * 6 + [0.1, 0.2]])
+def test_ties_and_an_outlier_are_no_change(values: list[float]) -> None:
+    """The energy distance is 0 then, or below, and what differs between its permutations is rounding."""
+    assert divide(values) == []
