@@ -38,8 +38,10 @@ def presence(path: str | Path) -> str:
 
 
 def digest_file(path: str | Path) -> str:
-    """Digest of the content of a small file, read now; `ABSENT` when it cannot be read."""
+    """Digest of the content of a small file, read now; `ABSENT` when it cannot be read, or is a pipe or the like."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - reading a pipe could wait for ever
+            return ABSENT
         return blake3(Path(path).read_bytes()).hexdigest()
     except OSError:
         return ABSENT

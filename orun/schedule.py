@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orun.pipeline.model import Stage
@@ -106,7 +106,3 @@ class Schedule:
             self._waiting[after].discard(name)
             if not self._waiting[after] and after not in self.settled:
                 self._offer(after)
-
-    def unsettled(self) -> Collection[Stage]:
-        """Stages that neither ran nor run."""
-        return [stage for stage in self.stages if stage.id not in self.settled and stage.id not in self.running]

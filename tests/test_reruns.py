@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import orun
 from orun.environment import device
 from orun.environment.device import usable_cores
+from orun.memory import Request, recall
 from orun.store import locks
 from tests.project import PIPELINE, Project, built
 
@@ -418,3 +420,16 @@ def test_a_file_that_is_taken_by_a_hard_link(tmp_path: Path) -> None:
     assert project.text("take") == "one", "what is stored has an inode of its own"
     assert project.run()["take"].reasons == ("data changed (read by the stage)",)
     assert project.text("take") == "two"
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    """What was written just before a run is compared by its content."""
+    project = Project.make(tmp_path / "project", READ)
+    project.write("data.txt", "one")
+    project.run()
+    (project.folder / "data.txt").unlink()
+    os.mkfifo(project.folder / "data.txt")
+    steps = orun.plan(project.folder / "pipeline.yaml", store=project.store).steps
+    assert recall(Request(project.store, project.folder / "pipeline.yaml", {})) is None
+    assert {step.stage.id: step.reasons[0] for step in steps}["read"] == "data.txt is gone (read by the stage)"

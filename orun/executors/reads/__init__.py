@@ -10,7 +10,7 @@
 | environment variables that the project's code looks up | the type of `os.environ` (`variables.py`) |
 | distributions that the project's code imports, or would if they were installed | `packages.py` |
 
-Not seen: sizes and times of files that are not opened, and where links lead; folders that native code lists, and files
+Not seen: sizes, times and modes of files, and where links lead; folders that native code lists, and files
 that it asks for without opening them; the environment as native code reads it, or as a copy of it is; what comes over
 a network, from a clock or from a random device; and, away from Linux, files that native code opens.
 """
