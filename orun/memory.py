@@ -26,7 +26,7 @@ from orun.journal import Journal, Listener
 from orun.observe import digest_file, listing_digest, presence, value_digest
 from orun.record import RunResult
 from orun.remote.asked import Remote
-from orun.store.layout import note_path
+from orun.store.layout import VERSION, note_path
 from orun.store.reading import Signature, signature_of
 from orun.store.refusals import refusals
 from orun.store.runs import Runs
@@ -87,9 +87,10 @@ def recall(request: Request) -> Recalled | None:
 
 
 def _is_in_order(store: Path, run: str) -> bool:
-    """Whether the remembered run is there to refer to, and no process has left anything to be removed first."""
+    """Whether the remembered run is there to refer to, the store is of this layout, and nothing was left in it."""
     try:
-        return (store / "runs" / run / "record.json").is_file() and not any((store / "tmp").iterdir())
+        known = (store / "VERSION").read_bytes() == VERSION
+        return known and (store / "runs" / run / "record.json").is_file() and not any((store / "tmp").iterdir())
     except OSError:
         return False
 

@@ -10,6 +10,7 @@ import pytest
 
 from orun import memory, remember
 from orun.codec import replace
+from orun.errors import StoreError
 from orun.events import Notice
 from orun.memory import Request
 from orun.planner import Done, Planner
@@ -36,6 +37,14 @@ def test_the_note_of_another_version_is_not_believed(project: Project) -> None:
     note.write_bytes(seal({**content, "format": memory.FORMAT + 1}))
     assert not project.run().repeats
     assert project.run().repeats
+
+
+def test_a_store_of_another_layout_is_not_used(project: Project) -> None:
+    before = sorted((project.store / "runs").iterdir())
+    (project.store / "VERSION").write_bytes(b"orun store, layout 2, blake3\n")
+    with pytest.raises(StoreError, match="has a layout that this version of orun does not know"):
+        project.run()
+    assert sorted((project.store / "runs").iterdir()) == before
 
 
 def test_a_run_that_is_gone_is_not_repeated(project: Project) -> None:
