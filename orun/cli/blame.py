@@ -128,10 +128,14 @@ def _stage_of(pipeline: Pipeline, gate: str) -> str:
 def _seconds(text: str) -> float:
     from orun.units import parse_duration
 
+    wrong = f"--time wants a duration such as 90s or 10min, not {text!r}"
     try:
-        return parse_duration(text)
+        seconds = parse_duration(text)
     except ValueError as error:
-        raise UsageError(f"--time wants a duration such as 90s or 10min, not {text!r}", why=str(error)) from error
+        raise UsageError(wrong, why=str(error)) from error
+    if seconds <= 0:
+        raise UsageError(wrong, why="in no time nothing can be found out")
+    return seconds
 
 
 def _nothing(result: RunResult, gate: str | None) -> str:

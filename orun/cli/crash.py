@@ -15,7 +15,7 @@ from orun.errors import OrunError
 def bug(error: Exception, words: Sequence[str]) -> OrunError:
     """The message for an unexpected error, after writing what is needed to understand it to a log file."""
     handle, path = tempfile.mkstemp(prefix="orun-bug-", suffix=".log")
-    with os.fdopen(handle, "w", encoding="utf-8") as log:
+    with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as log:  # of whatever names files have
         log.write(_report(error, words))
     return OrunError(
         f"this is a bug in orun: {type(error).__name__}: {error}",

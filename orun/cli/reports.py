@@ -62,7 +62,8 @@ class Report(Record, frozen=True):
         text = getattr(importlib.import_module(module), function)(result)
         if self.form == "markdown":
             text += _trend(result)
-        with _told(self.path), self.path.open(self.mode, encoding="utf-8") as file:
+        # A file whose name is no UTF-8 is named with its bytes written out, which JSON reads back as that name.
+        with _told(self.path), self.path.open(self.mode, encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
 
 

@@ -59,7 +59,7 @@ def _gates(result: RunResult) -> Iterator[dict[str, Any]]:
 def _issue(text: str, check: str, name: str, severity: str, place: Position) -> dict[str, Any]:
     path = os.path.relpath(near(place.file))
     # The same failure of the next run is the same issue, wherever it has moved to in the file.
-    fingerprint = hashlib.sha256(f"{path}\n{check}\n{name}".encode()).hexdigest()
+    fingerprint = hashlib.sha256(f"{path}\n{check}\n{name}".encode(errors="surrogateescape")).hexdigest()
     return {
         "description": text,
         "check_name": f"orun/{check}",

@@ -98,3 +98,13 @@ def test_a_stage_that_fails(orun: CommandLine) -> None:
     assert done.err.endswith(
         "error: count raised ValueError: boom is no word\n  at words.py:18 in count\n  hint: orun words.yaml\n"
     )
+
+
+@pytest.mark.parametrize("time", ["0s", "-5s"])
+@pytest.mark.usefixtures("project")
+def test_no_time(orun: CommandLine, time: str) -> None:
+    done = orun("blame", "words.yaml", "count", f"--time={time}")
+    assert done.code == 2
+    assert done.err == (
+        f"error: --time wants a duration such as 90s or 10min, not '{time}'\n  in no time nothing can be found out\n"
+    )

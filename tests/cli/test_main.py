@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from orun import api
+from orun.cli.crash import bug
 from orun.cli.main import VERBS, group, main
 from orun.errors import StoreError
 
@@ -200,3 +202,11 @@ def test_a_file_named_like_a_verb_is_reached_by_its_path(
 def test_main_reads_the_words_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["orun", "--version"])
     assert main() == 0
+
+
+def test_a_bug_with_a_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    told = bug(ValueError("caf\udce9"), ["caf\udce9.yaml"])
+    (log,) = tmp_path.iterdir()
+    assert told.why == f"the traceback and versions are in {log}"
+    assert log.read_text().startswith("command: orun caf\\udce9.yaml\n")

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,23 @@ def test_with_json_a_bad_file_is_the_document(orun: CommandLine, project: Path) 
     error = json.loads(shown.out)["error"]
     assert (error["type"], error["exit_code"], len(error["problems"])) == ("PipelineError", 2, 1)
     assert error["problems"][0]["suggestion"] == "write"
+
+
+def test_reports_on_a_file_whose_name_is_no_text(
+    orun: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(os.fsdecode(os.fsencode(project) + b"/caf\xe9"))
+    folder.mkdir()
+    for name in ("words.py", "words.yaml"):
+        (project / name).rename(folder / name)
+    monkeypatch.chdir(project)
+    file = f"{folder.name}/words.yaml"
+    assert orun(file, "-q", "--reports", "reports", "--set", "stages.write.with.text=one").code == 1
+    (issue,) = json.loads(Path("reports/code-quality.json").read_text())
+    assert issue["location"]["path"] == file
+    assert json.loads(Path("reports/run.json").read_text())["file"] == str(folder / "words.yaml")
+    assert "caf\\udce9/words.yaml" in Path("reports/summary.md").read_text()
+    ET.fromstring(Path("reports/junit.xml").read_text())  # noqa: S314 -- our own document
 
 
 def test_reports_are_written_where_they_are_asked_for(
