@@ -46,12 +46,12 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
 
     With GATE, a stage or STAGE.METRIC, those gates are looked into whether they fail or not.
     """
-    values = options.parse_overrides(overrides)
+    values, seconds = options.parse_overrides(overrides), _seconds(time)
     pipeline = orun.load(file, set=values)
     to = [] if gate is None else [_stage_of(pipeline, gate)]
     say = _silent if as_json else _say
     result = orun.run(pipeline, to=to, keep_going=True, store=store, on_event=say)
-    found = _investigated(_asked(pipeline, result, gate), _seconds(time), store, say)
+    found = _investigated(_asked(pipeline, result, gate), seconds, store, say)
     if not found and (broken := next((one for one in result.stages if one.failure), None)) and broken.failure:
         raise UsageError(broken.failure.what, why=broken.failure.why, hint=f"orun {file}")
     if as_json:
