@@ -134,13 +134,13 @@ def drive(
 
 
 def _due(traffic: Traffic, random: np.random.Generator) -> NDArray[np.float64]:
-    """When requests are due, in seconds from the start: at least one."""
+    """When requests are due, in seconds from the start: at least one, at once where none comes in the time."""
     rate = traffic.rate or 1.0
     count = max(int(traffic.seconds * rate), 1)
     if traffic.regular:
         return np.arange(count) / rate
     times = np.cumsum(random.exponential(1 / rate, count * 2 + 16))
-    return times[times < traffic.seconds] if times[0] < traffic.seconds else times[:1]
+    return times[times < traffic.seconds] if times[0] < traffic.seconds else np.zeros(1)
 
 
 def _client(request: Request, shared: _Shared, clock: Clock) -> None:

@@ -67,6 +67,13 @@ def test_independent_users_come_at_random_times() -> None:
     assert found == again
 
 
+def test_a_user_who_comes_once_an_hour_is_not_waited_for() -> None:
+    time = Time()
+    traffic = Traffic(clients=1, rate=1 / 3600, seconds=2.0)
+    found = drive([time.request(lambda _: 0.5)], traffic, np.random.default_rng(0), time.clock())
+    assert (found.answered, found.latencies, time.now) == (1, (0.5,), 0.5)
+
+
 def test_clients_send_side_by_side() -> None:
     """Three requests meet before any is answered: none of three clients waits for another."""
     meeting = threading.Barrier(3, timeout=60)
