@@ -1,12 +1,18 @@
-"""What a run came to, made of its events alone: so that the log holds everything that a report or a record says."""
+"""What a run came to, made of its events alone: so that the log holds everything that a report or a record says.
+
+And the results of runs that have ended, read from their logs or records.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from orun.codec import from_json, replace
+from orun.codec import decode, from_json, replace
+from orun.errors import StoreError
 from orun.events import Event, GateJudged, RunFinished, RunStarted, StageFinished, event_from_json
 from orun.record import RunResult, StageResult, Verdict
+from orun.store.refusals import quoted
+from orun.store.sealed import read_record
 
 
 class Fold:
@@ -47,6 +53,23 @@ class Fold:
             commit=started.commit,
             orun=started.orun,
         )
+
+
+def read_result(path: Path) -> RunResult:
+    """The result in the record of a run, as `orun.journal` writes it into the run's folder.
+
+    Raises:
+        StoreError: when it is not there, cannot be read, was damaged, or another version of orun wrote it.
+    """
+    record = read_record(path)
+    try:
+        return replace(decode(RunResult, record), folder=path.parent)
+    except ValueError as error:
+        raise StoreError(
+            f"the record {path} is not one that this version of orun can read",
+            why=str(error),
+            hint=f"Remove it; results do not depend on it: rm {quoted(path)}",
+        ) from error
 
 
 def read_log(path: Path) -> RunResult:

@@ -11,12 +11,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from orun.codec import decode
+from orun.errors import StoreError
 from orun.events import KINDS, Event, StageProgress, StageWaiting, event_from_json, event_to_json, name_of
-from orun.fold import Fold, read_log
+from orun.fold import Fold, read_log, read_result
 from orun.record import RunResult
 from orun.report import event_schema
-from orun.store import Store
+from orun.store.sealed import seal
 from tests.project import Project
 
 GATED = """
@@ -51,8 +51,19 @@ def problems(log: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def record(result: RunResult) -> RunResult:
-    with Store.open(result.folder.parents[1]) as store:
-        return decode(RunResult, store.read_record(result.folder / "record.json"))
+    return read_result(result.folder / "record.json")
+
+
+def test_a_record_of_another_version_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    path.write_bytes(seal({"run": "1", "of_later": True}))
+    with pytest.raises(StoreError) as caught:
+        read_result(path)
+    assert str(caught.value) == (
+        f"the record {path} is not one that this version of orun can read\n"
+        "  Object contains unknown field `of_later`\n"
+        f"  hint: Remove it; results do not depend on it: rm {path}"
+    )
 
 
 def test_the_schema_is_one() -> None:

@@ -15,6 +15,7 @@ from orun.record import RunResult, StageResult
 from orun.report.stages import stage_table
 from orun.report.terminal import Terminal
 from orun.store import Store
+from orun.store.sealed import read_record
 from tests.project import Project
 from tests.store.support import flip, object_path
 
@@ -90,8 +91,7 @@ def advice(project: Project, stage: StageResult) -> str:
 
 def record(result: RunResult) -> Mapping[str, Any]:
     """The stage as the record of the run on the disk has it."""
-    with Store.open(result.folder.parents[1]) as store:
-        stages: list[dict[str, Any]] = store.read_record(result.folder / "record.json")["stages"]
+    stages: list[dict[str, Any]] = read_record(result.folder / "record.json")["stages"]
     return stages[0]
 
 

@@ -197,14 +197,13 @@ def _given(pipeline: Pipeline, store: Store, steps: Sequence[Step], asked: Remot
 
 def _last_run(pipeline: Pipeline, store: Store) -> RunResult:
     """The newest finished run of the pipeline, without the stages that a failed gate kept from running."""
-    from orun.codec import decode
-    from orun.record import RunResult
+    from orun.fold import read_result
 
     for folder in reversed(store.runs()):
         record = folder / "record.json"
         if not record.exists():  # a run that was killed, or has not ended
             continue
-        result = decode(RunResult, store.read_record(record))
+        result = read_result(record)
         if result.pipeline == pipeline.name:
             known = {stage.id for stage in pipeline.stages}
             failed = any(stage.outcome == "failed" for stage in result.stages)

@@ -68,9 +68,9 @@ def _run(reference: str, store: Path | None) -> RunResult:
         return _completed(run, _of_file(repeated) if run.repeats and repeated.is_file() else None)
     with options.open_store(store) as opened:
         last = LAST.fullmatch(reference)
-        run = _of_end(opened, int(last[1] or 0)) if last else _of_store(opened, opened.run(reference))
+        run = _of_end(opened, int(last[1] or 0)) if last else _of_store(opened.run(reference))
         known = {folder.name: folder for folder in opened.runs()}
-        return _completed(run, _of_store(opened, known[run.repeats]) if run.repeats in known else None)
+        return _completed(run, _of_store(known[run.repeats]) if run.repeats in known else None)
 
 
 def _completed(run: RunResult, repeated: RunResult | None) -> RunResult:
@@ -79,13 +79,15 @@ def _completed(run: RunResult, repeated: RunResult | None) -> RunResult:
     return completed(run, repeated) if repeated else run
 
 
-def _of_store(store: Store, folder: Path) -> RunResult:
+def _of_store(folder: Path) -> RunResult:
+    from orun.fold import read_result
+
     record = folder / "record.json"
     if not record.exists():
         raise UsageError(
             f"the run {folder.name} has no record: it goes on, or was killed", hint="orun diff last~1 last"
         )
-    return _decoded(store.read_record(record), record)
+    return read_result(record)
 
 
 def _of_end(store: Store, before: int) -> RunResult:
@@ -93,7 +95,7 @@ def _of_end(store: Store, before: int) -> RunResult:
     runs: list[RunResult] = []
     for folder in reversed(store.runs()):
         if (folder / "record.json").exists():
-            run = _of_store(store, folder)
+            run = _of_store(folder)
             runs += [run] if not runs or run.pipeline == runs[0].pipeline else []
             if len(runs) > before:
                 return run

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orun import sources
-from orun.codec import decode
 from orun.errors import UsageError
+from orun.fold import read_result
 from orun.pipeline import load
 from orun.pipeline.model import Pipeline
 from orun.record import RunResult
@@ -52,19 +52,15 @@ class Side:
             UsageError: when there is no such run, or a file of it is not to be had any more.
         """
         folder = store.run(run, hold=True)
-        record = _record(store, folder)
+        record = read_result(folder / "record.json")
         if record.repeats:
-            record = _record(store, store.run(record.repeats, hold=True))
+            record = read_result(store.run(record.repeats, hold=True) / "record.json")
         files = sources.index(record)
         if files is None:
             why = "a version of orun made it that did not keep what a run is made from"
             raise UsageError(f"the run {folder.name} cannot be mixed with another", why=why)
         root = Layout(store, scratch).write({name: (record, digest) for name, digest in files.items()})
         return cls(folder.name, record, files, load(root / Path(record.file).name, record.overrides))
-
-
-def _record(store: Store, folder: Path) -> RunResult:
-    return decode(RunResult, store.read_record(folder / "record.json") | {"folder": str(folder)})
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from orun.errors import StoreError, UsageError
 from orun.store.durable import replace_file
 from orun.store.layout import safe_name
 from orun.store.refusals import refusals
-from orun.store.sealed import seal
+from orun.store.sealed import read_record, seal
 from orun.store.store import Store
 
 
@@ -66,7 +66,7 @@ def pins(store: Store) -> tuple[Pin, ...]:
     """
     with refusals("read the pins", store.root):
         paths = sorted((store.root / "pins").glob("*.json"))
-    return tuple(Pin(**store.read_record(path)) for path in paths)
+    return tuple(Pin(**read_record(path)) for path in paths)
 
 
 def _path(store: Store, name: str) -> str:

@@ -8,10 +8,13 @@ The seal has a fixed place and covers the bytes of the record as they stand: che
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from orun.codec import from_json, to_json
+from orun.errors import StoreError
 from orun.store.digests import LENGTH, digest_bytes
+from orun.store.refusals import quoted, refusals
 
 _HEAD = b'{"seal":"'
 _MIDDLE = b'","record":'
@@ -46,3 +49,21 @@ def unseal(content: bytes) -> Any:
     if content != b"".join((_HEAD, digest, _MIDDLE, body, _TAIL)):
         raise BrokenSealError("the record is not what was written")
     return from_json(body)
+
+
+def read_record(path: Path) -> Any:
+    """The plain data of a sealed file, such as the record of a run.
+
+    Raises:
+        StoreError: when it is not there, cannot be read, or is not what was written.
+    """
+    with refusals(f"read {path}", path):
+        content = path.read_bytes()
+    try:
+        return unseal(content)
+    except BrokenSealError as error:
+        raise StoreError(
+            f"the record {path} was damaged",
+            why=str(error),
+            hint=f"Remove it; results do not depend on it: rm {quoted(path)}",
+        ) from error

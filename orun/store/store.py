@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from orun.errors import StoreError
 from orun.store.evidence import Evidence, Witness
@@ -15,9 +15,8 @@ from orun.store.layout import prepare, safe_name
 from orun.store.locks import Lock, remove_free_locks
 from orun.store.parts import Parts, assemble
 from orun.store.records import Action, Tree
-from orun.store.refusals import quoted, refusals
+from orun.store.refusals import refusals
 from orun.store.scratch import sweep
-from orun.store.sealed import BrokenSealError, unseal
 from orun.store.stat_cache import StatCache
 
 
@@ -255,23 +254,6 @@ class Store:
             folder = self.parts.runs.new(pipeline)
             self.parts.session.lease([folder.name])
             return folder
-
-    def read_record(self, path: Path) -> Any:
-        """The plain data of a sealed record, such as that of a run.
-
-        Raises:
-            StoreError: when it is not there, cannot be read, or is not what was written.
-        """
-        with self._refusals(f"read {path}"):
-            content = path.read_bytes()
-        try:
-            return unseal(content)
-        except BrokenSealError as error:
-            raise StoreError(
-                f"the record {path} was damaged",
-                why=str(error),
-                hint=f"Remove it; results do not depend on it: rm {quoted(path)}",
-            ) from error
 
     def runs(self) -> tuple[Path, ...]:
         """The folders of all runs, the oldest first."""

@@ -11,6 +11,7 @@ from typing import Any
 from orun.errors import StoreError
 from orun.store.reading import Signature
 from orun.store.records import Action
+from orun.store.sealed import read_record
 from orun.store.store import Store
 
 
@@ -96,7 +97,7 @@ def _runs(store: Store) -> Iterator[Run]:
         if not path.exists():
             continue  # it is going on, or died
         try:
-            record: Mapping[str, Any] = store.read_record(path)
+            record: Mapping[str, Any] = read_record(path)
             stages = [stage for stage in record["stages"] if "tree" in stage]
             yield Run(
                 folder.name,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from orun.errors import StoreError
 from orun.store.refusals import refusals
+from orun.store.sealed import read_record
 from orun.store.store import Store
 
 
@@ -52,7 +53,7 @@ def _bad_runs(store: Store) -> list[str]:
         path = folder / "record.json"
         try:
             if path.exists():
-                store.read_record(path)
+                read_record(path)
         except StoreError as error:
             problems.append(error.what)
     return problems

@@ -12,7 +12,7 @@ import pytest
 
 from orun.errors import StoreError, UsageError
 from orun.store import Store
-from orun.store.sealed import seal
+from orun.store.sealed import read_record, seal
 from tests.store.support import empty, flip, truncate
 
 
@@ -67,7 +67,7 @@ def test_a_record_comes_back(store: Store) -> None:
     path = store.new_run("bert") / "record.json"
     record = {"exit_code": 0, "stages": [{"tree": "1" * 64}], "name": "ü"}
     path.write_bytes(seal(record))
-    assert store.read_record(path) == record
+    assert read_record(path) == record
 
 
 @pytest.mark.parametrize("damage", [flip, truncate, empty])
@@ -76,7 +76,7 @@ def test_a_damaged_record_is_an_error(store: Store, damage: Callable[[Path], Non
     path.write_bytes(seal({"exit_code": 0}))
     damage(path)
     with pytest.raises(StoreError) as caught:
-        store.read_record(path)
+        read_record(path)
     assert str(caught.value) == (
         f"the record {path} was damaged\n"
         "  the record is not what was written\n"
