@@ -112,7 +112,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.onnx.agreement import Agreement, Tolerance, answers, check, session
     from orun.stages.onnx.feeds import Input, cases
     from orun.stages.onnx.io import load, save, weigh
-    from orun.stages.onnx.names import clean, name_axes, name_input_axes, name_values
+    from orun.stages.onnx.names import clean, name_axes, name_input_axes, name_values, restore_inputs
     from orun.stages.torch.mend import mend
 
     inputs = [
@@ -126,6 +126,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     model = load(_export(context, params, bound, tries))
     mend(model)
     clean(model)
+    restore_inputs(model, bound.inputs)
     name_values(model, [item.name for item in bound.inputs], params.outputs)
     name_input_axes(model, bound.inputs)
     name_axes(model, tries, expected)

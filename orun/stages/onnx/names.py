@@ -34,6 +34,29 @@ def _clean(item: Any) -> None:
     del item.metadata_props[:]
 
 
+def restore_inputs(model: ModelProto, inputs: Sequence[Input]) -> None:
+    """Declare the inputs that an exporter left out because nothing reads them; it must have kept the names of others.
+
+    Args:
+        model: of which some inputs are there, or all, under whichever names.
+        inputs: all that it takes, in order.
+    """
+    import numpy as np
+
+    from onnx import helper
+
+    there = {value.name: value.SerializeToString() for value in model.graph.input}
+    if len(there) == len(inputs):
+        return
+    del model.graph.input[:]
+    for item in inputs:
+        if item.name in there:
+            model.graph.input.add().ParseFromString(there[item.name])
+        else:
+            element = helper.np_dtype_to_tensor_dtype(np.dtype(item.dtype))
+            model.graph.input.append(helper.make_tensor_value_info(item.name, element, item.shape))
+
+
 def name_values(model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]) -> None:
     """Give the inputs and outputs of the graph these names; PyTorch's new exporter does not heed names inside.
 

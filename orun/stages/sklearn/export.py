@@ -49,9 +49,9 @@ class Table:
         """Some rows for the ONNX model."""
         return {name: values[rows] for name, values in self.columns.items()}
 
-    def matrix(self, estimator: Estimator) -> Any:
-        """All rows as scikit-learn takes them, numbers in float64."""
-        wide = {name: _wide(values) for name, values in self.columns.items()}
+    def matrix(self, estimator: Estimator, *, widened: bool = True) -> Any:
+        """All rows as scikit-learn takes them, numbers in float64 unless they are not to be `widened`."""
+        wide = {name: _wide(values) if widened else values for name, values in self.columns.items()}
         if len(wide) == 1:
             return next(iter(wide.values()))
         if hasattr(estimator, "feature_names_in_"):
@@ -194,7 +194,11 @@ def _name(context: Context, model: ModelProto, outputs: Sequence[str]) -> None:
             f"the converted model has {len(found)} outputs, and `outputs` names {len(outputs)}",
             why=f"skl2onnx calls them {', '.join(found)}",
         )
-    name_values(model, [value.name for value in model.graph.input], outputs or found)
+    inputs = [value.name for value in model.graph.input]
+    if len({*outputs, *inputs}) < len(outputs) + len(inputs):
+        why = f"inputs {', '.join(inputs)}; outputs {', '.join(outputs)}"
+        raise StageFailed(context.stage, "inputs and outputs need names that differ", why=why, hint="change `outputs`")
+    name_values(model, inputs, outputs or found)
     for value in (*model.graph.input, *model.graph.output):
         axes = value.type.tensor_type.shape.dim
         if len(axes) and not axes[0].HasField("dim_value"):

@@ -44,6 +44,7 @@ def refusal(folder: Path, model: str, data: str, **params: Any) -> str:
         ("neighbours", "bodies", {"variable": ["batch", 1]}),
         ("components", "digits", {"variable": ["batch", 3]}),
         ("clusters", "digits", {"label": ["batch"], "scores": ["batch", 4]}),
+        ("narrow_clusters", "digits", {"label": ["batch"], "scores": ["batch", 4]}),
         ("outliers", "bodies", {"label": ["batch", 1], "scores": ["batch", 1]}),
         ("opinions", "texts", {"label": ["batch"], "probabilities": ["batch", 2]}),
         ("columns", "people", {"label": ["batch"], "probabilities": ["batch", 2]}),
@@ -132,6 +133,20 @@ def test_what_cannot_be_converted(tmp_path: Path) -> None:
     assert refusal(tmp_path, "ridge", "bodies", outputs=["a", "b"]) == (
         "the converted model has 1 outputs, and `outputs` names 2\n  skl2onnx calls them variable"
     )
+    assert refusal(tmp_path, "ridge", "bodies", outputs=["X"]) == (
+        "inputs and outputs need names that differ\n  inputs X; outputs X\n  hint: change `outputs`"
+    )
+    assert refusal(tmp_path, "ridge", "digits") == (
+        "the Ridge cannot take the examples\n"
+        "  ValueError: X has 64 features, but Ridge is expecting 10 features as input.\n"
+        "  hint: the log has the whole message"
+    )
+
+
+def test_several_answers_of_each_example(tmp_path: Path) -> None:
+    made = convert(tmp_path, "two_answers", "digits")
+    assert made.value("agreement") == 1.0
+    assert made.value("max_abs_error") < 1e-6
 
 
 def test_what_does_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,15 @@ def test_an_input_and_a_value_twice_as_outputs(tmp_path: Path, exporter: str) ->
     assert made.value("max_abs_error") == 0
 
 
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_inputs_that_nothing_reads_stay(tmp_path: Path, exporter: str) -> None:
+    inputs = {name: {"shape": ["batch", size]} for size, name in enumerate(("first", "middle", "last"), 2)}
+    made = convert(tmp_path, model="small.py:middle", inputs=inputs, outputs=["y"], exporter=exporter)
+    graph = onnx.load(made.model).graph
+    assert shapes(graph.input) == {"first": ["batch", 2], "middle": ["batch", 3], "last": ["batch", 4]}
+    assert made.value("max_abs_error") == 0
+
+
 def test_external_data_beside_the_model(tmp_path: Path) -> None:
     made = convert(tmp_path, model="tiny_bert.py:load", **BERT, external_data="always")
     assert sorted(path.name for path in made.output.iterdir()) == ["model.onnx", "model.onnx.data"]

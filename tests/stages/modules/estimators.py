@@ -12,6 +12,7 @@ from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier, IsolationForest, RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -95,6 +96,17 @@ def components() -> Any:
 def clusters() -> Any:
     """Clusters with the distances to them."""
     return KMeans(4, n_init=1, random_state=0).fit(X[:200])
+
+
+def narrow_clusters() -> Any:
+    """Clusters of values in float32, which takes no others."""
+    return KMeans(4, n_init=1, random_state=0).fit(X[:200].astype(np.float32))
+
+
+def two_answers() -> Any:
+    """A classifier that tells two things of each image."""
+    tree = DecisionTreeClassifier(max_depth=4, random_state=0)
+    return MultiOutputClassifier(tree).fit(X[:300], np.stack([Y[:300] < 5, Y[:300] % 2 == 1], axis=1).astype(int))
 
 
 def outliers() -> Any:

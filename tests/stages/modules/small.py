@@ -58,6 +58,19 @@ def same() -> nn.Module:
     return Same()
 
 
+class Middle(nn.Module):  # type: ignore[misc]
+    """Reads one of its inputs alone."""
+
+    def forward(self, first: torch.Tensor, middle: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
+        del first, last
+        return middle + 1
+
+
+def middle() -> nn.Module:
+    """A module with inputs that it does not need."""
+    return Middle()
+
+
 class Logarithm(nn.Module):  # type: ignore[misc]
     """Is not finite below zero."""
 
