@@ -14,7 +14,8 @@ from orun.targets import Environment
 VARIABLES = ("environment ", "looked up ")  # before the name of a variable that a stage declares, or looks up
 OWN = "stage code"
 PYTHON = "python of your code"
-FIXED = ("tool ", "device ", "package ", PYTHON, OWN, "imported ", *VARIABLES)
+FOUND = ("looked for ", "listed ")  # before a file or folder that a stage asked for, or whose names it listed
+FIXED = ("tool ", "device ", "package ", PYTHON, OWN, "imported ", *VARIABLES, *FOUND)
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Fixed:
         if self.name == OWN and self.old == self.new:
             return f"the code behind {self.stage}: {self.old} in both, and yet not the same{why}"
         name = {OWN: "the code behind", PYTHON: "Python of"}.get(self.name, f"{self.name} of")
-        return f"{name} {self.stage}: {_short(self.old)} -> {_short(self.new)}{why}"
+        return f"{name} {self.stage}: {_short(self.old) or 'none'} -> {_short(self.new) or 'none'}{why}"
 
 
 def changes(good: Side, bad: Side, stages: Collection[str]) -> tuple[Change, ...]:

@@ -222,6 +222,19 @@ def load(context, *, file: FilePath, folder: FilePath):
     assert project.bisect(good, bad).causes == (("score.weight: 1.0 -> 9.0",),)
 
 
+def test_a_file_that_is_only_asked_for_is_named(project: Project) -> None:
+    """Runs keep what was opened; whether a file was there is told, not mixed."""
+    (project.folder / "helper.py").write_text(
+        "from pathlib import Path\n\ndef value(text):\n"
+        "    return len(text) * (9 if Path(__file__).with_name('mark').exists() else 1)\n"
+    )
+    good = project.run()
+    (project.folder / "mark").touch()
+    bad = project.run()
+    found = project.bisect(good, bad)
+    assert (found.causes, found.fixed) == ((), ("looked for mark of score: none -> file",))
+
+
 def test_no_such_gate(project: Project) -> None:
     good = project.run()
     with pytest.raises(UsageError, match=r"there is no gate 'score\.speed' in ") as refused:
