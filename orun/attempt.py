@@ -114,7 +114,7 @@ class Attempt:
             log=self.store.add_file(self.log),
             pipeline=self.pipeline.name,
             stage=step.stage.id,
-            host=device.fingerprint(use.spec.stage_class, step.stage.target, packages) | device.clocks(),
+            host=device.made_on(use.spec.stage_class, step.stage.target, packages),
             started_at=self.started_at,
             seconds=result.seconds,
             cpu_seconds=result.cpu_seconds,

@@ -234,7 +234,7 @@ class Planner:
         if not stage.gates:
             return ()
         spec = self.pipeline.kinds[stage.uses].spec
-        host = device.fingerprint(spec.stage_class, stage.target, isolated.packages(stage.environment_of(stage.target)))
+        host = device.made_on(spec.stage_class, stage.target, isolated.packages(stage.environment_of(stage.target)))
         found = judge(stage, action, self.accepted(stage), host)
         return tuple(replace(one, why=self._advised(one)) for one in found)
 

@@ -71,7 +71,7 @@ def _points(metric: str, pipeline: str, store: Path | None) -> tuple[Point, ...]
         raise UsageError(what, why=f"looked in {history.path}", hint="orun FILE")
     known = sorted({f"{stage}.{name}" for stage, name in names} | {name for _, name in names})
     near = closest(metric, known)
-    why = f"did you mean {near}?" if near else f"expected {one_of(known)}"
+    why = f"did you mean {near}?" if near else f"expected {one_of(name for name in known if '[' not in name)}"
     raise UsageError(f"no measurement of '{metric}'", why=why, hint="orun history")
 
 

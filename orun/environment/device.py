@@ -62,6 +62,16 @@ def fingerprint(
     return parts
 
 
+def made_on(
+    stage_class: StageClass, target: Target | None, packages: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """What is kept with a result of where it was made: the fingerprint, and the host whatever the class.
+
+    Takes what `fingerprint` takes, and raises what it raises.
+    """
+    return fingerprint(stage_class, target, packages) | clocks()
+
+
 @functools.cache
 def cpu() -> dict[str, str]:
     """Model, feature flags (as a digest) and usable cores of the processor."""
