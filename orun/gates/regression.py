@@ -48,8 +48,9 @@ def _regression(gate: Gate, metric: Metric, comparison: Comparison) -> Change:
 
 
 def _side_by_side(gate: Gate, metric: Metric, comparison: Comparison) -> Finding:
-    found = _regression(gate, metric, comparison)
-    if metric.noise != "timing" or found.exact or comparison.count < 2:  # noqa: PLR2004 - one launch has no spread
+    found, ratio = _regression(gate, metric, comparison), comparison.ratio
+    launches = comparison.count > 1 and comparison.value > 0 and 0 < ratio.low < ratio.high < math.inf
+    if metric.noise != "timing" or found.exact or not launches:
         return by_interval(gate, metric, found)
     return _by_launches(gate, metric, comparison, found)
 

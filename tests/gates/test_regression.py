@@ -7,7 +7,7 @@ import math
 import pytest
 
 from orun.measure.sequential import Evidence
-from orun.metrics import Metric
+from orun.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from tests.gates.support import HERE, accepted, compared, gate, metric, verdict_of
 
 METHOD = "paired on-CPU time, 4 launches"
@@ -232,6 +232,22 @@ def test_an_interval_that_is_no_number() -> None:
     known = accepted({"p50": metric(0.010, "s", "lower", "timing", (math.nan, math.nan))})
     measured = {"p50": metric(0.010, "s", "lower", "timing", (0.009, 0.011))}
     assert verdict_of(LIMIT, measured, known).outcome == "failed"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Comparison(0.0, Estimate(UNBOUNDED, UNBOUNDED, UNBOUNDED), Estimate(0.01, 0.009, 0.011), "mine", 3),
+        Comparison(0.01, Estimate(1.0, 0.0, math.inf), Estimate(0.0, -0.01, math.inf), "mine", 3),
+        Comparison(-0.01, Estimate(-1.0, -2.0, -0.5), Estimate(0.02, 0.01, 0.03), "mine", 3),
+    ],
+)
+def test_ratios_that_have_no_logarithm(other: Comparison) -> None:
+    """As a metric of one's own may be compared: it is judged by the interval, not by launches."""
+    wait = metric(0.01, "s", "lower", "timing", (0.009, 0.011), baseline=other)
+    for text, value in (("5%", 0.05), ("1ms", 0.001)):
+        verdict = verdict_of(gate("wait", "max_regression", text, value), {"wait": wait}, accepted({}))
+        assert verdict.outcome == ("undecided" if math.isinf(other.ratio.high) else "failed")
 
 
 def test_a_regression_needs_a_direction() -> None:
