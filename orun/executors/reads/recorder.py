@@ -47,7 +47,7 @@ class Recorder:
             "os.rename": self._renamed,
             "os.link": self._linked,
             "os.symlink": self._linked,
-            "os.mkdir": self._made,
+            "os.mkdir": self._made_folder,
             "os.remove": self._made,
             "os.rmdir": self._made,
             "shutil.rmtree": self._made,
@@ -114,6 +114,10 @@ class Recorder:
 
     def _linked(self, _source: Any, target: Any, *_folders: int) -> None:
         self._made(target)
+
+    def _made_folder(self, path: Any, *_: Any) -> None:
+        if not os.path.lexists(os.fsdecode(path)):  # else the call fails, or has been told not to mind
+            self._made(path)
 
     def _made(self, path: Any, *_: Any) -> None:
         """Note that it is for the stage whether something is there."""

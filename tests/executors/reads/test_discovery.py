@@ -225,6 +225,8 @@ def test_an_environment_inside_the_project_is_not_its_code(executor: LocalExecut
         "import glob\nglob.glob(path + '/*')",
         "list(os.walk(path))",
         "os.chdir(path)\nos.listdir()",
+        "os.makedirs(path, exist_ok=True)\nos.listdir(path)",
+        "Path(path).mkdir(exist_ok=True)\nlist(Path(path).iterdir())",
         "os.listdir(os.open(path, os.O_RDONLY))",
         "import pkgutil\nlist(pkgutil.iter_modules([path]))",
     ],
