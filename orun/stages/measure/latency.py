@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
+from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import load_dataset
@@ -103,6 +104,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.measure.latency_metrics import metrics_of
     from orun.measure.latency_record import summary, write
 
+    if params.min_launches > params.max_launches:
+        raise StageFailed(
+            context.stage,
+            f"min_launches is {params.min_launches}, and max_launches is {params.max_launches}",
+            hint="allow at least as many launches as there must be",
+        )
     subjects = _subjects(context, params)
     measurement = measure(subjects, budget_for(params), context.seed, context.progress)
     write(context.output, measurement, subjects)

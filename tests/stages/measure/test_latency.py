@@ -148,6 +148,13 @@ def test_what_is_no_dataset_is_refused(tmp_path: Path) -> None:
     )
 
 
+def test_more_launches_than_there_may_be(tmp_path: Path) -> None:
+    inputs = {"model": saved(tmp_path, "model")}
+    with pytest.raises(OrunError) as refused:
+        run_stage("measure/latency", tmp_path, {**QUICK, "min_launches": 8}, inputs=inputs, target=ONE_THREAD)
+    assert refused.value.what.endswith("min_launches is 8, and max_launches is 3")
+
+
 def test_a_target_that_cannot_be_is_refused(tmp_path: Path) -> None:
     target = Target("cpu", session={"execution_mode": "fast"})
     with pytest.raises(UsageError) as caught:
