@@ -44,11 +44,12 @@ def publisher_for(to: str, root: Path) -> Publisher:
         root: what a folder is relative to.
 
     Raises:
-        UsageError: when nothing is known of such an URL, or what it needs is not installed.
+        UsageError: when nothing is known of such an URL, it holds credentials, or what it needs is not installed.
     """
     scheme, separator, rest = to.partition("://")
     if not separator:
         return _Bucket((root / to).resolve().as_uri())
+    _require_no_secrets(to)
     if scheme in BUCKETS:
         return _Bucket(to)
     if scheme == "hf":
@@ -59,6 +60,20 @@ def publisher_for(to: str, root: Path) -> Publisher:
         return _Registry(rest)
     expected = "a folder, file://, s3://, gs://, az://, hf://, mlflow:// or oci://"
     raise UsageError(f"a release cannot be published to {scheme}://", why=f"expected {expected}")
+
+
+def _require_no_secrets(to: str) -> None:
+    """Refuse a user's name, password or token in a URL, and do not show it: receipts and logs would hold it."""
+    try:
+        address = urlsplit(to)
+    except ValueError as error:  # brackets that do not match
+        raise UsageError("`to` is no URL", why=str(error)) from error
+    if address.username is not None or address.query:
+        raise UsageError(
+            f"`to` must not hold credentials or a query: {address.scheme}://...",
+            why="what the pipeline file says is stored with its results",
+            hint="credentials come from the environment, as each place has them; see docs/stages.md",
+        )
 
 
 def digest_of(manifest: bytes | None) -> str:

@@ -72,7 +72,8 @@ def _of_spec(name: str, spec: Any, said: Mapping[str, InputSpec]) -> Input:
 def _keras(context: Context, model: keras.Model, params: Params) -> Function:
     """A functional or sequential model by its own inputs, any other by its `call`."""
     structure = getattr(model, "_inputs_struct", None)
-    tensors = model.inputs if structure is not None or isinstance(model, keras.Sequential) else None
+    known = structure is not None or isinstance(model, keras.Sequential)
+    tensors = getattr(model, "inputs", None) if known else None  # a Sequential that is not built yet has none
     if not tensors:
         return _by_parameters(context, lambda *a, **k: model(*a, training=False, **k), params, model.call, keep=model)
     counted = [tensor.name.startswith(UNNAMED) for tensor in tensors]

@@ -182,6 +182,7 @@ def test_what_the_model_does_not_say(tmp_path: Path) -> None:
         "  it has neither a signature nor inputs of its own\n"
         "  hint: say it: inputs: {name: {shape: [batch, 8]}}"
     )
+    assert refusal(tmp_path, "unbuilt").startswith("networks.py:unbuilt does not say what it takes\n")
     assert refusal(tmp_path, "text") == (
         "networks.py:text must return a Keras model or a function of TensorFlow\n  it returned a str"
     )

@@ -24,6 +24,11 @@ def sequential() -> keras.Model:
     )
 
 
+def unbuilt() -> keras.Model:
+    """Layers that do not know yet what they take."""
+    return keras.Sequential([layers.Dense(2)])
+
+
 def functional() -> keras.Model:
     """Attention over tokens with a mask, two inputs and two outputs by name."""
     ids = keras.Input((None,), name="ids", dtype="int32")

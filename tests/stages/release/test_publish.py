@@ -192,3 +192,23 @@ def test_an_unknown_place(tmp_path: Path, bundle: Path) -> None:
         "a release cannot be published to ftp://\n"
         "  expected a folder, file://, s3://, gs://, az://, hf://, mlflow:// or oci://"
     )
+
+
+@pytest.mark.parametrize(
+    "to", ["s3://key:hunter2@bucket/x", "oci://user:hunter2@localhost:1/owner/name:1", "az://box/x?sig=hunter2"]
+)
+def test_secrets_in_an_url_are_refused_and_not_shown(tmp_path: Path, bundle: Path, to: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        publish(tmp_path, bundle, to)
+    scheme = to.partition(":")[0]
+    assert str(caught.value) == (
+        f"`to` must not hold credentials or a query: {scheme}://...\n"
+        "  what the pipeline file says is stored with its results\n"
+        "  hint: credentials come from the environment, as each place has them; see docs/stages.md"
+    )
+
+
+def test_brackets_that_do_not_match(tmp_path: Path, bundle: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        publish(tmp_path, bundle, "s3://[bucket/x")
+    assert str(caught.value) == "`to` is no URL\n  Invalid IPv6 URL"
