@@ -6,11 +6,12 @@ from orun.gates.finding import Finding, against_maximum, against_minimum, figure
 from orun.gates.hosts import Host, device, same_machine
 from orun.metrics import Metric
 from orun.pipeline.model import Gate
+from orun.units import show
 
 AGAIN = "measure again with --fresh, for longer (`time`) or with more `samples`"
 
 
-def judge_absolute(gate: Gate, metric: Metric, where: Host, here: Host) -> Finding:
+def judge_absolute(gate: Gate, metric: Metric, where: Host, here: Host, undisturbed: Metric | None = None) -> Finding:
     """The interval decides for times, the value itself for everything else.
 
     Args:
@@ -18,13 +19,15 @@ def judge_absolute(gate: Gate, metric: Metric, where: Host, here: Host) -> Findi
         metric: what was measured.
         where: fingerprint of the machine that it was measured on.
         here: fingerprint of this machine.
+        undisturbed: the time of an inference without waiting for a core, beside a wall time.
     """
     limit = gate.threshold.value
     interval = metric.interval if metric.noise == "timing" and metric.interval else point(metric.value)
     outcome = (against_maximum if gate.rule == "max" else against_minimum)(interval, limit)
     text = f"{gate.metric} is {figure(metric.value, metric.unit, limit)}{_device(metric, where, here)}"
-    if metric.interval:
-        text += f" (95 % interval {interval_text(metric.interval, metric.unit)})"
+    beside = [f"95 % interval {interval_text(metric.interval, metric.unit)}"] if metric.interval else []
+    beside += [f"{show(undisturbed.value, undisturbed.unit)} without waiting for a core"] if undisturbed else []
+    text += f" ({'; '.join(beside)})" if beside else ""
     over, under = ("within", "above") if gate.rule == "max" else ("at or above", "below")
     rule = "maximum" if gate.rule == "max" else "minimum"
     ending = {

@@ -17,6 +17,10 @@ from orun.pipeline.model import Gate, Stage
 from orun.record import Verdict
 from orun.store.records import Action
 
+# Metrics of `measure/latency`: what a user feels, and what it would be if nobody else used the machine.
+WALL = frozenset({"p50", "p90", "p95", "p99", "mean", "min", "max"})
+UNDISTURBED = "cpu"
+
 
 def judge(stage: Stage, action: Action, accepted: Accepted | None, host: Mapping[str, str]) -> tuple[Verdict, ...]:
     """The verdict of each gate and group of a stage, in file order; a group comes before its members.
@@ -48,7 +52,9 @@ def _find(gate: Gate, stage: Stage, action: Action, accepted: Accepted | None, h
             "failed", f"{gate.metric} cannot be held against {written}: it {unit}", metric.value, metric.unit
         )
     if gate.rule in ("min", "max"):
-        return judge_absolute(gate, metric, action.host, host)
+        felt = gate.metric in WALL and metric.noise == "timing"
+        undisturbed = action.metrics.get(UNDISTURBED) if felt else None
+        return judge_absolute(gate, metric, action.host, host, undisturbed)
     if gate.rule == "max_regression":
         return judge_regression(gate, metric, stage, action, accepted, host)
     return judge_relative(gate, metric)

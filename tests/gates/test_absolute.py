@@ -66,6 +66,22 @@ def test_a_time_is_judged_by_its_interval(limit: float, text: str, outcome: str,
     assert verdict.interval == Estimate(0.0124, 0.0121, 0.0127)
 
 
+def test_a_wall_time_has_the_undisturbed_time_beside_it() -> None:
+    measured = {
+        "p50": metric(0.095, "s", "lower", "timing", (0.074, 0.122)),
+        "cpu": metric(0.0162, "s", "lower", "timing"),
+        "load": metric(0.7, "s", "lower", "timing"),
+    }
+    assert verdict_of(gate("p50", "max", "30ms", 0.03), measured).why == (
+        "p50 is 95 ms on EPYC (95 % interval 74 ms to 122 ms; 16.2 ms without waiting for a core), "
+        "above the maximum of 30ms"
+    )
+    alone = verdict_of(gate("cpu", "max", "30ms", 0.03), measured)
+    assert alone.why == "cpu is 16.2 ms on EPYC, within the maximum of 30ms"
+    load = verdict_of(gate("load", "max", "1s", 1.0), measured)
+    assert load.why == "load is 700 ms on EPYC, within the maximum of 1s"
+
+
 def test_a_time_of_another_machine_says_so() -> None:
     p50 = {"p50": metric(0.0124, "s", "lower", "timing", (0.0121, 0.0127))}
     limit = gate("p50", "max", "13ms", 0.013)
