@@ -23,7 +23,7 @@ def download(url: str, path: Path, digest: str, progress: Progress) -> None:
     """Fetch a file, and keep it when its SHA-256 is right.
 
     Args:
-        url: http or https, without a password in it.
+        url: http or https, without credentials in it.
         path: where it goes; its folder is made.
         digest: SHA-256 in hexadecimal.
         progress: told how many bytes have come, of how many.
@@ -34,9 +34,9 @@ def download(url: str, path: Path, digest: str, progress: Progress) -> None:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https"):
         raise UsageError(f"{url} cannot be fetched", why="only http:// and https:// are")
-    if parts.password is not None:
+    if parts.username is not None:  # a token may stand in its place
         plain = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-        raise UsageError(f"{plain} was given with a password", why="it would be stored in keys and records")
+        raise UsageError(f"{plain} was given with credentials", why="they would be stored in keys and records")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         found = _fetch(url, path, progress)

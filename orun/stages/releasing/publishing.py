@@ -46,6 +46,8 @@ def publisher_for(to: str, root: Path) -> Publisher:
     Raises:
         UsageError: when nothing is known of such an URL, it holds credentials, or what it needs is not installed.
     """
+    if not to.strip():
+        raise UsageError("`to` is empty", why="the files of a release need a folder of their own")
     scheme, separator, rest = to.partition("://")
     if not separator:
         return _Bucket((root / to).resolve().as_uri())
@@ -133,10 +135,12 @@ class _Bucket:
 
 
 def _listed(manifest: bytes | None) -> set[str]:
+    """Files of the release that a manifest found there names; it may be anybody's, so that none outside is taken."""
     try:
-        return {entry["path"] for entry in json.loads(manifest or b"{}").get("files", ())}
+        names = [PurePosixPath(entry["path"]) for entry in json.loads(manifest or b"{}").get("files", ())]
     except (ValueError, AttributeError, KeyError, TypeError):  # no manifest of ours: nothing of it is ours to remove
         return set()
+    return {str(name) for name in names if name.parts and not name.is_absolute() and ".." not in name.parts}
 
 
 class _Hub:

@@ -127,6 +127,8 @@ def _batching(params: Params) -> Iterator[str]:
         return
     yield "dynamic_batching {"
     if params.preferred_batch_sizes:
+        if min(params.preferred_batch_sizes) < 1:
+            raise UsageError(f"a preferred batch of {min(params.preferred_batch_sizes)} has no examples")
         if max(params.preferred_batch_sizes) > params.max_batch_size:
             raise UsageError(
                 f"a preferred batch of {max(params.preferred_batch_sizes)} is over `max_batch_size`, "

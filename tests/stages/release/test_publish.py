@@ -70,6 +70,30 @@ def test_another_release_is_not_replaced_unless_the_file_says_so(tmp_path: Path,
     assert digest(tmp_path / "released") == digest(bundle)
 
 
+def test_what_another_manifest_names_outside_is_left_alone(tmp_path: Path, bundle: Path) -> None:
+    target = tmp_path / "released"
+    target.mkdir()
+    for name in ("old.bin", "mine.txt"):
+        (target / name).write_text("old")
+    (tmp_path / "outside.txt").write_text("mine")
+    names = ["old.bin", "../outside.txt", str(tmp_path / "outside.txt"), "", 3]
+    told = {"digest": "another", "files": [{"path": name} for name in names[:-1]]}
+    (target / "manifest.json").write_text(json.dumps(told))
+    publish(tmp_path, bundle, "released", overwrite=True)
+    assert (tmp_path / "outside.txt").read_text() == "mine"
+    assert sorted(path.name for path in target.iterdir()) == sorted([*digest(bundle), "mine.txt"])
+    told["files"] = [{"path": name} for name in names]
+    (target / "manifest.json").write_text(json.dumps(told))  # no manifest of orun
+    publish(tmp_path, bundle, "released", overwrite=True)
+    assert (target / "mine.txt").exists()
+
+
+def test_a_place_without_a_name(tmp_path: Path, bundle: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        publish(tmp_path, bundle, " ")
+    assert str(caught.value) == "`to` is empty\n  the files of a release need a folder of their own"
+
+
 def test_a_damaged_bundle_is_not_published(tmp_path: Path, bundle: Path) -> None:
     (bundle / "model.onnx").write_bytes(b"")
     with pytest.raises(StageFailed) as caught:

@@ -141,6 +141,11 @@ def test_accelerators_of_a_target(tmp_path: Path, message: Any) -> None:
             {"max_batch_size": 4, "preferred_batch_sizes": [8]},
             "a preferred batch of 8 is over `max_batch_size`, 4",
         ),
+        (
+            MATMUL,
+            {"max_batch_size": 4, "preferred_batch_sizes": [0, 2]},
+            "a preferred batch of 0 has no examples",
+        ),
         (MATMUL, {"name": "../up"}, "'../up' is no name for a folder\n  letters, digits, `_`, `.` and `-` are"),
     ],
 )
