@@ -92,8 +92,9 @@ class Mixer:
         gate = self.symptom.gate
         if gate is None:
             return {"failed": "bad", "built": "good", "cached": "good"}.get(found.outcome, "unresolved")  # type: ignore[return-value] # mypy widens the values to str
-        if not found.tree:
-            return "unresolved"
+        sliced = not gate.by or any(name.startswith(f"{gate.metric}[{gate.by}=") for name in found.metrics)
+        if not found.tree or gate.metric not in found.metrics or not sliced:
+            return "unresolved"  # a gate on what was not measured fails, and says nothing of these changes
         if self.symptom.values:
             value = found.metrics[gate.metric].value
             good, bad = (abs(value - one) for one in self.symptom.values)

@@ -235,6 +235,21 @@ def test_a_file_that_is_only_asked_for_is_named(project: Project) -> None:
     assert (found.causes, found.fixed) == ((), ("looked for mark of score: none -> file",))
 
 
+@pytest.mark.parametrize("gate", ["", "score.score"])
+def test_a_mixture_that_does_not_measure_the_metric(project: Project, gate: str) -> None:
+    """A parameter with which the good run's code measures nothing says neither good nor bad by itself."""
+    project.edit("stages.py", ', metrics=["score"])', ")")
+    quiet = '    if note == "none":\n        return {}\n'
+    project.edit("stages.py", '    return {"score"', f'{quiet}    return {{"score"')
+    good = project.run()
+    project.edit("stages.py", quiet, "")
+    project.edit("stages.py", "* weight + offset", "* weight + offset + 100")
+    project.edit("pipeline.yaml", "note: one", "note: none")
+    bad = project.run(**({"stages.score.gate.score.max": 1000} if gate else {}))
+    found = project.bisect(good, bad, gate)
+    assert found.causes == (("./stages.py was changed",),)
+
+
 def test_no_such_gate(project: Project) -> None:
     good = project.run()
     with pytest.raises(UsageError, match=r"there is no gate 'score\.speed' in ") as refused:
