@@ -1,7 +1,7 @@
 """Every kind on a model of more than 2 GB: whether it works, or says beforehand that it cannot, and what it takes.
 
     python -m benchmarks.big                              every kind of `CASES`, the cheap ones first
-    python -m benchmarks.big --only 'optimize/*'          these kinds
+    python -m benchmarks.big --only 'optimize/*'          these kinds, and those whose results they take
     python -m benchmarks.big --rows FILE                  note each result there, and go on from what is there
 
 The model of `pipelines/big.py` is written once to a temporary folder. Each kind then runs in a process of its own, with
@@ -259,7 +259,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     kept = options.rows.read_text("utf-8").splitlines() if options.rows and options.rows.exists() else []
     found = [Row(**json.loads(line)) for line in kept]
     done = {row.kind for row in found}
-    kinds = [kind for kind in CASES if fnmatch(kind, options.only) and kind not in done]
+    wanted = {kind for kind in CASES if fnmatch(kind, options.only) and kind not in done}
+    wanted |= {name for kind in wanted for name in CASES[kind].inputs.values() if name in CASES}
+    kinds = [kind for kind in CASES if kind in wanted]
     with tempfile.TemporaryDirectory() as name:
         build_model(Path(name))
         for row in rows(kinds, Path(name), Limits(options.seconds, options.memory)):
