@@ -17,23 +17,6 @@ if TYPE_CHECKING:
 Edge = tuple[str, str]  # the stage before, the stage after
 
 
-def to_networkx(pipeline: Pipeline) -> nx.DiGraph[str]:
-    """The pipeline as a graph whose nodes are stage ids.
-
-    Each node has the attribute `stage`; each edge goes from a stage to one that needs it and has the attribute `ports`,
-    the inputs that it feeds (none when only the order matters).
-    """
-    import networkx as nx
-
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    for stage in pipeline.stages:
-        graph.add_node(stage.id, stage=stage)
-    for stage in pipeline.stages:
-        for before, ports in _inputs(stage).items():
-            graph.add_edge(before, stage.id, ports=ports)
-    return graph
-
-
 def ordered(names: Sequence[str], edges: Collection[Edge]) -> tuple[list[str], list[list[str]]]:
     """A topological order that keeps the given one where it can, and the loops that had to be cut for it.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orun.errors import UsageError
-from orun.pipeline.graph import RENDERERS, ordered, select, to_networkx
+from orun.pipeline.graph import RENDERERS, ordered, select
 from orun.pipeline.model import Pipeline
 from tests.pipeline.support import EXPORT, loaded
 
@@ -43,19 +43,6 @@ def test_stages_come_in_file_order_where_it_can_be(pipeline: Pipeline) -> None:
 def test_the_primary_input_is_named_first(pipeline: Pipeline) -> None:
     assert dict(pipeline.stage("accuracy").needs) == {"model": "int8", "reference": "export"}
     assert list(pipeline.stage("accuracy").needs) == ["model", "reference"]
-
-
-def test_networkx(pipeline: Pipeline) -> None:
-    graph = to_networkx(pipeline)
-    assert dict(graph.edges) == {
-        ("export", "int8"): {"ports": ("model",)},
-        ("int8", "accuracy"): {"ports": ("model",)},
-        ("export", "accuracy"): {"ports": ("reference",)},
-        ("int8", "release"): {"ports": ("model",)},
-        ("accuracy", "release"): {"ports": ()},
-        ("export", "both"): {"ports": ("model", "reference")},
-    }
-    assert graph.nodes["int8"]["stage"] is pipeline.stage("int8")
 
 
 def test_select(pipeline: Pipeline) -> None:
