@@ -42,7 +42,7 @@ def context(folder: Path, kind: str, weights: int, *ports: str) -> Context:
     ("kind", "ports", "takes", "weighs", "times"),
     [
         ("optimize/transformer", ["model"], "3 TB", "1 TB", "3"),
-        ("quantize/debug", ["model", "reference"], "5.4 TB", "2 TB", "2.7"),
+        ("quantize/debug", ["model", "reference"], "3.4 TB", "2 TB", "1.7"),
         ("quantize/dynamic", ["model"], "3.2 TB", "1 TB", "3.2"),
         ("quantize/static", ["model"], "3.2 TB", "1 TB", "3.2"),
     ],
