@@ -153,6 +153,6 @@ def test_a_broken_stage_fails_the_accuracy_gates(project: Project, after: str, o
     text = (project.folder / "bert.yaml").read_text()
     stage = f"  broken: {{uses: ./broken.py:scale, needs: {after}, with: {{operator: {operator}, factor: 2.0}}}}\n"
     (project.folder / "bert.yaml").write_text(text.replace("stages:\n", f"stages:\n{stage}"))
-    code, result = project.run("--to", "accuracy")
+    code, result = project.run("--to", "accuracy", "--no-blame")
     assert code == 1, result
     assert any(gate["stage"] == "accuracy" and gate["outcome"] == "failed" for gate in result["verdicts"])
