@@ -8,11 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from orun.codec import decode, from_json, replace
-from orun.errors import StoreError
 from orun.events import Event, GateJudged, RunFinished, RunStarted, StageFinished, event_from_json
 from orun.record import RunResult, StageResult, Verdict
-from orun.store.refusals import quoted
-from orun.store.sealed import read_record
+from orun.store.sealed import read_record, useless
 
 
 class Fold:
@@ -65,11 +63,7 @@ def read_result(path: Path) -> RunResult:
     try:
         return replace(decode(RunResult, record), folder=path.parent)
     except ValueError as error:
-        raise StoreError(
-            f"the record {path} is not one that this version of orun can read",
-            why=str(error),
-            hint=f"Remove it; results do not depend on it: rm {quoted(path)}",
-        ) from error
+        raise useless(path, "is not one that this version of orun can read", error) from error
 
 
 def read_log(path: Path) -> RunResult:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from orun.codec import Record, decode, encode, field
 from orun.errors import PipelineError
 from orun.metrics import Metric
 from orun.places import Position, Problem
+from orun.store.durable import replace_file
 from orun.store.refusals import refusals
 
 VERSION = 1
@@ -87,18 +87,9 @@ def write_file(path: Path, baseline: Baseline) -> None:
     """
     data = {"version": VERSION, **encode(baseline)}
     text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    target = path.absolute()
     with refusals("write the baseline", path):
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        temporary = Path(name)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.chmod(0o644)  # it is made private, and a baseline is to be committed
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        replace_file(str(target), text.encode(), f"{target.parent}/.{path.name}.{os.urandom(6).hex()}")
 
 
 def _decoded(path: Path, text: str, data: object) -> Baseline:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 READ_ONLY = 0o444
 
@@ -44,7 +44,7 @@ def replace_file(path: str, data: bytes, temporary: str, *, sync: bool = True) -
     Args:
         path: the file.
         data: its content.
-        temporary: a path on the same file system where nothing is.
+        temporary: a path on the same file system where nothing is, nor will be.
         sync: whether the new content must outlive a power cut from now on; else either may be there then, or neither.
 
     Returns:
@@ -52,12 +52,17 @@ def replace_file(path: str, data: bytes, temporary: str, *, sync: bool = True) -
     """
     write_file(temporary, data, sync=sync)
     folder = os.path.dirname(path)
-    changed = make_folder(folder)
     try:
-        os.rename(temporary, path)
-    except FileNotFoundError:  # a collection has just removed the empty folder
         changed = make_folder(folder)
-        os.rename(temporary, path)
+        try:
+            os.rename(temporary, path)
+        except FileNotFoundError:  # a collection has just removed the empty folder
+            changed = make_folder(folder)
+            os.rename(temporary, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
     if sync:
         sync_folders([folder, *changed])
     return [folder, *changed]

@@ -62,8 +62,13 @@ def read_record(path: Path) -> Any:
     try:
         return unseal(content)
     except BrokenSealError as error:
-        raise StoreError(
-            f"the record {path} was damaged",
-            why=str(error),
-            hint=f"Remove it; results do not depend on it: rm {quoted(path)}",
-        ) from error
+        raise useless(path, "was damaged", error) from error
+
+
+def useless(path: Path, what: str, error: ValueError) -> StoreError:
+    """The error of a record that cannot be used: what is the matter with it, and why."""
+    return StoreError(
+        f"the record {path} {what}",
+        why=str(error),
+        hint=f"Remove it; results do not depend on it: rm {quoted(path)}",
+    )

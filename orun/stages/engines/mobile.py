@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import logging
@@ -10,12 +11,15 @@ import re
 import shutil
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context
 from orun.stages.said import said
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 CONFIG = "required_operators.config"
 # Lists of supported operators that are in the package, by the name of who supports them.
@@ -66,12 +70,16 @@ def usability(context: Context) -> dict[str, Metric]:
     The checker fails on models that are as good as any (a Transpose without `perm`, operators that only ONNX Runtime
     has): then the file has what it says, and there are no figures.
     """
+    from onnxruntime.tools.mobile_helpers import usability_checker
+
     logging.getLogger("default").setLevel(logging.ERROR)
+    shaped = functools.cache(usability_checker.ModelProtoWithShapeInfo)  # this may fail as well
     metrics: dict[str, Metric] = {}
     document: dict[str, Any] = {}
     for name in ("nnapi", *COREML):
         try:
-            as_it_is, if_fixed = (_partitions(context.model(), name, fixed=fixed) for fixed in (False, True))
+            model = shaped(context.model()).model_with_shape_info
+            as_it_is, if_fixed = (_partitions(model, name, fixed=fixed) for fixed in (False, True))
             document[name] = {
                 "verdict": as_it_is.suitability().name,
                 "verdict_if_fixed": if_fixed.suitability().name,
@@ -91,11 +99,10 @@ def usability(context: Context) -> dict[str, Metric]:
     return metrics
 
 
-def _partitions(path: Path, name: str, *, fixed: bool) -> Any:
+def _partitions(model: ModelProto, name: str, *, fixed: bool) -> Any:
     """What the checker finds for a provider, as the model is or as if the sizes of its inputs were fixed."""
     from onnxruntime.tools.mobile_helpers import usability_checker
 
-    model = usability_checker.ModelProtoWithShapeInfo(path).model_with_shape_info
     if name == "nnapi":
         return usability_checker.check_nnapi_partitions(model, not fixed)
     return usability_checker.check_coreml_partitions(model, not fixed, COREML[name])
