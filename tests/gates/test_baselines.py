@@ -16,6 +16,7 @@ import pytest
 from orun.codec import replace
 from orun.errors import PipelineError, StoreError, UsageError
 from orun.gates import baselines
+from orun.gates.baseline_file import Baseline, write_file
 from orun.gates.baselines import Accepted, Difference
 from orun.metrics import Metric
 from orun.pipeline.model import KindUse, Pipeline, Stage
@@ -225,6 +226,9 @@ def test_a_folder_in_its_place(pipeline: Pipeline) -> None:
     assert caught.value.problems[0].message.startswith("the baseline cannot be read: ")
     with pytest.raises(StoreError, match=r"^cannot remove the baseline: "):
         baselines.drop(pipeline)
+    with pytest.raises(StoreError, match=r"^cannot write the baseline: "):
+        write_file(path, Baseline("bert"))
+    assert sorted(file.name for file in pipeline.root.iterdir()) == [".git", path.name]
 
 
 def test_a_user_whom_nobody_knows(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
