@@ -71,5 +71,6 @@ def test_a_regression_against_the_accepted_release(project: Path) -> None:
     assert (code, slower["outcome"]) == (1, "failed")
     assert slower["measured"] > 1, "three times the work"
 
-    code, allowed = verdict(project, "--set", "stages.latency.gate.p50.max_regression=900%")
+    # A few launches settled that it is slower; far off, as a limit that is near could ask for more of them.
+    code, allowed = verdict(project, "--set", "stages.latency.gate.p50.max_regression=100000%")
     assert (code, allowed["outcome"]) == (0, "passed")
