@@ -25,6 +25,8 @@ from orun.targets import EXTENSIONS, Target
 
 FORMAT = 1  # raise it when the meaning of a part changes, or what the runner does to a stage's process
 
+OPTIONS = ("PYTHONOPTIMIZE",)  # whether asserts are there
+PLACES = ("PYTHONPATH",)  # where modules come from; an isolated environment has its own
 UNSET = "unset"  # instead of the digest of a variable's value, where it has none
 
 # Modules of plain data and declarations: they pass values on and cannot change what a stage makes.
@@ -68,15 +70,26 @@ def compose(
     parts |= {f"input {port}": tree for port, tree in inputs.items()}
     for reference in stage.references:
         parts[f"content of {reference.parameter}"] = digest(pipeline.root / reference.path)
-    parts |= {f"environment {name}": environment_value(name) for name in stage.env}
+    parts |= {f"environment {name}": environment_value(name) for name in variables(stage)}
     parts |= surroundings
     return parts
+
+
+def variables(stage: Stage) -> tuple[str, ...]:
+    """The environment variables that count: those that the stage lists, and what Python makes of the user's code by."""
+    if not _runs_user_code(stage):
+        return stage.env
+    return tuple(dict.fromkeys((*stage.env, *(OPTIONS if stage.environment else (*OPTIONS, *PLACES)))))
+
+
+def _runs_user_code(stage: Stage) -> bool:
+    return any(reference.function for reference in stage.references)
 
 
 def _surroundings(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
     """Versions, the target, the device and the seed."""
     use, parts = pipeline.kinds[stage.uses], dict[str, str]()
-    if any(reference.function for reference in stage.references):
+    if _runs_user_code(stage):
         parts["python of your code"] = platform.python_version()  # it may read the standard library, or print it
     packages = isolated.packages(stage.environment)
     extensions = (EXTENSIONS,) if any(target.extended for target in stage.targets) else ()

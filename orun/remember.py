@@ -11,6 +11,7 @@ from pathlib import Path
 from time import time
 from typing import Any
 
+from orun import key
 from orun.codec import encode, replace
 from orun.environment import isolated
 from orun.errors import StoreError
@@ -123,11 +124,11 @@ def _probed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
 
 
 def _variables(done: Mapping[str, Done]) -> dict[str, str]:
-    """Environment variables: those that stages looked up as they found them, those declared and our own as they are."""
+    """Environment variables: those that stages looked up as they found them; those of keys and our own as they are."""
     found = {name: value_digest(os.environ.get(name)) for name in VARIABLES}
     for one in done.values():
         found |= one.action.discovered.environment
-        found |= {name: value_digest(os.environ.get(name)) for name in one.step.stage.env}
+        found |= {name: value_digest(os.environ.get(name)) for name in key.variables(one.step.stage)}
     return found
 
 

@@ -45,7 +45,8 @@ def parts_of(pipeline: Pipeline, **changes: object) -> dict[str, str]:
 
 
 def test_parts_are_named_for_people(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ORUN_TEST_VARIABLE", raising=False)
+    for name in ("ORUN_TEST_VARIABLE", "PYTHONOPTIMIZE", "PYTHONPATH"):
+        monkeypatch.delenv(name, raising=False)
     parts = parts_of(pipeline)
     code = digest(pipeline.root / "code.py")
     assert {name: text for name, text in parts.items() if not name.startswith(("device", "tool onnx"))} == {
@@ -57,6 +58,8 @@ def test_parts_are_named_for_people(pipeline: Pipeline, monkeypatch: pytest.Monk
         "content of data": code,
         "python of your code": platform.python_version(),
         "environment ORUN_TEST_VARIABLE": "unset",
+        "environment PYTHONOPTIMIZE": "unset",
+        "environment PYTHONPATH": "unset",
         "tool unheard-of": "not installed",
         "target": '{"providers":[["CPUExecutionProvider",{}]],"session":{}}',
         "seed": "0",

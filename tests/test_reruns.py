@@ -433,3 +433,37 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
     steps = orun.plan(project.folder / "pipeline.yaml", store=project.store).steps
     assert recall(Request(project.store, project.folder / "pipeline.yaml", {})) is None
     assert {step.stage.id: step.reasons[0] for step in steps}["read"] == "data.txt is gone (read by the stage)"
+
+
+def test_where_modules_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = Project.make(tmp_path / "project", "name: text\nstages: {told: {uses: './told.py:told'}}\n")
+    project.write(
+        "told.py",
+        "import outside\nfrom orun import stage\n\n@stage(inputs={}, output='files')\ndef told(context):\n"
+        "    (context.output / 'text').write_text(outside.NAME)\n",
+    )
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    (second / "outside.py").write_text("NAME = 'second'")
+    monkeypatch.setenv("PYTHONPATH", f"{first}:{second}")
+    assert built(project.run()) == ["told"]
+    (first / "outside.py").write_text("NAME = 'first'")
+    assert project.run()["told"].reasons == (f"{first}/outside.py has appeared (read by the stage)",)
+    assert project.text("told") == "first"
+    monkeypatch.setenv("PYTHONPATH", str(second))
+    assert project.run()["told"].reasons == ("environment variable PYTHONPATH changed",)
+    assert project.text("told") == "second"
+    monkeypatch.setenv("PYTHONPATH", f"{first}:{second}")
+    assert built(project.run()) == [], "both results are kept"
+    assert project.text("told") == "first"
+
+
+def test_whether_asserts_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONOPTIMIZE", raising=False)
+    project = Project.make(tmp_path / "project", CLASSES)
+    project.write("classes.py", CLASSES_CODE.replace(".touch()", ".write_text(str(__debug__))"))
+    project.run()
+    monkeypatch.setenv("PYTHONOPTIMIZE", "1")
+    assert project.run()["anywhere"].reasons == ("environment variable PYTHONOPTIMIZE changed",)
+    assert project.text("anywhere") == "False"

@@ -67,12 +67,12 @@ def perform(job: Job, channel: Channel, recorder: Recorder) -> dict[str, Any]:
 def _packages(scope: Scope, recorder: Recorder) -> dict[str, str]:
     """The distributions that the user's code imports; a file of their modules' names would be imported instead.
 
-    Not every one was looked for in the project: the server has imported some before it was known.
+    Not every one was looked for among the user's: the server has imported some before it was known.
     """
     code = [path for path, seen in recorder.reads.items() if seen and path.endswith(".py") and scope.is_code(path)]
     foreign, absent = foreign_imports(code, scope.is_code)
     for name in foreign:
-        for path in modules.candidates(modules.project_path(scope), name):
+        for path in modules.candidates(modules.user_path(scope), name):
             recorder.read(path)
     return packages_of(foreign, absent)
 

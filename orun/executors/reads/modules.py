@@ -1,9 +1,9 @@
-"""Modules of the project: loaded from their source, and where one was looked for in vain.
+"""Modules of the user's: those of the project loaded from their source; and where one was looked for in vain.
 
 A module that appears at a place where it would now be found first changes what runs, so that such places are noted as
 missing files. So are those of a module that is elsewhere, or nowhere, when the project's own code asks for it.
 """
-# ruff: noqa: PTH100, PTH113, PTH118  (strings: the import system works with them)
+# ruff: noqa: PTH100, PTH113, PTH118, PTH120  (strings: the import system works with them)
 
 from __future__ import annotations
 
@@ -13,51 +13,54 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import (
     BYTECODE_SUFFIXES,
     EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
     ExtensionFileLoader,
     FileFinder,
     ModuleSpec,
+    SourceFileLoader,
     SourcelessFileLoader,
 )
 from itertools import takewhile
 from types import ModuleType
 
+import orun
 from orun.executors.reads.frames import FINDERS, calling
 from orun.executors.reads.recorder import Recorder
 from orun.executors.reads.scope import Scope
 from orun.stages.code import SourceLoader
 
-LOADERS = (
-    (ExtensionFileLoader, EXTENSION_SUFFIXES),
-    (SourceLoader, [".py"]),
-    (SourcelessFileLoader, BYTECODE_SUFFIXES),
-)
+COMPILED = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (SourcelessFileLoader, BYTECODE_SUFFIXES))
+OF_PROJECT = (COMPILED[0], (SourceLoader, SOURCE_SUFFIXES), COMPILED[1])
+ELSEWHERE = (COMPILED[0], (SourceFileLoader, SOURCE_SUFFIXES), COMPILED[1])  # may be large: compiled once, as ever
+
+CHECKOUT = os.path.dirname(os.path.dirname(orun.__file__))  # on the path where orun itself is developed
 
 
 def install(scope: Scope, recorder: Recorder) -> None:
     """Load the project's modules from their sources from now on, and note in `recorder` what was looked for."""
 
-    def hook(folder: str) -> ProjectFinder:
-        if not scope.is_code(os.path.abspath(folder)) or os.path.isfile(folder):
-            raise ImportError(f"{folder} is no folder of the project's")
-        return ProjectFinder(folder, scope, recorder.read)
+    def hook(folder: str) -> UserFinder:
+        if not _is_users(folder, scope) or os.path.isfile(folder):
+            raise ImportError(f"{folder} is no folder of the user's")
+        return UserFinder(folder, scope, recorder.read)
 
     sys.path_hooks.insert(0, hook)
-    for folder in [folder for folder in sys.path_importer_cache if scope.is_code(folder)]:
+    for folder in [folder for folder in sys.path_importer_cache if _is_users(folder, scope)]:
         del sys.path_importer_cache[folder]
 
 
-class ProjectFinder(FileFinder):
-    """Finds modules in one folder of the project.
+class UserFinder(FileFinder):
+    """Finds modules in one folder of the user's, in the project or elsewhere.
 
     Args:
         folder: the folder.
-        scope: tells the project's folders from others.
-        note: called with each path that decides what is imported: where a module of the project is, and where it would
+        scope: tells the user's folders from others.
+        note: called with each path that decides what is imported: where a module of the user's is, and where it would
             have been found first; and where one that the project's code asks for would be, when it is not there.
     """
 
     def __init__(self, folder: str, scope: Scope, note: Callable[[str], None]) -> None:
-        super().__init__(folder, *LOADERS)
+        super().__init__(folder, *(OF_PROJECT if scope.is_code(os.path.abspath(folder)) else ELSEWHERE))
         self._scope = scope
         self._note = note
 
@@ -68,7 +71,7 @@ class ProjectFinder(FileFinder):
         if spec is None and self._scope.is_code(calling(FINDERS, depth=1)[1]):
             self._note_all(candidates([self.path], name))
         elif spec and spec.origin:
-            folders = [self.path] if dot else project_path(self._scope)
+            folders = [self.path] if dot else user_path(self._scope)
             self._note_all(takewhile(spec.origin.__ne__, candidates(folders, name)))
             self._note(spec.origin)
         return spec
@@ -78,9 +81,14 @@ class ProjectFinder(FileFinder):
             self._note(path)
 
 
-def project_path(scope: Scope) -> list[str]:
-    """The folders of the project in which modules are looked for, in order."""
-    return [folder for folder in map(os.path.abspath, sys.path) if scope.is_code(folder)]
+def user_path(scope: Scope) -> list[str]:
+    """The folders of the user's in which modules are looked for, in order: those of the project and of `PYTHONPATH`."""
+    return [folder for folder in map(os.path.abspath, sys.path) if _is_users(folder, scope)]
+
+
+def _is_users(folder: str, scope: Scope) -> bool:
+    folder = os.path.abspath(folder)
+    return scope.is_code(folder) or (folder != CHECKOUT and scope.is_discovery(folder))
 
 
 def candidates(folders: Iterable[str], name: str) -> Iterator[str]:

@@ -72,6 +72,31 @@ def test_modules_elsewhere_in_the_project(executor: LocalExecutor, project: Proj
     assert not list(project.folder.rglob("__pycache__"))
 
 
+def test_modules_of_the_user_s_outside_the_project(
+    executor: LocalExecutor, project: Project, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A checkout in development, or a folder of PYTHONPATH: what would be found before a module is noted."""
+    first, second = tmp_path_factory.mktemp("first"), tmp_path_factory.mktemp("second")
+    (second / "shared").mkdir()
+    (second / "shared" / "__init__.py").write_text("from shared import deep")
+    (second / "shared" / "deep.py").write_text("X = 3")
+    code = f"import sys\nsys.path[:0] = [{str(first)!r}, {str(second)!r}]\nimport shared, yaml\n"
+    project.write("pipelines/mine.py", f"{code}def f(context): return {{'x': shared.deep.X}}\n")
+    found = names(project, dict(result(executor, project.job("mine.py:f")).reads))
+    assert {name: there for name, there in found.items() if name.startswith("/")} == {
+        f"{first}/shared/__init__.py": False,
+        f"{first}/shared.py": False,
+        f"{second}/shared/__init__.py": True,
+        f"{second}/shared.py": False,
+        f"{second}/shared/deep/__init__.py": False,
+        f"{second}/shared/deep.py": True,
+        f"{first}/yaml/__init__.py": False,
+        f"{first}/yaml.py": False,
+        f"{second}/yaml/__init__.py": False,
+        f"{second}/yaml.py": False,
+    }
+
+
 def test_byte_code_without_a_source(executor: LocalExecutor, project: Project) -> None:
     import py_compile
 
