@@ -2,40 +2,62 @@
 
 from __future__ import annotations
 
-from orun.gates.finding import Finding, against_maximum, against_minimum, figure, interval_text, point
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from orun.gates.advice import SPEEDUP, WALL, to_bound, to_narrow
+from orun.gates.finding import (
+    Finding,
+    against_maximum,
+    against_minimum,
+    distance,
+    figure,
+    interval_text,
+    log_width,
+    point,
+)
 from orun.gates.hosts import Host, device, same_machine
-from orun.metrics import Metric
-from orun.pipeline.model import Gate
+from orun.metrics import Estimate, Metric
+from orun.pipeline.model import Gate, Stage
+from orun.store.records import Action
 from orun.units import show
 
-AGAIN = "measure again with --fresh, for longer (`time`) or with more `samples`"
+UNDISTURBED = "cpu"  # metric of `measure/latency`: what it would be if nobody else used the machine
 
 
-def judge_absolute(gate: Gate, metric: Metric, where: Host, here: Host, undisturbed: Metric | None = None) -> Finding:
+def judge_absolute(gate: Gate, metric: Metric, stage: Stage, action: Action, here: Host) -> Finding:
     """The interval decides for times, the value itself for everything else.
 
     Args:
         gate: with rule `min` or `max`.
         metric: what was measured.
-        where: fingerprint of the machine that it was measured on.
+        stage: that has the gate.
+        action: what it measured, and on which machine.
         here: fingerprint of this machine.
-        undisturbed: the time of an inference without waiting for a core, beside a wall time.
     """
     limit = gate.threshold.value
     interval = metric.interval if metric.noise == "timing" and metric.interval else point(metric.value)
     outcome = (against_maximum if gate.rule == "max" else against_minimum)(interval, limit)
-    text = f"{gate.metric} is {figure(metric.value, metric.unit, limit)}{_device(metric, where, here)}"
+    text = f"{gate.metric} is {figure(metric.value, metric.unit, limit)}{_device(metric, action.host, here)}"
     beside = [f"95 % interval {interval_text(metric.interval, metric.unit)}"] if metric.interval else []
-    beside += [f"{show(undisturbed.value, undisturbed.unit)} without waiting for a core"] if undisturbed else []
+    if gate.metric in WALL and metric.noise == "timing" and (undisturbed := action.metrics.get(UNDISTURBED)):
+        beside.append(f"{show(undisturbed.value, undisturbed.unit)} without waiting for a core")
     text += f" ({'; '.join(beside)})" if beside else ""
     over, under = ("within", "above") if gate.rule == "max" else ("at or above", "below")
-    rule = "maximum" if gate.rule == "max" else "minimum"
-    ending = {
-        "passed": f", {over} the {rule} of {gate.threshold.text}",
-        "failed": f", {under} the {rule} of {gate.threshold.text}",
-        "undecided": f", and the interval holds the {rule} of {gate.threshold.text}: {AGAIN}",
-    }[outcome]
-    return Finding(outcome, text + ending, metric.value, metric.unit, metric.interval)
+    rule = f"{'maximum' if gate.rule == 'max' else 'minimum'} of {gate.threshold.text}"
+    if outcome == "undecided":
+        ending = f"and the interval holds the {rule}: {_narrower(gate, interval, stage.params)}"
+    else:
+        ending = f"{over if outcome == 'passed' else under} the {rule}"
+    return Finding(outcome, f"{text}, {ending}", metric.value, metric.unit, metric.interval)
+
+
+def _narrower(gate: Gate, interval: Estimate, params: Mapping[str, Any]) -> str:
+    if gate.metric == SPEEDUP:
+        share = distance(interval, gate.threshold.value)
+        return to_narrow(gate.metric, log_width(interval), share, 0, params)
+    return to_bound(gate.metric, params, bounded=interval.low > 0 and interval.high < math.inf)
 
 
 def _device(metric: Metric, where: Host, here: Host) -> str:

@@ -34,6 +34,7 @@ class Change:
         unit: of the figure.
         method: how it was found, for people.
         count: independent units of evidence; 0 for an exact figure.
+        width: half of the interval of the ratio to the other, as a log ratio; infinite where it has none.
     """
 
     noun: str
@@ -42,6 +43,7 @@ class Change:
     unit: Unit
     method: str
     count: int
+    width: float = math.inf
 
     @property
     def exact(self) -> bool:
@@ -86,6 +88,18 @@ def figure(value: float, unit: Unit, limit: float) -> str:
     shown = show(value, unit)
     alike = shown == show(limit, unit) and (above(value, limit) or above(limit, value))
     return f"{value:.9g}" if alike else shown
+
+
+def distance(estimate: Estimate, limit: float) -> float:
+    """How far a limit lies from a value, in halves of the interval on that side: at most 1 where that holds it."""
+    half = estimate.high - estimate.value if limit > estimate.value else estimate.value - estimate.low
+    return abs(limit - estimate.value) / half if half else math.inf
+
+
+def log_width(ratio: Estimate) -> float:
+    """Half of the width of a ratio's interval as a log ratio; infinite where an end has no logarithm."""
+    known = 0 < ratio.low <= ratio.high < math.inf
+    return (math.log(ratio.high) - math.log(ratio.low)) / 2 if known else math.inf
 
 
 def interval_text(interval: Estimate, unit: Unit) -> str:

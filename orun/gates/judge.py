@@ -17,10 +17,6 @@ from orun.pipeline.model import Gate, Stage
 from orun.record import Verdict
 from orun.store.records import Action
 
-# Metrics of `measure/latency`: what a user feels, and what it would be if nobody else used the machine.
-WALL = frozenset({"p50", "p90", "p95", "p99", "mean", "min", "max"})
-UNDISTURBED = "cpu"
-
 
 def judge(stage: Stage, action: Action, accepted: Accepted | None, host: Mapping[str, str]) -> tuple[Verdict, ...]:
     """The verdict of each gate and group of a stage, in file order; a group comes before its members.
@@ -52,12 +48,10 @@ def _find(gate: Gate, stage: Stage, action: Action, accepted: Accepted | None, h
             "failed", f"{gate.metric} cannot be held against {written}: it {unit}", metric.value, metric.unit
         )
     if gate.rule in ("min", "max"):
-        felt = gate.metric in WALL and metric.noise == "timing"
-        undisturbed = action.metrics.get(UNDISTURBED) if felt else None
-        return judge_absolute(gate, metric, action.host, host, undisturbed)
+        return judge_absolute(gate, metric, stage, action, host)
     if gate.rule == "max_regression":
         return judge_regression(gate, metric, stage, action, accepted, host)
-    return judge_relative(gate, metric)
+    return judge_relative(gate, metric, stage.params)
 
 
 def _missing(name: str, stage: Stage, metrics: Mapping[str, Metric]) -> str:

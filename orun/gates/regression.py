@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from orun.gates.advice import to_tell
 from orun.gates.baselines import Accepted, measured_model
 from orun.gates.finding import Change, Finding, Outcome, point
 from orun.gates.hosts import machine, same_machine
@@ -38,7 +39,7 @@ def judge_regression(
         comparison = Comparison(metric.value, point(1.0), point(0.0), "the accepted baseline is this very model")
         return by_interval(gate, metric, _regression(gate, metric, comparison))
     if metric.baseline:
-        return _side_by_side(gate, metric, metric.baseline)
+        return _side_by_side(gate, metric, metric.baseline, stage)
     return _by_stored(gate, metric, accepted, host)
 
 
@@ -47,15 +48,15 @@ def _regression(gate: Gate, metric: Metric, comparison: Comparison) -> Change:
     return replace(change(comparison, metric, noun, BASELINE, relative=gate.threshold.relative), noun="regression")
 
 
-def _side_by_side(gate: Gate, metric: Metric, comparison: Comparison) -> Finding:
+def _side_by_side(gate: Gate, metric: Metric, comparison: Comparison, stage: Stage) -> Finding:
     found, ratio = _regression(gate, metric, comparison), comparison.ratio
     launches = comparison.count > 1 and comparison.value > 0 and 0 < ratio.low < ratio.high < math.inf
     if metric.noise != "timing" or found.exact or not launches:
-        return by_interval(gate, metric, found)
-    return _by_launches(gate, metric, comparison, found)
+        return by_interval(gate, metric, found, stage.params)
+    return _by_launches(gate, metric, found, comparison, stage)
 
 
-def _by_launches(gate: Gate, metric: Metric, comparison: Comparison, found: Change) -> Finding:
+def _by_launches(gate: Gate, metric: Metric, found: Change, comparison: Comparison, stage: Stage) -> Finding:
     """Weigh "no regression" against "a regression of the threshold or more"."""
     limit = gate.threshold.value if gate.threshold.relative else gate.threshold.value / comparison.value
     evidence = Evidence.read(comparison.ratio, comparison.count)
@@ -71,21 +72,21 @@ def _by_launches(gate: Gate, metric: Metric, comparison: Comparison, found: Chan
         return replace(result, why=f"{sentence}: a threshold of 0 tells no two times apart; allow 1 % or more")
     outcomes: Mapping[str, Outcome] = {"slower": "failed", "not slower": "passed", "undecided": "undecided"}
     outcome = outcomes[evidence.answer(slowdown)]
-    return replace(result, outcome=outcome, why=f"{sentence}: {_weigh(outcome, evidence, slowdown, gate)}")
+    weighed = _weigh(outcome, evidence, slowdown, gate.threshold.text)
+    if outcome == "undecided":
+        weighed += f": {to_tell(gate.metric, evidence, slowdown, stage.params)}"
+    return replace(result, outcome=outcome, why=f"{sentence}: {weighed}")
 
 
-def _weigh(outcome: Outcome, evidence: Evidence, slowdown: float, gate: Gate) -> str:
-    odds, text = evidence.log_odds(slowdown), gate.threshold.text
+def _weigh(outcome: Outcome, evidence: Evidence, slowdown: float, text: str) -> str:
+    odds = evidence.log_odds(slowdown)
     if outcome == "failed":
         return f"one of {text} or more fits {_times(odds)} better than none ({_times(SLOWER)} fail)"
     if outcome == "passed" and odds > EQUAL:
         return f"it is clearly less than {text}"
     if outcome == "passed":
         return f"none fits {_times(-odds)} better than one of {text} or more ({_times(-EQUAL)} pass)"
-    return (
-        f"too few launches to tell one of {text} from none: measure again with --fresh, "
-        f"for longer (`time`) and at a `resolution` of {text}"
-    )
+    return f"too few launches to tell one of {text} from none"
 
 
 def _times(log_odds: float) -> str:

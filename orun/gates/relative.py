@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
-from orun.gates.finding import Change, Finding, Outcome, above, against_maximum, against_minimum
+from orun.gates.advice import to_narrow
+from orun.gates.finding import Change, Finding, Outcome, above, against_maximum, against_minimum, distance, log_width
 from orun.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from orun.pipeline.model import Gate
 from orun.units import show
@@ -12,7 +15,7 @@ from orun.units import show
 REFERENCE = "the reference"  # of the input `reference`; others are called by their names
 
 
-def judge_relative(gate: Gate, metric: Metric) -> Finding:
+def judge_relative(gate: Gate, metric: Metric, params: Mapping[str, Any]) -> Finding:
     """The paired interval decides: shown to be within the threshold, shown not to be, or neither."""
     comparison = metric.references.get(gate.against) if gate.against else metric.reference
     against = gate.against or REFERENCE
@@ -26,9 +29,10 @@ def judge_relative(gate: Gate, metric: Metric) -> Finding:
         if min(metric.value, comparison.value) < 0:
             values = f"{show(metric.value, metric.unit)}, and {show(comparison.value, metric.unit)} of {against}"
             return Finding("failed", f"{gate.metric} is {values}: a figure below 0 has no speed-up")
-        return by_interval(gate, metric, speedup(comparison, metric, against))
+        return by_interval(gate, metric, speedup(comparison, metric, against), params)
     noun = "drop" if gate.rule == "max_drop" else "increase"
-    return by_interval(gate, metric, change(comparison, metric, noun, against, relative=gate.threshold.relative))
+    found = change(comparison, metric, noun, against, relative=gate.threshold.relative)
+    return by_interval(gate, metric, found, params)
 
 
 def speedup(comparison: Comparison, metric: Metric, against: str) -> Change:
@@ -36,7 +40,7 @@ def speedup(comparison: Comparison, metric: Metric, against: str) -> Change:
     ratio = comparison.ratio
     if metric.better == "lower":
         ratio = Estimate(_inverse(ratio.value), _inverse(ratio.high), _inverse(ratio.low))
-    return Change("speed-up", against, ratio, "x", comparison.method, comparison.count)
+    return Change("speed-up", against, ratio, "x", comparison.method, comparison.count, log_width(ratio))
 
 
 def change(comparison: Comparison, metric: Metric, noun: str, against: str, *, relative: bool) -> Change:
@@ -50,7 +54,8 @@ def change(comparison: Comparison, metric: Metric, noun: str, against: str, *, r
             method += f"; nothing is a proportion of 0, which {against} has: write the threshold without %"
     if noun == "drop":
         rise = Estimate(-rise.value, -rise.high, -rise.low)
-    return Change(noun, against, rise, "ratio" if relative else metric.unit, method, comparison.count)
+    unit = "ratio" if relative else metric.unit
+    return Change(noun, against, rise, unit, method, comparison.count, log_width(comparison.ratio))
 
 
 def _proportion(ratio: float) -> float:
@@ -58,8 +63,15 @@ def _proportion(ratio: float) -> float:
     return math.copysign(math.inf, ratio) if abs(ratio) >= UNBOUNDED else ratio - 1
 
 
-def by_interval(gate: Gate, metric: Metric, found: Change) -> Finding:
-    """Judge a change by its interval; `min_speedup` must reach the threshold, every other must stay within it."""
+def by_interval(gate: Gate, metric: Metric, found: Change, params: Mapping[str, Any] | None = None) -> Finding:
+    """Judge a change by its interval; `min_speedup` must reach the threshold, every other must stay within it.
+
+    Args:
+        gate: the condition.
+        metric: what was measured.
+        found: how it compares.
+        params: of the stage; None where measuring on would not narrow the interval.
+    """
     limit, text = gate.threshold.value, gate.threshold.text
     sentence = found.sentence(gate.metric, limit)
     estimate = found.estimate
@@ -67,7 +79,9 @@ def by_interval(gate: Gate, metric: Metric, found: Change) -> Finding:
         return Finding("failed", f"{gate.metric} cannot be compared: {sentence}")
     least = gate.rule == "min_speedup"
     outcome = (against_minimum if least else against_maximum)(found.estimate, limit)
-    ending = f"the interval holds {text}{_more(found, limit, metric)}"
+    ending = f"the interval holds {text}"
+    if params is not None:
+        ending += _more(gate, found, metric, params)
     if outcome != "undecided":
         ending = f"{_shown(found)}{_side(outcome, least=least)} {text}"
     interval = None if found.exact else found.estimate
@@ -84,18 +98,16 @@ def _side(outcome: Outcome, *, least: bool) -> str:
     return "within" if outcome == "passed" else "more than"
 
 
-def _more(found: Change, limit: float, metric: Metric) -> str:
-    """How much more evidence would narrow the interval enough: its width falls with the root of the count."""
-    estimate = found.estimate
-    half = estimate.high - estimate.value if limit > estimate.value else estimate.value - estimate.low
-    apart = above(estimate.value, limit) or above(limit, estimate.value)
-    if not (found.count and apart and math.isfinite(half)):
-        return ""
-    needed = max(found.count * ((half / (limit - estimate.value)) ** 2 - 1), 1)
-    more = f"about {float(f'{needed:.2g}'):.0f} more"
+def _more(gate: Gate, found: Change, metric: Metric, params: Mapping[str, Any]) -> str:
+    """What would narrow the interval enough."""
+    share = distance(found.estimate, gate.threshold.value)
     if metric.noise == "timing":
-        return f"; {more} launches would decide it: measure again with --fresh and a longer `time`"
-    return f"; {more} examples would decide it"
+        return f": {to_narrow(gate.metric, found.width, share, found.count, params)}"
+    apart = above(found.estimate.value, gate.threshold.value) or above(gate.threshold.value, found.estimate.value)
+    if not (found.count and apart and share):
+        return ""
+    needed = max(found.count * (share**-2 - 1), 1)  # the width falls with the root of the count
+    return f"; about {float(f'{needed:.2g}'):.0f} more examples would decide it"
 
 
 def _inverse(value: float) -> float:

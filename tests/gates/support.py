@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from orun.gates.baselines import Accepted
 from orun.gates.judge import judge
@@ -14,6 +14,7 @@ from orun.record import Verdict
 from orun.store.records import Action, Discovered
 
 PLACE = Position("bert.yaml", 44, 7)
+PARAMS = {"resolution": 0.05, "time": None, "samples": 36, "min_launches": 3, "max_launches": 30}
 HERE = {"host": "forge", "cpu": "EPYC", "cores": "2", "runtime": "onnxruntime 1.31.1"}
 
 
@@ -68,8 +69,12 @@ def accepted(metrics: Mapping[str, Metric], model: str = "bb22", host: Mapping[s
 
 
 def verdict_of(
-    condition: Gate, measured: Mapping[str, Metric], known: Accepted | None = None, host: Mapping[str, str] = HERE
+    condition: Gate,
+    measured: Mapping[str, Metric],
+    known: Accepted | None = None,
+    host: Mapping[str, str] = HERE,
+    params: Mapping[str, Any] = PARAMS,
 ) -> Verdict:
-    stage = Stage("latency", "measure/latency", PLACE, needs={"model": "int8"}, gates=(condition,))
+    stage = Stage("latency", "measure/latency", PLACE, needs={"model": "int8"}, gates=(condition,), params=params)
     (verdict,) = judge(stage, action(measured), known, host)
     return verdict

@@ -52,8 +52,7 @@ def test_a_value_on_a_sample_is_judged_itself() -> None:
         (0.011, "11ms", "failed", ", above the maximum of 11ms"),
         (
             0.0125, "12.5ms", "undecided",
-            (", and the interval holds the maximum of 12.5ms: "
-            "measure again with --fresh, for longer (`time`) or with more `samples`"),
+            ", and the interval holds the maximum of 12.5ms: raise `min_launches` and `samples`",
         ),
     ],
 )  # fmt: skip

@@ -65,8 +65,7 @@ def test_too_few_launches_decide_nothing(count: int, mean: float) -> None:
     assert verdict.outcome == "undecided"
     assert verdict.fails
     assert verdict.why.endswith(
-        ": too few launches to tell one of 5% from none: measure again with --fresh, for longer (`time`) "
-        "and at a `resolution` of 5%"
+        ": too few launches to tell one of 5% from none: its time was used up: set a longer `time`"
     )
 
 

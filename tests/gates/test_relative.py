@@ -87,8 +87,7 @@ def test_a_relative_drop_of_a_negative_value_is_a_drop() -> None:
         ("1.7", 1.7, "failed", "shown to be less than 1.7"),
         (
             "1.6", 1.6, "undecided",
-            ("the interval holds 1.6; about 8 more launches would decide it: "
-            "measure again with --fresh and a longer `time`"),
+            "the interval holds 1.6: set `resolution: 1.8%`, and launches go on until they decide it",
         ),
     ],
 )  # fmt: skip

@@ -7,7 +7,8 @@ inference without waiting for a core, and `speedup` is how many times faster the
 Whether one model is slower than another is measured on time on the CPU, in blocks of a few inferences that alternate
 at random between the two, in processes that are started anew for each launch. Launches go on until they tell a
 slow-down of `resolution` from none, or `time` is used up. Gates are judged from the stored launches: changing a
-threshold measures nothing again, and a threshold below `resolution` may stay undecided.
+threshold measures nothing again. One that is far from `resolution` may stay undecided by them; the verdict says what
+to set.
 
 The machine is this stage's own while it runs. The result is bound to the host. The artifact holds `latency.json`, the
 launches, and `samples.npz`, the time of each inference.
@@ -36,6 +37,7 @@ ALONE_SHARE = 0.2  # of the time, for samples that nobody asked for
 # MLPerf's LoadGen asks for z^2 p (1 - p) / margin^2 queries to know a quantile p; with a margin of half of the tail at
 # 95 %, where it takes a twentieth at 99 % (Reddi et al. 2020, "MLPerf Inference Benchmark").
 SAMPLES = {"p90": 139, "p95": 292, "p99": 1522}
+FINEST = 0.005  # resolution
 ENOUGH_SECONDS = 20.0  # for a resolution of 5 % or coarser
 ENOUGH_RESOLUTION = 0.05
 ENOUGH_LAUNCHES = 8  # of a slow model, a launch of which takes as long as all of a fast one
@@ -84,7 +86,9 @@ class Params:
         Range(low=0),
     ] = None
     resolution: Annotated[
-        Ratio, Doc("The slow-down that is to be told from none; smaller takes longer."), Range(0.005, 1)
+        Ratio,
+        Doc("The slow-down that is to be told from none: that of `max_regression`, best; smaller takes longer."),
+        Range(low=FINEST),
     ] = Ratio(0.05)
     samples: Annotated[
         int | None,

@@ -1,0 +1,153 @@
+"""What an undecided gate says is to be set: that it is what makes the measurement go on, and enough of it."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orun.gates.advice import AGAIN, to_bound, to_narrow, to_tell
+from orun.measure import latency
+from orun.measure.latency_metrics import metrics_of
+from orun.measure.quads import Launch
+from orun.measure.sequential import Evidence
+from orun.pipeline.model import Gate
+from orun.record import Verdict
+from orun.stages.measure.latency import Params, budget_for
+from orun.stages.params import Duration, Ratio
+from tests.gates.support import PARAMS, accepted, gate, verdict_of
+from tests.measure.support import launched, subject
+
+TRIALS = 60
+OPEN = Evidence(4, math.log(1.025), 0.01)  # half way to 5 %
+FIVE = math.log1p(0.05)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "percent", "said"),
+    [
+        (Evidence(3, math.log(3), 0.3), 900, "set `resolution: 900%`, and launches go on until they decide it"),
+        (OPEN, 2.55, "its time was used up: set `resolution: 2.5%` and a longer `time`"),
+        (OPEN, 5, "its time was used up: set a longer `time`"),
+        (replace(OPEN, count=30), 5, "its time was used up: set a longer `time` and more `max_launches`"),
+        (OPEN, 5.2, "its time was used up: set a longer `time`"),
+        (Evidence(3, 0.002, 0.008), 0.4, "it is too near for this stage: choose another threshold"),
+    ],
+)
+def test_a_slow_down_that_launches_are_made_for(evidence: Evidence, percent: float, said: str) -> None:
+    assert to_tell("p50", evidence, math.log1p(percent / 100), PARAMS) == said
+
+
+@pytest.mark.parametrize(
+    ("spread", "params", "said"),
+    [
+        (0.02, PARAMS, "about 28 launches would decide it: set `min_launches: 28`"),
+        (0.03, PARAMS, "about 54 launches would decide it: set `min_launches: 54` and `max_launches: 54`"),
+        (0.02, {"launches": 6}, "about 28 launches would decide it: set `launches: 28`"),
+        (0.02, {"rounds": 6, "time": 2.0}, "about 28 rounds would decide it: set `rounds: 28`"),
+        (0.2, PARAMS, "over 100 launches would decide it: choose another threshold, or measure where less disturbs"),
+        (0.02, {}, AGAIN),
+    ],
+)
+def test_what_other_figures_need(spread: float, params: Mapping[str, Any], said: str) -> None:
+    assert to_tell("p99", replace(OPEN, spread=spread), FIVE, params) == said
+
+
+@pytest.mark.parametrize(
+    ("metric", "width", "share", "said"),
+    [
+        ("speedup", 0.02, 0.7, "set `resolution: 2.2%`, and launches go on until they decide it"),
+        ("speedup", 0.05, 0.9, "its time was used up: set a longer `time`"),
+        ("speedup", 0.05, 0.3, "its time was used up: set `resolution: 2.4%` and a longer `time`"),
+        ("speedup", 0.02, 0.0, "set `resolution: 1.2%`, and launches go on until they decide it"),
+        ("mean", 0.02, 0.7, "about 8 launches would decide it: set `min_launches: 8`"),
+        ("speedup", math.inf, 0.0, AGAIN),
+    ],
+)
+def test_an_interval_that_is_too_wide(metric: str, width: float, share: float, said: str) -> None:
+    params = PARAMS if math.isfinite(width) else {}
+    assert to_narrow(metric, width, share, 4, params) == said
+
+
+@pytest.mark.parametrize(
+    ("metric", "bounded", "params", "said"),
+    [
+        ("p50", True, PARAMS, "raise `min_launches` and `samples`"),
+        ("p99", False, PARAMS, "raise `samples`"),
+        ("cpu", True, PARAMS, "raise `min_launches`"),
+        ("load", True, {"launches": 6}, "raise `launches`"),
+        ("wait", True, {}, AGAIN),
+    ],
+)
+def test_a_figure_by_itself(metric: str, params: Mapping[str, Any], said: str, *, bounded: bool) -> None:
+    assert to_bound(metric, params, bounded=bounded) == said
+
+
+CASES = {
+    "x3, and far more allowed": ("baseline", gate("p50", "max_regression", "900%", 9.0), 3.0, 0.3),
+    "a tenth, and a fifth allowed": ("baseline", gate("p50", "max_regression", "20%", 0.2), 1.1, 0.03),
+    "none, finer than asked for": ("baseline", gate("p50", "max_regression", "2%", 0.02), 1.0, 0.01),
+    "in milliseconds": ("baseline", gate("p50", "max_regression", "0.6s", 0.6), 1.3, 0.06),
+    "a speed-up near its limit": ("reference", gate("p50", "min_speedup", "1.45", 1.45), 1 / 1.48, 0.012),
+    "the same by its own name": ("reference", gate("speedup", "min", "1.45", 1.45), 1 / 1.48, 0.012),
+}
+
+
+@pytest.mark.parametrize(("other", "condition", "truth", "spread"), CASES.values(), ids=CASES)
+def test_what_it_says_decides_it(
+    monkeypatch: pytest.MonkeyPatch, other: str, condition: Gate, truth: float, spread: float
+) -> None:
+    """Measure as the stage does, with launches of a known spread, and do as the verdict says where it is undecided."""
+    generator, told, decided = random.Random(0), 0, 0
+
+    def made(*_: object) -> Launch:
+        ratio = generator.gauss(math.log(truth), spread)
+        return launched({"model": [math.exp(ratio)] * 6, other: [1.0] * 6}, {other: ratio})
+
+    monkeypatch.setattr(latency, "launch", made)
+    for _ in range(TRIALS):
+        verdict = measured(other, condition, Params(time=Duration(1e6)))
+        if verdict.outcome != "undecided":
+            continue
+        told += 1
+        advised = re.search(r"`resolution: ([\d.]+)%`", verdict.why)
+        assert advised, verdict.why
+        again = measured(other, condition, Params(time=Duration(1e6), resolution=Ratio(float(advised[1]) / 100)))
+        decided += again.outcome != "undecided"
+    assert told >= 5
+    assert decided >= 0.9 * told
+
+
+def measured(other: str, condition: Gate, params: Params) -> Verdict:
+    subjects = {name: subject(Path(name)) for name in ("model", other)}
+    found = latency.measure(subjects, budget_for(params), 0, lambda *_: None)
+    known = accepted({}) if other == "baseline" else None
+    given = {"resolution": params.resolution, "time": params.time, "max_launches": 30, "min_launches": 3}
+    return verdict_of(condition, metrics_of(found, 1), known, params=given)
+
+
+def test_as_many_launches_as_it_says_decide_it_for_the_most_part() -> None:
+    """Of figures for which launches do not go on, how many there must be is forecast from those that there were."""
+    told = list(forecasts())
+    assert len(told) >= 10
+    assert sum(told) >= 0.8 * len(told)
+
+
+def forecasts() -> Iterator[bool]:
+    generator = random.Random(0)
+
+    def draw(count: int) -> Evidence:
+        return Evidence.of([generator.gauss(math.log(1.1), 0.03) for _ in range(count)])
+
+    for _ in range(TRIALS):
+        first = draw(3)
+        if first.answer(math.log(1.2)) == "undecided":
+            advised = re.search(r"`min_launches: (\d+)`", to_tell("mean", first, math.log(1.2), PARAMS))
+            assert advised
+            yield draw(int(advised[1])).answer(math.log(1.2)) != "undecided"
