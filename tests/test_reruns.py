@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import orun
 from orun.environment import device
 from orun.environment.device import usable_cores
 from orun.memory import Request, recall
-from orun.store import locks
+from orun.store import Store, locks
 from tests.project import PIPELINE, Project, built
 
 ALL = ["make", "upper", "count"]
@@ -467,3 +468,33 @@ def test_whether_asserts_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("PYTHONOPTIMIZE", "1")
     assert project.run()["anywhere"].reasons == ("environment variable PYTHONOPTIMIZE changed",)
     assert project.text("anywhere") == "False"
+
+
+def test_own_code_that_pythonpath_brings_is_watched_as_the_project_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables, what is looked for in vain, and packages: of a folder beside the project."""
+    project = Project.make(tmp_path / "project", "name: text\nstages: {told: {uses: './told.py:told'}}\n")
+    project.write(
+        "told.py",
+        "import outside\nfrom orun import stage\n\n@stage(inputs={}, output='files')\ndef told(context):\n"
+        "    (context.output / 'text').write_text(outside.name())\n",
+    )
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    code = "import os, yaml\ntry: import orun_test_absent\nexcept ImportError: pass\n"
+    code += "def name(): return os.environ.get('ORUN_TEST_MARK', '') + str(os.path.exists({mark!r}))\n"
+    (outside / "outside.py").write_text(code.format(mark=str(tmp_path / "mark")))
+    monkeypatch.setenv("PYTHONPATH", str(outside))
+    monkeypatch.delenv("ORUN_TEST_MARK", raising=False)
+    assert built(project.run()) == ["told"]
+    assert project.text("told") == "False"
+    monkeypatch.setenv("ORUN_TEST_MARK", "x")
+    assert project.run()["told"].reasons == ("environment variable ORUN_TEST_MARK changed (read by the stage)",)
+    (tmp_path / "mark").touch()
+    assert project.run()["told"].reasons == (f"{tmp_path}/mark has appeared (looked for by the stage)",)
+    assert project.text("told") == "xTrue"
+    with Store.open(project.store) as store:
+        action = store.latest("text", "told")
+    assert action
+    assert action.discovered.packages == {"orun-test-absent": "not installed", "pyyaml": version("pyyaml")}

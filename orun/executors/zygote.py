@@ -236,7 +236,7 @@ def become(module: str, control: Channel, recorder: Recorder, *, forks: bool) ->
 def _is_library(module: str) -> bool:
     """Whether a module is installed, and not the user's own, which each stage loads anew."""
     spec = importlib.util.find_spec(module.partition(".")[0])
-    return spec is not None and spec.origin is not None and not Scope("").is_discovery(spec.origin)
+    return spec is not None and spec.origin is not None and not Scope().is_discovery(spec.origin)
 
 
 def main() -> None:

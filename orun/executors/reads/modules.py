@@ -1,9 +1,9 @@
-"""Modules of the user's: those of the project loaded from their source; and where one was looked for in vain.
+"""Modules of the user's: own code is loaded from its source; and where one was looked for in vain.
 
 A module that appears at a place where it would now be found first changes what runs, so that such places are noted as
 missing files. So are those of a module that is elsewhere, or nowhere, when the project's own code asks for it.
 """
-# ruff: noqa: PTH100, PTH113, PTH118, PTH120  (strings: the import system works with them)
+# ruff: noqa: PTH100, PTH113, PTH118  (strings: the import system works with them)
 
 from __future__ import annotations
 
@@ -23,21 +23,18 @@ from importlib.machinery import (
 from itertools import takewhile
 from types import ModuleType
 
-import orun
 from orun.executors.reads.frames import FINDERS, calling
 from orun.executors.reads.recorder import Recorder
-from orun.executors.reads.scope import Scope
+from orun.executors.reads.scope import CHECKOUT, Scope
 from orun.stages.code import SourceLoader
 
 COMPILED = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (SourcelessFileLoader, BYTECODE_SUFFIXES))
-OF_PROJECT = (COMPILED[0], (SourceLoader, SOURCE_SUFFIXES), COMPILED[1])
+OWN = (COMPILED[0], (SourceLoader, SOURCE_SUFFIXES), COMPILED[1])
 ELSEWHERE = (COMPILED[0], (SourceFileLoader, SOURCE_SUFFIXES), COMPILED[1])  # may be large: compiled once, as ever
-
-CHECKOUT = os.path.dirname(os.path.dirname(orun.__file__))  # on the path where orun itself is developed
 
 
 def install(scope: Scope, recorder: Recorder) -> None:
-    """Load the project's modules from their sources from now on, and note in `recorder` what was looked for."""
+    """Load the user's own modules from their sources from now on, and note in `recorder` what was looked for."""
 
     def hook(folder: str) -> UserFinder:
         if not _is_users(folder, scope) or os.path.isfile(folder):
@@ -60,7 +57,7 @@ class UserFinder(FileFinder):
     """
 
     def __init__(self, folder: str, scope: Scope, note: Callable[[str], None]) -> None:
-        super().__init__(folder, *(OF_PROJECT if scope.is_code(os.path.abspath(folder)) else ELSEWHERE))
+        super().__init__(folder, *(OWN if scope.is_code(os.path.abspath(folder)) else ELSEWHERE))
         self._scope = scope
         self._note = note
 
@@ -82,7 +79,7 @@ class UserFinder(FileFinder):
 
 
 def user_path(scope: Scope) -> list[str]:
-    """The folders of the user's in which modules are looked for, in order: those of the project and of `PYTHONPATH`."""
+    """The folders of the user's in which modules are looked for, in order: of own code, or installed in development."""
     return [folder for folder in map(os.path.abspath, sys.path) if _is_users(folder, scope)]
 
 

@@ -37,7 +37,7 @@ class Recorder:
         self.reads: dict[str, Signature | None] = {}
         self.listings: dict[str, str] = {}
         self.written: set[str] = set()
-        self._scope = Scope("")
+        self._scope = Scope()
         self._passed: set[str] = set()
         self._paused = False
         self._handlers: dict[str, Callable[..., None]] = {

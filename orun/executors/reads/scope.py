@@ -19,6 +19,7 @@ from orun.executors.job import Job
 SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/run", "/usr", "/lib", "/lib64", "/bin", "/sbin", "/System", "/Library")
 # Secrets come from the environment or from these; no digest of them is kept.
 CREDENTIALS = (".netrc", ".aws", ".azure", ".config/gcloud", ".ssh", ".cache/huggingface/token")
+CHECKOUT = os.path.dirname(os.path.dirname(orun.__file__))  # on the path where orun itself is developed
 # Caches that drivers and libraries rebuild by themselves from what is known otherwise.
 CACHES = (".nv", ".triton", ".cache/fontconfig", ".cache/matplotlib", ".cache/mesa_shader_cache", ".cache/miopen")
 
@@ -27,42 +28,49 @@ class Scope:
     """Tells the user's files from others by their paths.
 
     Args:
-        project: the top folder of the user's own code; empty when it is not known yet.
+        code: the top folders of the user's own code; none when they are not known yet.
         own: further folders and files that are no discoveries (the store, the folders of the stage).
     """
 
-    def __init__(self, project: str, own: Iterable[str] = ()) -> None:
+    def __init__(self, code: Iterable[str] = (), own: Iterable[str] = ()) -> None:
         ignored = (*installed(), *_prefixes(own))
-        self._project = _prefixes((project,)) if project else ()
+        self._code = _prefixes(code)
         # A project inside a prefix of the machine (/usr/src/app) is the user's, a prefix inside it (.venv) is not.
-        self._below = tuple(one for one in ignored if one.startswith(self._project) and one not in self._project)
-        self._elsewhere = tuple(one for one in ignored if not one.startswith(self._project))
+        self._below = tuple(one for one in ignored if one.startswith(self._code) and one not in self._code)
+        self._elsewhere = tuple(one for one in ignored if not one.startswith(self._code))
 
     @classmethod
     def of(cls, job: Job) -> Scope:
         """The scope of a job."""
         ignored = tuple(f"{folder}/" for folder in job.ignore)
         own = (*job.inputs.values(), job.output, job.scratch, job.log, job.lineage or job.log)
-        return _scope(job.project, (*job.ignore, *(path for path in own if not path.startswith(ignored))))
+        code = (job.project, *(() if job.interpreter else places()))
+        return _scope(code, (*job.ignore, *(path for path in own if not path.startswith(ignored))))
 
     def is_code(self, path: str) -> bool:
-        """Whether an absolute path leads to the project's own code."""
-        return f"{path}/".startswith(self._project) and not f"{path}/".startswith(self._below)
+        """Whether an absolute path leads to the user's own code, in the project or where `PYTHONPATH` says."""
+        return f"{path}/".startswith(self._code) and not f"{path}/".startswith(self._below)
 
     def is_discovery(self, path: str) -> bool:
         """Whether what is read at an absolute path is the user's."""
         plain = f"{path}/"
-        if plain.startswith(self._project):
+        if plain.startswith(self._code):
             return not plain.startswith(self._below)
         real = f"{os.path.realpath(path)}/"
-        if real.startswith(self._project):
+        if real.startswith(self._code):
             return not real.startswith(self._below)
         return not plain.startswith(self._elsewhere) and not real.startswith(self._elsewhere)
 
 
 @functools.lru_cache(maxsize=64)  # the stages of a pipeline share one
-def _scope(project: str, own: tuple[str, ...]) -> Scope:
-    return Scope(project, own)
+def _scope(code: tuple[str, ...], own: tuple[str, ...]) -> Scope:
+    return Scope(code, own)
+
+
+def places() -> tuple[str, ...]:
+    """Folders of the user's own code outside the project: those of `PYTHONPATH`, but for orun's and the machine's."""
+    folders = map(os.path.abspath, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
+    return tuple(folder for folder in folders if folder != CHECKOUT and not f"{folder}/".startswith(installed()))
 
 
 @functools.cache

@@ -31,37 +31,37 @@ from orun.executors.reads.scope import Scope
     ],
 )
 def test_a_project_and_its_store(path: str, discovery: bool, code: bool) -> None:
-    scope = Scope("/home/me/project", ["/home/me/project/artifacts"])
+    scope = Scope(["/home/me/project"], ["/home/me/project/artifacts"])
     assert (scope.is_discovery(path), scope.is_code(path)) == (discovery, code)
 
 
 def test_a_project_inside_a_folder_of_the_machine() -> None:
-    scope = Scope("/usr/src/app")
+    scope = Scope(["/usr/src/app"])
     assert scope.is_discovery("/usr/src/app/model.py")
     assert scope.is_code("/usr/src/app/model.py")
     assert not scope.is_discovery("/usr/src/other/model.py")
 
 
 def test_an_environment_that_is_the_project() -> None:
-    assert Scope(sys.prefix).is_code(f"{sys.prefix}/model.py")
-    assert not Scope(sys.prefix).is_code(orun.__file__)
+    assert Scope([sys.prefix]).is_code(f"{sys.prefix}/model.py")
+    assert not Scope([sys.prefix]).is_code(orun.__file__)
 
 
 def test_links_are_followed(tmp_path: Path) -> None:
     real, link = tmp_path / "real", tmp_path / "link"
     real.mkdir()
     link.symlink_to(real)
-    assert Scope(str(link)).is_code(f"{real}/x.py")
-    assert Scope(str(real)).is_discovery(f"{link}/x.py")
+    assert Scope([str(link)]).is_code(f"{real}/x.py")
+    assert Scope([str(real)]).is_discovery(f"{link}/x.py")
     words = tmp_path / "words"
     words.symlink_to("/etc/hosts")
-    assert not Scope(str(real)).is_discovery(str(words))
+    assert not Scope([str(real)]).is_discovery(str(words))
     inside = real / "words"
     inside.symlink_to("/etc/hosts")
-    assert Scope(str(real)).is_discovery(str(inside))
+    assert Scope([str(real)]).is_discovery(str(inside))
 
 
 def test_before_the_project_is_known_everything_but_libraries_may_matter() -> None:
-    assert Scope("").is_discovery("/home/me/project/x")
-    assert not Scope("").is_discovery(os.__file__)
-    assert not Scope("").is_code("/home/me/project/x")
+    assert Scope().is_discovery("/home/me/project/x")
+    assert not Scope().is_discovery(os.__file__)
+    assert not Scope().is_code("/home/me/project/x")
