@@ -16,12 +16,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 PIPELINE = """
 name: tiny
+targets:
+  one: {providers: [CPUExecutionProvider], session: {intra_op_num_threads: 1}}
 stages:
   model: {uses: convert/onnx, with: {path: model.onnx}}
   latency:
     uses: measure/latency
     needs: model
-    with: {time: 4s}
+    with: {target: one, time: 4s}
     gate: {p50: {max_regression: 20%}}
 """
 
@@ -44,7 +46,7 @@ def project(tmp_path: Path) -> Path:
 
 def orun(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "orun", *words]
-    return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, timeout=240)
 
 
 def verdict(project: Path, *words: str) -> tuple[int, Mapping[str, Any]]:

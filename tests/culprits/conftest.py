@@ -17,6 +17,7 @@ from orun.events import Event, StageStarted
 from orun.store import locks
 from tests.diagnosis.planted import detour, layers
 
+PATIENT = 1e6  # seconds: the machine may be slow
 PARTS = Path(__file__).with_name("parts")
 ACCURACY = """
   accuracy:
@@ -80,7 +81,7 @@ class Planted:
     def store(self) -> Path:
         return self.folder / "store"
 
-    def diagnose(self, name: str, seconds: float = 120, values: Mapping[str, str] | None = None) -> Diagnosis:
+    def diagnose(self, name: str, seconds: float = PATIENT, values: Mapping[str, str] | None = None) -> Diagnosis:
         """Run a pipeline, and look into its one gate that failed."""
         pipeline = orun.load(self.folder / f"{name}.yaml", values)
         result = orun.run(pipeline, store=self.store)

@@ -119,7 +119,7 @@ def test_a_worker_that_dies_is_named(model: Path) -> None:
 def test_a_process_with_threads_is_not_forked() -> None:
     """A lock that another thread holds at that moment would be held for ever in the worker."""
     ask = "from orun.measure import workers; print(workers._context().get_start_method())"
-    threads = f"import threading, time; threading.Thread(target=time.sleep, args=(5,), daemon=True).start(); {ask}"
+    threads = f"import threading; threading.Thread(target=threading.Event().wait, daemon=True).start(); {ask}"
     for code, method in ((ask, "fork"), (threads, "forkserver")):
         command = [sys.executable, "-c", code]
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # it starts its threads when it is imported
