@@ -57,11 +57,27 @@ class StageDifference:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """What a run was made of, besides what its stages rest on.
+
+    Attributes:
+        commit: that git had checked out around the pipeline file; None where there was none or it is not known.
+        edited: files that were not as in that commit; None where that is not known.
+        orun: its version; None where that is not known.
+    """
+
+    commit: str | None
+    edited: tuple[str, ...] | None
+    orun: str | None
+
+
+@dataclass(frozen=True)
 class RunDifference:
     """What differs between two runs.
 
     Attributes:
         old, new: their ids.
+        origins: the commits, edited files and versions of orun of both, whether they differ or not.
         configuration: the pipeline, its file, `--set` values, and files that the pipeline was read from (by digest).
         host: the machine and what measurements are bound to.
         stages: those that differ, in the order of the new run, then those that it does not have.
@@ -71,6 +87,7 @@ class RunDifference:
 
     old: str
     new: str
+    origins: tuple[Origin, Origin]
     configuration: tuple[Change, ...]
     host: tuple[Change, ...]
     stages: tuple[StageDifference, ...]
@@ -79,7 +96,7 @@ class RunDifference:
 
     @property
     def same(self) -> bool:
-        """Whether nothing that was compared differs."""
+        """Whether nothing that was compared differs; equal results may be of different commits."""
         return not (self.configuration or self.host or self.stages or self.gates)
 
 
@@ -94,6 +111,7 @@ def compare(old: RunResult, new: RunResult) -> RunDifference:
     return RunDifference(
         old.run,
         new.run,
+        (_origin(old), _origin(new)),
         configuration=tuple(_changes(_configuration(old), _configuration(new))),
         host=tuple(_changes(old.host, new.host)),
         stages=tuple(_stages(befores, afters, inputs=not notes)),
@@ -103,10 +121,14 @@ def compare(old: RunResult, new: RunResult) -> RunDifference:
 
 
 def completed(run: RunResult, repeated: RunResult) -> RunResult:
-    """A run that repeats another with what the stages of that one rest on."""
+    """A run that repeats another with what the stages of that one rest on; its commit may be another one."""
     inputs = {stage.stage: stage.inputs for stage in repeated.stages}
     stages = tuple(replace(stage, inputs=inputs.get(stage.stage, {})) for stage in run.stages)
-    return replace(run, stages=stages, repeats="")
+    return replace(run, stages=stages, orun=repeated.orun, repeats="")
+
+
+def _origin(run: RunResult) -> Origin:
+    return Origin(run.commit or None, run.edited, run.orun or None)
 
 
 def _configuration(run: RunResult) -> dict[str, str]:

@@ -33,6 +33,8 @@ EXAMPLES = (
 LAST = re.compile(r"last(?:~(\d+))?")
 SIDES = (Column("old", flexible=True), Column("new", flexible=True))
 ABSENT = "-"
+COMMIT = 10  # digits of a commit that tell two apart for people
+SHOWN = 5  # files that were not as in a commit
 
 
 @click.command("diff", cls=Verb, examples=EXAMPLES)
@@ -45,8 +47,9 @@ def command(old: str, new: str, store: Path | None, as_json: bool, verbose: bool
     """Show how the run NEW differs from the run OLD: the last run from the one before it when neither is named.
 
     A run is the beginning of its id, `last`, `last~1` for the one before, or a file: a run's `record.json` or
-    `events.jsonl`, or what `orun FILE --json` printed. What differs is told of the configuration, of what each stage
-    rests on (parameters, inputs, code, tools, what it read), of artifacts, sizes, metrics and gates.
+    `events.jsonl`, or what `orun FILE --json` printed. What differs is told of the commit, of files that were not as in
+    it, of orun's version, of the configuration, of what each stage rests on (parameters, inputs, code, tools, what it
+    read), of artifacts, sizes, metrics and gates.
     """
     from orun.rundiff import compare
 
@@ -150,6 +153,7 @@ def lines_of(found: RunDifference, terminal: Terminal, *, full: bool = False) ->
         return change.name, text(change.old), text(change.new)
 
     blocks = [
+        _origins(found, terminal),
         table(["configuration"], map(sides, found.configuration)),
         table(["host"], map(sides, found.host)),
         table(["stage", "rests on"], ((one.stage, *sides(change)) for one in found.stages for change in one.inputs)),
@@ -160,6 +164,32 @@ def lines_of(found: RunDifference, terminal: Terminal, *, full: bool = False) ->
         [_sum(found)],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
+
+
+def _origins(found: RunDifference, terminal: Terminal) -> list[str]:
+    """Commits, what was not committed, and versions; nothing where both runs are of one clean commit, or of none."""
+    old, new = found.origins
+    known = old.commit or new.commit or (old.orun and new.orun)
+    if not known or (old == new and not new.edited):
+        return []
+    columns = (Column("run"), Column("commit"), Column("not as in the commit", flexible=True), Column("orun"))
+    rows = [
+        [
+            Cell(run, "strong"),
+            Cell((one.commit or ABSENT)[:COMMIT]),
+            Cell(_edited(one.edited)),
+            Cell(one.orun or ABSENT),
+        ]
+        for run, one in zip((found.old, found.new), found.origins, strict=True)
+    ]
+    return render(columns, rows, terminal)
+
+
+def _edited(names: Sequence[str] | None) -> str:
+    if names is None:
+        return ABSENT
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}" if names else "nothing"
 
 
 def _results(one: StageDifference, text: Any) -> Iterable[tuple[str, ...]]:

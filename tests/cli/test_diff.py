@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from orun import __version__
+from tests.git import commit, git
+
 from .conftest import CODE, PIPELINE, CommandLine, steady
 
 
@@ -114,6 +117,56 @@ gate  old  new
 count words min  3: passed  2: passed
 
 RUN-words differs from RUN-words: 2 stages, 1 gate
+"""
+    )
+
+
+def test_the_commits_and_what_was_not_committed(orun: CommandLine, project: Path) -> None:
+    git(project, "init", "-q")
+    old = commit(project, "first")
+    orun("words.yaml")
+    (project / "words.yaml").write_text(PIPELINE.replace("min: 3", "min: 2"))
+    orun("words.yaml")
+    new = commit(project, "second")
+    (project / "words.py").write_text(CODE + "\n")
+    orun("words.yaml")
+    dirty, clean = ({"commit": old, "edited": edited, "orun": __version__} for edited in (["words.yaml"], []))
+    assert differences(orun, "last~2", "last~1")["origins"] == [clean, dirty]
+    assert plain(orun("diff", "last~2", "last~1").out).startswith(
+        f"""\
+run  commit  not as in the commit  orun
+RUN-words  {old[:10]}  nothing  {__version__}
+RUN-words  {old[:10]}  words.yaml  {__version__}
+
+configuration  old  new
+content of words.yaml  DIGEST  DIGEST
+"""
+    )
+    last = plain(orun("diff").out).splitlines()
+    assert last[1:3] == [
+        f"RUN-words  {old[:10]}  words.yaml  {__version__}",
+        f"RUN-words  {new[:10]}  words.py  {__version__}",
+    ]
+    assert json.loads(orun("words.yaml", "--json").out)["repeats"]
+    assert differences(orun)["origins"] == [
+        {"commit": new, "edited": ["words.py"], "orun": __version__},
+        {"commit": None, "edited": None, "orun": __version__},
+    ]
+    shown = plain(orun("diff").out).splitlines()
+    assert shown[2:] == [f"RUN-words  -  -  {__version__}", "", "RUN-words does not differ from RUN-words"]
+
+
+def test_another_version_of_orun(orun: CommandLine, project: Path, tmp_path: Path) -> None:
+    del project
+    printed = tmp_path / "printed.json"
+    printed.write_text(json.dumps(run(orun, "a b c") | {"orun": "0.0.1"}))
+    assert plain(orun("diff", str(printed), "last").out) == (
+        f"""\
+run  commit  not as in the commit  orun
+RUN-words  -  -  0.0.1
+RUN-words  -  -  {__version__}
+
+RUN-words does not differ from RUN-words
 """
     )
 
