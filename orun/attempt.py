@@ -17,7 +17,7 @@ from orun.observe import portable_name, project_of, value_digest
 from orun.pipeline.model import Pipeline
 from orun.planner import Step
 from orun.store import Action, Discovered, Signature, Store
-from orun.store.layout import safe_name
+from orun.store.layout import PRIVATE, safe_name
 from orun.store.refusals import quoted
 from orun.targets import Target
 
@@ -69,7 +69,7 @@ class Attempt:
             file=str(self.pipeline.file),
             root=str(self.pipeline.root),
             project=str(project_of(self.pipeline.root)),
-            ignore=(str(self.store.root),),
+            ignore=tuple(str(self.store.root / name) for name in PRIVATE),
             target=self._located(stage.target) if stage.target else None,
             further={name: self._located(target) for name, target in stage.further.items()},
             seed=self.pipeline.seed,

@@ -498,3 +498,21 @@ def test_own_code_that_pythonpath_brings_is_watched_as_the_project_s(
         action = store.latest("text", "told")
     assert action
     assert action.discovered.packages == {"orun-test-absent": "not installed", "pyyaml": version("pyyaml")}
+
+
+def test_what_another_pipeline_has_left_for_people(project: Project) -> None:
+    """Read by its path, and not declared: it is as good as any file of the project."""
+    project.write(
+        "told.py",
+        "from orun import stage\n\n@stage(inputs={}, output='files')\ndef told(context):\n"
+        f"    text = open({str(project.store / 'out' / 'text' / 'upper' / 'text')!r}).read()\n"
+        "    (context.output / 'text').write_text(text)\n",
+    )
+    project.write("other.yaml", "name: other\nstages: {told: {uses: './told.py:told'}}\n")
+    assert built(project.run("other.yaml")) == ["told"]
+    assert built(project.run("other.yaml")) == []
+    project.edit("pipeline.yaml", "text: a b", "text: c d")
+    project.run()
+    again = project.run("other.yaml")
+    assert again["told"].reasons == (f"{project.store}/out/text/upper/text changed (read by the stage)",)
+    assert project.text("told", "other") == "C D!"

@@ -112,7 +112,7 @@ def _crash_place(job: Job) -> str:
             _, _, frames = file.read().rpartition(FATAL)
     except OSError:  # the log went with a folder that was removed: the crash is told without a place
         return ""
-    scope = Scope.of(job)
+    scope = Scope([job.project])
     for name, line, function in FRAME.findall(frames):
         path = os.fsdecode(name)
         if scope.is_code(path) or path.startswith(KINDS):

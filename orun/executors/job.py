@@ -30,7 +30,7 @@ class Job(Record, frozen=True):
         file: the pipeline file, for the command that runs the stage alone.
         root: the folder that code and paths are relative to.
         project: the top folder of the user's own code.
-        ignore: folders in which nothing read is a discovery (the store).
+        ignore: folders in which nothing read is a discovery (the store, but for what it leaves for people).
         target: the target that its parameters name.
         further: those that other parameters name, by the parameter.
         seed: seed of every random choice.

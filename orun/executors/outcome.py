@@ -46,4 +46,4 @@ def _is_input(job: Job, path: str, seen: Signature | None) -> bool:
     One that was not there is the stage's own. One of the project is an input, so that the runner notices its change.
     One from elsewhere is an input when it is as it was: databases are opened for writing and then only read.
     """
-    return seen is not None and (Scope.of(job).is_code(path) or signature_of(path)[0] == seen)
+    return seen is not None and (Scope([job.project]).is_code(path) or signature_of(path)[0] == seen)

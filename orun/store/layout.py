@@ -19,6 +19,7 @@ from orun.store.refusals import quoted, refusals
 # quarantine  what was found damaged or foreign
 # index, locks, tmp   a cache of digests, locks of keys, work in progress: worthless between runs
 FOLDERS = ("objects", "actions", "latest", "out", "runs", "pins", "quarantine", "index", "locks", "tmp")
+PRIVATE = tuple(name for name in FOLDERS if name != "out")  # what only orun reads
 
 _KEPT = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.=,+@[]()")
 _LONGEST = 200  # file systems allow 255 bytes
