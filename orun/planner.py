@@ -158,7 +158,7 @@ class Planner:
         """The step of a stage that the file lets be skipped where a provider is not there; None when it is not."""
         for target in stage.targets:
             environment = stage.environment_of(target)
-            if target.missing != "skip" or not isolated.is_known(environment):
+            if target.missing != "skip" or not isolated.can_run(environment):
                 continue
             if missing := providers.missing(target, environment):
                 reason = f"target {target.name}: {missing}"

@@ -47,15 +47,20 @@ def provide(plan: Plan, chosen: Collection[str], tell: Tell) -> None:
     """
     isolated_ones = [stage for stage in _to_run(plan, chosen) if stage.environments]
     failed = _make({one for stage in isolated_ones for one in stage.environments}, tell)
-    problems = [
-        problem
-        for stage in isolated_ones
-        for problem in (
-            [_unmade(stage, failed[one]) for one in stage.environments if one in failed] or lacks(plan.pipeline, stage)
-        )
-    ]
+    problems: list[Problem] = []
+    for stage in isolated_ones:
+        if unmade := [_unmade(stage, failed[one]) for one in stage.environments if one in failed]:
+            problems += unmade
+        elif not _skipped(stage):
+            problems += lacks(plan.pipeline, stage)
     if problems:
         raise PipelineError(problems)
+
+
+def _skipped(stage: Stage) -> bool:
+    """Whether it will be skipped, now that it is known that a provider is missing which may be."""
+    may_be = [target for target in stage.targets if target.missing == "skip"]
+    return any(providers.missing(target, stage.environment_of(target)) for target in may_be)
 
 
 def _to_run(plan: Plan, chosen: Collection[str]) -> list[Stage]:
@@ -127,7 +132,7 @@ def lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
 def _unable(stage: Stage, target: Target, stage_class: StageClass) -> list[Problem]:
     """Why a model of that target of the stage cannot run on this machine."""
     environment = stage.environment_of(target)
-    if not isolated.is_known(environment):
+    if not isolated.can_run(environment):
         return []
     why = providers.missing(target, environment)
     if not why and environment and environment != stage.environment:

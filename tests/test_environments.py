@@ -8,15 +8,18 @@ import shutil
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 
 import orun
-from orun.environment import isolated
+from orun.environment import isolated, making, providers
 from orun.errors import PipelineError
 from orun.events import Notice, name_of
 from orun.fold import read_log
 from orun.report.console import Console
 from orun.report.terminal import Terminal
+from orun.store import locks
+from orun.targets import Environment
 from tests.environment.wheels import use_index, wheel
 from tests.project import Project, built, outcomes
 
@@ -53,6 +56,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     for version in ("1.0", "2.0"):
         wheel(tmp_path / "index", "tiny", version)
     use_index(tmp_path / "index", tmp_path / "environments", monkeypatch)
+    monkeypatch.setattr(locks, "MACHINE", tmp_path)  # or what measures on this machine is waited for, and told
     made = Project.make(tmp_path / "project", PIPELINE)
     made.write("where.py", WHERE)
     return made
@@ -160,3 +164,51 @@ def test_what_is_made_is_shown_before_the_first_stage(project: Project, capsys: 
     assert capsys.readouterr().out.splitlines()[0] == (
         "info: environment 'old': making it, once for this machine (tiny==1.0)"
     )
+
+
+TARGET = """
+environments:
+  empty: {packages: [onnx==1.0, onnxruntime==1.0, numpy==1.0]}
+targets:
+  vino: {environment: empty, providers: [OpenVINOExecutionProvider], missing: MISSING}
+stages:
+  import: {uses: convert/onnx, with: {path: relu.onnx}}
+  covered: {uses: check/coverage, needs: import, with: {target: vino}}
+"""
+RELU = '<ir_version: 8, opset_import: ["" : 17]> g (float[n, 4] x) => (float[n, 4] y) { y = Relu(x) }'
+
+
+def targeted(project: Project, tmp_path: Path, missing: str) -> None:
+    """Let its target be in an environment whose ONNX Runtime is an empty module."""
+    for name in ("onnx", "onnxruntime", "numpy"):
+        wheel(tmp_path / "index", name, "1.0")
+    onnx.save(onnx.parser.parse_model(RELU), project.folder / "relu.onnx")
+    project.write("pipeline.yaml", TARGET.replace("MISSING", missing))
+
+
+def test_what_may_be_skipped_is_when_the_environment_was_just_made(project: Project, tmp_path: Path) -> None:
+    targeted(project, tmp_path, "skip")
+    assert outcomes(project.run()) == {"import": "built", "covered": "skipped"}
+    lacking = "AttributeError: module 'onnx' has no attribute 'parser'"
+    reason = f"target vino: OpenVINOExecutionProvider does not load on this machine ({lacking})"
+    assert reasons(project)["covered"] == ("skipped", reason)
+
+
+@pytest.mark.parametrize("missing", ["skip", "error"])
+def test_a_target_whose_environment_was_removed_is_asked_once_it_is_there_again(
+    project: Project, tmp_path: Path, missing: str
+) -> None:
+    """Its record is what plans rest on, and says nothing of its providers."""
+    targeted(project, tmp_path, missing)
+    making.make(Environment("empty", ("onnx==1.0", "onnxruntime==1.0", "numpy==1.0")))
+    (folder,) = isolated.all_made()
+    shutil.rmtree(isolated.prefix(folder))
+    providers.probe.cache_clear()
+    assert reasons(project)["covered"] == ("run", "never run before", "after import")
+    if missing == "skip":
+        assert outcomes(project.run()) == {"import": "built", "covered": "skipped"}
+    else:
+        with pytest.raises(PipelineError) as caught:
+            project.run()
+        assert caught.value.problems[0].message.startswith("target 'vino' of stage 'covered' cannot run here: OpenVINO")
+    assert isolated.damage(folder) == ""

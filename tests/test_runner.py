@@ -46,6 +46,12 @@ def edits(context, *, name: str):
 """
 
 
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that measures at the same time is not waited for, nor told of."""
+    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return Project.make(tmp_path / "project")
@@ -211,15 +217,12 @@ def test_processes_that_share_a_cold_store_share_the_work(project: Project) -> N
 
 
 @pytest.mark.parametrize(
-    ("machine", "what"),
+    ("measures", "what"),
     [(False, "another orun process, which runs the same stage"), (True, "another orun process, which measures")],
 )
-def test_who_waits_for_another_process_says_for_what(
-    project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, machine: bool, what: str
-) -> None:
-    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+def test_who_waits_for_another_process_says_for_what(project: Project, measures: bool, what: str) -> None:
     key = project.run()["upper"].key
-    lock = machine_lock(exclusive=True) if machine else Store(project.store).key_lock(key)
+    lock = machine_lock(exclusive=True) if measures else Store(project.store).key_lock(key)
     assert lock.try_acquire()
 
     def hear(event: Event) -> None:

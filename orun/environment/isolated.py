@@ -2,7 +2,8 @@
 
 Each lies in a folder named by the digest of what was asked for, of the interpreter and of the platform, so that every
 pipeline and store of a user shares it. `packages.json` there says what the request came to. It is written last, stays
-when the rest is removed, and then names the very versions to install again. Any of these folders may be removed.
+when the rest is removed, and then names the very versions to install again; `contents.json` lists the files, so that
+one that was changed is noticed. Any of these folders may be removed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import blake3
 import msgspec
 
 from orun.codec import Record, decode, field
+from orun.environment import contents
 from orun.environment.tools import installed_in
 from orun.targets import Environment, Interpreter
 
@@ -27,7 +29,7 @@ PACKAGE = Path(__file__).parent.parent
 # versions of the environment; the interpreter is the same, and with it what compiled modules must fit.
 LINKED = {"orun": PACKAGE} | {one.__name__: Path(str(one.__file__)).parent for one in (blake3, msgspec)}
 RECORD = "packages.json"
-BRINGERS = frozenset({"pip", "setuptools", "wheel"})  # they may be there to install the others
+BRINGERS = frozenset({"pip", "setuptools", "wheel"})  # they may be there only to install the others
 
 
 class Made(Record, frozen=True):
@@ -103,6 +105,11 @@ def is_known(environment: Environment | None) -> bool:
     return environment is None or read(record_of(environment)) is not None
 
 
+def can_run(environment: Environment | None) -> bool:
+    """Whether a program can be run in it now, as is the case where orun itself runs."""
+    return environment is None or (is_known(environment) and os.access(python(folder_of(environment)), os.X_OK))
+
+
 def prefix(folder: Path) -> Path:
     """The top folder of the interpreter of the environment in a folder."""
     return folder / "venv"
@@ -120,17 +127,16 @@ def damage(folder: Path) -> str:
         return "it is not there"
     if not os.access(python(folder), os.X_OK):
         return "its interpreter is gone"
-    there = content(folder)
-    for name in sorted(there.keys() | made.packages.keys()):
+    there = packages_in(folder)
+    for name in sorted((there.keys() - BRINGERS) | made.packages.keys()):
         if there.get(name) != made.packages.get(name):
             return f"{name} is {there.get(name, 'gone')} instead of {made.packages.get(name, 'absent')}"
-    return ""
+    return contents.difference(folder, prefix(folder))
 
 
-def content(folder: Path) -> dict[str, str]:
-    """Versions of what is installed there now, without what only installs."""
-    there = installed_in(map(str, prefix(folder).glob("lib/python3.*/site-packages")))
-    return {name: version for name, version in sorted(there.items()) if name not in BRINGERS}
+def packages_in(folder: Path) -> dict[str, str]:
+    """Versions of what is installed there now."""
+    return dict(sorted(installed_in(map(str, prefix(folder).glob("lib/python3.*/site-packages"))).items()))
 
 
 def interpreter(environment: Environment | None) -> Interpreter:
@@ -148,7 +154,7 @@ def _links() -> Path:
     for name, target in targets.items():
         link = folder / name
         if not link.is_symlink():
-            fresh = folder / f".{name}-{os.getpid()}"
+            fresh = folder / f".{name}-{os.urandom(6).hex()}"
             fresh.symlink_to(target)
             fresh.rename(link)  # two processes may do so at once
     return folder

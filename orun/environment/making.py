@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from orun.codec import encode
-from orun.environment import isolated
+from orun.environment import contents, isolated
+from orun.environment.tools import normalise
 from orun.errors import EnvironmentFailed
 from orun.store.durable import replace_file
 from orun.store.locks import Lock
@@ -23,8 +25,13 @@ from orun.targets import Environment
 PIP_SECONDS = 3600
 PIP_OPTIONS = ("--no-input", "--disable-pip-version-check", "--no-color", "--progress-bar", "off")
 # Variables that would lead pip or the interpreter out of the environment.
-OUTSIDE = ("PYTHONHOME", "PYTHONPATH", "PIP_PREFIX", "PIP_TARGET", "PIP_USER", "PIP_REQUIRE_VIRTUALENV")
+OUTSIDE = (
+    "PYTHONHOME", "PYTHONPATH", "PIP_PREFIX", "PIP_TARGET", "PIP_ROOT", "PIP_USER", "PIP_REQUIRE_VIRTUALENV",
+    "PIP_DRY_RUN", "PIP_NO_DEPS",
+)  # fmt: skip
 UNREACHABLE = ("connection broken", "Max retries exceeded", "Could not fetch URL", "Temporary failure in name")
+URL = "://"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?![^\s\[<>=!~@])")
 LONGEST = 300  # characters of a line of pip's that are shown
 
 Tell = Callable[[str], None]
@@ -61,8 +68,10 @@ def make(environment: Environment, tell: Tell = lambda _: None) -> None:
 
 
 def _build(environment: Environment, folder: Path, lock: int) -> None:
-    shutil.rmtree(isolated.prefix(folder), ignore_errors=True)
+    if isolated.prefix(folder).exists():
+        shutil.rmtree(isolated.prefix(folder))
     pip = _create(environment, folder)
+    brought = isolated.packages_in(folder)
     lines = _lines(environment)
     (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
     (folder / "constraints.txt").write_text("".join(f"{line}\n" for line in environment.constraints), "utf-8")
@@ -76,22 +85,43 @@ def _build(environment: Environment, folder: Path, lock: int) -> None:
         raise EnvironmentFailed(
             f"environment {environment.name!r} cannot be made", why=_why(said), hint=f"all that pip said: {log}"
         )
-    made = isolated.Made(environment.requirements, isolated.content(folder))
-    text = json.dumps(encode(made), indent=1, sort_keys=True) + "\n"
-    replace_file(str(isolated.record_of(environment)), text.encode(), str(folder / f".packages-{os.getpid()}"))
+    there = isolated.packages_in(folder)
+    if lacking := _lacking(lines, there):
+        raise EnvironmentFailed(
+            f"environment {environment.name!r} cannot be made",
+            why=f"pip ended well, and {', '.join(lacking)} did not come to be there: its settings lead elsewhere",
+            hint=f"see them: {sys.executable} -m pip config list",
+        )
+    contents.note(folder, isolated.prefix(folder))
+    _record(environment, {name: version for name, version in there.items() if brought.get(name) != version})
+
+
+def _record(environment: Environment, packages: Mapping[str, str]) -> None:
+    """Write last of all what the request came to: from now on the environment counts as made."""
+    text = json.dumps(encode(isolated.Made(environment.requirements, packages)), indent=1, sort_keys=True) + "\n"
+    record = isolated.record_of(environment)
+    replace_file(str(record), text.encode(), str(record.with_name(f".packages-{os.urandom(6).hex()}")))
 
 
 def _create(environment: Environment, folder: Path) -> list[str]:
     """Make the empty virtual environment; the command of a pip that installs into it."""
     import venv
 
+    if os.pathsep in str(folder):
+        raise EnvironmentFailed(
+            f"environment {environment.name!r} cannot be made",
+            why=f"the path of its folder has a {os.pathsep!r} in it, which parts the paths of PYTHONPATH: {folder}",
+            hint="choose another folder: export ORUN_ENVIRONMENTS=FOLDER",
+        )
     own = importlib.util.find_spec("pip") is not None
     try:
         venv.EnvBuilder(symlinks=True, with_pip=not own).create(isolated.prefix(folder))
     except (subprocess.CalledProcessError, ImportError) as error:
+        said = getattr(error, "output", None) or b""
+        why = said.decode(errors="replace").strip().splitlines()[-1:] or [str(error)]
         raise EnvironmentFailed(
             f"environment {environment.name!r} cannot be made: pip is missing",
-            why=f"neither is it beside orun, nor does this Python bring it along: {error}",
+            why=f"neither is it beside orun, nor does this Python bring it along: {why[0]}",
             hint=f"install pip beside orun: {sys.executable} -m ensurepip, or uv pip install pip",
         ) from error
     python = str(isolated.python(folder))
@@ -104,8 +134,20 @@ def _lines(environment: Environment) -> Sequence[str]:
     asked = environment.requirements
     if made is None or any("--hash" in line for line in asked):
         return asked
-    options = [line for line in asked if line.startswith("-")]
-    return [*options, *(f"{name}=={version}" for name, version in made.packages.items())]
+    exact = [line for line in asked if line.startswith("-") or URL in line]
+    named = set(_names(exact))
+    return [*exact, *(f"{name}=={version}" for name, version in made.packages.items() if name not in named)]
+
+
+def _names(lines: Iterable[str]) -> list[str]:
+    """Normalised names of the packages that lines of requirements begin with; not of those for some machines alone."""
+    found = (NAME.match(line) for line in lines if ";" not in line)
+    return [normalise(one[0]) for one in found if one]
+
+
+def _lacking(lines: Iterable[str], there: Mapping[str, str]) -> list[str]:
+    """What was asked for and is not there."""
+    return [name for name in _names(lines) if name not in there]
 
 
 def _packages(environment: Environment) -> list[str]:

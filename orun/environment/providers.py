@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -33,8 +34,11 @@ try:
     session = make_session(model.SerializeToString(), options, [wanted, Provider(CPU)], enable_fallback=1)
 except OrunError as error:
     sys.exit(str(error))
-print(json.dumps(session.get_providers()))
+print()
+print(sys.argv[3] + json.dumps(session.get_providers()), flush=True)
 """
+FOUND = "orun found "  # begins the line of the answer: libraries print, too
+TRACEBACK = "Traceback (most recent call last):"
 NOISE = r"^.*\[ONNXRuntimeError\] : \d+ : \w+ : |^(\S+ \S+ )?\[[EWF]:[^\]]*\] |^.*Warning: "
 PROBE_SECONDS = 120  # TensorRT's first start takes tens of seconds
 
@@ -87,22 +91,30 @@ def probe(provider: str, options: str, environment: Environment | None = None) -
     if find("onnx", packages) is None or find("onnxruntime", packages) is None:
         return Loaded((), "onnx and ONNX Runtime are not installed")
     interpreter = isolated.interpreter(environment)
-    command = [interpreter.python, "-P", "-c", PROBE, provider, options]
+    command = [interpreter.python, "-P", "-c", PROBE, provider, options, FOUND]
     quiet = os.environ | {"ORT_DISABLE_TELEMETRY": "1"}
     if interpreter.path is not None:
         quiet["PYTHONPATH"] = interpreter.path
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False, env=quiet)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=PROBE_SECONDS, check=False, env=quiet
+        )
     except subprocess.TimeoutExpired:
         return Loaded((), f"no session within {PROBE_SECONDS} s")
-    if done.returncode != 0:
-        return Loaded((), done.stderr)
-    return Loaded(tuple(json.loads(done.stdout.splitlines()[-1])), done.stderr)
+    for line in done.stdout.splitlines():
+        if line.startswith(FOUND):
+            return Loaded(tuple(json.loads(line.removeprefix(FOUND))), done.stderr)
+    if done.returncode < 0:
+        return Loaded((), f"its process died: {signal.strsignal(-done.returncode)}\n{done.stderr}")
+    return Loaded((), done.stderr)
 
 
 def first_reason(messages: str) -> str:
-    """The first thing that the runtime said, without colours, time stamps and source locations."""
-    for line in messages.splitlines():
+    """The first thing that the runtime said, without colours, time stamps and source locations; what Python raised."""
+    _, _, raised = messages.rpartition(TRACEBACK)  # all of it where there is none
+    for line in raised.splitlines():
+        if raised is not messages and line.startswith(" "):
+            continue  # a frame
         text = re.sub(r"\x1b\[[0-9;]*m", "", line)
         text = re.sub(NOISE, "", text).strip()
         if text:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import time
+import threading
+from collections.abc import Callable
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from orun.environment import isolated, making
+from orun.environment import contents, isolated, making
 from orun.errors import EnvironmentFailed, StoreError
 from orun.targets import Environment
 
@@ -99,17 +103,149 @@ def test_two_processes_make_it_together() -> None:
     assert said[1] == "environment 'tiny': making it, once for this machine (tiny==1.0)\ndone\n"
 
 
-def test_one_that_is_killed_leaves_nothing_that_passes_for_made() -> None:
-    process = start_making()
-    folder = isolated.folder_of(TINY)
-    while not isolated.python(folder).exists():
-        assert process.poll() is None
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=60)
-    assert isolated.damage(folder) == "it is not there"
-    making.make(TINY)
+def test_one_that_is_killed_leaves_nothing_that_passes_for_made(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, answer = threading.Event(), threading.Event()
+
+    class Waiting(SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.set()
+            answer.wait(60)
+            super().do_GET()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Waiting, directory=str(index))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("PIP_FIND_LINKS", f"http://127.0.0.1:{server.server_port}/")
+        process = start_making()
+        assert asked.wait(60)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate(timeout=60)
+        folder = isolated.folder_of(TINY)
+        assert isolated.damage(folder) == "it is not there"
+        answer.set()
+        said = make()
+        server.shutdown()
+    # pip goes on alone, and is waited for
+    assert said[-1] == "environment 'tiny': making it, once for this machine (tiny==1.0)"
     assert isolated.damage(folder) == ""
+
+
+def edit(path: Path) -> None:
+    path.write_text("version = '6.6'\n")
+
+
+def edit_with_its_time(path: Path) -> None:
+    state = path.stat()
+    path.write_text("version = '6.6.6'\n")
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (edit, "lib/{python}/site-packages/inner.py was changed"),
+        (edit_with_its_time, "lib/{python}/site-packages/inner.py was changed"),
+        (Path.unlink, "lib/{python}/site-packages/inner.py is gone"),
+    ],
+)
+def test_a_file_that_was_changed_is_noticed(harm: Callable[[Path], None], why: str) -> None:
+    make()
+    folder = isolated.folder_of(TINY)
+    (module,) = isolated.prefix(folder).glob("lib/python3.*/site-packages/inner.py")
+    harm(module)
+    why = why.format(python=module.parents[1].name)
+    assert make() == [f"environment 'tiny': making it again, because {why} (tiny==1.0)"]
+    assert ask("import inner; print(inner.version)") == "1.0"
+
+
+def test_a_copy_is_as_good_and_so_is_one_with_caches_beside_the_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make()
+    shutil.copytree(tmp_path / "environments", tmp_path / "copy", symlinks=True, copy_function=shutil.copyfile)
+    monkeypatch.setenv("ORUN_ENVIRONMENTS", str(tmp_path / "copy"))
+    folder = isolated.folder_of(TINY)
+    for file in isolated.prefix(folder).glob("lib/python3.*/site-packages/*.py"):
+        os.utime(file, (1, 1))
+        file.with_name(f"{file.stem}.cache").touch()
+    assert make() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [(None, "gone"), ("{", "damaged"), ("[]", "damaged"), ('{"a": 1}', "damaged")]
+)
+def test_a_list_of_files_that_cannot_be_used(text: str | None, why: str) -> None:
+    make()
+    listed = isolated.folder_of(TINY) / contents.LIST
+    if text is None:
+        listed.unlink()
+    else:
+        listed.write_text(text)
+    assert make() == [f"environment 'tiny': making it again, because the list of its files is {why} (tiny==1.0)"]
+
+
+def test_what_else_only_installs_is_there_again_when_it_was_asked_for(index: Path) -> None:
+    wheel(index, "built", "1.0", ["setuptools"])
+    wheel(index, "setuptools", "90.0")
+    environment = Environment("built", ("built==1.0",))
+    make(environment)
+    assert isolated.packages(environment) == {"built": "1.0", "setuptools": "90.0"}
+    shutil.rmtree(isolated.prefix(isolated.folder_of(environment)))
+    make(environment)
+    assert ask("import setuptools; print(setuptools.version)", environment) == "90.0"
+
+
+def test_a_package_from_a_url_comes_from_there_again(index: Path) -> None:
+    wheel(index / "apart", "alone", "1.0", ["inner"])
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(SimpleHTTPRequestHandler, directory=str(index / "apart"))
+    ) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/alone-1.0-py3-none-any.whl"
+        environment = Environment("apart", (f"alone @ {url}",))
+        make(environment)
+        shutil.rmtree(isolated.prefix(isolated.folder_of(environment)))
+        make(environment)
+        server.shutdown()
+    assert isolated.packages(environment) == {"alone": "1.0", "inner": "1.0"}
+    assert ask("import alone, inner; print(alone.version, inner.version)", environment) == "1.0 1.0"
+
+
+def test_settings_of_pip_that_would_leave_it_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PIP_DRY_RUN", "PIP_NO_DEPS"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("PIP_ROOT", str(tmp_path / "elsewhere"))
+    make()
+    assert isolated.packages(TINY) == {"inner": "1.0", "tiny": "1.0"}
+    (tmp_path / "pip.conf").write_text("[install]\ndry-run = true\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    with pytest.raises(EnvironmentFailed) as caught:
+        make(Environment("e", ("inner==1.0",)))
+    assert str(caught.value) == (
+        "environment 'e' cannot be made\n"
+        "  pip ended well, and inner did not come to be there: its settings lead elsewhere\n"
+        f"  hint: see them: {sys.executable} -m pip config list"
+    )
+
+
+def test_a_folder_whose_path_has_a_colon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORUN_ENVIRONMENTS", str(tmp_path / "a:b"))
+    with pytest.raises(EnvironmentFailed) as caught:
+        make()
+    assert str(caught.value) == (
+        "environment 'tiny' cannot be made\n"
+        "  the path of its folder has a ':' in it, which parts the paths of PYTHONPATH: "
+        f"{isolated.folder_of(TINY)}\n"
+        "  hint: choose another folder: export ORUN_ENVIRONMENTS=FOLDER"
+    )
+
+
+def test_a_folder_with_blanks_quotes_and_letters_of_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORUN_ENVIRONMENTS", str(tmp_path / 'ä b\'s "q"'))
+    make()
+    assert ask("import tiny, orun.codec; print(tiny.version)") == "1.0"
 
 
 def test_a_package_that_no_index_has() -> None:

@@ -42,5 +42,29 @@ def test_without_a_runtime_nothing_loads(monkeypatch: pytest.MonkeyPatch) -> Non
     providers.probe.cache_clear()
 
 
+ANSWER = "print('loading'); print('orun found [\"TheProvider\"]'); print('bye')"
+
+
+@pytest.mark.parametrize(
+    ("program", "found", "reason"),
+    [
+        (ANSWER, ("TheProvider",), ""),
+        (f"{ANSWER}; import os; os.abort()", ("TheProvider",), ""),  # as libraries of GPUs do when they are unloaded
+        ("import os; os.abort()", (), "its process died: Aborted"),
+        ("import sys; sys.stderr.buffer.write(bytes([255, 10])); sys.exit(1)", (), "\ufffd"),
+        ("raise ValueError('no\\nsuch')", (), "ValueError: no"),
+        ("pass", (), ""),
+    ],
+)
+def test_what_a_probe_makes_of_its_process(
+    monkeypatch: pytest.MonkeyPatch, program: str, found: tuple[str, ...], reason: str
+) -> None:
+    monkeypatch.setattr(providers, "PROBE", program)
+    providers.probe.cache_clear()
+    loaded = providers.probe("TheProvider", "{}")
+    assert (loaded.providers, providers.first_reason(loaded.messages)) == (found, reason)
+    providers.probe.cache_clear()
+
+
 def test_what_the_runtime_was_built_with() -> None:
     assert "CPUExecutionProvider" in providers.compiled_in()

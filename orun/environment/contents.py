@@ -1,0 +1,71 @@
+"""The files of an isolated environment as they were when it was made, so that what was changed since is noticed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from blake3 import blake3
+
+from orun.store.durable import replace_file
+
+LIST = "contents.json"  # size, time of the last change in ns and digest by path
+COMPILED = "__pycache__"  # written anew whenever Python likes
+CHUNK = 1 << 20
+
+
+def note(folder: Path, top: Path) -> None:
+    """Write a list of what lies below `top` into `folder`."""
+    found: dict[str, tuple[int, int, str]] = {}
+    for path in _files(str(top)):
+        state = os.stat(path)  # noqa: PTH116 - a Path for each of ten thousand files costs more
+        found[os.path.relpath(path, top)] = (state.st_size, state.st_mtime_ns, _digest(path))
+    text = json.dumps(found, sort_keys=True, separators=(",", ":"))
+    replace_file(str(folder / LIST), text.encode(), str(folder / f".{LIST}-{os.urandom(6).hex()}"))
+
+
+def difference(folder: Path, top: Path) -> str:
+    """How files below `top` differ from the list in `folder`, as a clause; empty when they do not.
+
+    What came to be there since is nobody's: libraries keep caches beside their code. A file whose size is right and
+    whose time is not, as in a copy, is read.
+    """
+    try:
+        listed = json.loads((folder / LIST).read_text("utf-8"))
+        states = [(f"{top}/{name}", name, *told) for name, told in listed.items()]
+        for path, name, size, changed, digest in states:
+            if how := _differs(path, size, changed, digest):
+                return f"{name} {how}"
+    except FileNotFoundError:
+        return "the list of its files is gone"
+    except (ValueError, TypeError, AttributeError):
+        return "the list of its files is damaged"
+    return ""
+
+
+def _differs(path: str, size: int, changed: int, digest: str) -> str:
+    try:
+        state = os.stat(path)  # noqa: PTH116 - as above
+        same = state.st_size == size and (state.st_mtime_ns == changed or _digest(path) == digest)
+    except (FileNotFoundError, NotADirectoryError):
+        return "is gone"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return "" if same else "was changed"
+
+
+def _files(top: str) -> Iterator[str]:
+    """Paths of the files that are no links, and no compiled code."""
+    for folder, names, files in os.walk(top):
+        names[:] = [name for name in names if name != COMPILED]
+        yield from (path for name in files if not os.path.islink(path := f"{folder}/{name}"))  # noqa: PTH114
+
+
+def _digest(path: str) -> str:
+    hasher = blake3()
+    with open(path, "rb") as file:  # noqa: PTH123 - as above
+        while chunk := file.read(CHUNK):
+            hasher.update(chunk)
+    return hasher.hexdigest()[:32]
