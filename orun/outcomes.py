@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from orun.errors import StageError
+from orun.pipeline.model import Gate, Stage
 from orun.planner import Step
-from orun.record import Failure, Outcome, StageResult
+from orun.record import Failure, Outcome, StageResult, Unjudged
 from orun.remote.asked import FETCHED
 from orun.store import Action
 
@@ -48,4 +49,20 @@ def failed(step: Step, error: StageError) -> StageResult:
         failure=Failure(type(error).__name__, error.what, error.why, error.hint, error.log),
         position=step.stage.position,
         inputs=step.parts,
+        unjudged=unjudged(step.stage),
+    )
+
+
+def left(stage: Stage, outcome: Outcome, reasons: tuple[str, ...]) -> StageResult:
+    """The result of a stage that is blocked or skipped."""
+    return StageResult(stage.id, stage.uses, outcome, reasons, position=stage.position, unjudged=unjudged(stage))
+
+
+def unjudged(stage: Stage) -> tuple[Unjudged, ...]:
+    """The gates of a stage that has nothing to be judged."""
+    return tuple(
+        Unjudged(stage.id, one.metric, one.rule, one.threshold.text, one.position, one.scope)
+        if isinstance(one, Gate)
+        else Unjudged(stage.id, one.name, one.rule, "", one.position)
+        for one in stage.gates
     )

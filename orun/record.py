@@ -12,6 +12,9 @@ from orun.places import Position
 
 Outcome = Literal["built", "cached", "failed", "blocked", "skipped"]
 
+# What is said of a stage that is not up to date.
+VERBS: Mapping[Outcome, str] = {"failed": "failed", "blocked": "did not run", "skipped": "was skipped"}
+
 
 class Verdict(Record, frozen=True):
     """A judged gate.
@@ -48,12 +51,49 @@ class Verdict(Record, frozen=True):
     @property
     def title(self) -> str:
         """The gate as one reads it: `latency p50 max 12ms`, `latency any of 2`."""
-        return " ".join(part for part in (self.stage, self.metric, self.condition) if part)
+        return title_of(self)
 
     @property
     def condition(self) -> str:
         """What it asks for: `max 12ms`; empty for a group."""
-        return f"{self.rule} {self.threshold}{self.scope}" if self.threshold else ""
+        return condition_of(self)
+
+
+class Unjudged(Record, frozen=True):
+    """A gate of a stage that measured nothing in this run.
+
+    Attributes:
+        stage, metric, rule, threshold: the gate as a verdict on it would have them.
+        position: its place in the file.
+        scope: what it is narrowed to.
+    """
+
+    stage: str
+    metric: str
+    rule: str
+    threshold: str
+    position: Position
+    scope: str = ""
+
+    @property
+    def title(self) -> str:
+        """The gate as one reads it."""
+        return title_of(self)
+
+    @property
+    def condition(self) -> str:
+        """What it asks for; empty for a group."""
+        return condition_of(self)
+
+
+def title_of(gate: Verdict | Unjudged) -> str:
+    """A gate as one reads it: `latency p50 max 12ms`, `latency any of 2`."""
+    return " ".join(part for part in (gate.stage, gate.metric, gate.condition) if part)
+
+
+def condition_of(gate: Verdict | Unjudged) -> str:
+    """What a gate asks for: `max 12ms`; empty for a group."""
+    return f"{gate.rule} {gate.threshold}{gate.scope}" if gate.threshold else ""
 
 
 class Failure(Record, frozen=True):
@@ -94,6 +134,7 @@ class StageResult(Record, frozen=True):
         others: digests of other artifacts that the same inputs have made: the stage is not deterministic.
         inputs: all that its result rests on, by name: each part of its key, and what it was seen to read besides; none
             in a run that repeats another.
+        unjudged: its gates, those in groups left out, where it is not up to date: then none of them was judged.
     """
 
     stage: str
@@ -111,6 +152,7 @@ class StageResult(Record, frozen=True):
     position: Position | None = None
     others: tuple[str, ...] = ()
     inputs: Mapping[str, str] = field(default_factory=dict)
+    unjudged: tuple[Unjudged, ...] = ()
 
 
 class RunResult(Record, frozen=True):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from orun.codec import replace
 from orun.metrics import Metric, Unit
-from orun.record import Outcome, RunResult, StageResult, Verdict
+from orun.record import Outcome, RunResult, StageResult, Unjudged, Verdict
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def compare(old: RunResult, new: RunResult) -> RunDifference:
         configuration=tuple(_changes(_configuration(old), _configuration(new))),
         host=tuple(_changes(old.host, new.host)),
         stages=tuple(_stages(befores, afters, inputs=not notes)),
-        gates=tuple(_changes(_gates(old.verdicts), _gates(new.verdicts))),
+        gates=tuple(_changes(_gates(old), _gates(new))),
         notes=tuple(notes),
     )
 
@@ -140,15 +140,17 @@ def _configuration(run: RunResult) -> dict[str, str]:
     }
 
 
-def _gates(verdicts: tuple[Verdict, ...]) -> dict[str, str]:
+def _gates(run: RunResult) -> dict[str, str]:
     """How each gate was judged; the threshold is part of what may differ."""
     counts: dict[str, int] = {}
     found = {}
-    for verdict in verdicts:
-        name = " ".join(part for part in (verdict.stage, verdict.metric, verdict.rule) if part)
+    judged: list[tuple[Verdict | Unjudged, str]] = [(one, one.outcome) for one in run.verdicts]
+    judged += [(one, "not judged") for stage in run.stages for one in stage.unjudged]
+    for gate, outcome in judged:
+        name = " ".join(part for part in (gate.stage, gate.metric, gate.rule) if part)
         counts[name] = counts.get(name, 0) + 1
         name = f"{name} ({counts[name]})" if counts[name] > 1 else name
-        found[name] = f"{verdict.threshold}: {verdict.outcome}" if verdict.threshold else verdict.outcome
+        found[name] = f"{gate.threshold}: {outcome}" if gate.threshold else outcome
     return found
 
 

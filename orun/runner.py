@@ -6,7 +6,7 @@ under the lock of its key, because another process may have done the work meanwh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
@@ -18,10 +18,10 @@ from orun.errors import Interrupted, StageError
 from orun.events import Event, GateJudged, Notice, StageFinished, StageProgress, StageStarted
 from orun.executors import Executor
 from orun.executors.job import Finished, Progress
-from orun.outcomes import failed, up_to_date
+from orun.outcomes import failed, left, up_to_date
 from orun.pipeline.model import Stage
 from orun.planner import Done, Plan, Planner, Step
-from orun.record import Outcome, StageResult, Verdict
+from orun.record import VERBS, Outcome, StageResult, Verdict
 from orun.schedule import Schedule
 from orun.store import Action, Store
 from orun.store.refusals import refusals
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 PAUSE_SECONDS = 1.0  # between two times that the index is written while stages come and go
 IDLE_SECONDS = 0.25  # without a word from a stage, after which there is time for what was put off
 POLL_SECONDS = 0.05  # how often a lock that another process holds is tried again
-VERBS: Mapping[Outcome, str] = {"failed": "failed", "blocked": "did not run", "skipped": "was skipped"}
 
 
 @dataclass
@@ -274,7 +273,7 @@ class Runner:
         self._report(failed(step, error))
 
     def _settle(self, stage: Stage, outcome: Outcome, reasons: tuple[str, ...]) -> None:
-        self._report(StageResult(stage.id, stage.uses, outcome, reasons, position=stage.position))
+        self._report(left(stage, outcome, reasons))
 
     def _report(self, result: StageResult) -> None:
         self.results[result.stage] = result

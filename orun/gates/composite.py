@@ -63,7 +63,7 @@ def _together(stage: str, group: Group, members: Sequence[Verdict]) -> Verdict:
     strict = any(one.outcome == "undecided" and one.fails for one in members)
     return Verdict(
         stage=stage,
-        metric=f"{group.rule} of {len(members)}",
+        metric=group.name,
         rule=group.rule,
         threshold="",
         outcome=outcome,

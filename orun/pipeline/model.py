@@ -84,6 +84,11 @@ class Group:
     members: tuple[Gate | Group, ...]
     position: Position
 
+    @property
+    def name(self) -> str:
+        """What stands in the place of a metric: `any of 2`."""
+        return f"{self.rule} of {len(self.members)}"
+
 
 def conditions(gates: Iterable[Gate | Group]) -> Iterator[Gate]:
     """Every gate, those in groups too."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from orun.places import Position
-from orun.record import RunResult, Verdict
+from orun.record import VERBS, RunResult, StageResult, Unjudged, Verdict
 from orun.report.figures import amount, quoted, span
+from orun.report.stages import why as reasons
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
 from orun.spelling import near
@@ -15,6 +16,7 @@ from orun.spelling import near
 ACCEPTING = re.compile(r"(?<=orun baseline accept )[^`]+")  # the pipeline file in a sentence
 OVERRIDE = "--set"  # stands for the file in the position of a gate from the command line
 INDENT = "  "  # of a member of a group
+NOT_JUDGED = "not judged"
 
 COLUMNS = (
     Column("gate", flexible=True),
@@ -31,6 +33,10 @@ def gate_table(result: RunResult, terminal: Terminal) -> list[str]:
         [Cell(name, "strong"), *map(Cell, figures), Cell(verdict.outcome, style_of(verdict))]
         for verdict in result.verdicts
         for name, *figures in [gate_row(verdict)]
+    ]
+    rows += [
+        [Cell(f"{one.stage} {one.metric}", "strong"), *map(Cell, ("-", "", one.condition)), Cell(NOT_JUDGED, "doubt")]
+        for _, one in unjudged(result)
     ]
     return render(COLUMNS, rows, terminal)
 
@@ -68,6 +74,17 @@ def open_gates(verdicts: Sequence[Verdict]) -> list[Verdict]:
         if verdict.outcome != "passed":
             found.append(verdict)
     return found
+
+
+def unjudged(result: RunResult) -> Iterator[tuple[StageResult, Unjudged]]:
+    """The gates of stages that have nothing to be judged."""
+    return ((stage, one) for stage in result.stages for one in stage.unjudged)
+
+
+def why_unjudged(stage: StageResult) -> str:
+    """Why no gate of a stage was judged: `latency was skipped: ...`."""
+    reason = stage.failure.what if stage.failure else reasons(stage.reasons, every=True)
+    return f"{stage.stage} {VERBS[stage.outcome]}" + (f": {reason}" if reason else "")
 
 
 def headline_of(verdict: Verdict) -> str:

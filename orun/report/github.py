@@ -14,15 +14,15 @@ from orun.errors import PipelineError
 from orun.places import Position
 from orun.record import RunResult, StageResult
 from orun.report.failures import failure_note
-from orun.report.gates import next_step, open_gates, place_of, why
+from orun.report.gates import NOT_JUDGED, next_step, open_gates, place_of, why, why_unjudged
 from orun.report.terminal import Terminal
 
-Level = Literal["error", "warning"]
+Level = Literal["error", "warning", "notice"]
 
 
 def commands(result: RunResult) -> list[str]:
-    """A line for each stage and gate that failed, then for each gate that is undecided and does not fail the run."""
-    return [*_stages(result), *_gates(result, fails=True), *_gates(result, fails=False)]
+    """Lines for stages and gates that failed, gates that are undecided, and stages whose gates were not judged."""
+    return [*_stages(result), *_gates(result, fails=True), *_gates(result, fails=False), *_unjudged(result)]
 
 
 def mistakes(error: PipelineError) -> list[str]:
@@ -50,6 +50,14 @@ def _gates(result: RunResult, *, fails: bool) -> Iterator[str]:
         title = f"gate {verdict.outcome}: {verdict.title}"
         hint = [f"hint: {next_step(verdict, result)}"] if fails else []
         yield _line("error" if fails else "warning", place_of(verdict, result), title, [why(verdict), *hint])
+
+
+def _unjudged(result: RunResult) -> Iterator[str]:
+    """One line a stage: GitHub shows no more than ten of a step."""
+    for stage in result.stages:
+        if stage.unjudged:
+            title = f"{NOT_JUDGED}: {', '.join(one.title for one in stage.unjudged)}"
+            yield _line("notice", _place(stage, result), title, [why_unjudged(stage)])
 
 
 def _line(level: Level, place: Position, title: str, message: Sequence[str]) -> str:

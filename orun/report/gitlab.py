@@ -14,15 +14,15 @@ from typing import Any
 
 from orun.places import Position
 from orun.record import RunResult
-from orun.report.gates import open_gates, place_of, why
+from orun.report.gates import NOT_JUDGED, OVERRIDE, open_gates, place_of, unjudged, why, why_unjudged
 from orun.spelling import near
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def code_quality(result: RunResult) -> str:
-    """What failed or is undecided, as a report of GitLab's Code Quality: a JSON list, empty when all is well."""
-    found = [*_stages(result), *_gates(result)]
+    """What failed, is undecided or was not judged, for GitLab's Code Quality: a JSON list, empty when all is well."""
+    found = [*_stages(result), *_gates(result), *_unjudged(result)]
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -54,6 +54,13 @@ def _gates(result: RunResult) -> Iterator[dict[str, Any]]:
     for verdict in open_gates(result.verdicts):
         text = f"gate {verdict.outcome}: {verdict.title}: {why(verdict)}"
         yield _issue(text, "gate", verdict.title, "critical" if verdict.fails else "minor", place_of(verdict, result))
+
+
+def _unjudged(result: RunResult) -> Iterator[dict[str, Any]]:
+    for stage, gate in unjudged(result):
+        text = f"gate {NOT_JUDGED}: {gate.title}: {why_unjudged(stage)}"
+        place = stage.position if stage.position and gate.position.file == OVERRIDE else gate.position
+        yield _issue(text, "gate", gate.title, "info", place)
 
 
 def _issue(text: str, check: str, name: str, severity: str, place: Position) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from xml.etree import ElementTree as ET
 
-from orun.record import RunResult, StageResult, Verdict
+from orun.record import RunResult, StageResult, Unjudged, Verdict
 from orun.report import gates
 from orun.report.failures import failure_note
 from orun.report.stages import why
@@ -22,6 +22,7 @@ def junit(result: RunResult) -> str:
     """The XML document of a run."""
     stages = [_stage_case(result, stage) for stage in result.stages]
     judged = [_gate_case(result, verdict) for verdict in result.verdicts]
+    judged += [_left_case(result, stage, one) for stage, one in gates.unjudged(result)]
     root = ET.Element(
         "testsuites", {"name": result.pipeline, **_totals([*stages, *judged]), "time": _time(result.seconds)}
     )
@@ -71,6 +72,12 @@ def _gate_case(result: RunResult, verdict: Verdict) -> ET.Element:
     else:
         figure = "" if verdict.measured is None else f"measured {gates.measured(verdict)}: "
         ET.SubElement(case, "system-out").text = _writable(f"{figure}{sentence}")
+    return case
+
+
+def _left_case(result: RunResult, stage: StageResult, gate: Unjudged) -> ET.Element:
+    case = _case(f"{result.pipeline}.gates", gate.title, 0.0)
+    _say(case, "skipped", f"{gates.NOT_JUDGED}: {gates.why_unjudged(stage)}", gates.NOT_JUDGED)
     return case
 
 

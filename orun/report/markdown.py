@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from orun.record import RunResult, StageResult, Verdict
+from orun.record import RunResult, StageResult, Unjudged, Verdict
 from orun.report.failures import failure_note
-from orun.report.gates import INDENT, gate_row, open_gates, why
+from orun.report.gates import INDENT, NOT_JUDGED, gate_row, open_gates, unjudged, why, why_unjudged
 from orun.report.stages import stage_row
 from orun.report.summary import summary_line
 from orun.report.terminal import Terminal
@@ -46,9 +46,10 @@ def _stages(result: RunResult) -> list[str]:
 
 
 def _checklist(result: RunResult) -> list[str]:
-    """A task for each gate, ticked when it passed; those of a group below it."""
+    """A task for each gate, ticked when it passed; those of a group below it, and last what was not judged."""
     unsolved = open_gates(result.verdicts)
     lines = [f"{INDENT * one.depth}- {_task(one, explained=one in unsolved)}" for one in result.verdicts]
+    lines += [f"- {_left(stage, one)}" for stage, one in unjudged(result)]
     return ["### Release checklist", "\n".join(lines)] if lines else []
 
 
@@ -64,6 +65,13 @@ def _task(verdict: Verdict, *, explained: bool) -> str:
     place = f"{near(verdict.position.file)}:{verdict.position.line}:{verdict.position.column}"
     fails = " (fails the run)" if verdict.fails and verdict.outcome == "undecided" else ""
     return f"{tick}, **{verdict.outcome}**{fails}: {escape(why(verdict))} ({escape(place)})"
+
+
+def _left(stage: StageResult, gate: Unjudged) -> str:
+    """`[ ] **latency p50** max 12ms, **not judged**: latency was skipped: ... (bert.yaml:40:7)`."""
+    place = f"{near(gate.position.file)}:{gate.position.line}:{gate.position.column}"
+    name = f"**{escape(f'{gate.stage} {gate.metric}')}**" + (f" {escape(gate.condition)}" if gate.condition else "")
+    return f"[ ] {name}, **{NOT_JUDGED}**: {escape(why_unjudged(stage))} ({escape(place)})"
 
 
 def _failure(stage: StageResult) -> str:

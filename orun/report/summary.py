@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from orun.record import Outcome, RunResult, StageResult, Verdict
+from orun.record import Outcome, RunResult, StageResult
 from orun.report.figures import count, quoted
 from orun.report.terminal import Style, Terminal
 from orun.spelling import near
@@ -25,7 +25,7 @@ INTERRUPTED = 130
 def summary_line(result: RunResult, terminal: Terminal) -> str:
     """One sentence; the exit code is in it unless it is 0."""
     word, style = WORDS[result.exit_code]
-    parts = [_stages(result), _gates(result.verdicts), show(result.seconds, "s")]
+    parts = [_stages(result), _gates(result), show(result.seconds, "s")]
     text = f"{terminal.paint(word, style)}: {', '.join(part for part in parts if part)}"
     if result.exit_code:
         text += f"; exit {result.exit_code}"
@@ -42,12 +42,14 @@ def _stages(result: RunResult) -> str:
     return f"{count(len(result.stages), 'stage')} ({told})" if told else count(0, "stage")
 
 
-def _gates(judged: Sequence[Verdict]) -> str:
-    verdicts = [verdict for verdict in judged if not verdict.depth]  # a group counts as one
+def _gates(result: RunResult) -> str:
+    verdicts = [verdict for verdict in result.verdicts if not verdict.depth]  # a group counts as one
+    left = sum(len(stage.unjudged) for stage in result.stages)
     if not verdicts:
-        return ""
-    counts = {outcome: sum(verdict.outcome == outcome for verdict in verdicts) for outcome in ("failed", "undecided")}
+        return f"{count(left, 'gate')} not judged" if left else ""
+    counts = {name: sum(verdict.outcome == name for verdict in verdicts) for name in ("failed", "undecided")}
     passed = len(verdicts) - sum(counts.values())
+    counts["not judged"] = left
     total = count(len(verdicts), "gate")
     told = [f"{total} passed" if passed == len(verdicts) else f"{passed} of {total} passed"]
     return ", ".join([*told, *(f"{number} {outcome}" for outcome, number in counts.items() if number)])

@@ -102,7 +102,7 @@ def test_a_stage_that_fails_is_exit_3_with_its_log(orun: CommandLine, project: P
     assert lines[-3:] == [
         "  | ValueError: boom is no word",
         "",
-        "failed: 2 stages (1 failed, 1 built), TIME; exit 3",
+        "failed: 2 stages (1 failed, 1 built), 1 gate not judged, TIME; exit 3",
     ]
 
 
@@ -236,7 +236,10 @@ stage  result
 write  blocked: not up to date, and not asked for (and 1 more)
 count  blocked: write did not run
 
-failed: 2 stages (2 blocked), TIME; exit 3; to run what is not up to date as well, use --to in the place of --only
+gate  measured  threshold  verdict
+count words  -  min 3  not judged
+
+failed: 2 stages (2 blocked), 1 gate not judged, TIME; exit 3; to run what is not up to date as well, use --to in the place of --only
 """
     )
 

@@ -1,0 +1,117 @@
+"""Gates of stages that were skipped, failed or did not run: every report says that they were not judged, and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import onnx
+import pytest
+
+import orun
+from orun.fold import read_result
+from orun.record import RunResult
+from orun.report.console import result_lines
+from orun.report.github import commands
+from orun.report.gitlab import code_quality
+from orun.report.junit import junit
+from orun.report.markdown import escape, markdown
+from orun.report.terminal import Terminal
+from orun.rundiff import Change, compare
+from tests.stages.models import ADD, parse
+
+PIPELINE = """\
+targets:
+  windows: {providers: [DmlExecutionProvider], missing: skip}
+stages:
+  import: {uses: convert/onnx, with: {path: model.onnx}, gate: {size: {max: 1MB}}}
+  covered:
+    uses: check/coverage
+    needs: import
+    with: {target: windows}
+    gate:
+      coverage: {min: 90%}
+      any: [{fallback: {max: 1}}, {nodes: {max: 4}}]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
+    (tmp_path / "gated.yaml").write_text(PIPELINE)
+    onnx.save(parse(ADD), tmp_path / "model.onnx")
+    return tmp_path
+
+
+def run(project: Path, **values: object) -> RunResult:
+    return orun.run(project / "gated.yaml", set=values, store=project / "store")
+
+
+def gates(document: str) -> list[tuple[str, str]]:
+    """The test cases of gates, with why they were skipped."""
+    root = ET.fromstring(document)  # noqa: S314 -- our own document
+    suite = next(one for one in root.iter("testsuite") if one.get("name") == "gated.gates")
+    skipped = [(case, case.find("skipped")) for case in suite]
+    return [(case.get("name", ""), "" if one is None else one.get("message", "")) for case, one in skipped]
+
+
+def test_of_a_skipped_stage(project: Path) -> None:
+    result = run(project)
+    assert (result.exit_code, [stage.outcome for stage in result.stages]) == (0, ["built", "skipped"])
+    why = f"covered was skipped: {result['covered'].reasons[0]}"
+    assert why.startswith("covered was skipped: target windows: DmlExecutionProvider does not load on this machine (")
+    checklist = markdown(result).split("### ")[1].splitlines()[2:5]
+    size = result["import"].size
+    assert checklist == [
+        f"- [x] **import size** max 1MB: {size} B",
+        f"- [ ] **covered coverage** min 90%, **not judged**: {escape(why)} (gated.yaml:10:18)",
+        f"- [ ] **covered any of 2**, **not judged**: {escape(why)} (gated.yaml:11:7)",
+    ]
+    shown = result_lines(result, Terminal())
+    assert [line.split("  ")[0] for line in shown if line.endswith("not judged")] == [
+        "covered coverage",
+        "covered any of 2",
+    ]
+    assert "1 gate passed, 2 not judged, " in shown[-1]
+    assert gates(junit(result)) == [
+        ("import size max 1MB", ""),
+        ("covered coverage min 90%", f"not judged: {why}"),
+        ("covered any of 2", f"not judged: {why}"),
+    ]
+    (notice,) = commands(result)
+    assert notice.startswith(
+        "::notice file=gated.yaml,line=5,col=3,title=not judged%3A covered coverage min 90%25%2C covered any of 2::"
+        "covered was skipped: target windows"
+    )
+    assert [(one["severity"], one["location"]["lines"]["begin"]) for one in json.loads(code_quality(result))] == [
+        ("info", 10),
+        ("info", 11),
+    ]
+
+
+def test_it_is_in_the_record_and_of_the_difference(project: Path) -> None:
+    before = run(project, **{"targets.windows.providers": ["CPUExecutionProvider"]})
+    after = run(project)
+    assert [verdict.outcome for verdict in before.verdicts if not verdict.depth] == ["passed"] * 3
+    assert read_result(after.folder / "record.json")["covered"].unjudged == after["covered"].unjudged
+    assert compare(before, after).gates == (
+        Change("covered coverage min", "90%: passed", "90%: not judged"),
+        Change("covered any of 2 any", "passed", "not judged"),
+        Change("covered fallback max", "1: passed", None),
+        Change("covered nodes max", "4: passed", None),
+    )
+
+
+def test_of_a_stage_that_failed_and_one_behind_it(project: Path) -> None:
+    (project / "model.onnx").write_bytes(b"no model")
+    result = run(project, **{"targets.windows.providers": ["CPUExecutionProvider"]})
+    failure = result["import"].failure
+    assert failure is not None
+    assert [message for _, message in gates(junit(result))] == [
+        f"not judged: import failed: {failure.what}",
+        "not judged: covered did not run: import failed",
+        "not judged: covered did not run: import failed",
+    ]
+    assert ", 3 gates not judged, " in result_lines(result, Terminal())[-1]
