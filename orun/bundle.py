@@ -20,6 +20,7 @@ from orun.stages.contract import MODEL
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+PUBLISHING = ".orun-publishing.json"  # lies beside it while the bundle is published, and belongs to none
 PROVENANCE = "provenance.json"
 MEASUREMENTS = "measurements.json"
 REQUIRED = (MODEL, PROVENANCE, MEASUREMENTS)
@@ -54,6 +55,8 @@ def verify_bundle(folder: Path) -> list[str]:
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
     except OSError as error:
+        if (folder / PUBLISHING).exists():
+            return [f"{MANIFEST} is not there yet: this is being published, or that was interrupted"]
         return [f"{MANIFEST} cannot be read, so this is no bundle: {error.strerror}"]
     except ValueError as error:
         return [f"{MANIFEST} is damaged: {error}"]
@@ -123,12 +126,12 @@ def _changes(folder: Path, path: str, listed: Mapping[str, Any]) -> Iterator[str
 
 
 def _files(folder: Path) -> list[str]:
-    """Posix paths of everything below the folder that is no folder, the manifest left out."""
+    """Posix paths of everything below the folder that is no folder, without the manifest and a publisher's note."""
     found: list[str] = []
     for parent, folders, names in os.walk(folder):
         links = [name for name in folders if Path(parent, name).is_symlink()]
         found += [Path(parent, name).relative_to(folder).as_posix() for name in (*names, *links)]
-    return sorted(path for path in found if path != MANIFEST)
+    return sorted(path for path in found if path not in (MANIFEST, PUBLISHING))
 
 
 def _entry(folder: Path, path: str) -> dict[str, Any]:

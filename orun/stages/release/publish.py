@@ -8,8 +8,11 @@
 - `mlflow://experiment`: the artifacts of a run of MLflow (`MLFLOW_TRACKING_URI`; needs the extra `mlflow`)
 - `oci://registry/repository:tag`: an OCI artifact (needs the extra `oci`)
 
-The manifest is written last, so that a release is there when its manifest is. What is there already with the same
-manifest is left alone; another release is only replaced with `overwrite: true`. Credentials come from the environment.
+The manifest is written last, and that of a release that is replaced is removed first: a release is there when its
+manifest is. In a folder or bucket a note, `.orun-publishing.json`, lies beside the files meanwhile. By it the next one
+who publishes after an interruption removes what is left over, and of two at the same time one is refused. What is there
+already with the same manifest and all its files is left alone; another release, or what is left of one that was not
+published to its end, is only replaced with `overwrite: true`. Credentials come from the environment.
 
 The artifact is `receipt.json`: what was published where. A release that was published is not published again while its
 receipt is stored, even when somebody has removed it meanwhile: `--force` does.
@@ -18,14 +21,17 @@ receipt is stored, even when somebody has removed it meanwhile: `--force` does.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from orun.errors import StageFailed, UsageError
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
+
+if TYPE_CHECKING:
+    from orun.stages.releasing.place import Publisher
 
 RECEIPT = "receipt.json"
 
@@ -55,21 +61,35 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     manifest = json.loads((bundle / MANIFEST).read_bytes())
     names = [*(entry["path"] for entry in manifest["files"]), MANIFEST]  # the manifest last
     publisher = publisher_for(params.to, context.root)
-    there = publisher.manifest()
-    if there == manifest["digest"]:
-        context.log.info("%s holds this release already", params.to)
-    elif there and not params.overwrite:
-        raise UsageError(
-            f"{params.to} holds another release",
-            why=f"its manifest has the digest {there}\nthat of this release is {manifest['digest']}",
-            hint="publish to another place, or say `overwrite: true`",
-        )
-    else:
+    if not _is_there(context, params, publisher, manifest["digest"], names):
         publisher.publish(bundle, names)
         context.log.info("published %d files to %s", len(names), params.to)
     _leave_receipt(context, params, manifest, publisher.reference())
     size = sum((bundle / name).stat().st_size for name in names)
     return {"size": Metric(size, "B"), "files": Metric(len(names))}
+
+
+def _is_there(context: Context, params: Params, publisher: Publisher, digest: str, names: Sequence[str]) -> bool:
+    """Whether the release is there already; UsageError when another is, which may not be replaced."""
+    there = publisher.manifest()
+    if there == digest:
+        if not (lacking := publisher.lacks(context.inputs["bundle"], names)):
+            context.log.info("%s holds this release already", params.to)
+            return True
+        context.log.warning("%s holds this release without %s: published again", params.to, ", ".join(lacking))
+    elif there and not params.overwrite:
+        raise UsageError(
+            f"{params.to} holds another release",
+            why=f"its manifest has the digest {there}\nthat of this release is {digest}",
+            hint="publish to another place, or say `overwrite: true`",
+        )
+    elif not there and not params.overwrite and (begun := publisher.unfinished()) not in ("", digest):
+        raise UsageError(
+            f"another release is being published to {params.to}, or that was interrupted",
+            why=f"its manifest has the digest {begun}\nthat of this release is {digest}",
+            hint="wait for it; or, where nothing publishes any more, publish to another place or say `overwrite: true`",
+        )
+    return False
 
 
 def _leave_receipt(context: Context, params: Params, manifest: Mapping[str, object], reference: str) -> None:

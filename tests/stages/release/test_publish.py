@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +15,7 @@ import pytest
 
 from orun.bundle import verify_bundle
 from orun.errors import StageFailed, UsageError
+from orun.remote.bucket import Bucket
 from tests.stages.support import StageRun, digest, run_stage
 
 from .registry import Registry
@@ -86,6 +90,118 @@ def test_what_another_manifest_names_outside_is_left_alone(tmp_path: Path, bundl
     (target / "manifest.json").write_text(json.dumps(told))  # no manifest of orun
     publish(tmp_path, bundle, "released", overwrite=True)
     assert (target / "mine.txt").exists()
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from orun.remote import bucket
+from orun.stages.releasing.publishing import publisher_for
+upload, remaining = bucket.Bucket.upload, int(sys.argv[3])
+
+
+def dying(self, name, path, size):
+    global remaining
+    if remaining == 0:
+        os.kill(os.getpid(), 9)
+    remaining -= 1
+    upload(self, name, path, size)
+
+
+bucket.Bucket.upload = dying
+bundle = Path(sys.argv[1])
+names = sorted(path.name for path in bundle.iterdir() if path.name != "manifest.json")
+publisher_for(sys.argv[2], Path()).publish(bundle, [*names, "manifest.json"])
+"""
+
+
+def kill_while_publishing(bundle: Path, to: Path, files: int) -> None:
+    """Publish, and die when so many files are there."""
+    command = [sys.executable, "-c", KILLED, str(bundle), to.as_uri(), str(files)]
+    assert subprocess.run(command, check=False, timeout=120).returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("files", range(4))
+def test_what_is_half_published_does_not_look_whole(tmp_path: Path, bundle: Path, files: int) -> None:
+    target = tmp_path / "released"
+    kill_while_publishing(bundle, target, files)
+    assert verify_bundle(target) == ["manifest.json is not there yet: this is being published, or that was interrupted"]
+    (target / "model.onnx#1").touch()  # of an upload that was killed before its file was renamed
+    publish(tmp_path, bundle, "released")
+    assert digest(target) == digest(bundle)
+
+
+def test_a_release_that_was_half_replaced_is_none(tmp_path: Path, bundle: Path) -> None:
+    """And what the interrupted one, or the one before it, had beside is gone when the next one is published."""
+    card = tmp_path / "card"
+    card.mkdir()
+    (card / "README.md").write_text("# card\n")
+    first, second = (make_bundle(tmp_path, version, card=card).output for version in ("0.8", "0.9"))
+    target = tmp_path / "released"
+    publish(tmp_path, first, "released")
+    kill_while_publishing(second, target, 1)
+    assert verify_bundle(target) == ["manifest.json is not there yet: this is being published, or that was interrupted"]
+    with pytest.raises(UsageError) as caught:
+        publish(tmp_path, bundle, "released")
+    begun, new = (json.loads((one / "manifest.json").read_text())["digest"] for one in (second, bundle))
+    assert str(caught.value) == (
+        "another release is being published to released, or that was interrupted\n"
+        f"  its manifest has the digest {begun}\n"
+        f"  that of this release is {new}\n"
+        "  hint: wait for it; or, where nothing publishes any more, publish to another place or say `overwrite: true`"
+    )
+    publish(tmp_path, bundle, "released", overwrite=True)
+    assert digest(target) == digest(bundle)
+
+
+def test_a_release_of_which_a_file_is_gone_is_published_again(tmp_path: Path, bundle: Path) -> None:
+    publish(tmp_path, bundle, "released")
+    (tmp_path / "released/model.onnx").unlink()
+    log = publish(tmp_path, bundle, "released").log
+    assert "released holds this release without model.onnx: published again" in log
+    assert digest(tmp_path / "released") == digest(bundle)
+
+
+def test_of_two_that_publish_at_the_same_time_one_is_refused(
+    tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one comes while the first file is copied; it may overwrite, and takes the place."""
+    other = make_bundle(tmp_path, "2.0").output
+    upload, beside = Bucket.upload, list[Path]()
+
+    def disturbed(self: Bucket, name: str, path: str, size: int) -> None:
+        upload(self, name, path, size)
+        if not beside:
+            beside.append(Path(path))
+            publish(tmp_path, other, "released", overwrite=True)
+
+    monkeypatch.setattr(Bucket, "upload", disturbed)
+    with pytest.raises(UsageError) as caught:
+        publish(tmp_path, bundle, "released")
+    assert str(caught.value) == (
+        f"somebody else publishes to {(tmp_path / 'released').as_uri()} at the same time\n"
+        "  no manifest makes a release of what this one has copied\n"
+        "  hint: publish again when nobody else does"
+    )
+    assert digest(tmp_path / "released") == digest(other)
+
+
+def test_a_file_that_another_one_still_wrote_is_noticed(
+    tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one that was believed to be dead: its last file arrives after ours."""
+    kill_while_publishing(make_bundle(tmp_path, "2.0").output, tmp_path / "released", 1)
+    upload = Bucket.upload
+
+    def late(self: Bucket, name: str, path: str, size: int) -> None:
+        upload(self, name, path, size)
+        if name == "provenance.json":
+            (tmp_path / "released" / name).write_bytes(b"?" * size)
+
+    monkeypatch.setattr(Bucket, "upload", late)
+    with pytest.raises(UsageError, match="somebody else publishes"):
+        publish(tmp_path, bundle, "released", overwrite=True)
+    assert not (tmp_path / "released/manifest.json").exists()
 
 
 def test_a_place_without_a_name(tmp_path: Path, bundle: Path) -> None:
