@@ -10,7 +10,7 @@ from time import time
 
 from orun.codec import replace
 from orun.discovery import carry_over, changed_meanwhile, collect_files
-from orun.environment import device, isolated
+from orun.environment import device, isolated, tools
 from orun.errors import InputChanged
 from orun.executors.job import Job, JobResult
 from orun.observe import portable_name, project_of, value_digest
@@ -176,10 +176,11 @@ class Attempt:
         project = project_of(root)
         declared = {str((root / reference.path).resolve()) for reference in self.step.stage.references}
         reads = {path: signature for path, signature in result.reads.items() if path not in declared}
+        exact = {} if self.step.stage.environment else tools.exact()
         found = Discovered(
             files=collect_files(self.step.stage.id, reads, root, project, files),
             folders=_by_name(result.listings, root, project),
-            packages=dict(sorted(result.packages.items())),
+            packages={name: exact.get(name, version) for name, version in sorted(result.packages.items())},
             environment={name: value_digest(value) for name, value in sorted(result.environment.items())},
             probed=_by_name(result.probed, root, project),
         )

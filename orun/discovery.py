@@ -54,7 +54,7 @@ def standing(
     discovered: Discovered, root: Path, files: StatCache, packages: Mapping[str, str] | None = None
 ) -> Discovered:
     """How things stand now that a stage found when it ran; takes what `changes` takes."""
-    packages = tools.installed() if packages is None else packages
+    packages = tools.exact() if packages is None else packages
     return Discovered(
         files={name: _digest(root / name, files) for name in discovered.files},
         folders={name: listing_digest(root / name) for name in discovered.folders},

@@ -147,7 +147,7 @@ def around(targets: Iterable[Any]) -> dict[str, Any]:
     return {
         "python": [sys.version, sys.executable],
         "orun": os.path.dirname(__file__),  # noqa: PTH120 - a note has the signatures of one copy of its code
-        "packages": dict(tools.installed()),
+        "packages": dict(tools.exact()),
         "device": [device.fingerprint("measurement", target) for target in known],
     }
 

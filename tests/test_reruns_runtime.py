@@ -20,15 +20,7 @@ stages:
   take: {uses: convert/onnx, with: {path: model.onnx}}
   opset: {uses: convert/opset, needs: take, with: {version: 21}}
   int8: {uses: quantize/dynamic, needs: opset}
-  size: {uses: ./mine.py:size, needs: opset}
-"""
-MINE = """
-from orun import stage
-
-
-@stage(output="files")
-def size(context):
-    (context.output / "size").write_text(str(context.model().stat().st_size))
+  size: {uses: measure/size, needs: opset}
 """
 
 
@@ -62,7 +54,6 @@ def test_another_onnxruntime_reruns_the_stages_that_use_it(tmp_path: Path, other
     project.mkdir()
     write_model(project)
     (project / "pipeline.yaml").write_text(PIPELINE)
-    (project / "mine.py").write_text(MINE)
     name, version = tools.find("onnxruntime|onnxruntime-gpu") or ("", "")
     assert version not in ("", OTHER)
     assert {outcome for outcome, *_ in run(project).values()} == {"built"}

@@ -1,4 +1,4 @@
-"""Versions of installed distributions, read from folder names alone: a thousand times a second, importing nothing."""
+"""Versions of installed distributions, read from the names of folders: a thousand times a second, importing nothing."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ EXTRAS: Mapping[str, str] = {
     "torch": "torch",
     "transformers": "demo",
 }
+METADATA = ".dist-info"
 # Distributions that put an `onnxruntime` module on the path; they exclude one another.
 BUILDS = (
     "onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml", "onnxruntime-migraphx",
@@ -42,13 +43,27 @@ def installed() -> Mapping[str, str]:
     return installed_in(sys.path)
 
 
+@functools.cache
+def exact() -> Mapping[str, str]:
+    """The same, where versions of what did not come from an index tell builds of one number apart: `1.0+sha256.4f0a`.
+
+    A project that CI installs from its checkout has one version for many contents.
+    """
+    return {name: _exact(version, folder) for name, (version, folder) in _found(sys.path).items()}
+
+
 def installed_in(folders: Iterable[str]) -> dict[str, str]:
     """Version of every distribution in some folders, by normalised name; the first folder wins."""
-    found: dict[str, str] = {}
+    return {name: version for name, (version, _) in _found(folders).items()}
+
+
+def _found(folders: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Version and folder of metadata of every distribution."""
+    found: dict[str, tuple[str, str]] = {}
     for folder in folders:
-        for stem in _metadata_folders(folder):
-            name, _, version = stem.partition("-")
-            found.setdefault(normalise(name), version)
+        for name in _metadata_folders(folder):
+            distribution, _, version = name.removesuffix(METADATA).partition("-")
+            found.setdefault(normalise(distribution), (version, f"{folder or '.'}/{name}"))
     return found
 
 
@@ -57,7 +72,17 @@ def _metadata_folders(folder: str) -> list[str]:
         names = os.listdir(folder or ".")  # noqa: PTH208 - one Path an entry costs more than the listing
     except OSError:  # an entry of sys.path that does not exist, or a zip file
         return []
-    return [name.removesuffix(".dist-info") for name in names if name.endswith(".dist-info")]
+    return [name for name in names if name.endswith(METADATA)]
+
+
+def _exact(version: str, metadata: str) -> str:
+    """A version, with a local label (PEP 440) where it has not one content."""
+    if not os.path.exists(f"{metadata}/direct_url.json"):  # noqa: PTH110 - of every distribution, in every run
+        return version
+    from orun.environment.origin import label  # not for most: what comes from an index
+
+    found = label(metadata)
+    return f"{version}{'.' if '+' in version else '+'}{found}" if found else version
 
 
 def find(tool: str, packages: Mapping[str, str] | None = None) -> tuple[str, str] | None:
@@ -68,7 +93,7 @@ def find(tool: str, packages: Mapping[str, str] | None = None) -> tuple[str, str
             for `onnxruntime`.
         packages: those to look among, by normalised name; the installed ones when None.
     """
-    packages = installed() if packages is None else packages
+    packages = exact() if packages is None else packages
     names = tool.split("|")
     for name in (*names, *(BUILDS if "onnxruntime" in names else ())):
         if version := packages.get(normalise(name)):

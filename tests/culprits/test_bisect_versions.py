@@ -51,6 +51,7 @@ def install(project: Project, name: str, version: str) -> None:
     with ZipFile(project.folder.parent / "index" / f"{name}-{version}-py3-none-any.whl") as archive:
         archive.extractall(site)
     tools.installed.cache_clear()
+    tools.exact.cache_clear()
     sys.modules.pop(name, None)
 
 

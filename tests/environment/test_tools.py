@@ -14,9 +14,12 @@ from orun.environment import tools
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr("sys.path", [str(tmp_path), str(tmp_path / "not there")])
-    tools.installed.cache_clear()
+    caches = (tools.installed, tools.exact)
+    for cache in caches:
+        cache.cache_clear()
     yield tmp_path
-    tools.installed.cache_clear()
+    for cache in caches:
+        cache.cache_clear()
 
 
 def test_every_installed_distribution_has_the_version_that_importlib_reports() -> None:

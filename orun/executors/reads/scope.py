@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import blake3
 
 import orun
+from orun.environment.tools import installed_in
 from orun.executors.job import Job
 
 # What belongs to the machine: it differs from one to the next without a stage meaning it.
@@ -44,7 +45,7 @@ class Scope:
         """The scope of a job."""
         ignored = tuple(f"{folder}/" for folder in job.ignore)
         own = (*job.inputs.values(), job.output, job.scratch, job.log, job.lineage or job.log)
-        code = (job.project, *(() if job.interpreter else places()))
+        code = (job.project, *(() if job.interpreter else places(os.environ.get("PYTHONPATH", ""))))
         return _scope(code, (*job.ignore, *(path for path in own if not path.startswith(ignored))))
 
     def is_code(self, path: str) -> bool:
@@ -67,10 +68,20 @@ def _scope(code: tuple[str, ...], own: tuple[str, ...]) -> Scope:
     return Scope(code, own)
 
 
-def places() -> tuple[str, ...]:
-    """Folders of the user's own code outside the project: those of `PYTHONPATH`, but for orun's and the machine's."""
-    folders = map(os.path.abspath, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
-    return tuple(folder for folder in folders if folder != CHECKOUT and not f"{folder}/".startswith(installed()))
+@functools.lru_cache(maxsize=1)
+def places(path: str) -> tuple[str, ...]:
+    """Folders of the user's own code outside the project: those of `PYTHONPATH`, but for those of installed packages.
+
+    Args:
+        path: its value.
+    """
+    folders = map(os.path.abspath, filter(None, path.split(os.pathsep)))
+    return tuple(folder for folder in folders if folder != CHECKOUT and not _holds_packages(folder))
+
+
+def _holds_packages(folder: str) -> bool:
+    """Whether packages are installed in a folder, be it by `pip install --target`."""
+    return f"{folder}/".startswith(installed()) or bool(installed_in([folder]))
 
 
 @functools.cache

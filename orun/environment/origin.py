@@ -1,0 +1,68 @@
+"""What tells builds of one version of a distribution apart when it did not come from an index (PEP 610)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from blake3 import blake3
+
+NOTE = "direct_url.json"  # among the metadata of what was installed from a URL, a file, a repository or a folder
+SHOWN = 16  # hexadecimal digits of a digest
+
+
+class Repository(msgspec.Struct, frozen=True):
+    """A commit that it was built from."""
+
+    commit_id: str = ""
+
+
+class Archive(msgspec.Struct, frozen=True):
+    """A file that it was installed from: its digests, `hash` in the old form `sha256=...`."""
+
+    hash: str = ""
+    hashes: dict[str, str] = {}
+
+
+class Folder(msgspec.Struct, frozen=True):
+    """A folder that it was built from, or that it still is."""
+
+    editable: bool = False
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where it came from, as its installer noted it."""
+
+    vcs_info: Repository = Repository()
+    archive_info: Archive = Archive()
+    dir_info: Folder = Folder()
+
+
+def label(metadata: str) -> str:
+    """`commit.`, `sha256.` or `files.` with the beginning of a digest; empty where a version has one content.
+
+    Args:
+        metadata: the folder with the metadata of the distribution, in which `NOTE` lies.
+    """
+    try:
+        origin = msgspec.json.decode(Path(metadata, NOTE).read_bytes(), type=Origin)
+    except (OSError, msgspec.DecodeError):
+        origin = Origin()
+    if origin.dir_info.editable:  # its files are watched as the user's
+        return ""
+    if origin.vcs_info.commit_id:
+        return f"commit.{origin.vcs_info.commit_id[:SHOWN]}"
+    name, _, digest = origin.archive_info.hash.partition("=")
+    if digest := origin.archive_info.hashes.get("sha256", digest if name == "sha256" else ""):
+        return f"sha256.{digest[:SHOWN]}"
+    return f"files.{_content(Path(metadata))}"
+
+
+def _content(metadata: Path) -> str:
+    """A digest of the digests of all its files but of the metadata, which tells of the place that it came from."""
+    try:
+        lines = (metadata / "RECORD").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return "unknown"
+    files = sorted(line for line in lines if ",sha256=" in line and not line.startswith(f"{metadata.name}/"))
+    return blake3("\n".join(files).encode()).hexdigest()[:SHOWN]
