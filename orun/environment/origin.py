@@ -59,10 +59,10 @@ def label(metadata: str) -> str:
 
 
 def _content(metadata: Path) -> str:
-    """A digest of the digests of all its files but of the metadata, which tells of the place that it came from."""
+    """A digest of the digests of its files: not of metadata and scripts, which tell where it came from and where it is."""
     try:
         lines = (metadata / "RECORD").read_text("utf-8", "replace").splitlines()
     except OSError:
         return "unknown"
-    files = sorted(line for line in lines if ",sha256=" in line and not line.startswith(f"{metadata.name}/"))
+    files = sorted(line for line in lines if ",sha256=" in line and not line.startswith((f"{metadata.name}/", "../")))
     return blake3("\n".join(files).encode()).hexdigest()[:SHOWN]

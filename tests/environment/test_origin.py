@@ -17,7 +17,8 @@ from orun.environment.origin import NOTE, label
 
 from .wheels import wheel
 
-RECORD = "one.py,sha256=aaa,3\n__pycache__/one.cpython-311.pyc,,\none-1.0.dist-info/METADATA,sha256={},9\n"
+RECORD = "../../../bin/one,sha256={0},5\none.py,sha256=aaa,3\n__pycache__/one.cpython-311.pyc,,\n"
+RECORD += "one-1.0.dist-info/METADATA,sha256={0},9\n"
 PROJECT = """
 name: text
 stages: {told: {uses: './told.py:told'}}
@@ -61,7 +62,7 @@ def test_what_is_edited_in_its_folder_is_watched_there(metadata: Path) -> None:
     "text", ['{"url": "file:///one", "dir_info": {}}', '{"archive_info": {}}', "[1", '{"vcs_info": 1}']
 )
 def test_what_has_no_digest_is_told_by_its_files(metadata: Path, text: str) -> None:
-    """Not by its metadata, which says from where it was installed."""
+    """Not by its metadata, which says from where it was installed, nor by its scripts, which say where its Python is."""
     (metadata / NOTE).write_text(text)
     first = label(str(metadata))
     assert first.startswith("files.")
