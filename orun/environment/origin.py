@@ -59,7 +59,7 @@ def label(metadata: str) -> str:
 
 
 def _content(metadata: Path) -> str:
-    """A digest of the digests of its files: not of metadata and scripts, which tell where it came from and where it is."""
+    """A digest of the digests of its files; metadata and scripts tell where it came from, and where it is."""
     try:
         lines = (metadata / "RECORD").read_text("utf-8", "replace").splitlines()
     except OSError:

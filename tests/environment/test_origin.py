@@ -62,7 +62,7 @@ def test_what_is_edited_in_its_folder_is_watched_there(metadata: Path) -> None:
     "text", ['{"url": "file:///one", "dir_info": {}}', '{"archive_info": {}}', "[1", '{"vcs_info": 1}']
 )
 def test_what_has_no_digest_is_told_by_its_files(metadata: Path, text: str) -> None:
-    """Not by its metadata, which says from where it was installed, nor by its scripts, which say where its Python is."""
+    """Not by its metadata, which says where it came from, nor by its scripts, which say where its Python is."""
     (metadata / NOTE).write_text(text)
     first = label(str(metadata))
     assert first.startswith("files.")
