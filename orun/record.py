@@ -12,6 +12,9 @@ from orun.places import Position
 
 Outcome = Literal["built", "cached", "failed", "blocked", "skipped"]
 
+# Ends of the names of pipelines that an investigation makes: `orun blame`, `orun bisect`. They are nobody's last run.
+ASIDE = (".blame", ".bisect")
+
 # What is said of a stage that is not up to date.
 VERBS: Mapping[Outcome, str] = {"failed": "failed", "blocked": "did not run", "skipped": "was skipped"}
 

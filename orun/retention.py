@@ -11,6 +11,7 @@ from pathlib import Path
 from orun.bundle import MANIFEST, release_of
 from orun.errors import StoreError
 from orun.gates.baseline_file import path_beside, read_file
+from orun.record import ASIDE
 from orun.spelling import near
 from orun.store import Store
 from orun.store.survey import Survey
@@ -61,7 +62,8 @@ def lost(survey: Survey) -> tuple[str, ...]:
     """What cannot be known of baselines, one sentence each: of pipelines none of whose files is where it ran."""
     files: dict[str, set[str]] = defaultdict(set)
     for run in survey.runs:
-        files[run.pipeline].add(run.file)
+        if not run.pipeline.endswith(ASIDE):
+            files[run.pipeline].add(run.file)
     gone = {name: paths for name, paths in sorted(files.items()) if not any(map(os.path.exists, paths))}
     return tuple(
         f"{', '.join(sorted(paths))} is not there any more, so what was accepted for {name} is not known; "

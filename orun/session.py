@@ -18,7 +18,7 @@ from orun.executors import LocalExecutor
 from orun.journal import Journal
 from orun.observe import portable_name, project_of
 from orun.planner import Plan, Planner
-from orun.record import RunResult, StageResult, Verdict
+from orun.record import ASIDE, RunResult, StageResult, Verdict
 from orun.requirements import provide
 from orun.revision import commit_of
 from orun.runner import Runner
@@ -26,8 +26,6 @@ from orun.runner import Runner
 if TYPE_CHECKING:
     from orun.remote.exchange import Exchange
     from orun.remote.settings import Settings
-
-ASIDE = (".blame", ".bisect")  # ends of the names of pipelines that an investigation makes: no history of a release
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import click
 
 from orun.api import default_store
 from orun.cli import options
+from orun.cli.ends import find
 from orun.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from orun.report.terminal import Terminal
 
 EXAMPLES = (
+    ("orun bisect last~1 last", "what made a gate fail that passed on the run before"),
     ("orun bisect 20260101-120000 20260105-120000", "what made the gate fail that passed on the first"),
     ("orun bisect 20260101 20260105 --gate accuracy.cosine", "what changed a metric, whether its gate fails or not"),
 )
@@ -41,13 +43,15 @@ def command(good: str, bad: str, gate: str, store: Path | None, as_json: bool) -
     what to type.
     Where both runs recorded their commits, those that touch the change are named.
 
-    Runs are named by their ids or the beginnings of them, as in the folder runs/ of the store.
+    Runs are named by their ids or the beginnings of them, as in the folder runs/ of the store; `last` is the last one,
+    `last~1` the one before it of the same pipeline.
     """
     from orun.culprits.bisect import bisect
     from orun.report.terminal import detect
     from orun.store import Store
 
     with Store.open(store or default_store(Path.cwd())) as opened:
+        good, bad = (find(opened, reference).name for reference in (good, bad))
         found = bisect(opened, good, bad, gate, _silent if as_json else _say)
     if as_json:
         options.show_json(found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orun.cli import options
+from orun.cli.ends import find, record_of
 from orun.cli.verb import Verb
 from orun.errors import UsageError
 from orun.report.figures import count, shortened
@@ -23,14 +23,12 @@ from orun.units import show
 if TYPE_CHECKING:
     from orun.record import RunResult
     from orun.rundiff import Change, Figure, RunDifference, StageDifference
-    from orun.store import Store
 
 EXAMPLES = (
     ("orun diff", "the last run and the one before it"),
     ("orun diff last~5 last", "the last run and the fifth before it, of the same pipeline"),
     ("orun diff 20261121-0930 ci/record.json --json", "a run of this store and one of another machine, for a program"),
 )
-LAST = re.compile(r"last(?:~(\d+))?")
 SIDES = (Column("old", flexible=True), Column("new", flexible=True))
 ABSENT = "-"
 COMMIT = 10  # digits of a commit that tell two apart for people
@@ -64,46 +62,23 @@ def command(old: str, new: str, store: Path | None, as_json: bool, verbose: bool
 
 def _run(reference: str, store: Path | None) -> RunResult:
     """The run that is meant, with what its stages rest on as far as that is known."""
+    from orun.fold import read_result
+
     path = Path(reference)
     if path.is_file():
         run = _of_file(path)
         repeated = path.parent.parent / run.repeats / "record.json"
         return _completed(run, _of_file(repeated) if run.repeats and repeated.is_file() else None)
     with options.open_store(store) as opened:
-        last = LAST.fullmatch(reference)
-        run = _of_end(opened, int(last[1] or 0)) if last else _of_store(opened.run(reference))
+        run = read_result(record_of(find(opened, reference)))
         known = {folder.name: folder for folder in opened.runs()}
-        return _completed(run, _of_store(known[run.repeats]) if run.repeats in known else None)
+        return _completed(run, read_result(record_of(known[run.repeats])) if run.repeats in known else None)
 
 
 def _completed(run: RunResult, repeated: RunResult | None) -> RunResult:
     from orun.rundiff import completed
 
     return completed(run, repeated) if repeated else run
-
-
-def _of_store(folder: Path) -> RunResult:
-    from orun.fold import read_result
-
-    record = folder / "record.json"
-    if not record.exists():
-        raise UsageError(
-            f"the run {folder.name} has no record: it goes on, or was killed", hint="orun diff last~1 last"
-        )
-    return read_result(record)
-
-
-def _of_end(store: Store, before: int) -> RunResult:
-    """The last finished run of the store, or an earlier one of the same pipeline."""
-    runs: list[RunResult] = []
-    for folder in reversed(store.runs()):
-        if (folder / "record.json").exists():
-            run = _of_store(folder)
-            runs += [run] if not runs or run.pipeline == runs[0].pipeline else []
-            if len(runs) > before:
-                return run
-    found = f"{count(len(runs), 'run')} of {runs[0].pipeline}" if runs else "no run that has ended"
-    raise UsageError(f"there is no last~{before}" if before else "there is no last run", why=f"the store has {found}")
 
 
 def _of_file(path: Path) -> RunResult:

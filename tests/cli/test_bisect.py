@@ -30,6 +30,9 @@ def test_the_change_is_marked_and_named(orun: CommandLine, tmp_path: Path) -> No
     ]
     found = json.loads(orun("bisect", good, bad, "--json").out)
     assert found["causes"] == [['write.text: "one two three" -> "one"']]
+    again = json.loads(orun("bisect", "last~1", "last", "--json").out)  # the mixtures that were run since do not count
+    assert (again["good"], again["bad"]) == (good, bad)
+    assert orun("store", "gc", "--dry-run").err == ""
 
 
 @pytest.mark.usefixtures("project")

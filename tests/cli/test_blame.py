@@ -40,6 +40,14 @@ def test_a_run_looks_into_a_gate_that_failed(orun: CommandLine, sized: Path) -> 
     assert [level["stage"] for level in kept["levels"]] == ["import", "int8"]
 
 
+def test_its_own_runs_are_not_the_last_ones(orun: CommandLine, sized: Path) -> None:
+    orun("sized.yaml", "--set", "stages.size.gate.size.max=1MB")
+    orun("sized.yaml")
+    assert any(path.name.endswith(".blame") for path in (sized / "artifacts" / "runs").iterdir())
+    gates = json.loads(orun("diff", "--json").out)["gates"]
+    assert gates == [{"name": "size size max", "old": "1MB: passed", "new": "1kB: failed"}]
+
+
 def test_unless_told_not_to(orun: CommandLine, sized: Path) -> None:
     done = orun("sized.yaml", "--no-blame")
     assert done.code == 1

@@ -239,7 +239,8 @@ count  blocked: write did not run
 gate  measured  threshold  verdict
 count words  -  min 3  not judged
 
-failed: 2 stages (2 blocked), 1 gate not judged, TIME; exit 3; to run what is not up to date as well, use --to in the place of --only
+failed: 2 stages (2 blocked), 1 gate not judged, TIME; exit 3; \
+to run what is not up to date as well, use --to in the place of --only
 """
     )
 

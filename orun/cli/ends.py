@@ -1,0 +1,58 @@
+"""Runs as a command line names them: by the beginning of an id, or counted from the last one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orun.errors import UsageError
+from orun.record import ASIDE
+from orun.report.figures import count
+
+if TYPE_CHECKING:
+    from orun.store import Store
+
+LAST = re.compile(r"last(?:~(\d+))?")
+
+
+def find(store: Store, reference: str) -> Path:
+    """The folder of the run that is meant.
+
+    Args:
+        store: where runs are.
+        reference: the beginning of an id, `last`, or `last~2` for the second before it, of the same pipeline. Runs that
+            did not end, and those by which `orun blame` and `orun bisect` look into others, are not counted.
+
+    Raises:
+        UsageError: when there is no such run, or more than one.
+    """
+    last = LAST.fullmatch(reference)
+    return _from_end(store, int(last[1] or 0)) if last else store.run(reference)
+
+
+def record_of(folder: Path) -> Path:
+    """The record of a run; UsageError when it has none."""
+    record = folder / "record.json"
+    if not record.exists():
+        raise UsageError(
+            f"the run {folder.name} has no record: it goes on, or was killed", hint="orun diff last~1 last"
+        )
+    return record
+
+
+def _from_end(store: Store, before: int) -> Path:
+    from orun.fold import read_result
+
+    pipeline, found = "", 0
+    for folder in reversed(store.runs()):
+        if folder.name.endswith(ASIDE) or not (folder / "record.json").exists():
+            continue
+        name = read_result(record_of(folder)).pipeline
+        pipeline = pipeline or name
+        if name == pipeline:
+            if found == before:
+                return folder
+            found += 1
+    why = f"{count(found, 'run')} of {pipeline}" if found else "no run that has ended"
+    raise UsageError(f"there is no last~{before}" if before else "there is no last run", why=f"the store has {why}")
