@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 from array import array
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
+
+from orun.codec import from_json, to_json
 
 CHUNK = 1 << 18
 INT = array("i")
@@ -48,10 +49,7 @@ class Channel:
 
     def send(self, message: Mapping[str, Any], *descriptors: int) -> None:
         """Send a message, waiting until it is on its way; a message to an end that is gone is lost."""
-        self.send_bytes(_line(message), *descriptors)
-
-    def send_bytes(self, line: bytes, *descriptors: int) -> None:
-        """`send` of what `receive_bytes` or a line is to be."""
+        line = _line(message)
         try:
             sent = socket.send_fds(self._socket, [line], descriptors) if descriptors else 0
             self._socket.sendall(line[sent:])
@@ -95,28 +93,17 @@ class Channel:
     def receive(self) -> dict[str, Any]:
         """Wait for one message; EOFError when the other end is gone without one."""
         while b"\n" not in self._received:
-            self._receive_more()
+            data = self._socket.recv(CHUNK)
+            if not data:
+                raise EOFError("the other end of the connection is gone")
+            self._received += data
         line, _, self._received = self._received.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
+        message: dict[str, Any] = from_json(bytes(line))
         return message
-
-    def receive_bytes(self, size: int) -> bytes:
-        """Wait for so many bytes; EOFError when the other end is gone without them."""
-        while len(self._received) < size:
-            self._receive_more()
-        found = bytes(self._received[:size])
-        del self._received[:size]
-        return found
-
-    def _receive_more(self) -> None:
-        data = self._socket.recv(CHUNK)
-        if not data:
-            raise EOFError("the other end of the connection is gone")
-        self._received += data
 
     def messages(self) -> list[dict[str, Any]]:
         """Every whole message that has arrived; does not wait."""
-        return [json.loads(line) for line in self.lines()]
+        return [from_json(line) for line in self.lines()]
 
     def _receive(self) -> None:
         # Not socket.recv_fds, which loses its flags before Python 3.12.
@@ -138,4 +125,4 @@ class Channel:
 
 
 def _line(message: Mapping[str, Any]) -> bytes:
-    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+    return to_json(message) + b"\n"

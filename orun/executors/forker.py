@@ -21,18 +21,20 @@ from dataclasses import dataclass, field
 from resource import struct_rusage
 from typing import NoReturn
 
+from orun.codec import from_json, to_json
 from orun.executors import stage, system
 from orun.executors.channel import Channel
-from orun.executors.reads.recorder import Recorder
-from orun.executors.warm import parse_beforehand
+from orun.executors.reads.observer import Observer
+from orun.executors.reads.scope import Scope
+from orun.executors.warm import look_beforehand, parse_beforehand
 
-FORK, GROW, WARM = b"fork", b"grow", b"warm"
+FORK, GROW, LOOK, PARSE = b"fork", b"grow", b"look", b"parse"
 LONGEST = 1 << 16  # bytes of a request
 ROOM = socket.CMSG_LEN(array("i").itemsize)  # for one descriptor
 FORKED, ENDED = struct.Struct("=i"), struct.Struct("=iidq")  # process; and its status, CPU seconds, peak of memory
 
-Become = Callable[[str, int, Recorder], None]
-"""become(module, descriptor, recorder) is a server that has imported one module more."""
+Become = Callable[[str, int, Observer], None]
+"""become(module, descriptor, observer) is a server that has imported one module more."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Forker:
     _ends: deque[End] = field(default_factory=deque)
 
     @classmethod
-    def start(cls, recorder: Recorder, become: Become, forget: Callable[[], None]) -> Forker:
+    def start(cls, observer: Observer, become: Become, forget: Callable[[], None]) -> Forker:
         """Fork it; `forget` lets go of what is the server's, in the new process."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         parent = os.getpid()
@@ -72,7 +74,7 @@ class Forker:
             system.die_with(parent)
             ours.close()
             forget()
-            _Forking(theirs, recorder, become).serve()
+            _Forking(theirs, observer, become).serve()
 
         process = os.fork() or _only(serve)
         theirs.close()
@@ -100,9 +102,13 @@ class Forker:
         """Have a server made that imports one module more, with that descriptor as its connection."""
         self._ask(GROW + module.encode(), descriptor)
 
-    def warm(self, path: str) -> None:
-        """Have a Python file parsed, so that the stages that read it find that done."""
-        self._ask(WARM + os.fsencode(path))
+    def look(self, scope: Scope) -> None:
+        """Have it found out what is in a scope, so that the stages that have it find that done."""
+        self._ask(LOOK + to_json(scope.made_of))
+
+    def parse(self, path: str) -> None:
+        """Have a Python file parsed, likewise."""
+        self._ask(PARSE + os.fsencode(path))
 
     def ends(self) -> list[End]:
         """The processes that have ended since the last call; does not wait."""
@@ -132,9 +138,9 @@ class Forker:
 class _Forking:
     """The process itself."""
 
-    def __init__(self, connection: socket.socket, recorder: Recorder, become: Become) -> None:
+    def __init__(self, connection: socket.socket, observer: Observer, become: Become) -> None:
         self._connection = connection
-        self._recorder = recorder
+        self._observer = observer
         self._become = become
         self._process = os.getpid()
         self._poll = select.poll()
@@ -158,15 +164,17 @@ class _Forking:
         request, extras, _, _ = self._connection.recvmsg(LONGEST, ROOM, socket.MSG_CMSG_CLOEXEC)
         descriptor = int.from_bytes(extras[0][2], "little") if extras else -1
         if request == FORK:
-            process = self._fork(lambda: stage.serve(Channel.of(descriptor), self._recorder, self._process))
+            process = self._fork(lambda: stage.serve(Channel.of(descriptor), self._observer, self._process))
             with contextlib.suppress(OSError):  # it has done so itself, or has ended
                 os.setpgid(process, process)
             self._connection.send(FORKED.pack(process))
         elif request.startswith(GROW):
             module = request.removeprefix(GROW).decode()
-            self._servers.add(self._fork(lambda: self._become(module, descriptor, self._recorder)))
+            self._servers.add(self._fork(lambda: self._become(module, descriptor, self._observer)))
+        elif request.startswith(LOOK):
+            look_beforehand(*map(tuple, from_json(request.removeprefix(LOOK))))
         elif request:
-            parse_beforehand(os.fsdecode(request.removeprefix(WARM)))
+            parse_beforehand(os.fsdecode(request.removeprefix(PARSE)))
         if descriptor >= 0:
             os.close(descriptor)
         return bool(request)

@@ -5,23 +5,19 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
-import pickle
 import resource
-import struct
 import sys
 from io import TextIOWrapper
 from typing import cast
 
-from orun.codec import encode
+from orun.codec import decode, encode
 from orun.executors import system, worker
 from orun.executors.channel import Channel
-from orun.executors.job import Job, JobResult
+from orun.executors.job import Job
 from orun.executors.messages import Trouble
 from orun.executors.reads.native import listen, make_ready
-from orun.executors.reads.recorder import Recorder
-from orun.metrics import Metric
+from orun.executors.reads.observer import Observer
 
-SIZE = struct.Struct("=Q")  # what goes before a job on its way
 LONGEST_TMPDIR = 60  # the paths of sockets that libraries make in it must stay below 104 bytes
 
 
@@ -32,31 +28,18 @@ def prepare() -> None:
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     make_ready()
-    encode(JobResult({"": Metric(0.0)}))  # which looks once into the classes of these records
 
 
-def send(job: Job, channel: Channel) -> None:
-    """Send a job to the process that `serve`s it."""
-    data = pickle.dumps(job)
-    channel.send_bytes(SIZE.pack(len(data)) + data)
-
-
-def _receive(channel: Channel) -> Job:
-    (size,) = SIZE.unpack(channel.receive_bytes(SIZE.size))
-    job: Job = pickle.loads(channel.receive_bytes(size))  # noqa: S301 - from the server that started this process
-    return job
-
-
-def serve(channel: Channel, recorder: Recorder, parent: int) -> None:
-    """Do the job that arrives over the channel in this process, which is to end afterwards, and say what came of it.
+def serve(channel: Channel, observer: Observer, parent: int) -> None:
+    """Do the job that arrives, encoded, in this process, which is to end afterwards, and say what came of it.
 
     Args:
         channel: the connection to the supervisor.
-        recorder: notes what Python opens.
+        observer: sees what it reads; installed.
         parent: id of the process that this one is to die with.
     """
     system.die_with(parent)
-    job = _receive(channel)
+    job = decode(Job, channel.receive())
     try:
         _enter(job)
     except OSError as error:
@@ -67,12 +50,13 @@ def serve(channel: Channel, recorder: Recorder, parent: int) -> None:
     channel.send({"stage": job.stage, "started": os.getpid()}, *([] if listener is None else [listener]))
     if listener is not None:
         os.close(listener)
-    said = worker.perform(job, channel, recorder)
+    said = worker.perform(job, channel, observer)
     with contextlib.suppress(OSError, ValueError):  # a full disk, or streams that the stage has closed: only its log
         sys.stdout.flush()
         sys.stderr.flush()
     system.flush_native_output()
     channel.send({"stage": job.stage, **said})
+    channel.close()
 
 
 def _enter(job: Job) -> None:
@@ -105,10 +89,10 @@ def spawn(descriptor: int) -> int:
 
 def main() -> None:
     """Be a stage in an interpreter of its own: the arguments are the connection and the id of the supervisor."""
-    recorder = Recorder()
-    recorder.install()
+    observer = Observer()
+    observer.install()
     prepare()
-    serve(Channel.of(int(sys.argv[1])), recorder, int(sys.argv[2]))
+    serve(Channel.of(int(sys.argv[1])), observer, int(sys.argv[2]))
     os._exit(0)
 
 

@@ -21,8 +21,11 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @functools.cache
 def libc() -> ctypes.CDLL:
-    """The C library of this process, and of those forked from it."""
-    return ctypes.CDLL(None, use_errno=True)
+    """The C library of this process, and of those forked from it, which find its functions looked up."""
+    library = ctypes.CDLL(None, use_errno=True)
+    for name in ("prctl", "syscall", "mallopt", "fflush"):
+        getattr(library, name, None)
+    return library
 
 
 def die_with(parent: int) -> None:

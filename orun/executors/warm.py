@@ -6,8 +6,15 @@ import contextlib
 import warnings
 from pathlib import Path
 
+from orun.executors.reads import modules
+from orun.executors.reads.scope import scope_of
 from orun.executors.sources import read_source
 from orun.stages.code import compile_beforehand
+
+
+def look_beforehand(code: tuple[str, ...], own: tuple[str, ...]) -> None:
+    """Find out what the user's files are, for the stages of one project."""
+    modules.looked_at(scope_of(code, own))
 
 
 def parse_beforehand(path: str) -> None:

@@ -19,11 +19,10 @@ from orun.executors import blame, seeds
 from orun.executors.channel import Channel
 from orun.executors.job import Job, JobResult
 from orun.executors.reads import modules
+from orun.executors.reads.observer import Observer
 from orun.executors.reads.packages import foreign_imports, packages_of
-from orun.executors.reads.probes import Probes
 from orun.executors.reads.recorder import Recorder
 from orun.executors.reads.scope import Scope
-from orun.executors.reads.variables import Variables
 from orun.executors.returned import checked_metrics
 from orun.metrics import Metric
 from orun.stages.code import load_function
@@ -39,19 +38,15 @@ LONGEST_TEXT = 200  # characters of what one says
 State = tuple[int, int, int]
 
 
-def perform(job: Job, channel: Channel, recorder: Recorder) -> dict[str, Any]:
+def perform(job: Job, channel: Channel, observer: Observer) -> dict[str, Any]:
     """Do a job in this process and note what it reads.
 
     Returns:
         What is to be said of it: `{"result": ..., "written": ...}` or `{"trouble": ...}`.
     """
     scope = Scope.of(job)
-    recorder.narrow(scope)
-    modules.install(scope, recorder)
-    variables = Variables(scope.is_code)
-    variables.install()
-    probes = Probes(scope, recorder)
-    probes.install()
+    observer.narrow(scope)
+    recorder, variables, probes = observer.recorder, observer.variables, observer.probes
     try:
         seeds.plant(job.seed)
         metrics = _produce(job, channel)

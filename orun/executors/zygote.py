@@ -21,6 +21,7 @@ import selectors
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from orun.codec import decode, encode
@@ -30,8 +31,9 @@ from orun.executors.forker import End, Forker
 from orun.executors.job import Job, Signature
 from orun.executors.preload import FORKS
 from orun.executors.reads.native import NativeReads
-from orun.executors.reads.recorder import Recorder
+from orun.executors.reads.observer import Observer
 from orun.executors.reads.scope import Scope
+from orun.executors.rehearsal import rehearse
 from orun.executors.supervisor import Supervised
 
 
@@ -40,16 +42,17 @@ class Zygote:
 
     Args:
         control: the connection to the runner.
-        recorder: what its libraries have read while they were imported.
+        observer: what its libraries have read while they were imported.
         forks: whether stages may be forked from it.
     """
 
-    def __init__(self, control: Channel, recorder: Recorder, *, forks: bool) -> None:
+    def __init__(self, control: Channel, observer: Observer, *, forks: bool) -> None:
         self._control = control
-        self._recorder = recorder
+        self._observer = observer
         self._forks = forks
         self._running: dict[int, Supervised] = {}
-        self._known: dict[str, Signature | None] = {}
+        self._parsed: dict[str, Signature | None] = {}
+        self._scopes: set[Scope] = set()
         self._selector = selectors.DefaultSelector()
         self._ended, self._wake = socket.socketpair()
         self._forker: Forker | None = None
@@ -69,9 +72,9 @@ class Zygote:
     def _begin(self) -> None:
         system.adopt_orphans()
         if FORKS:
-            self._recorder.pause()
+            self._observer.recorder.pause()
             gc.freeze()  # collections in the stages would copy the pages that they share
-            self._forker = Forker.start(self._recorder, self._become, self._forget)
+            self._forker = Forker.start(self._observer, self._become, self._forget)
             self._selector.register(self._forker, selectors.EVENT_READ, self._hear_forker)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with its connection, after its stages
         self._ended.setblocking(False)
@@ -88,8 +91,8 @@ class Zygote:
         self._wake.close()
         self._control.close()
 
-    def _become(self, module: str, descriptor: int, recorder: Recorder) -> None:
-        become(module, Channel.of(descriptor), recorder, forks=self._forks)
+    def _become(self, module: str, descriptor: int, observer: Observer) -> None:
+        become(module, Channel.of(descriptor), observer, forks=self._forks)
 
     def _attend(self) -> None:
         """Wait for what happens next, and see to it."""
@@ -111,7 +114,7 @@ class Zygote:
         self._control.flush()
         for message in self._control.messages():
             if "run" in message:
-                self._run(decode(Job, message["run"]))
+                self._run(message["run"])
             elif "grow" in message:
                 self._grow(message["grow"], self._control.descriptors.popleft())
             elif "cancel" in message:
@@ -119,7 +122,12 @@ class Zygote:
                     if supervised.job.stage == message["cancel"]:
                         supervised.stop("cancelled")
 
-    def _run(self, job: Job) -> None:
+    def _run(self, encoded: Mapping[str, Any]) -> None:
+        job = decode(Job, encoded)
+        scope = Scope.of(job)
+        if self._forker and scope not in self._scopes:
+            self._scopes.add(scope)
+            self._forker.look(scope)
         ours, theirs = Channel.pair()
         try:
             process = self._start(theirs.fileno())
@@ -128,7 +136,7 @@ class Zygote:
             return
         finally:
             theirs.close()
-        stage.send(job, ours)
+        ours.send(encoded)
         supervised = self._running[process] = Supervised(job, process, ours)
         self._selector.register(ours, selectors.EVENT_READ, lambda: self._hear(supervised))
 
@@ -197,9 +205,9 @@ class Zygote:
         """Have the code parsed that a stage read: others are likely to read it too."""
         if self._forker and supervised.native:
             for path, seen in supervised.native.recorder.reads.items():
-                if path.endswith(".py") and self._known.get(path) != seen:
-                    self._known[path] = seen
-                    self._forker.warm(path)
+                if path.endswith(".py") and self._parsed.get(path) != seen:
+                    self._parsed[path] = seen
+                    self._forker.parse(path)
 
     def _kill_strays(self) -> None:
         """End what left the group of its stage: it has become a child of this process."""
@@ -221,16 +229,16 @@ class Zygote:
                 os.wait4(-1, 0)
 
 
-def become(module: str, control: Channel, recorder: Recorder, *, forks: bool) -> None:
+def become(module: str, control: Channel, observer: Observer, *, forks: bool) -> None:
     """Be a server that has imported one module more."""
-    recorder.resume()
+    observer.recorder.resume()
     with contextlib.suppress(Exception):  # the stage meets it again, and there it is reported
         if _is_library(module):
             importlib.import_module(module)
     sys.stdout.flush()
     system.flush_native_output()
     alone = len(sys._current_frames()) == 1  # noqa: SLF001 - a thread that runs Python does not outlive a fork
-    Zygote(control, recorder, forks=forks and alone).serve()
+    Zygote(control, observer, forks=forks and alone).serve()
 
 
 def _is_library(module: str) -> bool:
@@ -241,10 +249,12 @@ def _is_library(module: str) -> bool:
 
 def main() -> None:
     """Be the server that has imported nothing; the argument is the descriptor of its connection to the runner."""
-    recorder = Recorder()
-    recorder.install()
+    observer = Observer()
+    observer.install()
     stage.prepare()
-    Zygote(Channel.of(int(sys.argv[1])), recorder, forks=FORKS).serve()
+    if FORKS:
+        rehearse(observer)
+    Zygote(Channel.of(int(sys.argv[1])), observer, forks=FORKS).serve()
 
 
 if __name__ == "__main__":

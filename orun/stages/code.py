@@ -23,11 +23,12 @@ class SourceLoader(SourceFileLoader):
         """The code of the module."""
         path = self.get_filename(fullname)
         LOADED[path] = fullname
-        text = self.get_data(path)
+        text = TEXTS[path] = self.get_data(path)
         return _COMPILED.get((path, text)) or _compile(text, path)
 
 
 LOADED: dict[str, str] = {}  # file -> module, of those that this process has loaded from their source
+TEXTS: dict[str, bytes] = {}  # file -> content, of the same
 _COMPILED: dict[tuple[str, bytes], CodeType] = {}
 
 
@@ -38,6 +39,14 @@ def compile_beforehand(path: str, text: bytes) -> None:
         SyntaxError, ValueError: when the compiler refuses it.
     """
     _COMPILED[path, text] = _compile(text, path)
+
+
+def unload() -> None:
+    """Forget what this process has loaded."""
+    for name in LOADED.values():
+        del sys.modules[name]
+    LOADED.clear()
+    TEXTS.clear()
 
 
 def _compile(text: bytes, path: str) -> CodeType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,7 +48,7 @@ def check_output(stage: str, spec: Spec, output: Path, inputs: Mapping[str, Path
 
 def _names(stage: str, output: Path) -> list[str]:
     """Names of all files, refused when one is neither a file nor a folder, or has a name that is not Unicode."""
-    if output.is_symlink() or not output.is_dir():
+    if not _is_folder(output):
         raise OutputRefused(stage, f"{stage} left no output folder", why="it was there, and something took it away")
     names, folders = [], [str(output)]
     while folders:
@@ -65,6 +66,14 @@ def _names(stage: str, output: Path) -> list[str]:
                     raise OutputRefused(stage, f"{stage} left a file whose name is not Unicode", why=shown)
                 names.append(name)
     return sorted(names)
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether a folder is there, and no link to one."""
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def _check_model(stage: str, output: Path, names: list[str]) -> ModelProto:

@@ -85,13 +85,3 @@ def test_waiting_for_one_message(pair: Pair) -> None:
     assert [other.receive(), other.receive()] == [{"a": 1}, {"b": 2}]
     with pytest.raises(EOFError, match=r"^the other end of the connection is gone$"):
         other.receive()
-
-
-def test_waiting_for_so_many_bytes(pair: Pair) -> None:
-    one, other = pair
-    one.send_bytes(b"abc")
-    one.send_bytes(b"defg")
-    one.close()
-    assert [other.receive_bytes(5), other.receive_bytes(2)] == [b"abcde", b"fg"]
-    with pytest.raises(EOFError, match=r"^the other end of the connection is gone$"):
-        other.receive_bytes(1)

@@ -14,7 +14,7 @@ import pytest
 from orun.errors import StageCrashed, StageFailed
 from orun.executors import LocalExecutor
 from orun.executors.channel import Channel
-from orun.executors.reads.recorder import Recorder
+from orun.executors.reads.observer import Observer
 from orun.executors.zygote import Zygote
 from orun.stages.contract import Spec
 from tests.executors.support import Project, failure, log_of, outcomes, result, until_progress
@@ -163,7 +163,7 @@ def test_a_hash_seed_of_the_user_s_is_kept(project: Project, monkeypatch: pytest
 
 def test_what_went_while_others_were_attended_to_is_left_alone() -> None:
     runner, control = Channel.pair()
-    zygote = Zygote(control, Recorder(), forks=True)
+    zygote = Zygote(control, Observer(), forks=True)
     ends = [Channel.pair() for _ in range(2)]
     attended: list[int] = []
 

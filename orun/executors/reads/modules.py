@@ -7,6 +7,7 @@ missing files. So are those of a module that is elsewhere, or nowhere, when the 
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -37,13 +38,18 @@ def install(scope: Scope, recorder: Recorder) -> None:
     """Load the user's own modules from their sources from now on, and note in `recorder` what was looked for."""
 
     def hook(folder: str) -> UserFinder:
-        if not _is_users(folder, scope) or os.path.isfile(folder):
+        if not _is_users(os.path.abspath(folder), scope) or os.path.isfile(folder):
             raise ImportError(f"{folder} is no folder of the user's")
         return UserFinder(folder, scope, recorder.read)
 
     sys.path_hooks.insert(0, hook)
-    for folder in [folder for folder in sys.path_importer_cache if _is_users(folder, scope)]:
+    for folder in looked_at(scope):
         del sys.path_importer_cache[folder]
+
+
+def looked_at(scope: Scope) -> list[str]:
+    """The folders of the user's that the import system has looked at."""
+    return [folder for folder in sys.path_importer_cache if _is_users(os.path.abspath(folder), scope)]
 
 
 class UserFinder(FileFinder):
@@ -83,8 +89,8 @@ def user_path(scope: Scope) -> list[str]:
     return [folder for folder in map(os.path.abspath, sys.path) if _is_users(folder, scope)]
 
 
+@functools.lru_cache(maxsize=256)  # known from before the fork for the folders that have been looked at there
 def _is_users(folder: str, scope: Scope) -> bool:
-    folder = os.path.abspath(folder)
     return scope.is_code(folder) or (folder != CHECKOUT and scope.is_discovery(folder))
 
 

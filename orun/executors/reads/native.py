@@ -84,7 +84,6 @@ def make_ready() -> tuple[Any, ...]:
     code = _filter(platform.machine())
     program = _Program(len(code) // 8, code)
     number = ARCHITECTURES[platform.machine()][1]
-    _ = libc().syscall, libc().prctl  # found by name when they are first asked for
     return number, SET_MODE_FILTER, NEW_LISTENER | SPEC_ALLOW, ctypes.byref(program)
 
 

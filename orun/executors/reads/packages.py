@@ -10,6 +10,7 @@ from pathlib import Path
 
 from orun.environment import tools
 from orun.executors.sources import read_source
+from orun.stages.code import TEXTS
 
 REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -21,7 +22,7 @@ def foreign_imports(files: Iterable[str], is_code: Callable[[str], bool]) -> tup
         files: the files.
         is_code: whether a file is the project's own.
     """
-    names = {name for file in files for name in read_source(Path(file).read_bytes()).imports}
+    names = {name for file in files for name in read_source(TEXTS.get(file) or Path(file).read_bytes()).imports}
     names -= sys.stdlib_module_names | {"orun"}
     loaded = {name for name in names if name in sys.modules}
     absent = {name for name in names - loaded if importlib.util.find_spec(name) is None}

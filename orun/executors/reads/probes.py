@@ -30,30 +30,38 @@ class Probes:
     """What the process of a stage has asked for.
 
     Args:
-        scope: tells the user's files from others.
         recorder: what was opened, listed and made besides: there is no need to note that again.
 
     Attributes:
         found: absolute path -> what was there when it was first asked for (see `orun.observe.presence`).
     """
 
-    def __init__(self, scope: Scope, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self.found: dict[str, str] = {}
-        self._scope = scope
+        self._scope: Scope | None = None
         self._recorder = recorder
 
     def install(self) -> None:
-        """Begin."""
+        """Have questions told to this object."""
         for module, names in QUESTIONS:
             for name in names:
                 _replace(module, name, self._noting(getattr(module, name)))
         _replace(os, "link", self._linking(os.link))
 
+    def narrow(self, scope: Scope) -> None:
+        """Begin to note them; the scope tells the user's files from others."""
+        self._scope = scope
+
+    def forget(self) -> None:
+        """Be as after `install`."""
+        self._scope = None
+        self.found.clear()
+
     def _noting(self, call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
         def noted(path: Any, *arguments: Any, **options: Any) -> Any:
-            if not isinstance(path, int) and options.get("dir_fd") is None:
-                self._note(path)
+            if self._scope and not isinstance(path, int) and options.get("dir_fd") is None:
+                self._note(path, self._scope)
             return call(path, *arguments, **options)
 
         return noted
@@ -64,12 +72,12 @@ class Probes:
         @functools.wraps(call)
         def linking(src: Any, *arguments: Any, **options: Any) -> None:
             call(src, *arguments, **options)
-            if options.get("src_dir_fd") is None:
+            if self._scope and options.get("src_dir_fd") is None:
                 self._recorder.read(absolute(os.fsdecode(src)))
 
         return linking
 
-    def _note(self, path: Any) -> None:
+    def _note(self, path: Any, scope: Scope) -> None:
         module, file = calling(HELPERS, depth=2)
         if module in FINDERS or file.startswith(OURS):
             return
@@ -79,7 +87,7 @@ class Probes:
             return
         if name in self.found or name in self._recorder.written or name in self._recorder.reads:
             return
-        if self._scope.is_code(name) or (self._scope.is_code(file) and self._scope.is_discovery(name)):
+        if scope.is_code(name) or (scope.is_code(file) and scope.is_discovery(name)):
             self.found[name] = presence(name)
 
 

@@ -57,6 +57,12 @@ class Recorder:
         """Begin; there is no way to end it but the end of the process."""
         sys.addaudithook(self._hook)
 
+    def forget(self) -> None:
+        """Be as new, but for being installed."""
+        self.narrow(Scope())
+        for noted in (self.reads, self.listings, self.written):
+            noted.clear()
+
     def pause(self) -> None:
         """Take no notice of what is read, until `resume` or `narrow`."""
         self._paused = True

@@ -31,9 +31,14 @@ class Scope:
     Args:
         code: the top folders of the user's own code; none when they are not known yet.
         own: further folders and files that are no discoveries (the store, the folders of the stage).
+
+    Attributes:
+        made_of: these arguments.
     """
 
     def __init__(self, code: Iterable[str] = (), own: Iterable[str] = ()) -> None:
+        self.made_of = tuple(code), tuple(own)
+        code, own = self.made_of
         ignored = (*installed(), *_prefixes(own))
         self._code = _prefixes(code)
         # A project inside a prefix of the machine (/usr/src/app) is the user's, a prefix inside it (.venv) is not.
@@ -46,7 +51,7 @@ class Scope:
         ignored = tuple(f"{folder}/" for folder in job.ignore)
         own = (*job.inputs.values(), job.output, job.scratch, job.log, job.lineage or job.log)
         code = (job.project, *(() if job.interpreter else places(os.environ.get("PYTHONPATH", ""))))
-        return _scope(code, (*job.ignore, *(path for path in own if not path.startswith(ignored))))
+        return scope_of(code, (*job.ignore, *(path for path in own if not path.startswith(ignored))))
 
     def is_code(self, path: str) -> bool:
         """Whether an absolute path leads to the user's own code, in the project or where `PYTHONPATH` says."""
@@ -64,7 +69,8 @@ class Scope:
 
 
 @functools.lru_cache(maxsize=64)  # the stages of a pipeline share one
-def _scope(code: tuple[str, ...], own: tuple[str, ...]) -> Scope:
+def scope_of(code: tuple[str, ...], own: tuple[str, ...]) -> Scope:
+    """The scope that is made of these."""
     return Scope(code, own)
 
 

@@ -8,39 +8,50 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, KeysView
+from collections.abc import KeysView
 from types import CodeType
 
 from orun.executors.reads.frames import calling
+from orun.executors.reads.scope import Scope
 
 HELPERS = frozenset({"os", "collections", "string"})  # modules whose code looks up for its caller
 PATHS = "posixpath"  # another: `expandvars` of what its caller names, and `expanduser` of HOME, which is no setting
 
 
 class Variables:
-    """The variables that were looked up.
-
-    Args:
-        is_code: whether a file is the project's own code.
+    """The variables that the project's code looked up.
 
     Attributes:
         found: variable -> value when it was first looked up, or None when it was not set.
     """
 
-    def __init__(self, is_code: Callable[[str], bool]) -> None:
+    def __init__(self) -> None:
         self.found: dict[str, str | None] = {}
         self.own: set[str] = set()
-        self._is_code = is_code
+        self._scope: Scope | None = None
 
     def install(self) -> None:
-        """Begin."""
+        """Have look-ups told to this object."""
         NotedEnviron.notes = self
         os.environ.__class__ = NotedEnviron
+
+    def narrow(self, scope: Scope) -> None:
+        """Begin to note them; the scope tells the project's code."""
+        self._scope = scope
+        NotedEnviron.handed_on.clear()
+
+    def forget(self) -> None:
+        """Be as after `install`."""
+        self._scope = None
+        self.found.clear()
+        self.own.clear()
 
     def looked_up(self, name: str, value: str | None) -> None:
         """A variable is looked up now; what the process has set itself is its own."""
         helpers = HELPERS if name == "HOME" else HELPERS | {PATHS}
-        if name not in self.found and name not in self.own and self._is_code(calling(helpers, depth=2)[1]):
+        if self._scope is None or name in self.found or name in self.own:
+            return
+        if self._scope.is_code(calling(helpers, depth=2)[1]):
             self.found[name] = value
 
 

@@ -1,0 +1,48 @@
+"""All that sees what a stage reads: installed once, and narrowed to a stage in each process forked from there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from orun.executors.reads import modules
+from orun.executors.reads.probes import Probes
+from orun.executors.reads.recorder import Recorder
+from orun.executors.reads.scope import Scope
+from orun.executors.reads.variables import Variables
+
+
+@dataclass
+class Observer:
+    """What a process sees of what it reads.
+
+    Attributes:
+        recorder: files that are opened or looked for, and folders that are listed.
+        variables: environment variables that are looked up.
+        probes: what is asked for without being opened.
+    """
+
+    recorder: Recorder = field(default_factory=Recorder)
+    variables: Variables = field(default_factory=Variables)
+    probes: Probes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.probes = Probes(self.recorder)
+
+    def install(self) -> None:
+        """Begin to note what is opened and listed; look-ups and questions count from `narrow` on."""
+        self.recorder.install()
+        self.variables.install()
+        self.probes.install()
+
+    def narrow(self, scope: Scope) -> None:
+        """Note from now on, and keep of what was noted, what is in the scope."""
+        self.recorder.narrow(scope)
+        modules.install(scope, self.recorder)
+        self.variables.narrow(scope)
+        self.probes.narrow(scope)
+
+    def forget(self) -> None:
+        """Be as after `install`."""
+        self.recorder.forget()
+        self.variables.forget()
+        self.probes.forget()
