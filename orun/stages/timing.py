@@ -78,7 +78,16 @@ def _take(inputs: tuple[Input, ...], dataset: Dataset, batch: int) -> dict[str, 
         if item.name not in dataset.inputs:
             why = f"it has {', '.join(dataset.inputs)}"
             raise UsageError(f"the dataset has no values for input {item.name!r}", why=why)
-    return dict(next(batches({item.name: dataset.inputs[item.name] for item in inputs}, batch)).feed)
+    most = 0
+    for given in batches({item.name: dataset.inputs[item.name] for item in inputs}, batch):
+        most = max(most, len(given.examples))
+        if most == batch:
+            return dict(given.feed)
+    raise UsageError(
+        f"`batch` is {batch}, and the dataset has not so many examples of one shape",
+        why=f"it has {most}",
+        hint="give more examples, or set `batch` to what there is",
+    )
 
 
 def _make_up(inputs: tuple[Input, ...], sizes: Sizes, seed: int) -> dict[str, Array]:

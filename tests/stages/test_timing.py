@@ -67,6 +67,21 @@ def test_the_first_examples_of_a_dataset(models: dict[str, Path]) -> None:
     assert fed["ids"].tolist() == ids[:2].tolist()
 
 
+def test_fewer_examples_than_the_batch_are_not_taken_for_it(models: dict[str, Path]) -> None:
+    """Or the throughput would be that of examples that nobody fed."""
+    lengths = (3, 4, 4, 3, 4)
+    ids = [np.zeros(length, np.int64) for length in lengths]
+    dataset = Dataset({"ids": ids, "mask": ids, "extra": np.zeros((5, 2), np.float32)})
+    assert feeds(models, Sizes(3), 3, dataset)["model"]["ids"].shape == (3, 4)
+    with pytest.raises(UsageError) as caught:
+        feeds(models, Sizes(4), 3, dataset)
+    assert str(caught.value) == (
+        "`batch` is 4, and the dataset has not so many examples of one shape\n"
+        "  it has 3\n"
+        "  hint: give more examples, or set `batch` to what there is"
+    )
+
+
 def test_a_dataset_without_an_input(models: dict[str, Path]) -> None:
     with pytest.raises(UsageError) as caught:
         feeds(models, Sizes(), 3, Dataset({"ids": np.zeros((2, 3), np.int64), "extra": np.zeros((2, 2), np.float32)}))

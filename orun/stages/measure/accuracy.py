@@ -54,6 +54,7 @@ from orun.stages.contract import Context, Port, Spec
 from orun.stages.data.source import Examples
 from orun.stages.datasets import load_dataset
 from orun.stages.given import MadeUpDims, Where, WhereReferences
+from orun.stages.known import require_axes
 from orun.stages.params import Code, Doc, Range
 from orun.targets import Target
 
@@ -140,6 +141,7 @@ def _dataset(context: Context, params: Params) -> Dataset:
 
     if params.dataset is None:
         return synthetic(context.model(), params.samples or MADE_UP, params.dims, context.seed)
+    require_axes(context, params.dims)
     dataset = load_dataset(context, params.dataset)
     return dataset if params.samples is None else dataset.take(params.samples)
 
@@ -174,6 +176,10 @@ def _name(asked: str) -> str:
 def _request(context: Context, params: Params) -> Request:
     from orun.measure.accuracy import Request
 
+    if not params.metrics:
+        raise StageFailed(
+            context.stage, "`metrics` is empty", hint="name what to measure: orun stages measure/accuracy"
+        )
     names = [_name(asked) for asked in params.metrics]
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:

@@ -230,11 +230,13 @@ def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, 
     import numpy as np
 
     from orun.stages.datasets import load_dataset, title
+    from orun.stages.known import require_axes
     from orun.stages.onnx.signature import input_names, inputs_of
 
     if trial.inputs is None:
         return tuple(cases(inputs_of(model), trial.dims, context.seed, trial.masks))
     ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in model.graph.input}
+    require_axes(context, trial.dims)
     names = input_names(model)
     dataset = load_dataset(context, trial.inputs, names).take(EXAMPLES)
 

@@ -69,7 +69,7 @@ def assignments(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> 
         sizes: of the axes that do not take `SIZES`.
 
     Raises:
-        UsageError: when `sizes` names an axis that the model does not have.
+        UsageError: when `sizes` names an axis that the model does not have, or none, or less than nothing, for one.
     """
     axes = symbols(inputs)
     for unknown in sorted(set(sizes) - set(axes)):
@@ -77,6 +77,10 @@ def assignments(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> 
             f"the model has no dynamic axis {unknown!r}",
             why=f"its dynamic axes are {', '.join(axes)}" if axes else "none of its axes is dynamic",
         )
+    for axis, chosen in sizes.items():
+        if min(chosen, default=-1) < 0:
+            told = f"cannot be {min(chosen)}" if chosen else "has no size"
+            raise UsageError(f"the dynamic axis {axis!r} {told}", why="sizes are whole numbers from 0 on")
     choices = [tuple(sizes.get(axis, SIZES)) for axis in axes]
     rounds = max(map(len, choices), default=1)
     return [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import re
 import tempfile
 from collections.abc import Collection
 from pathlib import Path
@@ -20,6 +22,9 @@ IN_THE_WAY = (
     "ConstantSharing", "MatMulScaleFusion", "MatMulAddFusion", "MatmulTransposeFusion", "GemmActivationFusion",
     "BiasSoftmaxFusion",
 )  # fmt: skip
+
+
+LEVELLED = re.compile(r"Level[0-9]_")
 
 
 def optimized(model: Path, level: str, disabled: Collection[str] = (), target: Target | None = None) -> ModelProto:
@@ -61,6 +66,31 @@ def write_optimized(model: Path, level: str, disabled: Collection[str] = (), tar
     except Exception as error:  # its errors share no base class but this
         raise UsageError("ONNX Runtime cannot optimize the model", why=str(error).strip()) from error
     return result
+
+
+def require_optimizers(names: Collection[str]) -> None:
+    """Refuse names of optimizers that ONNX Runtime does not have: it ignores them, and has no list of those it has.
+
+    Each name is a text in its libraries, but for those with a level in them (`Level1_RuleBasedTransformer`).
+
+    Raises:
+        UsageError: for the first that is not there.
+    """
+    import onnxruntime
+
+    libraries = sorted(Path(onnxruntime.__file__).parent.glob("capi/*onnxruntime*.so*"))
+    for name in names:
+        if not LEVELLED.match(name) and not (name and any(_holds(library, name) for library in libraries)):
+            raise UsageError(
+                f"skip: ONNX Runtime {onnxruntime.__version__} has no optimizer {name!r}",
+                hint="with `log_severity_level: 1` in a target's `session` the log names those that do something",
+            )
+
+
+def _holds(library: Path, text: str) -> bool:
+    """Whether a text, or one that ends so, is in a library: the linker lets these share their bytes."""
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as code:
+        return code.find(text.encode() + b"\0") >= 0
 
 
 def add_types(model: ModelProto) -> ModelProto:

@@ -50,8 +50,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the optimized model to `context.result`."""
     from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
     from orun.stages.onnx.io import save, weigh
-    from orun.stages.onnx.ort_graph import optimized
+    from orun.stages.onnx.ort_graph import optimized, require_optimizers
 
+    require_optimizers(params.skip)
     save(optimized(context.model(), params.level, params.skip, context.target), context.result)
     error = check_against_input(
         context,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
+from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.known import require_known
@@ -80,6 +81,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 def _fix(context: Context, model: ModelProto, sizes: Mapping[str, int]) -> None:
     inputs = {axis.dim_param for axis in _axes(model.graph.input)}
     require_known(context, "fix", sizes, sorted(inputs - {""}))
+    for name, size in sizes.items():
+        if size < 0:
+            raise StageFailed(context.stage, f"fix: the axis {name!r} cannot be {size}")
     for axis in _axes((*model.graph.input, *model.graph.output)):
         if axis.dim_param in sizes:
             axis.dim_value = sizes[axis.dim_param]

@@ -19,7 +19,7 @@ from orun.stages.given import Excluded, Preprocess
 from orun.stages.known import require_known
 from orun.stages.onnx.agreement import Dims, Inputs
 from orun.stages.params import Doc
-from orun.stages.quantizing.integers import quantizing, require_integers
+from orun.stages.quantizing.integers import quantizing, require_integers, require_types
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -69,6 +69,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.onnx.io import save, weigh
     from orun.stages.room import require_room
 
+    require_types(context, params.op_types)
     require_room(context, ROOM)
     with TemporaryDirectory(dir=".") as folder:  # the quantizer writes beside its input
         path = Path(folder, "float.onnx")
@@ -95,7 +96,14 @@ def _prepare(context: Context, params: Params, path: Path) -> list[str]:
     for value in model.graph.value_info:  # the quantizer infers shapes itself, and fails where these contradict it
         value.type.tensor_type.ClearField("shape")
     save(model, path, external=True)
-    return _op_types(model, params)
+    if not (op_types := _op_types(model, params)):  # which ONNX Runtime would take for all of them
+        raise StageFailed(
+            context.stage,
+            "nothing in the model could be quantized",
+            why="its Attention is the standard's own, for which ONNX Runtime has no integers",
+            hint="name other `op_types`, such as MatMul",
+        )
+    return op_types
 
 
 def _require_whole(context: Context, model: ModelProto, params: Params) -> None:

@@ -28,7 +28,7 @@ from orun.stages.known import require_known
 from orun.stages.onnx.agreement import Dims, Inputs
 from orun.stages.onnx.precision import TYPES, Override, Width
 from orun.stages.params import Doc, Range
-from orun.stages.quantizing.integers import CANNOT, quantizing, require_integers
+from orun.stages.quantizing.integers import CANNOT, quantizing, require_integers, require_types
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -133,6 +133,7 @@ def _require_possible(context: Context, params: Params) -> None:
             "magnitude both ways and cuts nothing off",
             hint="`method: minmax` with `symmetric: true` gives the same ranges; `percentile` and `entropy` cut off",
         )
+    require_types(context, params.op_types)
     if params.overrides and params.format != "qdq":
         raise StageFailed(context.stage, f"`overrides` needs `format: qdq`, not {params.format}")
 

@@ -121,6 +121,8 @@ def _require_supported(context: Context, params: Params, model: ModelProto) -> N
         "bits: 8": params.bits == BYTE and params.algorithm == "hqq",
     }
     wrong = [name for name, asked in ignored.items() if asked]
+    if params.dataset is not None and not calibrated:
+        raise StageFailed(context.stage, f"`dataset` needs `algorithm: gptq`, not {params.algorithm}")
     if params.algorithm != "rtn" and wrong:
         raise StageFailed(context.stage, f"{wrong[0]} needs `algorithm: rtn`, not {params.algorithm}")
     version = max((item.version for item in model.opset_import if item.domain == ""), default=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
 
 CANNOT = "ONNX Runtime cannot quantize the model so"
+
+
+def require_types(context: Context, op_types: Collection[str] | None) -> None:
+    """Refuse a list of no types of operators, which the quantizers take for all of them."""
+    if op_types is not None and not op_types:
+        raise StageFailed(
+            context.stage, "`op_types` is empty", hint="name what is to be quantized, or leave it out for all types"
+        )
 
 
 def integer_weights(model: ModelProto) -> list[str]:

@@ -1,0 +1,110 @@
+"""Parameters that say nothing, less than nothing, or what the model or tool does not know: refused, never ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+import pytest
+
+from orun.errors import OrunError
+from tests.stages.models import WORDY, parse
+from tests.stages.support import artifact, run_stage
+
+NATIVE = """
+<ir_version: 10, opset_import: ["" : 23]>
+native (float[1, 2, 4, 8] q) => (float[1, 2, 4, 8] y)
+{
+  y = Attention (q, q, q)
+}
+"""
+UNNAMED = "the model has no ''\n  it has 1 such names\n  hint: any ONNX viewer shows the names of nodes"
+NO_OPTIMIZER = f"skip: ONNX Runtime {onnxruntime.__version__} has no optimizer"
+NO_TYPES = "`op_types` is empty\n  hint: name what is to be quantized, or leave it out for all types"
+
+
+@pytest.mark.parametrize(
+    ("uses", "params", "message"),
+    [
+        (
+            "optimize/simplify",
+            {"dims": {"n": []}},
+            "the dynamic axis 'n' has no size\n  sizes are whole numbers from 0 on",
+        ),
+        (
+            "optimize/simplify",
+            {"dims": {"n": [3, -1]}},
+            "the dynamic axis 'n' cannot be -1\n  sizes are whole numbers from 0 on",
+        ),
+        (
+            "measure/startup",
+            {"shape": {"n": -1}},
+            "the dynamic axis 'n' cannot be -1\n  sizes are whole numbers from 0 on",
+        ),
+        (
+            "optimize/simplify",
+            {"dims": {"k": [1]}, "inputs": "data.py:some"},
+            "the model has no dynamic axis 'k'\n  its dynamic axes are n",
+        ),
+        (
+            "quantize/debug",
+            {"dims": {"k": [1]}, "dataset": "data.py:some"},
+            "the model has no dynamic axis 'k'\n  its dynamic axes are n",
+        ),
+        (
+            "measure/accuracy",
+            {"dims": {"k": [1]}, "dataset": "data.py:some", "metrics": ["cosine"]},
+            "the model has no dynamic axis 'k'\n  its dynamic axes are n",
+        ),
+        (
+            "measure/accuracy",
+            {"metrics": []},
+            "`metrics` is empty\n  hint: name what to measure: orun stages measure/accuracy",
+        ),
+        ("optimize/shapes", {"fix": {"n": -1}}, "fix: the axis 'n' cannot be -1"),
+        (
+            "optimize/graph",
+            {"skip": ["ConstantFolding", "ConstantFoulding"]},
+            f"{NO_OPTIMIZER} 'ConstantFoulding'\n  hint: with `log_severity_level: 1` in a target's `session` the log ",
+        ),
+        ("optimize/graph", {"skip": [""]}, f"{NO_OPTIMIZER} ''"),
+        ("optimize/float16", {"block_nodes": [""]}, f"block_nodes: {UNNAMED}"),
+        ("quantize/static", {"exclude": [""], "preprocess": False}, f"exclude: {UNNAMED}"),
+        ("quantize/static", {"op_types": []}, NO_TYPES),
+        ("quantize/dynamic", {"op_types": []}, NO_TYPES),
+        ("quantize/weights", {"dataset": "data.py:none"}, "`dataset` needs `algorithm: gptq`, not rtn"),
+    ],
+)
+def test_what_would_be_ignored_or_end_in_an_error_of_a_library(
+    tmp_path: Path, uses: str, params: Mapping[str, Any], message: str
+) -> None:
+    ports = {"model": artifact(tmp_path, parse(WORDY))}
+    if uses in ("quantize/debug", "measure/accuracy"):
+        ports["reference"] = artifact(tmp_path, parse(WORDY))
+    with pytest.raises(OrunError) as caught:
+        run_stage(uses, tmp_path, params, inputs=ports)
+    assert str(caught.value).startswith(message)
+
+
+def test_the_standards_attention_alone_is_not_taken_for_all_types(tmp_path: Path) -> None:
+    with pytest.raises(OrunError) as caught:
+        run_stage(
+            "quantize/dynamic",
+            tmp_path,
+            {"op_types": ["Attention"]},
+            inputs={"model": artifact(tmp_path, parse(NATIVE))},
+        )
+    assert str(caught.value) == (
+        "nothing in the model could be quantized\n"
+        "  its Attention is the standard's own, for which ONNX Runtime has no integers\n"
+        "  hint: name other `op_types`, such as MatMul"
+    )
+
+
+def test_optimizers_by_their_names(tmp_path: Path) -> None:
+    """Texts that others end with share their bytes; those with a level in them are no text of the library."""
+    names = ["MatMulAddFusion", "LayerNormFusion", "Level1_RuleBasedTransformer"]
+    run = run_stage("optimize/graph", tmp_path, {"skip": names}, inputs={"model": artifact(tmp_path, parse(WORDY))})
+    assert run.value("nodes") <= run.value("nodes_before")
