@@ -20,7 +20,8 @@ SIZE_FORMS = "a size such as 300MB, 22.9kB or 1.5GiB (a plain number is in bytes
 RATIO_FORMS = "a proportion such as 5% or 0.05"
 
 NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
-_QUANTITY = re.compile(rf"({NUMBER}) *([a-zA-Zµ%]*)")
+RATE = "/s"
+_QUANTITY = re.compile(rf"({NUMBER}) *([a-zA-Zµ%]*|{RATE})")
 
 
 def parse_duration(text: str | float) -> float:
@@ -84,7 +85,7 @@ def show(value: float, unit: Unit) -> str:
         return f"{_digits(100 * value)} %"
     if unit == "x":
         return f"{value:.2f}x"
-    return f"{_digits(value)}/s" if unit == "1/s" else _digits(value, 4)
+    return f"{_digits(value)}{RATE}" if unit == "1/s" else _digits(value, 4)
 
 
 def _show_time(seconds: float) -> str:

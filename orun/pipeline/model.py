@@ -24,8 +24,8 @@ class Threshold:
         value: in the metric's unit, or a proportion when `relative`.
         relative: written with `%`: a proportion of the other model's value.
         text: as the file writes it, for people.
-        unit: what it was written in (`12ms` is in s, `300MB` in B, `5%` a ratio, `1.5x` an x); empty for a plain
-            number, which is in the metric's own unit.
+        unit: what it was written in (`12ms` is in s, `300MB` in B, `5%` a ratio, `1.5x` an x, `90/s` in 1/s); empty for
+            a plain number, which is in the metric's own unit.
     """
 
     value: float

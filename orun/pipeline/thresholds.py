@@ -1,4 +1,4 @@
-"""Thresholds as people write them: `12ms`, `300MB`, `5%`, `1.5x`."""
+"""Thresholds as people write them: `12ms`, `300MB`, `5%`, `1.5x`, `90/s`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from orun.metrics import UNIT_WORDS, Unit
 from orun.pipeline.model import Gate, Rule, Threshold
 from orun.pipeline.nodes import Scalar
 from orun.pipeline.problems import Problems
-from orun.units import DURATIONS, SIZES, parse_duration, parse_size, split
+from orun.units import DURATIONS, RATE, SIZES, parse_duration, parse_size, split
 
 RELATIVE = ("max_drop", "max_increase", "max_regression")
 EXPECTED: dict[Unit, str] = {
@@ -14,7 +14,7 @@ EXPECTED: dict[Unit, str] = {
     "B": "a size such as 300MB",
     "ratio": "a proportion such as 5%, or a number",
     "x": "a factor such as 1.5 or 1.5x",
-    "1/s": "a number a second",
+    "1/s": "a rate such as 90/s, or a number",
     "": "a number",
 }
 
@@ -52,13 +52,15 @@ def _value(text: str, number: float, unit: str) -> tuple[float, Unit]:
         return float(parse_size(text)), "B"
     if unit == "%":
         return number / 100, "ratio"
+    if unit == RATE:
+        return number, "1/s"
     return number, "x" if unit == "x" else ""
 
 
 def _units(rule: Rule) -> tuple[str, ...]:
     if rule == "min_speedup":
         return ("x",)
-    return (*DURATIONS, *SIZES, "%") if rule in RELATIVE else (*DURATIONS, *SIZES, "%", "x")
+    return (*DURATIONS, *SIZES, "%", RATE) if rule in RELATIVE else (*DURATIONS, *SIZES, "%", RATE, "x")
 
 
 def _expected(rule: Rule) -> str:

@@ -125,6 +125,8 @@ stages:
         ("min", "97%", Threshold(0.97, False, "97%", "ratio")),
         ("min", "1.5x", Threshold(1.5, False, "1.5x", "x")),
         ("min", "-1", Threshold(-1.0, False, "-1", "")),
+        ("min", "81.2/s", Threshold(81.2, False, "81.2/s", "1/s")),
+        ("max_drop", "5 /s", Threshold(5.0, False, "5 /s", "1/s")),
         ("max_regression", "5%", Threshold(0.05, True, "5%", "ratio")),
         ("max_increase", "2ms", Threshold(0.002, False, "2ms", "s")),
         ("max_drop", "1e-3", Threshold(0.001, False, "1e-3", "")),
