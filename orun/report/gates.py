@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from orun.places import Position
@@ -61,6 +62,14 @@ def gate_notes(result: RunResult, terminal: Terminal, *, failing_only: bool = Fa
         if verdict.fails:
             lines.append(f"  hint: {next_step(verdict, result)}")
     return lines
+
+
+def named(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, str]]:
+    """Each with a name of its own: the same condition may stand alone and in groups."""
+    counts: Counter[str] = Counter()
+    for verdict in verdicts:
+        counts[verdict.title] += 1
+        yield verdict, verdict.title + (f" ({counts[verdict.title]})" if counts[verdict.title] > 1 else "")
 
 
 def open_gates(verdicts: Sequence[Verdict]) -> list[Verdict]:

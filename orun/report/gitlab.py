@@ -14,7 +14,7 @@ from typing import Any
 
 from orun.places import Position
 from orun.record import RunResult
-from orun.report.gates import NOT_JUDGED, OVERRIDE, open_gates, place_of, unjudged, why, why_unjudged
+from orun.report.gates import NOT_JUDGED, OVERRIDE, named, open_gates, place_of, unjudged, why, why_unjudged
 from orun.spelling import near
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -51,9 +51,11 @@ def _stages(result: RunResult) -> Iterator[dict[str, Any]]:
 
 
 def _gates(result: RunResult) -> Iterator[dict[str, Any]]:
-    for verdict in open_gates(result.verdicts):
-        text = f"gate {verdict.outcome}: {verdict.title}: {why(verdict)}"
-        yield _issue(text, "gate", verdict.title, "critical" if verdict.fails else "minor", place_of(verdict, result))
+    unsolved = open_gates(result.verdicts)
+    for verdict, name in named(result.verdicts):
+        if verdict in unsolved:
+            text = f"gate {verdict.outcome}: {verdict.title}: {why(verdict)}"
+            yield _issue(text, "gate", name, "critical" if verdict.fails else "minor", place_of(verdict, result))
 
 
 def _unjudged(result: RunResult) -> Iterator[dict[str, Any]]:

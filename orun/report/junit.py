@@ -21,7 +21,7 @@ UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 def junit(result: RunResult) -> str:
     """The XML document of a run."""
     stages = [_stage_case(result, stage) for stage in result.stages]
-    judged = [_gate_case(result, verdict) for verdict in result.verdicts]
+    judged = [_gate_case(result, verdict, name) for verdict, name in gates.named(result.verdicts)]
     judged += [_left_case(result, stage, one) for stage, one in gates.unjudged(result)]
     root = ET.Element(
         "testsuites", {"name": result.pipeline, **_totals([*stages, *judged]), "time": _time(result.seconds)}
@@ -62,13 +62,13 @@ def _stage_case(result: RunResult, stage: StageResult) -> ET.Element:
     return case
 
 
-def _gate_case(result: RunResult, verdict: Verdict) -> ET.Element:
+def _gate_case(result: RunResult, verdict: Verdict, name: str) -> ET.Element:
     sentence = gates.why(verdict)
-    case = _case(f"{result.pipeline}.gates", verdict.title, 0.0)
+    case = _case(f"{result.pipeline}.gates", name, 0.0)
     if verdict.fails:
         _say(case, "failure", sentence, verdict.outcome, f"{gates.headline_of(verdict)}: {sentence}")
-    elif verdict.outcome == "undecided":
-        _say(case, "skipped", f"undecided: {sentence}", verdict.outcome)
+    elif verdict.outcome != "passed":  # a member of a group that failed is no failure, and not green either
+        _say(case, "skipped", f"{verdict.outcome}: {sentence}", verdict.outcome)
     else:
         figure = "" if verdict.measured is None else f"measured {gates.measured(verdict)}: "
         ET.SubElement(case, "system-out").text = _writable(f"{figure}{sentence}")

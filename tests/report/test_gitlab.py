@@ -56,3 +56,10 @@ def test_metrics() -> None:
         'orun_metric{pipeline="bert",stage="a\\"b",metric="y"} -Inf\n'
         "# EOF\n"
     )
+
+
+def test_the_same_condition_in_two_places_is_two_issues() -> None:
+    again = replace(GATE_FAILED.verdicts[2], position=Position("pipelines/bert.yaml", 41, 9))
+    found = json.loads(code_quality(replace(GATE_FAILED, verdicts=(GATE_FAILED.verdicts[2], again))))
+    assert len({one["fingerprint"] for one in found}) == 2
+    assert len({one["description"] for one in found}) == 1

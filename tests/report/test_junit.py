@@ -9,7 +9,7 @@ from orun.codec import replace
 from orun.record import Failure, RunResult
 from orun.report.junit import junit
 
-from .support import EXPORT, GATE_FAILED, INT8, PASSED, crashed
+from .support import EXPORT, GATE_FAILED, INT8, PASSED, SLOWER, crashed
 
 # What the schema of Jenkins' xunit plug-in (junit-10.xsd) allows and requires of what we write.
 ALLOWED = {
@@ -107,3 +107,17 @@ def test_what_xml_cannot_hold_is_replaced() -> None:
     error = parsed(replace(PASSED, stages=(int8,), verdicts=())).find("testsuite/testcase/error")
     assert error is not None
     assert error.get("message") == "bad byte \ufffd and \ufffd in <name> & \ufffd"
+
+
+def test_members_of_a_group_are_not_green_when_they_failed_and_have_names_of_their_own() -> None:
+    group = replace(
+        SLOWER, metric="any of 2", rule="any", threshold="", outcome="passed", fails=False, why="passed: p50 max 9ms"
+    )
+    member = replace(SLOWER, fails=False, depth=1)
+    cases = parsed(replace(PASSED, verdicts=(SLOWER, group, member))).findall("testsuite/testcase")
+    found = [(case.get("name"), [part.tag for part in case]) for case in cases[len(PASSED.stages) :]]
+    assert found == [
+        ("latency p50 max_regression 5%", ["failure"]),
+        ("latency any of 2", ["system-out"]),
+        ("latency p50 max_regression 5% (2)", ["skipped"]),
+    ]
