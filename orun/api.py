@@ -10,6 +10,7 @@ from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any
 
+from orun.environment.once import forget
 from orun.errors import UsageError
 from orun.journal import Journal, Listener, ignore
 from orun.memory import Request, recall, replay
@@ -35,9 +36,14 @@ def load(file: PathLike, set: Mapping[str, Any] | None = None) -> Pipeline:  # n
     Raises:
         PipelineError: with every mistake of the file.
     """
+    forget()
+    return _load(file, set)
+
+
+def _load(file: PathLike, values: Mapping[str, Any] | None) -> Pipeline:
     from orun.pipeline import load as load_file
 
-    return load_file(Path(file), _texts(set))
+    return load_file(Path(file), _texts(values))
 
 
 def _texts(values: Mapping[str, Any] | None) -> dict[str, str]:
@@ -166,6 +172,8 @@ def run(  # noqa: PLR0913 - the options of the command line
     started_at = time()
     remote = Remote(remote) if isinstance(remote, str) else remote
     part = only or from_ or to or force or fresh
+    if isinstance(file, str | os.PathLike):
+        forget()
     request = None if part or not isinstance(file, str | os.PathLike) else _request(file, set, store, remote)
     if request and (recalled := recall(request)):
         if recalled.in_place:
@@ -180,7 +188,8 @@ def run(  # noqa: PLR0913 - the options of the command line
     from orun.requirements import require
     from orun.session import Session
 
-    planner = _planner(_pipeline(file, set), store, force, fresh=fresh)
+    pipeline = _load(file, set) if isinstance(file, str | os.PathLike) else file
+    planner = _planner(pipeline, store, force, fresh=fresh)
     chosen = _selected(planner.pipeline, only, from_, to)
     shared = resolve(remote or Remote(), project_of(planner.pipeline.root))
     planned = planner.plan()

@@ -7,7 +7,6 @@ by its tree, a code file or path by its bytes, never by the key that made it, by
 from __future__ import annotations
 
 import ast
-import functools
 import importlib.util
 import json
 import os
@@ -19,6 +18,7 @@ from typing import Any
 from blake3 import blake3
 
 from orun.environment import device, isolated, tools
+from orun.environment.once import once
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 from orun.stages.contract import StageClass
 from orun.targets import EXTENSIONS, Target
@@ -192,7 +192,7 @@ def stage_code(use: KindUse, digest: Digest) -> str:
     return hasher.hexdigest() + version
 
 
-@functools.cache
+@once
 def code_files(module: str) -> tuple[tuple[str, str], ...]:
     """Name and path of a module and of every module of its own top-level package that it imports, however deep.
 

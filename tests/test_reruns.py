@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import orun
-from orun.environment import device
 from orun.environment.device import usable_cores
 from orun.memory import Request, recall
 from orun.store import Store, locks
@@ -317,7 +316,7 @@ def test_groups_of_gates_rerun_nothing_either(project: Project) -> None:
 
 @pytest.fixture
 def classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    """A stage of each class; what is known of the machine is read anew after each test."""
+    """A stage of each class; the cores that may be used are what they were after each test."""
     monkeypatch.setattr(locks, "MACHINE", tmp_path)
     project = Project.make(tmp_path / "project", CLASSES)
     project.write("classes.py", CLASSES_CODE)
@@ -325,15 +324,11 @@ def classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project
     cores = os.sched_getaffinity(0)
     yield project
     os.sched_setaffinity(0, cores)
-    monkeypatch.undo()
-    device.cpu.cache_clear()
-    device.clocks.cache_clear()
 
 
 def test_another_host_reruns_what_was_measured(classes: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     here = platform.node()
     monkeypatch.setattr(platform, "node", lambda: "elsewhere")
-    device.clocks.cache_clear()
     result = classes.run()
     assert built(result) == ["measured"]
     assert result["measured"].reasons == (f"device host: {here} -> elsewhere",)
@@ -343,7 +338,6 @@ def test_another_host_reruns_what_was_measured(classes: Project, monkeypatch: py
 def test_other_cores_rerun_what_is_bound_to_the_device(classes: Project) -> None:
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
-    device.cpu.cache_clear()
     result = classes.run()
     assert built(result) == ["bound", "measured"]
     assert result["bound"].reasons == (f"device cores: {len(cores)} -> 1",)
@@ -516,3 +510,19 @@ def test_what_another_pipeline_has_left_for_people(project: Project) -> None:
     again = project.run("other.yaml")
     assert again["told"].reasons == (f"{project.store}/out/text/upper/text changed (read by the stage)",)
     assert project.text("told", "other") == "C D!"
+
+
+def test_a_package_that_is_installed_while_a_process_lives_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a notebook does between two runs."""
+    packages = tmp_path / "packages"
+    metadata = packages / "orun_test_tiny-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (packages / "orun_test_tiny.py").touch()
+    monkeypatch.syspath_prepend(packages)
+    monkeypatch.setenv("PYTHONPATH", str(packages))
+    project = Project.make(tmp_path / "project", CLASSES)
+    project.write("classes.py", f"import orun_test_tiny\n{CLASSES_CODE}")
+    project.run()
+    assert built(project.run()) == []
+    metadata.rename(packages / "orun_test_tiny-2.0.dist-info")
+    assert project.run()["anywhere"].reasons == ("package orun-test-tiny: 1.0 -> 2.0 (imported by the stage)",)

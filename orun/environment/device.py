@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import platform
 import sys
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
-from orun.environment.tools import find, installed
+from orun.environment.once import once
+from orun.environment.tools import exact, find, installed
 from orun.errors import DeviceUnknown
 from orun.targets import GPU_PROVIDERS, Target
 
@@ -72,7 +72,7 @@ def made_on(
     return fingerprint(stage_class, target, packages) | clocks()
 
 
-@functools.cache
+@once
 def cpu() -> dict[str, str]:
     """Model, feature flags (as a digest) and usable cores of the processor."""
     fields = _cpuinfo()
@@ -101,7 +101,7 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-@functools.cache
+@once
 def clocks() -> dict[str, str]:
     """The host, its frequency governor and its highest clock: what only a measurement depends on."""
     folder = Path("/sys/devices/system/cpu/cpu0/cpufreq")
@@ -116,7 +116,7 @@ def clocks() -> dict[str, str]:
 
 def libraries(target: Target | None, packages: Mapping[str, str] | None = None) -> dict[str, str]:
     """Versions of ONNX Runtime and of the libraries behind the target's providers, as far as they are packages."""
-    packages = installed() if packages is None else packages
+    packages = exact() if packages is None else packages
     runtime = find("onnxruntime", packages)
     parts = {"runtime": " ".join(runtime) if runtime else "none"}
     for provider in target.providers if target else ():
@@ -125,7 +125,7 @@ def libraries(target: Target | None, packages: Mapping[str, str] | None = None) 
     return parts
 
 
-@functools.cache
+@once
 def gpu(index: str = "0") -> dict[str, str]:
     """Name, compute capability, memory, partitioning (MIG) and driver of a GPU, from `nvidia-smi`.
 

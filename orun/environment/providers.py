@@ -7,7 +7,6 @@ of a target on a one-node model in a process of its own and looks at what the se
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
@@ -17,6 +16,7 @@ import sys
 from dataclasses import dataclass
 
 from orun.environment import isolated
+from orun.environment.once import once
 from orun.environment.tools import find
 from orun.targets import Environment, Target
 
@@ -78,7 +78,7 @@ def missing(target: Target, environment: Environment | None = None) -> str:
     return "; ".join(problems)
 
 
-@functools.cache
+@once
 def probe(provider: str, options: str, environment: Environment | None = None) -> Loaded:
     """Create a session with that provider alone (and the CPU behind it) and ask it what it has.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orun.environment.device import usable_cores
+from orun.environment.once import once
 
 NVIDIA = Path("/proc/driver/nvidia/gpus")  # holds a folder for each GPU
 
@@ -37,7 +37,7 @@ def room(jobs: int | None = None, gpus: int | None = None, *, memory: bool = Fal
     return Room(jobs or usable_cores(), None, visible_gpus() if gpus is None else gpus)
 
 
-@functools.cache
+@once
 def visible_gpus() -> int:
     """NVIDIA GPUs that this process may use: those of the machine, or what `CUDA_VISIBLE_DEVICES` leaves of them."""
     try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
+
+from orun.environment.once import once
 
 ABSENT = "not installed"  # the version of what is not there
 # The extra of orun that brings a distribution, for the hint of a missing one.
@@ -37,13 +38,13 @@ def normalise(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-@functools.cache
+@once
 def installed() -> Mapping[str, str]:
     """Version of every distribution on `sys.path`, by normalised name; the first on the path wins, as for imports."""
     return installed_in(sys.path)
 
 
-@functools.cache
+@once
 def exact() -> Mapping[str, str]:
     """The same, where versions of what did not come from an index tell builds of one number apart: `1.0+sha256.4f0a`.
 

@@ -9,7 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from orun.environment import isolated, tools
+from orun.environment import isolated
 from orun.record import RunResult
 from orun.store import locks
 from tests.culprits.test_bisect import Project
@@ -50,8 +50,6 @@ def install(project: Project, name: str, version: str) -> None:
         compiled.unlink()
     with ZipFile(project.folder.parent / "index" / f"{name}-{version}-py3-none-any.whl") as archive:
         archive.extractall(site)
-    tools.installed.cache_clear()
-    tools.exact.cache_clear()
     sys.modules.pop(name, None)
 
 
