@@ -136,7 +136,8 @@ def _bisect(above: Callable[[float], bool], low: float, high: float) -> float:
 def _wilson(share: float, examples: int) -> tuple[float, float]:
     centre = (share + Z * Z / (2 * examples)) / (1 + Z * Z / examples)
     spread = Z / (1 + Z * Z / examples) * math.sqrt(share * (1 - share) / examples + (Z / (2 * examples)) ** 2)
-    return max(centre - spread, 0.0), min(centre + spread, 1.0)
+    # None and all right are bounds themselves, which rounding must not miss.
+    return min(max(centre - spread, 0.0), share), max(min(centre + spread, 1.0), share)
 
 
 def _resample(seed: int, *scores: Floats) -> tuple[Floats, ...]:

@@ -122,6 +122,11 @@ class TestBootstrap:
         assert found.difference.high == pytest.approx(-0.01, abs=1e-12)
         assert interval(ours, seed=0).low < ours.mean() - 0.02
 
+    def test_none_and_all_right_are_bounds(self) -> None:
+        for total in range(1, 60):
+            none, whole = (interval(scores(right, total - right), seed=0) for right in (0, total))
+            assert (none.value, none.low, whole.value, whole.high) == (0, 0, 1, 1)
+
     def test_the_same_seed_gives_the_same_interval(self) -> None:
         ours, theirs = np.random.default_rng(5).random((2, 50))
         assert compare(ours, theirs, seed=4) == compare(ours, theirs, seed=4)
