@@ -27,6 +27,12 @@ PROVIDER_LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "OpenVINOExecutionProvider": ("openvino", "onnxruntime-openvino", "onnxruntime-ep-openvino"),
     "QNNExecutionProvider": ("onnxruntime-qnn",),
 }
+# Beginnings of variables that ONNX Runtime, oneDNN (in OpenVINO) and the libraries of CUDA look up, but for places.
+SETTINGS = (
+    "ORT_", "ONEDNN_", "DNNL_", "OV_", "CUDNN_", "CUBLAS_", "NVIDIA_TF32_OVERRIDE",
+    "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS",
+)  # fmt: skip
+HARMLESS = ("ORT_DISABLE_TELEMETRY=", "ONEDNN_VERBOSE=", "DNNL_VERBOSE=")
 
 
 def fingerprint(
@@ -51,7 +57,7 @@ def fingerprint(
     }
     if stage_class == "portable":
         return parts
-    parts |= cpu() | libraries(target, packages)
+    parts |= cpu() | libraries(target, packages) | settings()
     for provider in target.providers if target else ():
         if provider.name in GPU_PROVIDERS:
             parts |= gpu(provider.options.get("device_id", "0"))
@@ -123,6 +129,13 @@ def libraries(target: Target | None, packages: Mapping[str, str] | None = None) 
         for name in PROVIDER_LIBRARIES.get(provider.name, ()):
             parts[name] = packages.get(name, "none")
     return parts
+
+
+def settings() -> dict[str, str]:
+    """What variables tell runtimes beside the file, which choose other kernels by it; nothing when none is set."""
+    said = (f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith(SETTINGS))
+    text = " ".join(one for one in said if not one.startswith(HARMLESS))
+    return {"settings": text} if text else {}
 
 
 @once

@@ -30,6 +30,17 @@ def test_each_class_is_bound_to_more() -> None:
     assert measured - bound == {"host", "governor", "maximum clock"}
 
 
+def test_variables_by_which_runtimes_choose_their_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "ORT_DISABLE_TELEMETRY": "1",
+        "NVIDIA_TF32_OVERRIDE": "0",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert device.fingerprint("device", None)["settings"] == "NVIDIA_TF32_OVERRIDE=0 ONEDNN_MAX_CPU_ISA=AVX2"
+    assert device.fingerprint("portable", None) == PORTABLE
+
+
 def test_the_fingerprint_is_the_same_each_time() -> None:
     assert device.fingerprint("measurement", None) == device.fingerprint("measurement", None)
 
