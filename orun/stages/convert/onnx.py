@@ -7,6 +7,7 @@ does each file of external data, which is looked for beside the model's address.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -15,6 +16,7 @@ from typing import Annotated
 from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context, Spec
+from orun.stages.known import require_known
 from orun.stages.params import Doc, FilePath
 
 
@@ -28,7 +30,8 @@ class Params:
         None
     )
     data: Annotated[
-        dict[str, str], Doc("With `url`: SHA-256 of each file of external data, by its name as the model has it.")
+        dict[str, str],
+        Doc("SHA-256 of each file of external data, by its name as the model has it; with `url` all of them."),
     ] = field(default_factory=dict)
 
 
@@ -49,9 +52,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
     path = _fetched(context, params) if params.path is None else context.root / params.path
     if params.path is not None and params.digest is not None:
-        _check_digest(context, params)
-    external = bool(external_files(load_graph(path)))
-    save(load(path), context.result, external=external)
+        _check_digest(context, path, params.digest)
+    named = external_files(load_graph(path))
+    require_known(context, "data", params.data, named)
+    model = load(path)
+    for name, digest in params.data.items():
+        _check_digest(context, path.parent / name, digest)
+    save(model, context.result, external=bool(named))
     return weigh(context.result)
 
 
@@ -79,15 +86,15 @@ def _fetched(context: Context, params: Params) -> Path:
     return path
 
 
-def _check_digest(context: Context, params: Params) -> None:
+def _check_digest(context: Context, path: Path, digest: str) -> None:
     import hashlib
 
-    with (context.root / str(params.path)).open("rb") as file:
+    with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != str(params.digest).lower():
+    if found != digest.lower():
         raise StageFailed(
             context.stage,
-            f"{params.path} is not the file that `digest` names",
-            why=f"SHA-256 is {found}\nexpected {params.digest}",
+            f"{os.path.relpath(path, context.root)} is not the file that its digest names",
+            why=f"SHA-256 is {found}\nexpected {digest}",
             hint="check where the file comes from; write the new digest into the pipeline if it is right",
         )

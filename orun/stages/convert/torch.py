@@ -149,6 +149,8 @@ def _bind(context: Context, params: Params, inputs: Sequence[Input]) -> Bound:
     if clash or len(set(params.outputs)) < len(params.outputs):
         names = ", ".join(clash) or ", ".join(params.outputs)
         raise StageFailed(context.stage, "inputs and outputs need names that differ", why=names)
+    if "" in {*params.outputs, *params.inputs}:
+        raise StageFailed(context.stage, "inputs and outputs need names", why="one is empty")
     return open_model(context, params, inputs)
 
 

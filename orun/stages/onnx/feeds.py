@@ -69,8 +69,11 @@ def assignments(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> 
         sizes: of the axes that do not take `SIZES`.
 
     Raises:
-        UsageError: when `sizes` names an axis that the model does not have, or none, or less than nothing, for one.
+        UsageError: when `sizes` names an axis that the model does not have, or none, or less than nothing, for one;
+            when an input is declared so that no value fits.
     """
+    for item in inputs:
+        _require_possible(item)
     axes = symbols(inputs)
     for unknown in sorted(set(sizes) - set(axes)):
         raise UsageError(
@@ -90,6 +93,17 @@ def assignments(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> 
         }
         for turn in range(rounds)
     ]
+
+
+def _require_possible(item: Input) -> None:
+    wrong = [axis for axis in item.shape if axis == "" or (isinstance(axis, int) and axis < 0)]
+    if wrong:
+        told = f"of size {wrong[0]}" if wrong[0] else "without a name"
+        hint = "give a size from 0 on, or the name of a dynamic axis"
+        raise UsageError(f"input {item.name!r} has an axis {told}", hint=hint)
+    if item.low is not None and item.high is not None and item.low > item.high:
+        bounds = f"{item.low:g} to {item.high:g}"
+        raise UsageError(f"input {item.name!r} takes values from {bounds}, of which there are none")
 
 
 def cases(

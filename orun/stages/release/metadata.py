@@ -41,9 +41,9 @@ class Params:
     """What to write; what is left out stays as it is in the model."""
 
     doc_string: Annotated[str | None, Doc("What the model does, for people (Markdown).")] = None
-    model_version: Annotated[int | None, Doc("Version of the model as ONNX counts it: a whole number."), Range(0)] = (
-        None
-    )
+    model_version: Annotated[
+        int | None, Doc("Version of the model as ONNX counts it: a whole number."), Range(0, 2**63 - 1)
+    ] = None
     domain: Annotated[str | None, Doc("Name space of the model as a reversed host name (`org.example`).")] = None
     properties: Annotated[dict[str, str], Doc("Entries of `metadata_props`; those of other names stay.")] = field(
         default_factory=dict

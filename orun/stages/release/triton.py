@@ -21,6 +21,8 @@ from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Range, TargetName
 
+INT32 = 2**31 - 1  # the largest number of these fields in config.pbtxt
+
 SPEC = Spec(
     inputs={"model": Port(("onnx",), "The model to serve.")},
     output="files",
@@ -38,12 +40,12 @@ class Params:
     name: Annotated[str, Doc("Name of the model on the server.")]
     version: Annotated[int, Doc("Its version: Triton serves the highest."), Range(1)] = 1
     target: Annotated[TargetName | None, Doc("Where it will run; the CPU when left out.")] = None
-    max_batch_size: Annotated[int, Doc("Largest batch that the server forms; 0 for none."), Range(0)] = 0
+    max_batch_size: Annotated[int, Doc("Largest batch that the server forms; 0 for none."), Range(0, INT32)] = 0
     preferred_batch_sizes: Annotated[list[int], Doc("Batch sizes that dynamic batching aims at.")] = field(
         default_factory=list
     )
-    max_queue_delay: Annotated[int, Doc("Microseconds that a request may wait for a batch."), Range(0)] = 0
-    instances: Annotated[int, Doc("Copies of the model that run side by side."), Range(1)] = 1
+    max_queue_delay: Annotated[int, Doc("Microseconds that a request may wait for a batch."), Range(0, 2**63 - 1)] = 0
+    instances: Annotated[int, Doc("Copies of the model that run side by side."), Range(1, INT32)] = 1
     device: Annotated[Literal["auto", "cpu", "gpu"], Doc("Where the copies live; by the target when `auto`.")] = "auto"
     warm_up: Annotated[
         bool, Doc("Whether the server runs the model once with zeros before it says that it is ready.")

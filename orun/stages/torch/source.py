@@ -37,6 +37,7 @@ def open_model(context: Context, params: Params, inputs: Sequence[Input]) -> Bou
     """
     import torch
 
+    _require_used(context, params)
     torch.manual_seed(context.seed)  # the function may make weights up
     names = [item.name for item in inputs]
     with warnings_to(context.log):
@@ -49,6 +50,22 @@ def open_model(context: Context, params: Params, inputs: Sequence[Input]) -> Bou
             model = _pretrained(context, str(path), params.transformers, str(params.model))
             return bind(plain(model, names), inputs)
         return _file(context, path, params, inputs)
+
+
+def _require_used(context: Context, params: Params) -> None:
+    """Refuse what the source of the model would leave unread."""
+    made = params.hub is None and CODE.fullmatch(str(params.model)) is not None
+    if made and params.transformers != type(params.transformers)():
+        raise StageFailed(
+            context.stage,
+            f"`transformers` is of no use, as {params.model} makes the model itself",
+            hint="leave it out, and choose class and attention in that function",
+        )
+    if params.weights is not None and not made:
+        source = params.hub or params.model
+        raise StageFailed(
+            context.stage, f"`weights` is of no use, as {source} brings its own", hint=f"leave it out, or {FUNCTION}"
+        )
 
 
 def _made(context: Context, params: Params) -> Any:

@@ -39,11 +39,25 @@ def test_a_digest_that_holds_and_one_that_does_not(tmp_path: Path) -> None:
     with pytest.raises(OrunError) as caught:
         run_stage("convert/onnx", tmp_path, {"path": "add.onnx", "digest": "0" * 64})
     assert str(caught.value) == (
-        "add.onnx is not the file that `digest` names\n"
+        "add.onnx is not the file that its digest names\n"
         f"  SHA-256 is {digest}\n"
         f"  expected {'0' * 64}\n"
         "  hint: check where the file comes from; write the new digest into the pipeline if it is right"
     )
+
+
+def test_digests_of_external_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_io, "EXTERNAL_FROM", 10)
+    onnx.save(parse(WORDY), tmp_path / "wordy.onnx", save_as_external_data=True, location="weights", size_threshold=10)
+    digest = hashlib.sha256((tmp_path / "weights").read_bytes()).hexdigest()
+    assert run_stage("convert/onnx", tmp_path, {"path": "wordy.onnx", "data": {"weights": digest}}).model.is_file()
+    for name, message in (
+        ("weights", "weights is not the file that its digest names"),
+        ("weigths", "data: the model has no 'weigths'\n  did you mean 'weights'?"),
+    ):
+        with pytest.raises(OrunError) as caught:
+            run_stage("convert/onnx", tmp_path, {"path": "wordy.onnx", "data": {name: "0" * 64}})
+        assert str(caught.value).startswith(message)
 
 
 def test_what_is_no_model(tmp_path: Path) -> None:

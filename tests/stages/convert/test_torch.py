@@ -155,3 +155,33 @@ def test_sizes_of_an_axis_that_is_not_there(tmp_path: Path) -> None:
     assert refusal(tmp_path, **SCORER, dims={"width": [3]}) == (
         "the model has no dynamic axis 'width'\n  its dynamic axes are batch, length"
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"shape": ["batch", -1]}, "input 'x' has an axis of size -1"),
+        ({"shape": ["batch", ""]}, "input 'x' has an axis without a name"),
+        ({"shape": [4], "low": 2.0, "high": 1.0}, "input 'x' takes values from 2 to 1, of which there are none"),
+    ],
+)
+def test_inputs_that_nothing_fits(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    assert refusal(tmp_path, model="small.py:scorer", inputs={"x": change}, outputs=["y"]).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"outputs": ["embedding", ""]}, "inputs and outputs need names\n  one is empty"),
+        (
+            {"transformers": {"model_class": "AutoModel", "attention": "eager"}},
+            "`transformers` is of no use, as small.py:scorer makes the model itself\n  hint: leave it out, and choose ",
+        ),
+        (
+            {"model": "small.py", "weights": "small.py"},
+            "`weights` is of no use, as small.py brings its own\n  hint: leave it out, or a pickled module",
+        ),
+    ],
+)
+def test_what_would_be_ignored(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    assert refusal(tmp_path, **{**SCORER, **change}).startswith(message)
