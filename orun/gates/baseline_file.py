@@ -16,6 +16,7 @@ from orun.store.durable import replace_file
 from orun.store.refusals import refusals
 
 VERSION = 1
+NEWER = "use the orun that wrote it, or remove the file and accept again: orun baseline accept"
 HINT = "take the committed version back, or remove the file and accept again: orun baseline accept"
 
 
@@ -97,8 +98,9 @@ def _decoded(path: Path, text: str, data: object) -> Baseline:
         raise _broken(path, text, (1, 1), "the baseline is not a JSON object")
     version = data.pop("version", None)
     if version != VERSION:
-        message = f"the baseline has version {version!r}, and this orun reads version {VERSION}"
-        raise _broken(path, text, _find(text, '"version"'), message, "use the orun that wrote it, or accept again")
+        has = "no version" if version is None else f"version {version!r}"
+        message = f"the baseline has {has}, and this orun reads version {VERSION}"
+        raise _broken(path, text, _find(text, '"version"'), message, NEWER)
     try:
         baseline = decode(Baseline, data)
         for name, accepted in baseline.stages.items():

@@ -29,6 +29,7 @@ P50 = metric(0.0124, "s", "lower", "timing", (0.0121, 0.0127), compared(0.02, (0
 SIZE = metric(22.9e6, "B", "lower")
 START, END = '"version": 1, "pipeline": "bert", "stages":', '"host": {}, "date": "", "who": "", "run": ""}}}'
 HINT = "take the committed version back, or remove the file and accept again: orun baseline accept"
+NEWER = "use the orun that wrote it, or remove the file and accept again: orun baseline accept"
 
 
 @pytest.fixture
@@ -184,10 +185,9 @@ def test_a_login_signs_where_git_knows_nobody(pipeline: Pipeline, monkeypatch: p
         (
             '{\n  "pipeline": "bert",\n  "version": 2\n}', "3:3",
             "the baseline has version 2, and this orun reads version 1", '  "version": 2',
-            "use the orun that wrote it, or accept again",
+            NEWER,
         ),
-        ("{}", "1:1", "the baseline has version None, and this orun reads version 1", "{}",
-         "use the orun that wrote it, or accept again"),
+        ("{}", "1:1", "the baseline has no version, and this orun reads version 1", "{}", NEWER),
         (
             '{"version": 1, "pipeline": "bert", "stages": {"latency": {"model": 3}}}', "1:1", None, None, HINT,
         ),
