@@ -86,7 +86,7 @@ def test_a_compiled_model_is_loaded_back_and_measured_in_place_of_the_model(proj
     for stage in ("plugin", "embedded", "build"):
         found = values(result, stage)
         assert (found["compiled"], found["left"], found["max_abs_error"]) == (1, 0, 0)
-        assert 0 < found["load"] < 60
+        assert found["load"] > 0
         folder = Path(result[stage].out)
         engine = json.loads((folder / "engine.json").read_text())
         nodes = [node.op_type for node in onnx.load(folder / "model.onnx").graph.node]

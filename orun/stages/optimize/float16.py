@@ -84,15 +84,16 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _convert(context: Context, params: Params) -> ModelProto:
     from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
-    from onnxruntime.transformers.onnx_model import OnnxModel
 
     from orun.stages.onnx.io import load
+    from orun.stages.onnx.order import sort_nodes
     from orun.stages.onnx.ort_graph import add_types
 
     model = load(context.model())
     require_known(context, "block_nodes", params.block_nodes, [node.name for node in model.graph.node])
     require_known(context, "block_types", params.block_types, [node.op_type for node in model.graph.node])
     model = add_types(model)
+    passed = _take_passed(model)
     hint = "leave nodes in float32: `block_nodes`, `block_types`"
     with failing(context, "ONNX Runtime's converter cannot make the model float16", hint):
         converted: ModelProto = convert_float_to_float16(
@@ -103,8 +104,25 @@ def _convert(context: Context, params: Params) -> ModelProto:
             node_block_list=params.block_nodes,
         )
         _merge_casts(converted)
-        OnnxModel(converted).topological_sort()
+        sort_nodes(converted.graph)
+    _put_passed(converted, passed)
     return converted
+
+
+def _take_passed(model: ModelProto) -> dict[int, str]:
+    """Take outputs away that are inputs as well, which the converter would let cast to themselves; by their places."""
+    inputs = {value.name for value in model.graph.input}
+    passed = {place: value.name for place, value in enumerate(model.graph.output) if value.name in inputs}
+    for place in reversed(passed):
+        del model.graph.output[place]
+    return passed
+
+
+def _put_passed(model: ModelProto, passed: Mapping[int, str]) -> None:
+    """Put them back, of the type that the input has now."""
+    inputs = {value.name: value for value in model.graph.input}
+    for place, name in passed.items():
+        model.graph.output.insert(place, inputs[name])
 
 
 def _merge_casts(model: ModelProto) -> None:

@@ -121,3 +121,30 @@ def test_an_operator_that_the_converter_makes_wrong(tmp_path: Path) -> None:
     assert caught.value.what == "ONNX Runtime cannot open the float16 model"
     assert caught.value.hint == "keep what needs range or precision in float32: `block_types`, `block_nodes`"
     assert convert(tmp_path, model, block_types=["LayerNormalization"]).value("half_weights") == 1
+
+
+CHOICE = """
+<ir_version: 9, opset_import: ["" : 20]>
+choice (float[n, 4] x, bool c) => (float[n, 4] y, float[n, 4] x, float[n, 4] z)
+<float[4, 4] w = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6}>
+{
+  a = MatMul(x, w)
+  b = If (c) <
+    then_branch = yes () => (float[n, 4] u) <float[4] one = {0.1, 0.1, 0.1, 0.1}> { u = Add(a, one) },
+    else_branch = no () => (float[n, 4] k) { k = Neg(a) }
+  >
+  y = Relu(b)
+  z = Neg(x)
+}
+"""
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_branches_that_read_around_them_and_an_output_that_is_an_input(tmp_path: Path, *, keep: bool) -> None:
+    made = convert(tmp_path, artifact(tmp_path, parse(CHOICE)), keep_io_types=keep)
+    graph = onnx.load(made.model).graph
+    assert [value.name for value in graph.output] == ["y", "x", "z"]
+    kind = TensorProto.FLOAT if keep else TensorProto.FLOAT16
+    assert types(made) == [kind, TensorProto.BOOL, kind, kind, kind]
+    assert made.value("half_weights") == 2
+    assert 0 < made.value("max_abs_error") < 1e-2

@@ -1,0 +1,48 @@
+"""The order of a graph's nodes: each after those whose values it reads, also inside of the graphs that it holds."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto
+
+
+def sort_nodes(graph: GraphProto) -> None:
+    """Bring the nodes into such an order, as near as may be to the one that they are in.
+
+    Raises:
+        ValueError: when they read one another in a circle.
+    """
+    maker = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
+    needs = [{maker[name] for name in reads(node) if name in maker} for node in graph.node]
+    readers: dict[int, list[int]] = {}
+    for place, needed in enumerate(needs):
+        for one in needed:
+            readers.setdefault(one, []).append(place)
+    ready = [place for place, needed in enumerate(needs) if not needed]
+    order: list[int] = []
+    while ready:
+        order.append(heapq.heappop(ready))
+        for reader in readers.get(order[-1], ()):
+            needs[reader].discard(order[-1])
+            if not needs[reader]:
+                heapq.heappush(ready, reader)
+    if len(order) < len(graph.node):
+        raise ValueError("nodes read one another in a circle")
+    nodes = [graph.node[place] for place in order]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def reads(node: NodeProto) -> Iterator[str]:
+    """Names of the values that a node reads, with those that the graphs in it take from around them."""
+    yield from (name for name in node.input if name)
+    for attribute in node.attribute:
+        for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+            own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+            own |= {name for inner in graph.node for name in inner.output}
+            taken = [name for inner in graph.node for name in reads(inner)]
+            yield from (name for name in (*taken, *(value.name for value in graph.output)) if name not in own)
