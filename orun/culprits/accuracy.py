@@ -16,7 +16,6 @@ from orun.culprits.narrowing import FEW, PATIENCE, Measured, measure
 from orun.metrics import Estimate
 from orun.pipeline.model import Gate, Stage
 from orun.record import RunResult
-from orun.stages.params import Duration
 
 EXCLUDING: Mapping[str, str] = {  # the parameter of a kind that leaves nodes as they were
     "quantize/dynamic": "exclude",
@@ -30,8 +29,8 @@ SHOWN = 20
 FEWER = f"measured with the first {FEW} examples, for want of time"
 ROUNDS = 4  # measurements with all examples for which there must be time, or fewer are taken to the end
 KERNEL = 4  # times the error of the nodes from which ONNX Runtime's own optimizations are to blame
-TIMING: Mapping[str, Any] = {"time": Duration(4), "samples": 6, "max_launches": 4}  # to see what the variant costs
-QUICK, THOROUGH = Duration(10), Duration(60)  # for the nodes: two choices, so that what was found is found again
+TIMING: Mapping[str, Any] = {"time": 4.0, "samples": 6, "max_launches": 4}  # to see what the variant costs
+QUICK, THOROUGH = 10.0, 60.0  # seconds for the nodes: two choices, so that what was found is found again
 NO_ANSWERS = frozenset({"measure/size", "measure/memory", "measure/startup", "measure/load"})
 OTHER_UNITS = frozenset({"B", "s", "1/s", "x"})  # of what a model weighs or takes, not of how well it answers
 

@@ -12,6 +12,7 @@ from typing import Any
 from orun import api
 from orun.errors import Interrupted
 from orun.journal import Listener, ignore
+from orun.pipeline.fragments import plain_default
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.record import RunResult
 from orun.stages import registry
@@ -67,7 +68,8 @@ class Bench:
         Target, environment and the files that the parameters name are those of the stage that it is like.
         """
         known = {
-            one.name: None if one.required else one.default for one in params_of(import_module(entry(uses)).Params)
+            one.name: None if one.required else plain_default(one.default)
+            for one in params_of(import_module(entry(uses)).Params)
         }
         given = {key: value for key, value in params.items() if key in known}
         kept = tuple(one for one in like.references if one.parameter.partition(".")[0] in given)

@@ -15,12 +15,11 @@ from orun.culprits.found import OUT_OF_TIME, Diagnosis, Level, Place, Proof
 from orun.metrics import Comparison
 from orun.pipeline.model import Gate, Stage
 from orun.record import StageResult
-from orun.stages.params import Duration
 
 ENOUGH = 0.8
 MOST = 5
 SHOWN = 20
-TIMING: Mapping[str, Any] = {"time": Duration(4), "samples": 6, "max_launches": 4}
+TIMING: Mapping[str, Any] = {"time": 4.0, "samples": 6, "max_launches": 4}
 FEEDING = ("inputs", "batch", "shape", "target")
 
 
