@@ -138,11 +138,20 @@ def _options(estimator: Estimator, wishes: Wishes) -> dict[int, dict[str, Any]]:
     from sklearn.pipeline import Pipeline
 
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-    options: dict[int, dict[str, Any]] = {id(last): dict(wishes.options)} if wishes.options else {}
+    told = {**_scores(last), **wishes.options}
+    options: dict[int, dict[str, Any]] = {id(last): told} if told else {}
     kind = sklearn_operator_name_map.get(type(last))
     if kind and "zipmap" in (get_converter(kind).get_allowed_options() or ()):
         options.setdefault(id(estimator), {})["zipmap"] = wishes.zipmap
     return options
+
+
+def _scores(estimator: Estimator) -> dict[str, Any]:
+    """Without this skl2onnx turns the sign of the scores of a machine that tells two classes apart."""
+    from sklearn.svm import SVC, NuSVC
+
+    two = isinstance(estimator, (SVC, NuSVC)) and len(estimator.classes_) == 2  # noqa: PLR2004 - classes
+    return {"raw_scores": True} if two and not hasattr(estimator, "predict_proba") else {}
 
 
 def _type(name: str, values: Array, context: Context) -> Any:

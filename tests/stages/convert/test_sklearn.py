@@ -39,6 +39,8 @@ def refusal(folder: Path, model: str, data: str, **params: Any) -> str:
         ("boosted", "digits", {"label": ["batch"], "probabilities": ["batch", 10]}),
         ("tree_of_names", "digits", {"label": ["batch"], "probabilities": ["batch", 2]}),
         ("margins", "digits", {"label": ["batch"], "probabilities": ["batch", 1]}),
+        ("machine", "digits", {"label": ["batch"], "probabilities": ["batch", 2]}),
+        ("machine_of_names", "digits", {"label": ["batch"], "probabilities": ["batch", 2]}),
         ("ridge", "bodies", {"variable": ["batch", 1]}),
         ("regression_tree", "bodies", {"variable": ["batch", 1]}),
         ("neighbours", "bodies", {"variable": ["batch", 1]}),

@@ -16,7 +16,7 @@ from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC, NuSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import orun
@@ -71,6 +71,16 @@ def tree_of_names() -> Any:
 def margins() -> Any:
     """A classifier of two classes without probabilities."""
     return LinearSVC(random_state=0).fit(X[:600] / 16, Y[:600] < 5)
+
+
+def machine() -> Any:
+    """A support vector machine of two classes without probabilities."""
+    return SVC().fit(X[:300] / 16, Y[:300] < 5)
+
+
+def machine_of_names() -> Any:
+    """Another one, whose classes are words, behind a scaler."""
+    return make_pipeline(StandardScaler(), NuSVC(nu=0.2)).fit(X[:300], np.where(Y[:300] < 5, "low", "high"))
 
 
 def ridge() -> Any:
