@@ -176,7 +176,7 @@ class Attempt:
         project = project_of(root)
         declared = {str((root / reference.path).resolve()) for reference in self.step.stage.references}
         reads = {path: signature for path, signature in result.reads.items() if path not in declared}
-        exact = {} if self.step.stage.environment else tools.exact()
+        exact = isolated.packages(self.step.stage.environment) or tools.exact()
         found = Discovered(
             files=collect_files(self.step.stage.id, reads, root, project, files),
             folders=_by_name(result.listings, root, project),

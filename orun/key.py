@@ -99,7 +99,7 @@ def _surroundings(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
     if stage.target:
         parts["target"] = _target_text(stage.target)
     there = isolated.packages(stage.environment_of(stage.target))
-    if there is not packages:
+    if stage.environment_of(stage.target) != stage.environment:
         parts |= {f"package {name} of target": version for name, version in (there or {}).items()}
     parts |= {
         f"device {name}": value for name, value in device.fingerprint(use.spec.stage_class, stage.target, there).items()

@@ -20,8 +20,7 @@ import blake3
 import msgspec
 
 from orun.codec import Record, decode, field
-from orun.environment import contents
-from orun.environment.tools import installed_in
+from orun.environment import contents, tools
 from orun.targets import Environment, Interpreter
 
 PACKAGE = Path(__file__).parent.parent
@@ -38,10 +37,12 @@ class Made(Record, frozen=True):
     Attributes:
         requirements: the lines that asked for it.
         packages: version of every distribution that is there, by normalised name.
+        exact: of those that did not come from an index, the version with what tells builds of it apart.
     """
 
     requirements: tuple[str, ...]
     packages: Mapping[str, str] = field(default_factory=dict)
+    exact: Mapping[str, str] = field(default_factory=dict)
 
 
 def root() -> Path:
@@ -90,14 +91,14 @@ def _read(record: str, _changed: int) -> Made:
 
 
 def packages(environment: Environment | None) -> Mapping[str, str] | None:
-    """Version of every distribution in an environment, by normalised name.
+    """Version of every distribution in an environment, by normalised name, as `tools.exact` has them.
 
     None means: those that orun runs with. An environment that was never made on this machine holds nothing yet.
     """
     if environment is None:
         return None
     made = read(record_of(environment))
-    return made.packages if made else {}
+    return {**made.packages, **made.exact} if made else {}
 
 
 def is_known(environment: Environment | None) -> bool:
@@ -136,7 +137,17 @@ def damage(folder: Path) -> str:
 
 def packages_in(folder: Path) -> dict[str, str]:
     """Versions of what is installed there now."""
-    return dict(sorted(installed_in(map(str, prefix(folder).glob("lib/python3.*/site-packages"))).items()))
+    return dict(sorted(tools.installed_in(_site_packages(folder)).items()))
+
+
+def exact_in(folder: Path) -> dict[str, str]:
+    """The same of what did not come from an index, as `tools.exact` has them."""
+    there, found = packages_in(folder), tools.exact_in(_site_packages(folder))
+    return {name: version for name, version in found.items() if version != there[name]}
+
+
+def _site_packages(folder: Path) -> list[str]:
+    return [str(path) for path in prefix(folder).glob("lib/python3.*/site-packages")]
 
 
 def interpreter(environment: Environment | None) -> Interpreter:

@@ -93,12 +93,13 @@ def _build(environment: Environment, folder: Path, lock: int) -> None:
             hint=f"see them: {sys.executable} -m pip config list",
         )
     contents.note(folder, isolated.prefix(folder))
-    _record(environment, {name: version for name, version in there.items() if brought.get(name) != version})
+    packages = {name: version for name, version in there.items() if brought.get(name) != version}
+    _record(environment, isolated.Made(environment.requirements, packages, isolated.exact_in(folder)))
 
 
-def _record(environment: Environment, packages: Mapping[str, str]) -> None:
+def _record(environment: Environment, made: isolated.Made) -> None:
     """Write last of all what the request came to: from now on the environment counts as made."""
-    text = json.dumps(encode(isolated.Made(environment.requirements, packages)), indent=1, sort_keys=True) + "\n"
+    text = json.dumps(encode(made), indent=1, sort_keys=True) + "\n"
     record = isolated.record_of(environment)
     replace_file(str(record), text.encode(), str(record.with_name(f".packages-{os.urandom(6).hex()}")))
 

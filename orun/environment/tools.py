@@ -50,12 +50,17 @@ def exact() -> Mapping[str, str]:
 
     A project that CI installs from its checkout has one version for many contents.
     """
-    return {name: _exact(version, folder) for name, (version, folder) in _found(sys.path).items()}
+    return exact_in(sys.path)
 
 
 def installed_in(folders: Iterable[str]) -> dict[str, str]:
     """Version of every distribution in some folders, by normalised name; the first folder wins."""
     return {name: version for name, (version, _) in _found(folders).items()}
+
+
+def exact_in(folders: Iterable[str]) -> dict[str, str]:
+    """The same, as `exact` has them."""
+    return {name: _exact(version, folder) for name, (version, folder) in _found(folders).items()}
 
 
 def _found(folders: Iterable[str]) -> dict[str, tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import os
 import shutil
@@ -209,7 +210,8 @@ def test_a_package_from_a_url_comes_from_there_again(index: Path) -> None:
         shutil.rmtree(isolated.prefix(isolated.folder_of(environment)))
         make(environment)
         server.shutdown()
-    assert isolated.packages(environment) == {"alone": "1.0", "inner": "1.0"}
+    digest = hashlib.sha256((index / "apart" / "alone-1.0-py3-none-any.whl").read_bytes()).hexdigest()
+    assert isolated.packages(environment) == {"alone": f"1.0+sha256.{digest[:16]}", "inner": "1.0"}
     assert ask("import alone, inner; print(alone.version, inner.version)", environment) == "1.0 1.0"
 
 
