@@ -18,6 +18,7 @@ from orun.executors.job import Job
 
 # What belongs to the machine: it differs from one to the next without a stage meaning it.
 SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/run", "/usr", "/lib", "/lib64", "/bin", "/sbin", "/System", "/Library")
+DISKS, MEMORY = "/run/media/", "/dev/shm/"  # noqa: S108 - among these: disks that are plugged in, and memory
 # Secrets come from the environment or from these; no digest of them is kept.
 CREDENTIALS = (".netrc", ".aws", ".azure", ".config/gcloud", ".ssh", ".cache/huggingface/token")
 CHECKOUT = os.path.dirname(os.path.dirname(orun.__file__))  # on the path where orun itself is developed
@@ -43,7 +44,7 @@ class Scope:
         self._code = _prefixes(code)
         # A project inside a prefix of the machine (/usr/src/app) is the user's, a prefix inside it (.venv) is not.
         self._below = tuple(one for one in ignored if one.startswith(self._code) and one not in self._code)
-        self._elsewhere = tuple(one for one in ignored if not one.startswith(self._code))
+        self._own = _prefixes(own)
 
     @classmethod
     def of(cls, job: Job) -> Scope:
@@ -65,7 +66,16 @@ class Scope:
         real = f"{os.path.realpath(path)}/"
         if real.startswith(self._code):
             return not real.startswith(self._below)
-        return not plain.startswith(self._elsewhere) and not real.startswith(self._elsewhere)
+        return not (self._is_foreign(plain) or self._is_foreign(real))
+
+    def _is_foreign(self, name: str) -> bool:
+        """Whether it is of the store or the stage, or of the machine, where that does not hold people's data."""
+        return name.startswith(self._own) or (name.startswith(installed()) and not _is_data(name))
+
+
+def _is_data(name: str) -> bool:
+    """Whether a place of the machine is where people keep data: memory that processes share has no folders."""
+    return name.startswith(DISKS) or (name.startswith(MEMORY) and "/" in name[len(MEMORY) : -1])
 
 
 @functools.lru_cache(maxsize=64)  # the stages of a pipeline share one

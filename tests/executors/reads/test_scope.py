@@ -22,6 +22,11 @@ from orun.executors.reads.scope import Scope
         ("/proc/cpuinfo", False, False),
         ("/etc/hosts", False, False),
         ("/usr/share/dict/words", False, False),
+        ("/dev/shm/data/train.npy", True, False),  # noqa: S108 - nothing is opened
+        ("/dev/shm/psm_1234", False, False),  # noqa: S108 - the same
+        ("/dev/null", False, False),
+        ("/run/media/me/disk/train.npy", True, False),
+        ("/run/media/me/store/objects/ab", False, False),
         (f"{sys.prefix}/lib/x.py", False, False),
         (os.__file__, False, False),
         (orun.__file__, False, False),
@@ -31,7 +36,7 @@ from orun.executors.reads.scope import Scope
     ],
 )
 def test_a_project_and_its_store(path: str, discovery: bool, code: bool) -> None:
-    scope = Scope(["/home/me/project"], ["/home/me/project/artifacts"])
+    scope = Scope(["/home/me/project"], ["/home/me/project/artifacts", "/run/media/me/store"])
     assert (scope.is_discovery(path), scope.is_code(path)) == (discovery, code)
 
 
