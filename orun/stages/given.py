@@ -10,9 +10,13 @@ DType = Literal["float32", "float16", "float64", "int64", "int32", "int16", "int
 
 Low = Annotated[float | None, Doc("Smallest value that the model takes; 0 for integers when left out.")]
 High = Annotated[float | None, Doc("Largest value that the model takes; 1 for integers when left out.")]
+PADDED = "right-padded"
 Fill = Annotated[
-    Literal["random", "mask"],
-    Doc("`mask` for an attention mask: 0 and 1, and at least one 1 along the last axis."),
+    Literal["random", "mask", "right-padded"],
+    Doc(
+        "`mask` for an attention mask: 0 and 1, and at least one 1 along the last axis; `right-padded` for one whose "
+        "ones stand in front, as where padding is only behind the text."
+    ),
 ]
 
 ExternalData = Annotated[

@@ -18,7 +18,7 @@ PIPELINES = Path(__file__).parents[2] / "pipelines"
 
 def run(folder: Path, name: str) -> tuple[int, dict[str, Any]]:
     command = [sys.executable, "-m", "orun", name, "--json"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=280)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=580)
     result: dict[str, Any] = json.loads(done.stdout)
     return done.returncode, result
 

@@ -20,7 +20,7 @@ SHORT = ("time=1s", "max_launches=3", "samples=6")
 def run(folder: Path, name: str) -> tuple[int, dict[str, Any]]:
     short = [word for value in SHORT for word in ("--set", f"stages.latency.with.{value}")]
     command = [sys.executable, "-m", "orun", name, "--json", *short]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=280)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=580)
     result: dict[str, Any] = json.loads(done.stdout)
     return done.returncode, result
 

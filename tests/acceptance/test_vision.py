@@ -22,7 +22,7 @@ def run(folder: Path) -> tuple[int, dict[str, Any]]:
     command = [sys.executable, "-m", "orun", "vision.yaml", "--to", "accuracy", "--to", "qat-accuracy", "--json"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=280
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=580
     )
     result: dict[str, Any] = json.loads(done.stdout)
     return done.returncode, result

@@ -37,7 +37,7 @@ def start(folder: Path, seed: str) -> subprocess.Popen[str]:
 
 
 def digests(process: subprocess.Popen[str]) -> Digests:
-    output, _ = process.communicate(timeout=250)
+    output, _ = process.communicate(timeout=580)
     assert process.returncode == 0
     found: Digests = json.loads(output.splitlines()[-1])
     return found

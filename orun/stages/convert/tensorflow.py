@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated
 from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context, Spec
-from orun.stages.given import DType, ExternalData, Fill, High, Low
+from orun.stages.given import PADDED, DType, ExternalData, Fill, High, Low
 from orun.stages.onnx.agreement import Atol, Dims, Rtol
 from orun.stages.params import Code, Doc, FilePath, Range
 
@@ -132,7 +132,8 @@ def _inputs(context: Context, params: Params, source: Model, model: ModelProto) 
     for item in source.inputs:
         said = params.inputs.get(item.name, InputSpec())
         bounded = replace(item, low=known[item.name].low, high=known[item.name].high, mask=known[item.name].mask)
-        if said.low is not None or said.high is not None or said.fill == "mask":
-            bounded = replace(item, low=said.low, high=said.high, mask=said.fill == "mask")
+        if said.low is not None or said.high is not None or said.fill != "random":
+            mask, padded = said.fill != "random", said.fill == PADDED
+            bounded = replace(item, low=said.low, high=said.high, mask=mask, padded=padded)
         found.append(bounded)
     return found

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context, Spec
-from orun.stages.given import DType, ExternalData, Fill, High, Low
+from orun.stages.given import PADDED, DType, ExternalData, Fill, High, Low
 from orun.stages.onnx.agreement import Atol, Dims, Rtol
 from orun.stages.params import Code, Doc, FilePath, Range
 from orun.stages.said import failing
@@ -38,6 +38,8 @@ CONVERTED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")  # modu
 UNFIT = (
     "say which values the model takes, `low`, `high` and `fill` in `inputs`, and which sizes, `dims: {axis: [16, 32]}`"
 )
+OTHERWISE = "try the other `exporter`, or another `opset`"
+MASKED = "; where padding is only behind the text, say so: `fill: right-padded`"
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,15 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.torch.mend import mend
 
     inputs = [
-        Input(name, spec.dtype, tuple(spec.shape), spec.low, spec.high, mask=spec.fill == "mask")
+        Input(
+            name,
+            spec.dtype,
+            tuple(spec.shape),
+            spec.low,
+            spec.high,
+            mask=spec.fill != "random",
+            padded=spec.fill == PADDED,
+        )
         for name, spec in params.inputs.items()
     ]
     bound = _bind(context, params, inputs)
@@ -136,7 +146,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         "the PyTorch model",
         params.outputs,
         Tolerance(params.atol, params.rtol),
-        hint="try the other `exporter`, or another `opset`",
+        hint=OTHERWISE + (MASKED if any(one.mask and not one.padded for one in inputs) else ""),
     )
     error = check(context, agreement, tries, expected, session(context.result, params.outputs))
     return {**weigh(context.result), "max_abs_error": error}

@@ -31,6 +31,7 @@ class Input:
         low, high: bounds of its values, both included; None where there is no bound.
         mask: it holds 0 and 1, and at least one 1 along its last axis, because an attention that sees nothing has no
             right answer.
+        padded: it is a mask whose ones stand in front of its zeros.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Input:
     low: float | None = None
     high: float | None = None
     mask: bool = False
+    padded: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +144,7 @@ def _values(item: Input, turn: Mapping[str, int], mode: Mode, masks: Masks, rand
 
     shape = tuple(turn[axis] if isinstance(axis, str) else axis for axis in item.shape)
     if item.mask:
-        return _mask(shape, mode, masks, random).astype(item.dtype)
+        return _mask(shape, mode, "right-padded" if item.padded else masks, random).astype(item.dtype)
     if item.dtype == "object":
         return np.full(shape, mode, dtype=object)
     if mode != "random":

@@ -148,7 +148,7 @@ def test_the_same_bytes_in_every_process(files: Path, tmp_path: Path) -> None:
         command = [sys.executable, str(Path(__file__).with_name("digests.py")), str(files), str(tmp_path)]
         environment = os.environ | {"PYTHONHASHSEED": seed}
         processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
-    first, second = (json.loads(process.communicate(timeout=250)[0].splitlines()[-1]) for process in processes)
+    first, second = (json.loads(process.communicate(timeout=580)[0].splitlines()[-1]) for process in processes)
     assert first == second
     assert len(first) == 4
 

@@ -185,3 +185,18 @@ def test_inputs_that_nothing_fits(tmp_path: Path, change: dict[str, Any], messag
 )
 def test_what_would_be_ignored(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     assert refusal(tmp_path, **{**SCORER, **change}).startswith(message)
+
+
+def test_a_decoder_that_is_padded_behind_alone(tmp_path: Path) -> None:
+    """The new exporter gives tokens that see nothing, as before a text that is padded in front, another mean."""
+    axes = ["batch", "sequence"]
+    inputs = {
+        "input_ids": {"shape": axes, "dtype": "int64", "high": 49},
+        "attention_mask": {"shape": axes, "dtype": "int64", "fill": "right-padded"},
+    }
+    told = {"model": "small.py:decoder", "outputs": ["hidden"], "dims": {"sequence": [2, 5]}}
+    assert convert(tmp_path, inputs=inputs, **told).value("max_abs_error") < 1e-5
+    inputs["attention_mask"]["fill"] = "mask"
+    message = refusal(tmp_path, inputs=inputs, **told)
+    assert message.startswith("the exported model disagrees with the PyTorch model in output 'hidden'\n")
+    assert message.endswith("; where padding is only behind the text, say so: `fill: right-padded`")

@@ -87,3 +87,12 @@ def logarithm() -> nn.Module:
 def number() -> int:
     """No module."""
     return 4
+
+
+def decoder() -> torch.nn.Module:
+    """A GPT-2 of one layer whose attention is PyTorch's own."""
+    from transformers import GPT2Config, GPT2Model
+
+    config = GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=50, use_cache=False, attn_implementation="sdpa")
+    torch.manual_seed(0)
+    return GPT2Model(config).eval()

@@ -88,6 +88,13 @@ def test_a_mask_always_shows_something() -> None:
     assert not (np.diff(ending, axis=-1) > 0).any()
 
 
+def test_a_padded_mask_shows_the_front_alone() -> None:
+    padded = Input("mask", "int64", ("batch", "length"), mask=True, padded=True)
+    shown = [case.feed["mask"] for case in cases([padded], {"length": [5, 9]}, 0)]
+    assert all((np.diff(mask, axis=1) <= 0).all() and mask[:, 0].all() for mask in shown)
+    assert {int(length) for mask in shown for length in mask.sum(axis=1)} > {1, 9}
+
+
 def test_text_and_flags() -> None:
     case = next(cases([Input("t", "object", (2,)), Input("b", "bool", (50,))], {}, 0))
     assert case.feed["t"].tolist() == ["random", "random"]
