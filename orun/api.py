@@ -191,7 +191,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     pipeline = _load(file, set) if isinstance(file, str | os.PathLike) else file
     planner = _planner(pipeline, store, force, fresh=fresh)
     chosen = _selected(planner.pipeline, only, from_, to)
-    shared = resolve(remote or Remote(), project_of(planner.pipeline.root))
+    shared = resolve(remote or Remote(), planner.pipeline.project)
     planned = planner.plan()
     here = room(jobs, gpus, memory=any(step.stage.memory for step in planned.steps))
     require(planned, chosen, here)

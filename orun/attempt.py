@@ -13,7 +13,7 @@ from orun.discovery import carry_over, changed_meanwhile, collect_files
 from orun.environment import device, isolated, tools
 from orun.errors import InputChanged
 from orun.executors.job import Job, JobResult
-from orun.observe import portable_name, project_of, value_digest
+from orun.observe import portable_name, value_digest
 from orun.pipeline.model import Pipeline
 from orun.planner import Step
 from orun.store import Action, Discovered, Signature, Store
@@ -68,7 +68,7 @@ class Attempt:
             log=str(self.log),
             file=str(self.pipeline.file),
             root=str(self.pipeline.root),
-            project=str(project_of(self.pipeline.root)),
+            project=str(self.pipeline.project),
             ignore=tuple(str(self.store.root / name) for name in PRIVATE),
             target=self._located(stage.target) if stage.target else None,
             further={name: self._located(target) for name, target in stage.further.items()},
@@ -173,8 +173,8 @@ class Attempt:
 
     def _discovered(self, result: JobResult) -> Discovered:
         root, files = self.pipeline.root, self.store.files
-        project = project_of(root)
-        declared = {str((root / reference.path).resolve()) for reference in self.step.stage.references}
+        project = self.pipeline.project
+        declared = {os.path.realpath(root / reference.path) for reference in self.step.stage.references}
         reads = {path: signature for path, signature in result.reads.items() if path not in declared}
         exact = isolated.packages(self.step.stage.environment) or tools.exact()
         found = Discovered(

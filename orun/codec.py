@@ -38,12 +38,16 @@ def encode(value: Any) -> Any:
     kind: type = type(value)
     if kind in _PLAIN:  # most of what records hold: not looked at any further
         return value
+    if kind is dict:
+        return {str(key): encode(item) for key, item in value.items()}
+    if kind is tuple or kind is list:
+        return [encode(item) for item in value]
     if (defaults := _defaults(kind)) is not None:
         return {name: encode(item) for name, default in defaults if (item := getattr(value, name)) != default}
     if isinstance(value, Mapping):
-        return {str(key): encode(item) for key, item in value.items()}
+        return encode(dict(value))
     if isinstance(value, (list, tuple)):
-        return [encode(item) for item in value]
+        return encode(list(value))
     if isinstance(value, Path) or (isinstance(value, float) and not math.isfinite(value)):
         return str(value)
     return value

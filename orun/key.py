@@ -126,12 +126,9 @@ def _target_text(target: Target) -> str:
 
 def digest_of(parts: Mapping[str, str]) -> str:
     """The key: BLAKE3 over the sorted parts, each name and text with its length before it. 64 hex digits."""
-    hasher = blake3(f"orun key {FORMAT}".encode())
-    for name, text in sorted(parts.items()):
-        for field in (name.encode(), text.encode()):
-            hasher.update(len(field).to_bytes(8, "little"))
-            hasher.update(field)
-    return hasher.hexdigest()
+    fields = [field.encode() for part in sorted(parts.items()) for field in part]
+    sized = b"".join(len(field).to_bytes(8, "little") + field for field in fields)
+    return blake3(f"orun key {FORMAT}".encode() + sized).hexdigest()
 
 
 def environment_value(name: str) -> str:

@@ -17,7 +17,7 @@ from orun.environment import isolated
 from orun.errors import StoreError
 from orun.gates import baselines
 from orun.memory import FORMAT, Request, around, noted, signature
-from orun.observe import ABSENT, digest_file, listing_digest, project_of, value_digest
+from orun.observe import ABSENT, digest_file, listing_digest, value_digest
 from orun.planner import Done, Planner
 from orun.record import RunResult
 from orun.remote.asked import FETCHED, VARIABLES, config_file
@@ -104,7 +104,7 @@ def _look(planner: Planner, done: Mapping[str, Done]) -> Look | None:
 
 def _config(planner: Planner) -> str:
     """The file that may name a remote."""
-    return str(config_file(project_of(planner.pipeline.root)))
+    return str(config_file(planner.pipeline.project))
 
 
 def _targets(done: Mapping[str, Done]) -> Iterator[Target | None]:

@@ -16,7 +16,7 @@ from orun.errors import Interrupted, OrunError, StoreError
 from orun.events import Notice, RunStarted
 from orun.executors import LocalExecutor
 from orun.journal import Journal
-from orun.observe import portable_name, project_of
+from orun.observe import portable_name
 from orun.planner import Plan, Planner
 from orun.record import ASIDE, RunResult, StageResult, Verdict
 from orun.requirements import provide
@@ -113,7 +113,7 @@ class Session:
 
     def _started(self, stages: tuple[str, ...]) -> RunStarted:
         pipeline = self.planner.pipeline
-        project = project_of(pipeline.root)
+        project = pipeline.project
         return RunStarted(
             run=self.journal.folder.name,
             pipeline=pipeline.name,

@@ -183,10 +183,9 @@ def _required(pipeline: Pipeline) -> Baseline:
 
 def _given(pipeline: Pipeline, store: Store, steps: Sequence[Step], asked: Remote | None) -> tuple[str, ...]:
     """What became of the results of these stages on their way to the remote, if there is one."""
-    from orun.observe import project_of
     from orun.remote.settings import resolve
 
-    settings = resolve(asked or Remote(), project_of(pipeline.root))
+    settings = resolve(asked or Remote(), pipeline.project)
     if settings is None:
         return ()
     from orun.planner import Planner

@@ -64,8 +64,9 @@ def _libraries(job: Job) -> set[str]:
         if source.sets_environment:
             return set()  # a library may read what it sets, so that it must not be imported before
         folders = (path.parent, Path(job.root))
-        found |= {name for name in source.imports if not _is_own(name, folders)}
-    return {name for name in found if name not in sys.stdlib_module_names and name != "orun"}
+        foreign = source.imports - sys.stdlib_module_names - {"orun"}
+        found |= {name for name in foreign if not _is_own(name, folders)}
+    return found
 
 
 def _references(value: Any) -> Iterator[str]:

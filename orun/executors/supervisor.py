@@ -98,7 +98,7 @@ class Supervised:
             cpu_seconds=end.cpu_seconds,
             peak_memory=end.peak_memory * MAXRSS_UNIT,
             stopped=self.stopped,
-            out_of_memory=system.out_of_memory_kills() > self._kills,
+            out_of_memory=bool(end.status) and system.out_of_memory_kills() > self._kills,
             reads=self.native.recorder.reads if self.native else {},
             written=tuple(sorted(self.native.recorder.written)) if self.native else (),
         )

@@ -71,8 +71,9 @@ def children(process: int) -> list[int]:
     """Ids of the direct children of a process."""
     found: list[int] = []
     with contextlib.suppress(OSError):  # it ended, or this system does not tell
-        for thread in os.listdir(PROC / str(process) / "task"):  # noqa: PTH208 - names alone
-            found += map(int, (PROC / str(process) / "task" / thread / "children").read_text().split())
+        for thread in os.listdir(f"{PROC}/{process}/task"):  # noqa: PTH208 - names alone
+            with open(f"{PROC}/{process}/task/{thread}/children", "rb", buffering=0) as file:  # noqa: PTH123 - often
+                found += map(int, file.readall().split())
     return found
 
 

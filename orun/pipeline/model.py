@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from orun.metrics import Unit
+from orun.observe import project_of
 from orun.places import Position
 from orun.stages.contract import Spec
 from orun.targets import Environment, Target
@@ -158,12 +160,12 @@ class Stage:
     memory: int | None = None
     gpus: int = 0
 
-    @property
+    @cached_property
     def targets(self) -> tuple[Target, ...]:
         """Every target that it names."""
         return ((self.target,) if self.target else ()) + tuple(self.further.values())
 
-    @property
+    @cached_property
     def environments(self) -> tuple[Environment, ...]:
         """The isolated environments that it needs, its own first, each once."""
         wanted = (self.environment, *map(self.environment_of, self.targets))
@@ -173,7 +175,7 @@ class Stage:
         """Where a model of one of its targets runs."""
         return target.environment or self.environment if target and self.distant else self.environment
 
-    @property
+    @cached_property
     def upstream(self) -> tuple[str, ...]:
         """Every stage that must be good before this one, once each."""
         return tuple(dict.fromkeys((*self.needs.values(), *self.after)))
@@ -219,10 +221,15 @@ class Pipeline:
     kinds: Mapping[str, KindUse] = field(default_factory=dict)
     overrides: Mapping[str, str] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def root(self) -> Path:
         """The folder that code and paths are relative to."""
         return self.file.parent
+
+    @cached_property
+    def project(self) -> Path:
+        """The top folder of the user's own code."""
+        return project_of(self.root)
 
     def stage(self, name: str) -> Stage:
         """The stage of that id; KeyError when there is none."""

@@ -24,13 +24,14 @@ def digest_bytes(data: bytes) -> str:
 
 def digest_descriptor(source: int, copy_to: int | None = None) -> str:
     """The digest of what is left to read from a file descriptor, written to another one on the way when asked."""
-    chunk: bytes | memoryview = os.read(source, _CHUNK)
-    big = len(chunk) == _CHUNK  # threads and a buffer of one's own pay only then
-    hasher = blake3(chunk, max_threads=_threads() if big else 1)
+    room = min(_CHUNK, os.fstat(source).st_size + 1)
+    chunk: bytes | memoryview = os.read(source, room)
+    more = len(chunk) == room
+    hasher = blake3(chunk, max_threads=_threads() if more else 1)  # threads pay only then
     if copy_to is not None:
         write_all(copy_to, chunk)
-    buffer = memoryview(bytearray(_CHUNK)) if big else memoryview(b"")
-    while big and (count := os.readv(source, [buffer])):
+    buffer = memoryview(bytearray(_CHUNK)) if more else memoryview(b"")
+    while more and (count := os.readv(source, [buffer])):
         chunk = buffer[:count]
         hasher.update(chunk)
         if copy_to is not None:

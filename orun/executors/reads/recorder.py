@@ -16,7 +16,7 @@ from typing import Any
 
 from orun.executors.job import Signature
 from orun.executors.reads.frames import FINDERS, calling
-from orun.executors.reads.scope import Scope
+from orun.executors.reads.scope import Scope, scope_of
 from orun.observe import listing_digest
 
 WRITES = os.O_WRONLY | os.O_RDWR
@@ -37,10 +37,14 @@ class Recorder:
         self.reads: dict[str, Signature | None] = {}
         self.listings: dict[str, str] = {}
         self.written: set[str] = set()
-        self._scope = Scope()
+        self._scope = scope_of((), ())
         self._passed: set[str] = set()
         self._paused = False
-        self._handlers: dict[str, Callable[..., None]] = {
+        self._handlers: dict[str, Callable[..., None]] = {}
+
+    def install(self) -> None:
+        """Begin; there is no way to end it but the end of the process."""
+        self._handlers = {
             "open": self._opened,
             "os.listdir": self._listed,
             "os.scandir": self._listed,
@@ -52,14 +56,11 @@ class Recorder:
             "os.rmdir": self._made,
             "shutil.rmtree": self._made,
         }
-
-    def install(self) -> None:
-        """Begin; there is no way to end it but the end of the process."""
         sys.addaudithook(self._hook)
 
     def forget(self) -> None:
         """Be as new, but for being installed."""
-        self.narrow(Scope())
+        self.narrow(scope_of((), ()))
         for noted in (self.reads, self.listings, self.written):
             noted.clear()
 
