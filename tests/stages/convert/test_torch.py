@@ -190,7 +190,7 @@ def test_what_would_be_ignored(tmp_path: Path, change: dict[str, Any], message: 
 def test_a_decoder_that_is_padded_behind_alone(tmp_path: Path) -> None:
     """The new exporter gives tokens that see nothing, as before a text that is padded in front, another mean."""
     axes = ["batch", "sequence"]
-    inputs = {
+    inputs: dict[str, Any] = {
         "input_ids": {"shape": axes, "dtype": "int64", "high": 49},
         "attention_mask": {"shape": axes, "dtype": "int64", "fill": "right-padded"},
     }
