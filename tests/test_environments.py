@@ -18,7 +18,7 @@ from orun.events import Notice, name_of
 from orun.fold import read_log
 from orun.report.console import Console
 from orun.report.terminal import Terminal
-from orun.store import locks
+from orun.store import Store, locks
 from orun.targets import Environment
 from tests.environment.wheels import use_index, wheel
 from tests.project import Project, built, outcomes
@@ -81,6 +81,20 @@ def test_a_stage_runs_with_the_packages_of_its_environment_alone(project: Projec
     log = run / "logs" / "there.log"
     assert f"prefix {os.environ['ORUN_ENVIRONMENTS']}" in log.read_text()
     assert sys.prefix not in log.read_text()
+
+
+def test_where_orun_is_found_is_not_what_a_stage_reads(project: Project) -> None:
+    project.run()
+    with Store.open(project.store) as store:
+        action = store.latest("text", "there")
+    assert action
+    assert {name: digest == "" for name, digest in action.discovered.files.items()} == {
+        "tiny/__init__.py": True,  # it would be imported instead
+        "tiny.py": True,
+    }
+    assert action.discovered.probed == {}
+    assert action.discovered.folders == {}
+    assert action.discovered.packages == {"tiny": "1.0"}
 
 
 def test_another_version_runs_its_stages_again_and_says_why(project: Project) -> None:
