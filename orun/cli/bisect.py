@@ -11,7 +11,7 @@ import click
 
 from orun.api import default_store
 from orun.cli import options
-from orun.cli.ends import find
+from orun.cli.ends import find, record_of
 from orun.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def command(good: str, bad: str, gate: str, store: Path | None, as_json: bool) -
     from orun.store import Store
 
     with Store.open(store or default_store(Path.cwd())) as opened:
-        good, bad = (find(opened, reference).name for reference in (good, bad))
+        good, bad = (record_of(find(opened, reference)).parent.name for reference in (good, bad))
         found = bisect(opened, good, bad, gate, _silent if as_json else _say)
     if as_json:
         options.show_json(found)

@@ -36,7 +36,8 @@ def record_of(folder: Path) -> Path:
     record = folder / "record.json"
     if not record.exists():
         raise UsageError(
-            f"the run {folder.name} has no record: it goes on, or was killed", hint="orun diff last~1 last"
+            f"the run {folder.name} has no record: it goes on, or was killed",
+            hint="name one that has ended: last is the last of them, last~1 the one before",
         )
     return record
 

@@ -19,6 +19,7 @@ from orun.spelling import closest, one_of
 if TYPE_CHECKING:
     from orun.history import Point, Series
 
+STDOUT = "-"
 EXAMPLES = (
     ("orun history", "every metric: its trend, its latest value, its last change"),
     ("orun history latency.p50 --pipeline bert", "one metric of one stage, measurement by measurement"),
@@ -31,7 +32,9 @@ EXAMPLES = (
 @click.argument("metric", required=False, default="")
 @click.option("--pipeline", default="", metavar="NAME", help="Only of the pipeline of that name.")
 @click.option("--last", type=click.IntRange(1), default=20, metavar="N", help="Measurements to list of each series.")
-@click.option("--csv", "csv_file", type=click.Path(path_type=Path), metavar="FILE", help="Write CSV instead.")
+@click.option(
+    "--csv", "csv_file", type=click.Path(path_type=Path), metavar="FILE", help="Write CSV instead; - prints it."
+)
 @click.option("--mlflow", default="", metavar="URI", help="Log to an MLflow tracking server instead.")
 @options.store_option
 @options.json_option
@@ -44,6 +47,8 @@ def command(
     different machines are never put into one series. A change is where the level moved for good: E-divisive at 1 % for
     what is measured with noise, any other value for what is exact. History informs; gates measure for themselves.
     """
+    if sum(map(bool, (csv_file, mlflow, as_json))) > 1:
+        raise UsageError("--csv, --mlflow and --json are one instead of the other", hint="orun history --csv FILE")
     points = _points(metric, pipeline, store)
     if mlflow:
         from orun.history.export import to_mlflow
@@ -78,6 +83,9 @@ def _points(metric: str, pipeline: str, store: Path | None) -> tuple[Point, ...]
 def _write_csv(points: Sequence[Point], path: Path) -> None:
     from orun.history.export import to_csv
 
+    if str(path) == STDOUT:
+        options.show(to_csv(points).splitlines())
+        return
     try:
         path.write_text(to_csv(points), encoding="utf-8")
     except OSError as error:

@@ -131,8 +131,10 @@ def _asked(good: Side, bad: Side, asked: str) -> Symptom:
                 raise UsageError(f"{asked} was not measured in both runs", hint=f"orun bisect {good.run} {bad.run}")
             verdicts = [_verdict(side, stage.id, gate) for side in (good, bad)]
             differ = verdicts == ["passed", "failed"]
+            if not differ and values[0] == values[1]:
+                raise UsageError(f"{asked} is {values[0]:.6g} in both runs", hint=f"orun diff {good.run} {bad.run}")
             return Symptom(stage.id, gate, None if differ else (values[0], values[1]))
-    gates = [f"{one.id}.{gate.metric}" for one in bad.pipeline.stages for gate in conditions(one.gates)]
+    gates = dict.fromkeys(f"{one.id}.{gate.metric}" for one in bad.pipeline.stages for gate in conditions(one.gates))
     raise UsageError(f"there is no gate {asked!r} in {bad.run}", why=f"it has {', '.join(gates) or 'none'}")
 
 

@@ -177,6 +177,14 @@ def test_a_metric_whose_gate_passes_in_both(project: Project) -> None:
     assert found.causes == (("score.offset: 0.0 -> 2.0",),)
 
 
+def test_a_metric_that_is_the_same(project: Project) -> None:
+    good = project.run()
+    bad = project.run(**{"stages.score.with.note": "z"})
+    with pytest.raises(UsageError, match=r"^score\.score is 3 in both runs") as refused:
+        project.bisect(good, bad, "score.score")
+    assert refused.value.hint == f"orun diff {good.run} {bad.run}"
+
+
 def test_a_stage_that_was_put_between(project: Project) -> None:
     good = project.run()
     project.edit(
