@@ -47,8 +47,8 @@ def test_a_run_that_was_killed(orun: CommandLine, project: Path) -> None:
     orun("words.yaml", "-q")
     (project / "artifacts" / "runs" / "20261122-120000-000000-words").mkdir()
     done = orun("bisect", "last", "20261122-120000-0")
-    assert (done.code, done.err) == (
-        2,
+    assert done.code == 2
+    assert done.err == (
         "error: the run 20261122-120000-000000-words has no record: it goes on, or was killed\n"
-        "  hint: name one that has ended: last is the last of them, last~1 the one before\n",
+        "  hint: name one that has ended: last is the last of them, last~1 the one before\n"
     )

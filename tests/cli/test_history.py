@@ -59,7 +59,7 @@ def test_csv_for_a_pipe(orun: CommandLine, tmp_path: Path) -> None:
     shown = orun("history", "count.words", "--csv", "-").out
     assert [row["value"] for row in csv.DictReader(shown.splitlines())] == ["3.0", "4.0"]
     assert not (tmp_path / "-").exists()
-    both = orun("history", "--csv", "-", "--json")
+    both = orun("history", "--csv", "-", "--mlflow", "http://127.0.0.1:9")
     assert (both.code, both.out) == (2, "")
     assert both.err == (
         "error: --csv, --mlflow and --json are one instead of the other\n  hint: orun history --csv FILE\n"
