@@ -7,8 +7,9 @@ import faulthandler
 import os
 import resource
 import sys
+from collections.abc import Mapping
 from io import TextIOWrapper
-from typing import cast
+from typing import Any, cast
 
 from orun.codec import decode, encode
 from orun.executors import system, worker
@@ -17,6 +18,7 @@ from orun.executors.job import Job
 from orun.executors.messages import Trouble
 from orun.executors.reads.native import listen, make_ready
 from orun.executors.reads.observer import Observer
+from orun.executors.reads.scope import Scope, scope_of
 
 LONGEST_TMPDIR = 60  # the paths of sockets that libraries make in it must stay below 104 bytes
 
@@ -30,8 +32,19 @@ def prepare() -> None:
     make_ready()
 
 
+def send(channel: Channel, job: Mapping[str, Any], scope: Scope) -> None:
+    """Send a job, encoded, and its scope to the process that `serve`s it."""
+    channel.send({"job": job, "scope": scope.made_of})
+
+
+def receive(channel: Channel) -> tuple[Job, Scope]:
+    """Wait for what `send` sends."""
+    message = channel.receive()
+    return decode(Job, message["job"]), scope_of(*map(tuple, message["scope"]))
+
+
 def serve(channel: Channel, observer: Observer, parent: int) -> None:
-    """Do the job that arrives, encoded, in this process, which is to end afterwards, and say what came of it.
+    """Do the job that arrives in this process, which is to end afterwards, and say what came of it.
 
     Args:
         channel: the connection to the supervisor.
@@ -39,7 +52,7 @@ def serve(channel: Channel, observer: Observer, parent: int) -> None:
         parent: id of the process that this one is to die with.
     """
     system.die_with(parent)
-    job = decode(Job, channel.receive())
+    job, scope = receive(channel)
     try:
         _enter(job)
     except OSError as error:
@@ -50,7 +63,7 @@ def serve(channel: Channel, observer: Observer, parent: int) -> None:
     channel.send({"stage": job.stage, "started": os.getpid()}, *([] if listener is None else [listener]))
     if listener is not None:
         os.close(listener)
-    said = worker.perform(job, channel, observer)
+    said = worker.perform(job, scope, channel, observer)
     with contextlib.suppress(OSError, ValueError):  # a full disk, or streams that the stage has closed: only its log
         sys.stdout.flush()
         sys.stderr.flush()

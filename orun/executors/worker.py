@@ -38,13 +38,12 @@ LONGEST_TEXT = 200  # characters of what one says
 State = tuple[int, int, int]
 
 
-def perform(job: Job, channel: Channel, observer: Observer) -> dict[str, Any]:
+def perform(job: Job, scope: Scope, channel: Channel, observer: Observer) -> dict[str, Any]:
     """Do a job in this process and note what it reads.
 
     Returns:
         What is to be said of it: `{"result": ..., "written": ...}` or `{"trouble": ...}`.
     """
-    scope = Scope.of(job)
     observer.narrow(scope)
     recorder, variables, probes = observer.recorder, observer.variables, observer.probes
     try:

@@ -136,7 +136,7 @@ class Zygote:
             return
         finally:
             theirs.close()
-        ours.send(encoded)
+        stage.send(ours, encoded, scope)
         supervised = self._running[process] = Supervised(job, process, ours)
         self._selector.register(ours, selectors.EVENT_READ, lambda: self._hear(supervised))
 

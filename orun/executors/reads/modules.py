@@ -44,11 +44,12 @@ def install(scope: Scope, recorder: Recorder) -> None:
 
     sys.path_hooks.insert(0, hook)
     for folder in looked_at(scope):
-        del sys.path_importer_cache[folder]
+        sys.path_importer_cache.pop(folder, None)
 
 
+@functools.lru_cache(maxsize=64)
 def looked_at(scope: Scope) -> list[str]:
-    """The folders of the user's that the import system has looked at."""
+    """The folders of the user's that the import system has looked at when this is first asked: before a fork."""
     return [folder for folder in sys.path_importer_cache if _is_users(os.path.abspath(folder), scope)]
 
 
@@ -89,7 +90,6 @@ def user_path(scope: Scope) -> list[str]:
     return [folder for folder in map(os.path.abspath, sys.path) if _is_users(folder, scope)]
 
 
-@functools.lru_cache(maxsize=256)  # known from before the fork for the folders that have been looked at there
 def _is_users(folder: str, scope: Scope) -> bool:
     return scope.is_code(folder) or (folder != CHECKOUT and scope.is_discovery(folder))
 

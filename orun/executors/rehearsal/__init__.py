@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from orun.codec import decode, encode
-from orun.executors import worker
+from orun.codec import encode
+from orun.executors import stage, worker
 from orun.executors.channel import Channel
 from orun.executors.job import Job
 from orun.executors.reads.observer import Observer
+from orun.executors.reads.scope import Scope
 from orun.executors.warm import parse_beforehand
 from orun.stages import code
 from orun.stages.contract import Port, Spec
@@ -51,11 +52,11 @@ def rehearse(observer: Observer) -> list[dict[str, Any]]:
     """
     parse_beforehand(str(Path(HERE, "nothing.py")))
     ours, theirs = Channel.pair()
-    ours.send(encode(JOB))
-    job = decode(Job, theirs.receive())
+    stage.send(ours, encode(JOB), Scope.of(JOB))
+    job, scope = stage.receive(theirs)
     theirs.send({"stage": job.stage, "started": os.getpid()}, theirs.fileno())
     with _undone():
-        said = worker.perform(job, theirs, observer)
+        said = worker.perform(job, scope, theirs, observer)
     observer.forget()
     theirs.send({"stage": job.stage, **said})
     heard = ours.messages()
