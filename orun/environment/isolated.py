@@ -21,6 +21,8 @@ import msgspec
 
 from orun.codec import Record, decode, field
 from orun.environment import contents, tools
+from orun.environment.cache import cache_folder
+from orun.errors import UsageError
 from orun.targets import Environment, Interpreter
 
 PACKAGE = Path(__file__).parent.parent
@@ -46,11 +48,14 @@ class Made(Record, frozen=True):
 
 
 def root() -> Path:
-    """The folder of all isolated environments: `ORUN_ENVIRONMENTS`, else in the user's cache."""
+    """The folder of all isolated environments: `ORUN_ENVIRONMENTS`, else in the user's cache.
+
+    Raises:
+        UsageError: when there is none.
+    """
     if chosen := os.environ.get("ORUN_ENVIRONMENTS"):
         return Path(chosen).absolute()
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return Path(cache if cache and Path(cache).is_absolute() else Path.home() / ".cache") / "orun" / "environments"
+    return cache_folder() / "environments"
 
 
 @functools.cache
@@ -73,8 +78,11 @@ def record_of(environment: Environment) -> Path:
 
 def all_made() -> dict[Path, Made]:
     """Every environment on this machine that was made, by its folder."""
-    found = {record.parent: read(record) for record in sorted(root().glob(f"*/{RECORD}"))}
-    return {folder: made for folder, made in found.items() if made}
+    try:
+        records = sorted(root().glob(f"*/{RECORD}"))
+    except UsageError:  # there is nowhere to make one
+        return {}
+    return {record.parent: made for record in records if (made := read(record))}
 
 
 def read(record: Path) -> Made | None:

@@ -7,11 +7,12 @@ model, the parameters, the dataset, the versions of the tools, and the machine. 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from orun.environment.cache import cache_folder
+from orun.errors import UsageError
 from orun.stages.tuning.settings import Settings
 
 
@@ -41,6 +42,9 @@ class Ledger:
 
     Args:
         name: digest of what they depend on.
+
+    Raises:
+        UsageError: when there is no folder to keep them in.
     """
 
     def __init__(self, name: str) -> None:
@@ -50,7 +54,6 @@ class Ledger:
     def add(self, trial: Trial) -> None:
         """Keep a trial; it is in the file when this returns."""
         self.trials[trial.settings] = trial
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(f"{json.dumps(asdict(trial))}\n")
 
@@ -79,6 +82,16 @@ def _hashable(settings: Settings) -> Settings:
 
 
 def folder() -> Path:
-    """Where searches that are not over are kept: in the user's cache."""
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return Path(cache if cache and Path(cache).is_absolute() else Path.home() / ".cache") / "orun" / "tuning"
+    """Where searches that are not over are kept: in the user's cache.
+
+    Raises:
+        UsageError: when there is none, or it cannot be written to.
+    """
+    found = cache_folder() / "tuning"
+    try:
+        found.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"trials cannot be kept in {found}", why=str(error), hint="name another place: export XDG_CACHE_HOME=FOLDER"
+        ) from error
+    return found

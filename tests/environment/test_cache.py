@@ -1,0 +1,46 @@
+"""Where things go that may be made again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orun.environment import isolated
+from orun.environment.cache import cache_folder
+from orun.errors import UsageError
+from orun.stages.tuning.ledger import Ledger
+
+
+def test_a_home_or_what_is_said_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative, which counts as not set")
+    assert cache_folder() == tmp_path / ".cache" / "orun"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
+    assert cache_folder() == tmp_path / "elsewhere" / "orun"
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a container has that is started with a number for its user."""
+    for name in ("HOME", "XDG_CACHE_HOME", "ORUN_ENVIRONMENTS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    with pytest.raises(UsageError) as caught:
+        cache_folder()
+    assert str(caught.value) == (
+        "there is no folder for caches\n  this user has no home\n  hint: name one: export XDG_CACHE_HOME=FOLDER"
+    )
+    assert isolated.all_made() == {}
+
+
+def test_a_cache_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(UsageError) as caught:
+        Ledger("search")
+    assert str(caught.value) == (
+        f"trials cannot be kept in {tmp_path}/file/orun/tuning\n"
+        f"  [Errno 20] Not a directory: '{tmp_path}/file/orun/tuning'\n"
+        "  hint: name another place: export XDG_CACHE_HOME=FOLDER"
+    )
