@@ -193,15 +193,14 @@ class _Forking:
         return process
 
     def _reap(self, descriptor: int) -> None:
-        """Tell of a process that has ended; what a stage has left behind in its group ends too."""
+        """Tell of a process that has ended."""
         process = self._living.pop(descriptor)
         self._poll.unregister(descriptor)
         os.close(descriptor)
-        end = End.of(*os.wait4(process, 0))
+        _, status, usage = os.wait4(process, 0)
         self._servers.discard(process)
-        system.kill_group(process)
         with contextlib.suppress(ConnectionError):  # the server is gone, and this process is about to be
-            self._connection.send(ENDED.pack(end.process, end.status, end.cpu_seconds, end.peak_memory))
+            self._connection.send(ENDED.pack(process, status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss))
 
     def _end(self) -> None:
         """End after all that was forked here: stages have been killed, and servers have lost their connections."""

@@ -45,12 +45,6 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), f"prctl({option}) was refused")
 
 
-def kill_group(leader: int) -> None:
-    """Kill all processes of the group of that one, which may have ended itself."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
-
-
 def keep_freed_memory() -> None:
     """Have the C library use large blocks again that were freed, where it is glibc.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -123,6 +122,8 @@ def store_freely(model: ModelProto) -> None:
 
 def save_graph(model: ModelProto, source: Path, path: Path) -> None:
     """Write a model that was read from `source` by `load_graph`, with a copy of its external data beside it."""
+    import shutil  # brings libraries for compression into every process that imports this module
+
     import onnx
 
     onnx.save(model, path)
