@@ -80,6 +80,17 @@ def test_a_failed_stage_is_a_result_with_its_reason_and_the_way_on(failing: Proj
     assert "Traceback" not in failure.what + failure.why + failure.hint
 
 
+def test_the_log_of_a_refusal_has_no_traceback(tmp_path: Path) -> None:
+    """It is shown with the failure, and tells a user nothing."""
+    text = f"stages:\n  take: {{uses: convert/onnx, with: {{path: relu.onnx, digest: '{'0' * 64}'}}}}\n"
+    project = Project.make(tmp_path / "project", text)
+    project.write("relu.onnx", "no model at all")
+    result = project.run()
+    log = (result.folder / "logs" / "take.log").read_text()
+    assert log.startswith("relu.onnx is not the file that its digest names\n  SHA-256 is ")
+    assert "Traceback" not in log
+
+
 def test_keep_going_stops_only_what_is_after_the_failure(failing: Project) -> None:
     result = failing.run(keep_going=True)
     assert outcomes(result) == {"make": "built", "breaks": "failed", "after": "blocked", "other": "built"}

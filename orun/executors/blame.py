@@ -29,6 +29,16 @@ def trouble(job: Job, scope: Scope, error: BaseException) -> Trouble:
     return Trouble("StageFailed", what, "\n".join(rest), file=file, line=line, function=function)
 
 
+def write(scope: Scope, error: BaseException) -> None:
+    """Write an exception to the log; a refusal of orun's own, which no code of the user's led to, without traceback."""
+    frames = traceback.extract_tb(error.__traceback__)
+    plain = isinstance(error, OrunError) and error.__cause__ is None
+    if plain and not any(scope.is_code(frame.filename) for frame in frames):
+        sys.stderr.write(f"{error}\n")
+    else:
+        traceback.print_exception(error)
+
+
 def _message(error: BaseException) -> list[str]:
     """The lines of its message, clipped; those of a syntax error without the place, which is shown apart."""
     try:

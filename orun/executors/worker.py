@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -52,7 +51,7 @@ def perform(job: Job, scope: Scope, channel: Channel, observer: Observer) -> dic
         packages = _packages(scope, recorder)
     except BaseException as error:  # noqa: BLE001 - SystemExit too: whatever ends a stage is reported
         with contextlib.suppress(OSError, ValueError):  # a full disk, or closed streams: only its log
-            traceback.print_exc()
+            blame.write(scope, error)
         return {"trouble": encode(blame.trouble(job, scope, error))}
     result = JobResult(metrics, recorder.reads, recorder.listings, packages, variables.found, probes.found)
     return {"result": encode(result), "written": sorted(recorder.written)}
