@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from orun.culprits.changes import Change, Fixed, inputs_of
 from orun.culprits.sides import Side
 from orun.environment.making import make
-from orun.environment.tools import ABSENT, BUILDS, installed, normalise
+from orun.environment.tools import ABSENT, BUILDS, exact, installed, normalise
 from orun.errors import EnvironmentFailed
 from orun.events import Notice
 from orun.journal import Listener, ignore
@@ -96,13 +96,13 @@ class Versions:
             if not known.isdisjoint(good):
                 bad = self.bad[name]
                 pins |= {one: bad.get(one, old) if one in new or one not in known else old for one, old in good.items()}
-        here = installed()
+        here = exact()
         if all(_is_here(one, here) for one in pins.values()):
             return None
         asked = tuple(sorted(pins.values()))
         differing = [one for one in asked if not _is_here(one, here)]
         wanted = {normalise(one.partition("==")[0]) for one in asked}
-        others = tuple(f"{name}=={version}" for name, version in sorted(here.items()) if name not in wanted | OWN)
+        others = tuple(f"{name}=={version}" for name, version in sorted(installed().items()) if name not in wanted | OWN)
         return Environment(", ".join(differing), asked, others)
 
 
