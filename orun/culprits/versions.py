@@ -102,7 +102,9 @@ class Versions:
         asked = tuple(sorted(pins.values()))
         differing = [one for one in asked if not _is_here(one, here)]
         wanted = {normalise(one.partition("==")[0]) for one in asked}
-        others = tuple(f"{name}=={version}" for name, version in sorted(installed().items()) if name not in wanted | OWN)
+        others = tuple(
+            f"{name}=={version}" for name, version in sorted(installed().items()) if name not in wanted | OWN
+        )
         return Environment(", ".join(differing), asked, others)
 
 
