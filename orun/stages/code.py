@@ -44,7 +44,7 @@ def compile_beforehand(path: str, text: bytes) -> None:
 def unload() -> None:
     """Forget what this process has loaded."""
     for name in LOADED.values():
-        del sys.modules[name]
+        sys.modules.pop(name, None)  # it is not there when it could not be loaded
     LOADED.clear()
     TEXTS.clear()
 
