@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from orun.measure.pressure import Pressure, PressureGauge
@@ -15,6 +15,7 @@ from orun.measure.workers import Subject
 
 BASELINE = "baseline"
 QUADS_SHARE = 0.5  # of the time, for quads
+PROMISED = 2  # in times of the launches that are enough
 ERROR_SHARE = 0.4  # of the slow-down to be told: how well a launch is known; more launches say more than longer ones
 
 
@@ -31,7 +32,8 @@ class Budget:
         samples: inferences of the model alone, over the fewest launches together.
         warmup: seconds of inference before the first sample of a session.
         alone: seconds that inferences of the model alone may take.
-        enough: launches of a comparison before its time can be over.
+        enough: launches of a comparison before its time can be over; `PROMISED` times as many where these would make it
+            clear if the next ones were as those that there are.
     """
 
     time: float
@@ -92,9 +94,9 @@ def measure(
         if len(launches) < fewest:
             continue
         late = seconds - idle >= budget.time or seconds >= PATIENCE * budget.time
-        if (late and len(launches) >= budget.enough) or all(
-            _clear(name, launches, budget.resolution) for name in subjects if name != MODEL
-        ):
+        found = {name: Evidence.of([one.ratios[name] for one in launches]) for name in subjects if name != MODEL}
+        over = late and len(launches) >= budget.enough and not _is_promising(found, budget)
+        if over or _is_clear(found, budget.resolution):
             break
     return Measurement(launches, seconds, gauge.read())
 
@@ -109,11 +111,25 @@ def _pace(budget: Budget, fewest: int, subjects: int) -> Pace:
     )
 
 
-def _clear(name: str, launches: Sequence[Launch], resolution: float) -> bool:
+def _is_clear(found: Mapping[str, Evidence], resolution: float) -> bool:
     """Whether the launches tell a slow-down from none and, against a reference, the ratio to half of it.
 
     A gate against the baseline asks whether the model is slower; one against a reference asks how much faster it is.
     """
-    evidence = Evidence.of([one.ratios[name] for one in launches])
-    clear = evidence.answer(math.log1p(resolution)) != "undecided"
-    return clear and (name == BASELINE or evidence.half_width <= resolution / 2)
+    return all(
+        evidence.answer(math.log1p(resolution)) != "undecided"
+        and (name == BASELINE or evidence.half_width <= resolution / 2)
+        for name, evidence in found.items()
+    )
+
+
+def _is_promising(found: Mapping[str, Evidence], budget: Budget) -> bool:
+    """Whether it would be clear with a few launches more of the same mean and spread.
+
+    When to stop is decided by what was found so far, which a sequential test allows: what it answers by stays the same.
+    """
+    counts = range(next((one.count for one in found.values()), 0) + 1, PROMISED * budget.enough + 1)
+    return any(
+        _is_clear({name: replace(one, count=count) for name, one in found.items()}, budget.resolution)
+        for count in counts
+    )

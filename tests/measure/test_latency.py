@@ -148,7 +148,15 @@ def test_it_stops_when_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(measure(subjects, Budget(0.0, 0.05, (4, 9), 30, 0.0), 0, lambda *_: None).launches) == 4
 
 
-@pytest.mark.parametrize(("ratios", "launches"), [([0.0, 0.05] * 5, 8), ([0.0, 0.001, -0.001], 3)])
+@pytest.mark.parametrize(
+    ("ratios", "launches"),
+    [
+        ([0.0, 0.05] * 5, 8),  # half way: so many more would decide nothing
+        ([0.01, 0.07] * 5, 10),  # two more would, and do
+        ([0.01, 0.07] * 4 + [-0.08, 0.08] * 4, 9),  # they would have
+        ([0.0, 0.001, -0.001], 3),
+    ],
+)
 def test_time_is_not_up_before_there_are_enough(
     monkeypatch: pytest.MonkeyPatch, ratios: list[float], launches: int
 ) -> None:

@@ -14,6 +14,7 @@ from itertools import count
 import numpy as np
 import pytest
 
+from orun.measure import oncpu
 from orun.measure.oncpu import Work, timed, waited_since, waits, watched
 
 
@@ -65,6 +66,27 @@ def test_a_thread_that_sleeps_does_not_do_all() -> None:
     found = watched(lambda: time.sleep(0.01), 0.05)
     assert not found.alone
     assert not found.in_turn
+
+
+ALONE, STOLEN, SHARED = (Work(*one) for one in ((1.0, 1.0, 1.0, 1.0), (1.0, 1.0, 0.8, 0.8), (2.0, 1.0, 0.9, 1.9)))
+
+
+@pytest.mark.parametrize(
+    ("seen", "found", "looks"),
+    [
+        ([ALONE], ALONE, 1),
+        ([STOLEN, ALONE], ALONE, 2),  # a moment in which a host took the processor away
+        ([STOLEN] * 3, STOLEN, 3),
+        ([SHARED], SHARED, 1),
+    ],
+)
+def test_a_doubtful_look_is_repeated(
+    monkeypatch: pytest.MonkeyPatch, seen: list[Work], found: Work, looks: int
+) -> None:
+    left = list(seen)
+    monkeypatch.setattr(oncpu, "_watched", lambda *_: left.pop(0))
+    assert watched(work, 1.0) == found
+    assert len(seen) - len(left) == looks
 
 
 @pytest.mark.parametrize(
