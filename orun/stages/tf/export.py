@@ -34,11 +34,13 @@ def export(context: Context, source: Model, opset: int, outputs: Sequence[str]) 
     from orun.stages.onnx.canonical import canonical
     from orun.stages.onnx.domains import tidy_domains
     from orun.stages.onnx.names import clean, name_input_axes, name_values
+    from orun.stages.tf.mend import mend
 
     names = _output_names(context, source, outputs)
     _require_small(context, source)
     with warnings_to(context.log), failing(context, "tf2onnx cannot convert the model", "try another `opset`"):
         model, inside, yielded = source.convert(opset)
+    mend(context, model)
     _arrange(model, source, inside)
     order = {name: place for place, name in enumerate(yielded)}
     model.graph.output.sort(key=lambda value: order[value.name])

@@ -70,8 +70,18 @@ class Function:
         import tf2onnx
 
         model, _ = tf2onnx.convert.from_function(self._function, input_signature=self._signature, opset=opset)
+        self._store_constants(model)
         inputs = [ARGUMENT.format(n) for n in range(len(self.inputs))]
         return model, inputs, [value.name for value in model.graph.output]
+
+    def _store_constants(self, model: ModelProto) -> None:
+        """Store the tensors that the function holds, as Keras's Normalization does: tf2onnx makes inputs of them."""
+        from onnx import numpy_helper
+
+        held = {inside.name: value for value, inside in self._concrete.graph.captures if hasattr(value, "numpy")}
+        for value in [value for value in model.graph.input if value.name in held]:
+            model.graph.input.remove(value)
+            model.graph.initializer.append(numpy_helper.from_array(held[value.name].numpy(), value.name))
 
 
 def _type(item: Input) -> Any:

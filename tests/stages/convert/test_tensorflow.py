@@ -59,6 +59,7 @@ def shapes(made: StageRun) -> dict[str, list[int | str]]:
             },
         ),
         ("recurrent", {}, {"input": ["batch", 5, 3], "output": ["batch", 2]}),
+        ("prepared", {}, {"scores": ["batch", 6], "output": ["batch", 2]}),
         ("subclassed", {"inputs": PAIR}, {"left": ["batch", 4], "right": ["batch", 4], "output": ["batch", 3]}),
         ("module", {}, {"x": ["batch", 3], "sum": ["batch"], "y": ["batch", 2]}),
         (
@@ -107,6 +108,14 @@ def write(folder: Path) -> None:
     image = np.random.default_rng(0).random((3, 8, 8, 1), np.float32)
     np.save(folder / "image.npy", image)
     np.save(folder / "answer.npy", model(image, training=False).numpy())
+
+
+def test_an_operator_that_onnx_does_not_have(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "without_an_operator") == (
+        "tf2onnx cannot convert Erfinv\n"
+        "  ONNX has no operator of that name, and tf2onnx leaves TensorFlow's in its place\n"
+        "  hint: write it with other operations in the model; the log says where it stands"
+    )
 
 
 @pytest.mark.parametrize("name", ["model.keras", "model.h5", "saved", "model.tflite", "model.pb"])

@@ -40,6 +40,21 @@ def functional() -> keras.Model:
     )
 
 
+def prepared() -> keras.Model:
+    """A mean and variance that it holds as plain tensors, and operators of TensorFlow's that ONNX has not."""
+    scores = keras.Input((6,), name="scores")
+    hidden = layers.Normalization(mean=[0.5, 1, 2, 3, 4, 5], variance=[1.0, 2, 3, 4, 5, 6])(scores)
+    hidden = layers.Dense(6, activation="gelu")(hidden)
+    hidden = keras.ops.log1p(keras.ops.abs(layers.Activation("celu")(hidden)))
+    return keras.Model(scores, layers.Dense(2)(hidden))
+
+
+def without_an_operator() -> keras.Model:
+    """TensorFlow has an inverse of the error function."""
+    scores = keras.Input((6,), name="scores")
+    return keras.Model(scores, keras.ops.erfinv(keras.ops.tanh(scores)))
+
+
 def recurrent() -> keras.Model:
     """An LSTM and a GRU: loops, or the operators of ONNX for them."""
     return keras.Sequential(
