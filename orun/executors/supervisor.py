@@ -28,6 +28,7 @@ class Supervised:
 
     Attributes:
         job: what it does.
+        scope: which files are the user's, for it.
         process: its id, which is also that of its group.
         channel: the connection to it.
         stopped: why it is being stopped.
@@ -35,6 +36,7 @@ class Supervised:
     """
 
     job: Job
+    scope: Scope
     process: int
     channel: Channel
     stopped: Stop = ""
@@ -47,7 +49,7 @@ class Supervised:
         """Begin to watch what it opens, once it has sent the means to."""
         if self.native or not self.channel.descriptors:
             return None
-        self.native = NativeReads(self.channel.descriptors.popleft(), Scope.of(self.job))
+        self.native = NativeReads(self.channel.descriptors.popleft(), self.scope)
         return self.native
 
     def patience(self) -> float:

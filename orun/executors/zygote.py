@@ -137,7 +137,7 @@ class Zygote:
         finally:
             theirs.close()
         stage.send(ours, encoded, scope)
-        supervised = self._running[process] = Supervised(job, process, ours)
+        supervised = self._running[process] = Supervised(job, scope, process, ours)
         self._selector.register(ours, selectors.EVENT_READ, lambda: self._hear(supervised))
 
     def _start(self, descriptor: int) -> int:
