@@ -12,6 +12,7 @@ from pathlib import Path
 
 from orun.errors import StoreError
 from orun.history.points import Point
+from orun.store.durable import make_database
 from orun.store.refusals import quoted
 
 FORMAT = 1
@@ -81,6 +82,7 @@ class History:
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
         try:
+            make_database(str(self.path))
             database = sqlite3.connect(self.path, timeout=PATIENCE)
             try:
                 self._prepare(database)

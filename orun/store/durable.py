@@ -31,6 +31,12 @@ def new_file(path: str, mode: int, *, sync: bool = True) -> Iterator[int]:
         os.close(descriptor)
 
 
+def make_database(path: str) -> None:
+    """Make an empty file for SQLite, if there is none: it would keep the group out whatever the umask."""
+    with suppress(OSError):  # SQLite is to say what is wrong with it
+        os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+
+
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
     """Write until nothing is left."""
     rest = memoryview(data)

@@ -18,6 +18,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 from orun.store.digests import digest_bytes
+from orun.store.durable import make_database
 from orun.store.reading import Signature
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ class Index:
 
             self._folder.mkdir(exist_ok=True)
             self._opened = self._generation()
+            make_database(self._path(self._opened))
             database = sqlite3.connect(self._path(self._opened), timeout=_PATIENCE, check_same_thread=False)
             self._database = database
             database.text_factory = lambda data: data.decode(errors="replace")  # the checksum tells damage

@@ -36,7 +36,8 @@ class Placer:
             tree: the tree.
             folder: where; must not be there.
             folder_mode: mode of the folder and those in it.
-            lasting: whether it will be looked at again: then copies are flushed to the disk and remembered as intact.
+            lasting: whether it will be looked at again: then copies are flushed to the disk and remembered as intact,
+                and others may write into the folders if the umask lets them.
 
         Raises:
             StoreError: when one of them is missing or damaged.
@@ -49,9 +50,8 @@ class Placer:
         alone = _alone(tree)
         for entry in tree.entries:
             self._put(entry, f"{folder}/{entry.path}", alone=entry.path in alone, lasting=lasting)
-        for name in reversed(folders):
-            os.chmod(f"{folder}/{name}", folder_mode)
-        os.chmod(folder, folder_mode)
+        for made in (*(f"{folder}/{name}" for name in reversed(folders)), folder):
+            os.chmod(made, folder_mode | (stat.S_IMODE(os.lstat(made).st_mode) if lasting else 0))
         self._index.settle()
 
     def discard(self, path: str) -> None:
@@ -64,7 +64,7 @@ class Placer:
         pending, folders = [path], []
         while pending:
             folders.append(pending.pop())
-            os.chmod(folders[-1], stat.S_IRWXU)
+            open_up(folders[-1])
             with os.scandir(folders[-1]) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
@@ -117,6 +117,12 @@ class Placer:
         known = signature_of(before)
         if self._index.get(known) == digest and signature_of(after)[:4] == known[:4]:
             self._index.put(signature_of(after), digest)
+
+
+def open_up(folder: str) -> None:
+    """Let this user move a folder and what is in it; nothing to do for another's that a group shares."""
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        os.chmod(folder, stat.S_IRWXU)
 
 
 def _alone(tree: Tree) -> set[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import sqlite3
+import stat
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,15 @@ def test_points_come_back_as_they_were_and_once(tmp_path: Path) -> None:
     history.add([late])
     assert history.points() == (early, late)
     assert history.points(pipeline="other") == ()
+
+
+def test_a_group_may_write_it_where_the_umask_lets_them(tmp_path: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        History(tmp_path / "history.sqlite").add([point(1.0, 1)])
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "history.sqlite").stat().st_mode) == 0o664
 
 
 def test_values_that_are_no_finite_numbers(tmp_path: Path) -> None:

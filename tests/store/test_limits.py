@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3  # noqa: F401 - another user may not be let to the files of this Python
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -201,6 +202,22 @@ def test_a_store_of_somebody_else(everybodys: Path) -> None:
     assert why.startswith(f"  {store.root / 'tmp'}/")
     assert why.endswith(": Permission denied")
     assert hint == f"  hint: See whose it is: ls -ld {store.root / 'tmp'}"
+
+
+@needs_root
+@forks
+def test_a_store_that_a_group_shares(everybodys: Path) -> None:
+    """Each user replaces what another one has placed, where their umask lets the group write."""
+
+    def placed(text: str) -> object:
+        os.umask(0o002)
+        with Store.open(everybodys / "store") as store:
+            digest = add(store, {"model.onnx": text.encode(), "sub/a": b"the same"})
+            found = content(store.checkout(digest, "p", "s")[0])["model.onnx"].decode()
+            return found, store.check(digest), store.drain_notices()
+
+    for text, user in (("one", NOBODY), ("two", NOBODY - 1), ("one", NOBODY), ("three", NOBODY - 1)):
+        assert in_child(lambda: placed(text), user) == f"('{text}', (), [])"  # noqa: B023 - called at once
 
 
 def test_a_folder_that_cannot_be_stored_is_named(store: Store) -> None:
