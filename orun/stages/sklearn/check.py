@@ -80,7 +80,19 @@ def _answers(context: Context, names: Sequence[str], data: Table) -> list[Array]
     batches = [data.feed(slice(start, end)) for start, end in itertools.pairwise(bounds)]
     with failing(context, "ONNX Runtime cannot run the converted model", "try another `opset`"):
         parts = [model(feed) for feed in batches]
-    return [np.concatenate([_plain(part[place]) for part in parts]) for place in range(len(names))]
+    return [_joined(context, name, [_plain(part[place]) for part in parts]) for place, name in enumerate(names)]
+
+
+def _joined(context: Context, name: str, parts: Sequence[Array]) -> Array:
+    """What batches of several sizes were answered, as one."""
+    if len({part.shape[1:] for part in parts}) > 1:
+        raise StageFailed(
+            context.stage,
+            f"output {name!r} of the converted model has another form for other numbers of examples",
+            why=", ".join(str(list(part.shape)) for part in parts),
+            hint="skl2onnx converts this estimator for one number of examples at most: choose another",
+        )
+    return np.concatenate(parts)
 
 
 def _plain(value: Any) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -113,6 +114,7 @@ def export(context: Context, estimator: Estimator, data: Table, wishes: Wishes) 
 
     from orun.stages.onnx.domains import tidy_domains
 
+    plain = _without_transform(estimator)
     hint = "skl2onnx.supported_converters() lists what can be converted"
     with (
         failing(context, f"skl2onnx cannot convert the {type(estimator).__name__}", hint),
@@ -120,9 +122,9 @@ def export(context: Context, estimator: Estimator, data: Table, wishes: Wishes) 
         _integers_as_flags(),
     ):
         model: ModelProto = to_onnx(
-            estimator,
+            plain,
             initial_types=[(name, _type(name, values, context)) for name, values in data.columns.items()],
-            options=_options(estimator, wishes) or None,
+            options=_options(plain, wishes) or None,
             target_opset={"": wishes.opset, "ai.onnx.ml": ML_OPSET},
         )
     tidy_domains(model)
@@ -144,6 +146,20 @@ def _options(estimator: Estimator, wishes: Wishes) -> dict[int, dict[str, Any]]:
     if kind and "zipmap" in (get_converter(kind).get_allowed_options() or ()):
         options.setdefault(id(estimator), {})["zipmap"] = wishes.zipmap
     return options
+
+
+def _without_transform(estimator: Estimator) -> Estimator:
+    """What it predicts, alone: of a vote skl2onnx refuses a setting, the default, that is for `transform`."""
+    from sklearn.ensemble import VotingClassifier
+    from sklearn.pipeline import Pipeline
+
+    made = copy(estimator)
+    if isinstance(estimator, Pipeline):
+        name, last = estimator.steps[-1]
+        made.steps = [*estimator.steps[:-1], (name, _without_transform(last))]
+    elif isinstance(estimator, VotingClassifier):
+        made.flatten_transform = False
+    return made
 
 
 def _scores(estimator: Estimator) -> dict[str, Any]:

@@ -41,6 +41,7 @@ def refusal(folder: Path, model: str, data: str, **params: Any) -> str:
         ("margins", "digits", {"label": ["batch"], "probabilities": ["batch", 1]}),
         ("machine", "digits", {"label": ["batch"], "probabilities": ["batch", 2]}),
         ("machine_of_names", "digits", {"label": ["batch"], "probabilities": ["batch", 2]}),
+        ("vote", "digits", {"label": ["batch"], "probabilities": ["batch", 10]}),
         ("ridge", "bodies", {"variable": ["batch", 1]}),
         ("regression_tree", "bodies", {"variable": ["batch", 1]}),
         ("neighbours", "bodies", {"variable": ["batch", 1]}),
@@ -160,3 +161,11 @@ def test_what_does_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(room, "free_memory", lambda: 0)
     said = refusal(tmp_path, "pipeline", "digits")
     assert re.match(r"the model takes .* kB of memory here, and 0 B are free\n", said)
+
+
+def test_another_form_for_other_batches(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "quadratic", "bodies") == (
+        "output 'label' of the converted model has another form for other numbers of examples\n"
+        "  [1, 1], [1, 2], [1, 97]\n"
+        "  hint: skl2onnx converts this estimator for one number of examples at most: choose another"
+    )

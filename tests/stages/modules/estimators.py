@@ -9,10 +9,17 @@ from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_diabetes, load_digits
 from sklearn.decomposition import PCA
-from sklearn.ensemble import HistGradientBoostingClassifier, IsolationForest, RandomForestClassifier
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    IsolationForest,
+    RandomForestClassifier,
+    VotingClassifier,
+)
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.multioutput import MultiOutputClassifier
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -81,6 +88,17 @@ def machine() -> Any:
 def machine_of_names() -> Any:
     """Another one, whose classes are words, behind a scaler."""
     return make_pipeline(StandardScaler(), NuSVC(nu=0.2)).fit(X[:300], np.where(Y[:300] < 5, "low", "high"))
+
+
+def vote() -> Any:
+    """Two classifiers, behind a scaler, whose probabilities are averaged."""
+    voters = [("lines", LogisticRegression(max_iter=100)), ("bells", GaussianNB(var_smoothing=1e-2))]
+    return make_pipeline(StandardScaler(), VotingClassifier(voters, voting="soft")).fit(X[:300], Y[:300])
+
+
+def quadratic() -> Any:
+    """Bells of each class, which skl2onnx converts for no batch."""
+    return QuadraticDiscriminantAnalysis().fit(BODIES[:300], SUGAR[:300] > 150)
 
 
 def ridge() -> Any:
