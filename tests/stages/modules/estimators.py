@@ -98,7 +98,8 @@ def vote() -> Any:
 
 def quadratic() -> Any:
     """Bells of each class, which skl2onnx converts for no batch."""
-    return QuadraticDiscriminantAnalysis().fit(BODIES[:300], SUGAR[:300] > 150)
+    random = np.random.default_rng(0)
+    return QuadraticDiscriminantAnalysis().fit(random.normal(size=(300, 10)), SUGAR[:300] > 150)
 
 
 def ridge() -> Any:
