@@ -48,7 +48,7 @@ PROFILED_MOST = 8  # inferences in a profiled block: each writes an event for ev
 MOST_QUADS = 100
 PATIENCE = 2.0  # in times of the time, for waiting for a core
 MOST_PROFILED_QUADS = 10
-FEWEST_QUADS = 2
+FEWEST_QUADS = 4  # of a slow model, two are disturbed too often for a median: a launch starts two sessions anyhow
 SHORT = 0.002  # seconds of an inference that is short beside a time slice
 STEADY_QUADS = 8  # below which the standard error of their median is hardly known
 
