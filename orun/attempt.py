@@ -17,7 +17,7 @@ from orun.observe import portable_name, value_digest
 from orun.pipeline.model import Pipeline
 from orun.planner import Step
 from orun.store import Action, Discovered, Signature, Store
-from orun.store.layout import PRIVATE, safe_name
+from orun.store.layout import safe_name
 from orun.store.refusals import quoted
 from orun.targets import Target
 
@@ -62,14 +62,14 @@ class Attempt:
             entry=use.entry,
             spec=use.spec,
             params=stage.params,
-            inputs={port: str(self.scratch / "inputs" / port) for port in ports},
-            output=str(self.scratch / "output"),
-            scratch=str(self.scratch / "work"),
+            inputs={port: f"{self.scratch}/inputs/{port}" for port in ports},
+            output=f"{self.scratch}/output",
+            scratch=f"{self.scratch}/work",
             log=str(self.log),
             file=str(self.pipeline.file),
             root=str(self.pipeline.root),
             project=str(self.pipeline.project),
-            ignore=tuple(str(self.store.root / name) for name in PRIVATE),
+            ignore=self.store.private,
             target=self._located(stage.target) if stage.target else None,
             further={name: self._located(target) for name, target in stage.further.items()},
             seed=self.pipeline.seed,

@@ -65,6 +65,8 @@ def safe_name(name: str) -> str:
 
     Different names give different file names, but for letters' case on file systems that ignore it.
     """
+    if len(name) <= _LONGEST and name.isascii() and name.isalnum():  # a key, for one
+        return name
     data = name.encode(errors="surrogatepass")
     text = "".join(chr(byte) if byte in _KEPT else f"%{byte:02X}" for byte in data)
     if text[:1] in {"", "."}:  # a name of its own for the empty one; nothing hidden, and neither . nor ..

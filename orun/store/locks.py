@@ -128,8 +128,8 @@ class MachineLock:
 
     def __init__(self, *, exclusive: bool, folder: Path) -> None:
         # The turn is held while waiting to be alone; whoever shares only passes through it.
-        self._turn = Lock(folder / "orun-machine-turn.lock", exclusive=exclusive, keep=True)
-        self._machine = Lock(folder / "orun-machine.lock", exclusive=exclusive, keep=True)
+        self._turn = Lock(f"{folder}/orun-machine-turn.lock", exclusive=exclusive, keep=True)
+        self._machine = Lock(f"{folder}/orun-machine.lock", exclusive=exclusive, keep=True)
 
     @property
     def held(self) -> bool:

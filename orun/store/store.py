@@ -11,7 +11,7 @@ from typing import Self
 
 from orun.errors import StoreError
 from orun.store.evidence import Evidence, Witness
-from orun.store.layout import prepare, safe_name
+from orun.store.layout import PRIVATE, prepare, safe_name
 from orun.store.locks import Lock, remove_free_locks
 from orun.store.parts import Parts, assemble
 from orun.store.records import Action, Tree
@@ -28,6 +28,7 @@ class Store:
 
     Attributes:
         root: its folder.
+        private: the paths of what only orun reads in it.
         files: digests of files outside it.
         notices: what was found damaged or foreign and what was done about it, one sentence each.
         parts: what it is made of; for the maintenance of a store.
@@ -35,6 +36,7 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.private = tuple(f"{root}/{name}" for name in PRIVATE)
         self.notices: list[str] = []
         self.parts = assemble(root, self.notices)
         self.files = StatCache(self.parts.index)
@@ -274,7 +276,7 @@ class Store:
 
     def key_lock(self, key: str) -> Lock:
         """The lock of a key, not yet taken. Who has waited for it must look again whether the work is done."""
-        return Lock(self.root / "locks" / safe_name(key))
+        return Lock(f"{self.root}/locks/{safe_name(key)}")
 
     def _whole(self, digest: str) -> Tree:
         tree = self.parts.trees.get(digest)
