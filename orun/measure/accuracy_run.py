@@ -210,4 +210,4 @@ def _in_order(chunks: Sequence[Array], order: NDArray[np.intp], examples: int) -
     placed: list[Array] = [np.empty(0)] * examples
     for position, value in zip(order, (row for chunk in chunks for row in chunk), strict=True):
         placed[position] = value
-    return np.stack(placed) if len({value.shape for value in placed}) == 1 else placed
+    return np.stack(placed) if len({np.shape(value) for value in placed}) == 1 else placed  # texts have no shape

@@ -30,6 +30,7 @@ def accuracy(output: NDArray[Any], labels: NDArray[Any]) -> Floats:
             "accuracy needs one label for each class that the model predicts",
             why=f"the output is {list(output.shape)}, and the labels are {list(labels.shape)}",
         )
+    _need_alike("accuracy", predicted, labels)
     right = (predicted == labels).reshape(len(labels), -1)
     return np.asarray(right.mean(axis=1), dtype=np.float64)
 
@@ -63,6 +64,7 @@ def f1(output: NDArray[Any], labels: NDArray[Any]) -> Floats:
             "f1 needs one label for each class that the model predicts",
             why=f"the output is {list(output.shape)}, and the labels are {list(labels.shape)}",
         )
+    _need_alike("f1", predicted, labels)
     predicted, labels = predicted.ravel(), labels.ravel()
     scores = [
         2 * np.count_nonzero((predicted == one) & (labels == one))
@@ -70,6 +72,17 @@ def f1(output: NDArray[Any], labels: NDArray[Any]) -> Floats:
         for one in sorted({*predicted.tolist(), *labels.tolist()})
     ]  # fmt: skip
     return np.asarray(np.mean(scores), dtype=np.float64)
+
+
+def _need_alike(metric: str, predicted: NDArray[Any], labels: NDArray[Any]) -> None:
+    """Refuse texts beside numbers, of which none is ever the same."""
+    texts = [values.dtype.kind in "OUS" for values in (predicted, labels)]
+    if texts[0] != texts[1]:
+        kinds = ["texts" if text else "numbers" for text in texts]
+        raise UsageError(
+            f"{metric} compares what the model predicts, {kinds[0]}, with labels that are {kinds[1]}",
+            hint="give labels of the same kind: where the model yields scores, the number of the class from 0 on",
+        )
 
 
 def auc(output: NDArray[Any], labels: NDArray[Any]) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from orun.errors import StageFailed
@@ -43,7 +44,24 @@ def load_dataset(context: Context, examples: Examples, inputs: Collection[str] =
                 f"{title(examples)} has no values for the input {name!r} of the model",
                 why=f"it has {', '.join(dataset.inputs)}",
             )
-    return dataset
+    return _in_columns(context, dataset)
+
+
+def _in_columns(context: Context, dataset: Dataset) -> Dataset:
+    """Values `[n]` as `[n, 1]` where the model takes them so, as a converted estimator does for each column."""
+    import numpy as np
+
+    from orun.stages.onnx.io import load_graph
+
+    flat = {name for name, values in dataset.inputs.items() if isinstance(values, np.ndarray) and values.ndim == 1}
+    if not flat or "model" not in context.inputs:
+        return dataset
+    shapes = {value.name: value.type.tensor_type.shape.dim for value in load_graph(context.model()).graph.input}
+    columns = {name for name in flat & shapes.keys() if [axis.dim_value for axis in shapes[name]][1:] == [1]}
+    inputs = {
+        name: np.asarray(values)[:, None] if name in columns else values for name, values in dataset.inputs.items()
+    }
+    return replace(dataset, inputs=inputs)
 
 
 def title(examples: Examples) -> str:

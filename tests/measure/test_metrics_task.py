@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -40,6 +42,17 @@ def test_accuracy_needs_fitting_labels() -> None:
     assert str(error.value) == (
         "accuracy needs one label for each class that the model predicts\n"
         "  the output is [2, 5, 3], and the labels are [2]"
+    )
+
+
+@pytest.mark.parametrize(("name", "metric"), [("accuracy", accuracy), ("f1", f1)])
+def test_texts_are_not_compared_with_numbers(name: str, metric: Callable[..., object]) -> None:
+    scores, labels = np.eye(2), np.array(["0", "1"])
+    with pytest.raises(UsageError) as caught:
+        metric(scores, labels)
+    assert str(caught.value) == (
+        f"{name} compares what the model predicts, numbers, with labels that are texts\n"
+        "  hint: give labels of the same kind: where the model yields scores, the number of the class from 0 on"
     )
 
 

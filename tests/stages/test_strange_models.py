@@ -124,11 +124,7 @@ def test_functions_of_the_model_are_converted_with_it(tmp_path: Path) -> None:
         (
             "optimize/float16",
             {},
-            (
-                "ONNX Runtime's converter cannot make the model float16\n  RuntimeError: Graph is not a DAG: "
-                "len(sorted_node_set)=1, len(graph.node)=3, failed at node graph_output_cast0\n"
-                f"  hint: leave nodes in float32: `block_nodes`, `block_types`; {LOG}"
-            ),
+            ("nothing in the model could be converted\n  it has no float32 weights, or only such as must stay float32"),
         ),
         (
             "quantize/dynamic",

@@ -10,27 +10,40 @@ import hashlib
 import json
 import os
 import platform
-import re
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from orun.bundle import MANIFEST, PUBLISHING
 from orun.errors import UsageError
+from orun.stages.releasing.folder import Folder
 from orun.stages.releasing.place import Publisher, digest_of, needing, refused
+
+if TYPE_CHECKING:
+    from orun.remote.bucket import Bucket as RemoteBucket
 
 LARGEST = 64 << 20  # bytes of a manifest, or of a note
 
 
 class Bucket(Publisher):
-    """A folder, or a bucket; files of the release before that the new one lacks are removed."""
+    """A folder, or a bucket; files of the release before that the new one lacks are removed.
+
+    Args:
+        url: of the folder (`file://`) or bucket.
+    """
 
     def __init__(self, url: str) -> None:
+        self._url = url
+        self._bucket: Folder | RemoteBucket
+        if url.startswith("file://"):
+            self._errors: tuple[type[Exception], ...] = (OSError, ValueError)
+            self._denied: type[Exception] = PermissionError
+            self._bucket = Folder(Path(unquote(urlsplit(url).path)))
+            return
         with needing("remote"):
             from orun.remote import bucket
-        self._url = url
         self._errors = (bucket.DeniedError, bucket.UnreachableError, ValueError)
         self._denied = bucket.DeniedError
         with refused(url, *self._errors):
@@ -65,7 +78,6 @@ class Bucket(Publisher):
                 self._upload(bundle, name)
             for name in sorted(old - set(names)):
                 self._bucket.remove(name)
-            self._sweep({*names, *old})
             if begun is not None and digest_of(begun) != digest:  # whoever began may still have been writing
                 self._require(all(self._holds(bundle, name) for name in files))
             self._require_mine(note)
@@ -122,17 +134,6 @@ class Bucket(Publisher):
                 why="no manifest makes a release of what this one has copied",
                 hint="publish again when nobody else does",
             )
-
-    def _sweep(self, names: Iterable[str]) -> None:
-        """Remove what uploads to a folder left that were killed: `NAME#1` and so on, before they are renamed."""
-        address = urlsplit(self._url)
-        if address.scheme != "file":
-            return
-        for name in names:
-            path = Path(unquote(address.path), name)
-            for left in path.parent.glob("*"):
-                if re.fullmatch(re.escape(path.name) + r"#[0-9]+", left.name):
-                    left.unlink(missing_ok=True)
 
 
 def _note(digest: str, names: Iterable[str]) -> bytes:

@@ -116,6 +116,8 @@ def export(context: Context, estimator: Estimator, data: Table, wishes: Wishes) 
 
     plain = _without_transform(estimator)
     hint = "skl2onnx.supported_converters() lists what can be converted"
+    if len({values.dtype.kind for values in data.columns.values()} & set("iuf")) > 1:
+        hint += "; it may want numbers of one type: `types: {NAME: float32}` beside the path of the data"
     with (
         failing(context, f"skl2onnx cannot convert the {type(estimator).__name__}", hint),
         warnings_to(context.log),

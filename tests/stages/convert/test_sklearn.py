@@ -169,3 +169,13 @@ def test_another_form_for_other_batches(tmp_path: Path) -> None:
         "  [1, 1], [1, 2], [1, 97]\n"
         "  hint: skl2onnx converts this estimator for one number of examples at most: choose another"
     )
+
+
+def test_columns_are_fed_as_the_model_takes_them_and_words_are_compared(tmp_path: Path) -> None:
+    made = convert(tmp_path, "columns_in_words", "people")
+    assert [value.name for value in onnx.load(made.model).graph.input] == ["age", "town"]
+    told = {"dataset": "estimators.py:judged", "metrics": ["accuracy", "f1"], "outputs": ["label"]}
+    judged = run_stage("measure/accuracy", tmp_path, told, inputs={"model": made.output}, root=MODULES)
+    assert judged.value("accuracy") == pytest.approx(14 / 15)
+    simple = {"inputs": "estimators.py:judged"}
+    assert run_stage("optimize/simplify", tmp_path, simple, inputs={"model": made.output}, root=MODULES).model.exists()

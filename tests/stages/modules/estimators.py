@@ -55,6 +55,19 @@ def people() -> orun.Dataset:
     return orun.Dataset({"age": AGES, "town": TOWNS})
 
 
+def judged() -> orun.Dataset:
+    """People with the words that `columns_in_words` says of them, but for the last."""
+    words = columns_in_words().predict(np.array([*zip(AGES, TOWNS, strict=True)], dtype=object))
+    return orun.Dataset({"age": AGES.astype(np.float32), "town": TOWNS}, labels=np.array([*words[:-1], "neither"]))
+
+
+def columns_in_words() -> Any:
+    """A number and a word of each person, and words for its classes."""
+    each = ColumnTransformer([("age", StandardScaler(), [0]), ("town", OneHotEncoder(sparse_output=False), [1])])
+    rows = np.array([*zip(AGES, TOWNS, strict=True)], dtype=object)
+    return make_pipeline(each, LogisticRegression()).fit(rows, np.where(AGES > 6, "old", "young"))
+
+
 def pipeline() -> Any:
     """Scaling and logistic regression."""
     return make_pipeline(StandardScaler(), LogisticRegression(max_iter=100)).fit(X[:600], Y[:600])

@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import onnx
 import pytest
 
+import orun
 from orun.bundle import verify_bundle
 from orun.errors import StageFailed, UsageError
-from orun.remote.bucket import Bucket
+from orun.stages.releasing.folder import Folder
+from tests.stages.models import parse
 from tests.stages.support import StageRun, digest, run_stage
 
 from .registry import Registry
@@ -95,9 +98,9 @@ def test_what_another_manifest_names_outside_is_left_alone(tmp_path: Path, bundl
 KILLED = """
 import os, sys
 from pathlib import Path
-from orun.remote import bucket
+from orun.stages.releasing.folder import Folder
 from orun.stages.releasing.publishing import publisher_for
-upload, remaining = bucket.Bucket.upload, int(sys.argv[3])
+upload, remaining = Folder.upload, int(sys.argv[3])
 
 
 def dying(self, name, path, size):
@@ -108,7 +111,7 @@ def dying(self, name, path, size):
     upload(self, name, path, size)
 
 
-bucket.Bucket.upload = dying
+Folder.upload = dying
 bundle = Path(sys.argv[1])
 names = sorted(path.name for path in bundle.iterdir() if path.name != "manifest.json")
 publisher_for(sys.argv[2], Path()).publish(bundle, [*names, "manifest.json"])
@@ -126,7 +129,7 @@ def test_what_is_half_published_does_not_look_whole(tmp_path: Path, bundle: Path
     target = tmp_path / "released"
     kill_while_publishing(bundle, target, files)
     assert verify_bundle(target) == ["manifest.json is not there yet: this is being published, or that was interrupted"]
-    (target / "model.onnx#1").touch()  # of an upload that was killed before its file was renamed
+    (target / ".model.onnx.orun-part").touch()  # of an upload that was killed before its file was renamed
     publish(tmp_path, bundle, "released")
     assert digest(target) == digest(bundle)
 
@@ -162,20 +165,40 @@ def test_a_release_of_which_a_file_is_gone_is_published_again(tmp_path: Path, bu
     assert digest(tmp_path / "released") == digest(bundle)
 
 
+PIPELINE = """
+stages:
+  model: {uses: convert/onnx, with: {path: model.onnx}}
+  release: {uses: release/bundle, needs: model, with: {version: VERSION}}
+  publish: {uses: release/publish, needs: release, with: {to: out/tiny, overwrite: true}}
+"""
+
+
+def test_a_folder_of_the_project_is_no_input_of_the_stage(tmp_path: Path) -> None:
+    """Neither when nothing is there yet, nor when the release before is replaced."""
+    onnx.save(parse(MATMUL), tmp_path / "model.onnx")
+    for version in ("1", "2"):
+        (tmp_path / "pipeline.yaml").write_text(PIPELINE.replace("VERSION", f'"{version}"'))
+        for outcome in ("built", "cached"):
+            result = orun.run(tmp_path / "pipeline.yaml", store=tmp_path / "store")
+            assert (result.exit_code, result["publish"].outcome) == (0, outcome), result["publish"].failure
+        assert verify_bundle(tmp_path / "out/tiny") == []
+        assert json.loads((tmp_path / "out/tiny/manifest.json").read_text())["version"] == version
+
+
 def test_of_two_that_publish_at_the_same_time_one_is_refused(
     tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one comes while the first file is copied; it may overwrite, and takes the place."""
     other = make_bundle(tmp_path, "2.0").output
-    upload, beside = Bucket.upload, list[Path]()
+    upload, beside = Folder.upload, list[Path]()
 
-    def disturbed(self: Bucket, name: str, path: str, size: int) -> None:
+    def disturbed(self: Folder, name: str, path: str, size: int) -> None:
         upload(self, name, path, size)
         if not beside:
             beside.append(Path(path))
             publish(tmp_path, other, "released", overwrite=True)
 
-    monkeypatch.setattr(Bucket, "upload", disturbed)
+    monkeypatch.setattr(Folder, "upload", disturbed)
     with pytest.raises(UsageError) as caught:
         publish(tmp_path, bundle, "released")
     assert str(caught.value) == (
@@ -191,14 +214,14 @@ def test_a_file_that_another_one_still_wrote_is_noticed(
 ) -> None:
     """Of one that was believed to be dead: its last file arrives after ours."""
     kill_while_publishing(make_bundle(tmp_path, "2.0").output, tmp_path / "released", 1)
-    upload = Bucket.upload
+    upload = Folder.upload
 
-    def late(self: Bucket, name: str, path: str, size: int) -> None:
+    def late(self: Folder, name: str, path: str, size: int) -> None:
         upload(self, name, path, size)
         if name == "provenance.json":
             (tmp_path / "released" / name).write_bytes(b"?" * size)
 
-    monkeypatch.setattr(Bucket, "upload", late)
+    monkeypatch.setattr(Folder, "upload", late)
     with pytest.raises(UsageError, match="somebody else publishes"):
         publish(tmp_path, bundle, "released", overwrite=True)
     assert not (tmp_path / "released/manifest.json").exists()
