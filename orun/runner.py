@@ -125,15 +125,16 @@ class Runner:
         A stage is looked at when its turn may have come, and tried again while there is room for more or while it waits
         for others. To try all that are ready at every event would take n^2 looks at a fan of n stages.
         """
+        self._turns.refused.clear()
         while True:
             for stage in self._schedule.news():
                 self._try(stage, start=False)
             for stage in tuple(self._waiting.values()):
                 self._try(stage)
             for stage in self._schedule.ready():
-                if self._schedule.full:
+                if self._schedule.full or False in self._turns.refused:  # and an exclusive turn wants more
                     break
-                if stage.id not in self._waiting:
+                if stage.id not in self._waiting and self._is_exclusive(stage) not in self._turns.refused:
                     self._try(stage)
             if not self._schedule.has_news:
                 return bool(self._waiting)
@@ -181,17 +182,19 @@ class Runner:
 
     def _quieter_first(self, stage: Stage) -> bool:
         """Whether a stage that wants the machine for itself lets others of this run go first."""
-        kinds = self.planner.pipeline.kinds
-        if not kinds[stage.uses].spec.exclusive:
+        if not self._is_exclusive(stage):
             return False
         others = (one for one in self._schedule.ready() if one.id in self.allowed)
-        return bool(self._schedule.running) or any(not kinds[one.uses].spec.exclusive for one in others)
+        return bool(self._schedule.running) or not all(map(self._is_exclusive, others))
+
+    def _is_exclusive(self, stage: Stage) -> bool:
+        return self.planner.pipeline.kinds[stage.uses].spec.exclusive
 
     def _lock_and_start(self, step: Step) -> bool:
         """Take the locks, look again, and start; whether it must wait for another process."""
         stage = step.stage
         turn = self._turn(step)
-        if holder := turn.waits_for():
+        if holder := turn.waits_for(self._turns.refused):
             self._turns.say(stage.id, holder)
             return True
         step = self.planner.decide(stage, self.done, step)  # another process may have done it, or a file have changed
@@ -216,7 +219,7 @@ class Runner:
         return self._go_on(stage, start=False)
 
     def _turn(self, step: Step) -> Turn:
-        return self._turns.of(step, exclusive=self.planner.pipeline.kinds[step.stage.uses].spec.exclusive)
+        return self._turns.of(step, exclusive=self._is_exclusive(step.stage))
 
     def _start(self, step: Step) -> None:
         name = step.stage.id

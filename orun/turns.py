@@ -21,11 +21,16 @@ class Turn:
     machine: MachineLock
     exclusive: bool
 
-    def waits_for(self) -> str:
-        """Take what is free; who holds the rest, or nothing when all is held."""
+    def waits_for(self, refused: set[bool]) -> str:
+        """Take what is free; who holds the rest, or nothing when all is held.
+
+        Args:
+            refused: the sorts of turns, exclusive or not, for which the machine was asked in vain in this round.
+        """
         if not self.lock.try_acquire():
             return SAME_STAGE
-        if not self.machine.try_acquire():
+        if self.exclusive in refused or not self.machine.try_acquire():
+            refused.add(self.exclusive)
             return "the machine, to measure alone" if self.exclusive else "another orun process, which measures"
         return ""
 
@@ -42,10 +47,13 @@ class Turns:
     Attributes:
         store: whose keys are locked.
         emit: hears for what a stage waits, once for each.
+        refused: the sorts of turns, exclusive or not, for which the machine was asked in vain in this round. It is
+            asked once, and no further stage takes its key: whoever measures is to be disturbed as little as may be.
     """
 
     store: Store
     emit: Callable[[Event], None]
+    refused: set[bool] = field(default_factory=set)
     _turns: dict[str, Turn] = field(default_factory=dict)
     _said: set[tuple[str, str]] = field(default_factory=set)
 

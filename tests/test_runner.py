@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -245,6 +246,30 @@ def test_who_waits_for_another_process_says_for_what(project: Project, measures:
     assert built(result) == ["upper"]
     log = [json.loads(line)["event"] for line in (result.folder / "events.jsonl").read_text().splitlines()]
     assert log.count("stage_waiting") == 1
+
+
+def test_a_wide_pipeline_asks_once_for_the_machine_while_another_process_measures(tmp_path: Path) -> None:
+    """It would else disturb what is measured, and hold the keys of all that might come."""
+    stages = "".join(f"  s{i}: {{uses: ./stages.py:make, with: {{text: t{i}}}}}\n" for i in range(20))
+    project = Project.make(tmp_path / "project", f"name: text\nstages:\n{stages}")
+    lock = machine_lock(exclusive=True)
+    assert lock.try_acquire()
+    keys: list[int] = []
+
+    def hear(event: Event) -> None:
+        project.events.append(event)
+        if isinstance(event, StageWaiting) and not keys:
+            Timer(0.5, look).start()  # some rounds later
+
+    def look() -> None:
+        keys.append(len(list((project.store / "locks").iterdir())))
+        lock.release()
+
+    result = orun.run(project.folder / "pipeline.yaml", store=project.store, on_event=hear)
+    assert len(built(result)) == 20
+    waits = [(event.stage, event.what) for event in project.events if isinstance(event, StageWaiting)]
+    assert waits == [("s0", "another orun process, which measures")]
+    assert keys == [1]
 
 
 def test_a_wide_pipeline_starts_no_more_than_there_are_cores(tmp_path: Path) -> None:
