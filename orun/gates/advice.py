@@ -11,14 +11,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from orun.measure.sequential import Evidence, student
+from orun.measure.sequential import FINEST, Evidence, student
 
 # Metrics of `measure/latency`: what a user feels, and what the launches go on for.
 WALL = frozenset({"p50", "p90", "p95", "p99", "mean", "min", "max"})
 SPEEDUP = "speedup"
 PAIRED = frozenset({"p50", "cpu", SPEEDUP})
 COUNTS = ("min_launches", "launches", "rounds")  # parameters: how many there are at least
-FINEST = 0.005  # resolution that `measure/latency` takes
 ALIKE = 0.1  # two resolutions that differ by less ask the same
 SURE = 0.8  # of the width that is needed: the next launches spread otherwise
 AT_ONCE = 0.25  # of the resolution: a value that happens to lie at the limit says little about how near the truth is

@@ -24,6 +24,7 @@ ALPHA = 0.01  # chance to call an equal model slower
 BETA = 0.05  # chance to miss one that is slower by d
 FEWEST = 3  # launches below which nothing is decided
 FLOOR = 0.008  # of the spread of launches, as a log ratio
+FINEST = 0.005  # slow-down that it is asked to tell from none: below the floor it would take hundreds of launches
 
 SLOWER = math.log((1 - BETA) / ALPHA)  # log odds at which "slower by d" is accepted
 EQUAL = math.log(BETA / (1 - ALPHA))  # and "not slower"

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from orun.errors import StageFailed
+from orun.measure.sequential import FINEST
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import load_dataset
@@ -37,7 +38,6 @@ ALONE_SHARE = 0.2  # of the time, for samples that nobody asked for
 # MLPerf's LoadGen asks for z^2 p (1 - p) / margin^2 queries to know a quantile p; with a margin of half of the tail at
 # 95 %, where it takes a twentieth at 99 % (Reddi et al. 2020, "MLPerf Inference Benchmark").
 SAMPLES = {"p90": 139, "p95": 292, "p99": 1522}
-FINEST = 0.005  # resolution
 ENOUGH_SECONDS = 20.0  # for a resolution of 5 % or coarser
 ENOUGH_RESOLUTION = 0.05
 ENOUGH_LAUNCHES = 8  # of a slow model, a launch of which takes as long as all of a fast one
