@@ -36,14 +36,10 @@ def load(file: PathLike, set: Mapping[str, Any] | None = None) -> Pipeline:  # n
     Raises:
         PipelineError: with every mistake of the file.
     """
-    forget()
-    return _load(file, set)
-
-
-def _load(file: PathLike, values: Mapping[str, Any] | None) -> Pipeline:
     from orun.pipeline import load as load_file
 
-    return load_file(Path(file), _texts(values))
+    forget()
+    return load_file(Path(file), _texts(set))
 
 
 def _texts(values: Mapping[str, Any] | None) -> dict[str, str]:
@@ -188,8 +184,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     from orun.requirements import require
     from orun.session import Session
 
-    pipeline = _load(file, set) if isinstance(file, str | os.PathLike) else file
-    planner = _planner(pipeline, store, force, fresh=fresh)
+    planner = _planner(_pipeline(file, set), store, force, fresh=fresh)
     chosen = _selected(planner.pipeline, only, from_, to)
     shared = resolve(remote or Remote(), planner.pipeline.project)
     planned = planner.plan()

@@ -17,7 +17,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from orun.environment import device, isolated, tools
+from orun.environment import device, isolated, paths, tools
 from orun.environment.once import once
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 from orun.stages.contract import StageClass
@@ -25,8 +25,8 @@ from orun.targets import EXTENSIONS, Target
 
 FORMAT = 1  # raise it when the meaning of a part changes, or what the runner does to a stage's process
 
-OPTIONS = ("PYTHONOPTIMIZE",)  # whether asserts are there
-PLACES = ("PYTHONPATH",)  # where modules come from; an isolated environment has its own
+OPTIMIZE = "PYTHONOPTIMIZE"  # whether there are asserts
+MODULES = "modules from"  # folders of PYTHONPATH; an isolated environment has its own
 UNSET = "unset"  # instead of the digest of a variable's value, where it has none
 
 # Modules of plain data and declarations: they pass values on and cannot change what a stage makes.
@@ -70,27 +70,33 @@ def compose(
     parts |= {f"input {port}": tree for port, tree in inputs.items()}
     for reference in stage.references:
         parts[f"content of {reference.parameter}"] = digest(pipeline.root / reference.path)
-    parts |= {f"environment {name}": environment_value(name) for name in variables(stage)}
+    parts |= {f"environment {name}": environment_value(name) for name in stage.env}
     parts |= surroundings
     return parts
 
 
 def variables(stage: Stage) -> tuple[str, ...]:
-    """The environment variables that count: those that the stage lists, and what Python makes of the user's code by."""
-    if not _runs_user_code(stage):
-        return stage.env
-    return tuple(dict.fromkeys((*stage.env, *(OPTIONS if stage.environment else (*OPTIONS, *PLACES)))))
+    """The environment variables that parts of its key are made of."""
+    return (*stage.env, OPTIMIZE, paths.VARIABLE)
 
 
-def _runs_user_code(stage: Stage) -> bool:
-    return any(reference.function for reference in stage.references)
+def _python(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
+    """By what Python makes of the user's code what it does, beside its text; nothing where there is none."""
+    beside = {(pipeline.root / reference.path).parent for reference in stage.references if reference.function}
+    if not beside:
+        return {}
+    parts = {"python of your code": platform.python_version()}  # it may read the standard library, or print it
+    if os.environ.get(OPTIMIZE):
+        parts[f"environment {OPTIMIZE}"] = environment_value(OPTIMIZE)
+    around = {pipeline.root, *(beside if len(beside) == 1 else ())}  # each of several is there once its file is loaded
+    if not stage.environment and (folders := paths.module_folders(pipeline.root, around)):
+        parts[MODULES] = folders
+    return parts
 
 
 def _surroundings(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
     """Versions, the target, the device and the seed."""
-    use, parts = pipeline.kinds[stage.uses], dict[str, str]()
-    if _runs_user_code(stage):
-        parts["python of your code"] = platform.python_version()  # it may read the standard library, or print it
+    use, parts = pipeline.kinds[stage.uses], _python(pipeline, stage)
     packages = isolated.packages(stage.environment)
     extensions = (EXTENSIONS,) if any(target.extended for target in stage.targets) else ()
     parts |= {f"tool {tool}": _version(tool, packages) for tool in (*use.spec.tools, *extensions)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from orun.key import MODULES
 from orun.pipeline.model import Stage
 
 LONGEST = 60  # characters of a value that fit on a line beside its twin
@@ -30,6 +31,8 @@ def _sentence(stage: Stage, name: str, old: str | None, new: str | None) -> str:
         return f"the code of {stage.uses} changed"
     if sort == "environment":
         return f"environment variable {rest} changed"
+    if name == MODULES:
+        return f"modules come from other folders: PYTHONPATH was {_shown(old)}, and is {_shown(new)}"
     return f"{name}: {_shown(old)} -> {_shown(new)}"
 
 

@@ -58,8 +58,6 @@ def test_parts_are_named_for_people(pipeline: Pipeline, monkeypatch: pytest.Monk
         "content of data": code,
         "python of your code": platform.python_version(),
         "environment ORUN_TEST_VARIABLE": "unset",
-        "environment PYTHONOPTIMIZE": "unset",
-        "environment PYTHONPATH": "unset",
         "tool unheard-of": "not installed",
         "target": '{"providers":[["CPUExecutionProvider",{}]],"session":{}}',
         "seed": "0",

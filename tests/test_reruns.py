@@ -447,11 +447,28 @@ def test_where_modules_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert project.run()["told"].reasons == (f"{first}/outside.py has appeared (read by the stage)",)
     assert project.text("told") == "first"
     monkeypatch.setenv("PYTHONPATH", str(second))
-    assert project.run()["told"].reasons == ("environment variable PYTHONPATH changed",)
+    (reason,) = project.run()["told"].reasons
+    assert reason.startswith("modules come from other folders: PYTHONPATH was /")
     assert project.text("told") == "second"
     monkeypatch.setenv("PYTHONPATH", f"{first}:{second}")
     assert built(project.run()) == [], "both results are kept"
     assert project.text("told") == "first"
+
+
+def test_folders_of_pythonpath_that_change_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As editors, debuggers and tracers put there: the project itself, orun's own, and what only watches."""
+    injected = project.folder.parent / "injected"
+    injected.mkdir()
+    (injected / "sitecustomize.py").touch()
+    folders = [project.folder, Path(orun.__file__).parents[1], injected]
+    monkeypatch.setenv("PYTHONPATH", ":".join(map(str, folders)))
+    assert built(project.run()) == []
+    assert built(project.run()) == []
+    (project.folder / "more").mkdir()
+    project.write("more/words.py", "")
+    monkeypatch.setenv("PYTHONPATH", str(project.folder / "more"))
+    (reason,) = {stage.reasons for stage in project.run().stages if stage.outcome == "built"}
+    assert reason == ("modules come from other folders: PYTHONPATH was not set, and is more",)
 
 
 def test_whether_asserts_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

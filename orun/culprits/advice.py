@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from orun.culprits.changes import OWN, PYTHON, Fixed
 from orun.culprits.versions import pin
+from orun.key import MODULES
 
 RESTS = ("device python", "device runtime")  # parts of a device that no other machine brings
 
@@ -28,6 +29,8 @@ def advice(others: Sequence[Fixed], unknown: Sequence[str], good: str, bad: str)
         yield f"orun itself: `{again}` with the code that made {good} ({', '.join(made)})"
     if old := next((one.old for one in others if one.name in (PYTHON, "device python")), ""):
         yield f"Python: `{again}` with Python {old}"
+    if folders := dict.fromkeys(one.old for one in others if one.name == MODULES):
+        yield f"modules: PYTHONPATH={' or '.join(folders)} {again}"
     if unknown:
         yield f"variables: {' '.join(f'{name}=...' for name in unknown)} {again}"
     if any(name.startswith("device ") and name not in RESTS for name in names):

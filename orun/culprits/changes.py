@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orun.culprits.sides import Side
+from orun.key import MODULES
 from orun.pipeline.model import Pipeline, Stage
 from orun.targets import Environment
 
@@ -15,7 +16,7 @@ VARIABLES = ("environment ", "looked up ")  # before the name of a variable that
 OWN = "stage code"
 PYTHON = "python of your code"
 FOUND = ("looked for ", "listed ")  # before a file or folder that a stage asked for, or whose names it listed
-FIXED = ("tool ", "device ", "package ", PYTHON, OWN, "imported ", *VARIABLES, *FOUND)
+FIXED = ("tool ", "device ", "package ", PYTHON, MODULES, OWN, "imported ", *VARIABLES, *FOUND)
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ class Fixed:
             return f"environment variable {variable} of {self.stage} was changed{why}"
         if self.name == OWN and self.old == self.new:
             return f"the code behind {self.stage}: {self.old} in both, and yet not the same{why}"
-        name = {OWN: "the code behind", PYTHON: "Python of"}.get(self.name, f"{self.name} of")
+        names = {OWN: "the code behind", PYTHON: "Python of", MODULES: "PYTHONPATH of"}
+        name = names.get(self.name, f"{self.name} of")
         return f"{name} {self.stage}: {_short(self.old) or 'none'} -> {_short(self.new) or 'none'}{why}"
 
 

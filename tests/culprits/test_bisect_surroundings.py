@@ -136,6 +136,9 @@ def test_what_to_type_for_python_and_the_machine() -> None:
     python = [Fixed("make", "python of your code", "3.11.7", "3.12.1"), Fixed("size", "device python", "3.11", "3.12")]
     assert str(python[0]) == "Python of make: 3.11.7 -> 3.12.1"
     assert list(advice(python, (), "a", "b")) == ["Python: `orun bisect a b` with Python 3.11.7"]
+    folders = Fixed("make", "modules from", "", "/lib")
+    assert str(folders) == "PYTHONPATH of make: none -> /lib"
+    assert list(advice([folders], (), "a", "b")) == ["modules: PYTHONPATH= orun bisect a b"]
     machine = Fixed("size", "device cpu", "Xeon", "EPYC")
     assert list(advice([machine], (), "a", "b")) == ["the machine: `orun bisect a b` on that of b"]
     versions = Fixed("size", "stage code", "orun 1.0", "orun 1.1")

@@ -24,9 +24,10 @@ from importlib.machinery import (
 from itertools import takewhile
 from types import ModuleType
 
+from orun.environment.paths import CHECKOUT
 from orun.executors.reads.frames import FINDERS, calling
 from orun.executors.reads.recorder import Recorder
-from orun.executors.reads.scope import CHECKOUT, Scope
+from orun.executors.reads.scope import Scope
 from orun.stages.code import SourceLoader
 
 COMPILED = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (SourcelessFileLoader, BYTECODE_SUFFIXES))

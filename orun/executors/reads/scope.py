@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import blake3
 
 import orun
+from orun.environment.paths import CHECKOUT
 from orun.environment.tools import installed_in
 from orun.executors.job import Job
 
@@ -21,7 +22,6 @@ SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/run", "/usr", "/lib", "/lib64", "/b
 DISKS, MEMORY = "/run/media/", "/dev/shm/"  # noqa: S108 - among these: disks that are plugged in, and memory
 # Secrets come from the environment or from these; no digest of them is kept.
 CREDENTIALS = (".netrc", ".aws", ".azure", ".config/gcloud", ".ssh", ".cache/huggingface/token")
-CHECKOUT = os.path.dirname(os.path.dirname(orun.__file__))  # on the path where orun itself is developed
 # Caches that drivers and libraries rebuild by themselves from what is known otherwise.
 CACHES = (".nv", ".triton", ".cache/fontconfig", ".cache/matplotlib", ".cache/mesa_shader_cache", ".cache/miopen")
 
