@@ -168,8 +168,6 @@ def run(  # noqa: PLR0913 - the options of the command line
     started_at = time()
     remote = Remote(remote) if isinstance(remote, str) else remote
     part = only or from_ or to or force or fresh
-    if isinstance(file, str | os.PathLike):
-        forget()
     request = None if part or not isinstance(file, str | os.PathLike) else _request(file, set, store, remote)
     if request and (recalled := recall(request)):
         if recalled.in_place:
@@ -230,6 +228,7 @@ def rebuild(
 def _request(
     file: PathLike, values: Mapping[str, Any] | None, store: PathLike | None, remote: Remote | None
 ) -> Request:
+    forget()  # before the last run is recalled, too
     path = Path(file).absolute()
     root = Path(store).absolute() if store else default_store(path.parent).absolute()
     return Request(root, path, _texts(values), remote)

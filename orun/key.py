@@ -89,7 +89,7 @@ def _python(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
     if os.environ.get(OPTIMIZE):
         parts[f"environment {OPTIMIZE}"] = environment_value(OPTIMIZE)
     around = {pipeline.root, *(beside if len(beside) == 1 else ())}  # each of several is there once its file is loaded
-    if not stage.environment and (folders := paths.module_folders(pipeline.root, around)):
+    if not stage.environment and (folders := paths.module_folders(pipeline.root, pipeline.project, around)):
         parts[MODULES] = folders
     return parts
 

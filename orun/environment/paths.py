@@ -8,25 +8,29 @@ from pathlib import Path
 
 import orun
 from orun.environment.once import once
-from orun.observe import portable_name, project_of
+from orun.observe import portable_name
 
 VARIABLE = "PYTHONPATH"
 CHECKOUT = str(Path(orun.__file__).parents[1])  # on the path where orun itself is developed
 INJECTED = frozenset({"sitecustomize", "usercustomize", "__pycache__"})  # by debuggers and tracers, which watch
 
 
-def module_folders(root: Path, around: Collection[Path]) -> str:
+def on_path(said: str) -> list[str]:
+    """The folders that a value of `PYTHONPATH` names, but for orun's own."""
+    folders = map(os.path.abspath, filter(None, said.split(os.pathsep)))
+    return [folder for folder in folders if folder != CHECKOUT]
+
+
+def module_folders(root: Path, project: Path, around: Collection[Path]) -> str:
     """Those folders in their order, by names that hold wherever the project is; empty when there are none.
 
     Args:
         root: the pipeline's folder.
+        project: the top of the project around it.
         around: the folders that are before them anyway, so that naming them again changes nothing.
     """
-    said = os.environ.get(VARIABLE, "")
-    folders = [Path(os.path.abspath(entry)) for entry in said.split(os.pathsep) if entry]  # noqa: PTH100 - keeps links
-    counted = [one for one in folders if str(one) != CHECKOUT and one not in around and not _only_watches(str(one))]
-    project = project_of(root) if counted else root
-    return os.pathsep.join(portable_name(one, root, project) for one in counted)
+    folders = [Path(one) for one in on_path(os.environ.get(VARIABLE, "")) if not _only_watches(one)]
+    return os.pathsep.join(portable_name(one, root, project) for one in folders if one not in around)
 
 
 @once

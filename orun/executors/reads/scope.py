@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import blake3
 
 import orun
-from orun.environment.paths import CHECKOUT
+from orun.environment.paths import VARIABLE, on_path
 from orun.environment.tools import installed_in
 from orun.executors.job import Job
 
@@ -51,7 +51,7 @@ class Scope:
         """The scope of a job."""
         ignored = tuple(f"{folder}/" for folder in job.ignore)
         own = (*job.inputs.values(), job.output, job.scratch, job.log, job.lineage or job.log)
-        code = (job.project, *(() if job.interpreter else places(os.environ.get("PYTHONPATH", ""))))
+        code = (job.project, *(() if job.interpreter else places(os.environ.get(VARIABLE, ""))))
         return scope_of(code, (*job.ignore, *(path for path in own if not path.startswith(ignored))))
 
     def is_code(self, path: str) -> bool:
@@ -91,8 +91,7 @@ def places(path: str) -> tuple[str, ...]:
     Args:
         path: its value.
     """
-    folders = map(os.path.abspath, filter(None, path.split(os.pathsep)))
-    return tuple(folder for folder in folders if folder != CHECKOUT and not _holds_packages(folder))
+    return tuple(folder for folder in on_path(path) if not _holds_packages(folder))
 
 
 def _holds_packages(folder: str) -> bool:
