@@ -19,7 +19,29 @@ ASIDE = (".blame", ".bisect")
 VERBS: Mapping[Outcome, str] = {"failed": "failed", "blocked": "did not run", "skipped": "was skipped"}
 
 
-class Verdict(Record, frozen=True):
+class Named:
+    """What a gate is called, judged or not."""
+
+    __slots__ = ()
+
+    stage: str
+    metric: str
+    rule: str
+    threshold: str
+    scope: str
+
+    @property
+    def title(self) -> str:
+        """The gate as one reads it: `latency p50 max 12ms`, `latency any of 2`."""
+        return " ".join(part for part in (self.stage, self.metric, self.condition) if part)
+
+    @property
+    def condition(self) -> str:
+        """What it asks for: `max 12ms`; empty for a group."""
+        return f"{self.rule} {self.threshold}{self.scope}" if self.threshold else ""
+
+
+class Verdict(Named, Record, frozen=True):
     """A judged gate.
 
     Attributes:
@@ -51,18 +73,8 @@ class Verdict(Record, frozen=True):
     scope: str = ""
     depth: int = 0
 
-    @property
-    def title(self) -> str:
-        """The gate as one reads it: `latency p50 max 12ms`, `latency any of 2`."""
-        return title_of(self)
 
-    @property
-    def condition(self) -> str:
-        """What it asks for: `max 12ms`; empty for a group."""
-        return condition_of(self)
-
-
-class Unjudged(Record, frozen=True):
+class Unjudged(Named, Record, frozen=True):
     """A gate of a stage that measured nothing in this run.
 
     Attributes:
@@ -77,26 +89,6 @@ class Unjudged(Record, frozen=True):
     threshold: str
     position: Position
     scope: str = ""
-
-    @property
-    def title(self) -> str:
-        """The gate as one reads it."""
-        return title_of(self)
-
-    @property
-    def condition(self) -> str:
-        """What it asks for; empty for a group."""
-        return condition_of(self)
-
-
-def title_of(gate: Verdict | Unjudged) -> str:
-    """A gate as one reads it: `latency p50 max 12ms`, `latency any of 2`."""
-    return " ".join(part for part in (gate.stage, gate.metric, gate.condition) if part)
-
-
-def condition_of(gate: Verdict | Unjudged) -> str:
-    """What a gate asks for: `max 12ms`; empty for a group."""
-    return f"{gate.rule} {gate.threshold}{gate.scope}" if gate.threshold else ""
 
 
 class Failure(Record, frozen=True):
