@@ -46,7 +46,7 @@ def test_no_call_begins_when_the_time_is_up() -> None:
 
 
 def test_one_thread_works_alone() -> None:
-    assert watched(work, 0.05).alone
+    assert watched(work, 0.2).alone
 
 
 def test_who_is_stopped_meanwhile_works_alone_nevertheless() -> None:
