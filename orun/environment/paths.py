@@ -6,12 +6,12 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-import orun
 from orun.environment.once import once
 from orun.observe import portable_name
 
 VARIABLE = "PYTHONPATH"
-CHECKOUT = str(Path(orun.__file__).parents[1])  # on the path where orun itself is developed
+PACKAGE = Path(__file__).parents[1]  # orun itself
+CHECKOUT = str(PACKAGE.parent)  # on the path where orun itself is developed
 INJECTED = frozenset({"sitecustomize", "usercustomize", "__pycache__"})  # by debuggers and tracers, which watch
 
 

@@ -31,7 +31,7 @@ def room(jobs: int | None = None, gpus: int | None = None, *, memory: bool = Fal
         memory: whether to look how much memory there is.
     """
     if memory:
-        from orun.executors.system import memory_here
+        from orun.environment.memory import memory_here
 
         return Room(jobs or usable_cores(), memory_here(), visible_gpus() if gpus is None else gpus)
     return Room(jobs or usable_cores(), None, visible_gpus() if gpus is None else gpus)

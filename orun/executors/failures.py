@@ -8,10 +8,10 @@ import shlex
 import signal
 from pathlib import Path
 
-import orun
 from orun import units
+from orun.environment.memory import memory_here
+from orun.environment.paths import PACKAGE
 from orun.errors import OutputRefused, StageCrashed, StageError, StageFailed, StageTimeout
-from orun.executors import system
 from orun.executors.job import Job
 from orun.executors.messages import Ended, Trouble
 from orun.executors.reads.scope import Scope
@@ -20,7 +20,7 @@ from orun.spelling import near
 TAIL = 1 << 16  # bytes at the end of a log in which the frames of a crash are looked for
 FRAME = re.compile(rb'^  File "([^"\n]+)", line (\d+) in (.+)$', re.MULTILINE)
 FATAL = b"Fatal Python error:"
-KINDS = str(Path(orun.__file__).parent / "stages")
+KINDS = str(PACKAGE / "stages")
 
 
 def from_trouble(job: Job, trouble: Trouble) -> StageError:
@@ -86,7 +86,7 @@ def _crash(job: Job, ended: Ended, number: int) -> StageError:
 
 
 def _killed(job: Job, ended: Ended, name: str) -> StageError:
-    sizes = f"{units.show(ended.peak_memory, 'B')} of the {units.show(system.memory_here(), 'B')} here"
+    sizes = f"{units.show(ended.peak_memory, 'B')} of the {units.show(memory_here(), 'B')} here"
     if ended.out_of_memory:
         why = f"the kernel ended it for want of memory: its largest process had {sizes}"
     else:

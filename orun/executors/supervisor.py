@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass, field
 from time import monotonic
 
+from orun.environment.memory import out_of_memory_kills
 from orun.executors import system
 from orun.executors.channel import Channel
 from orun.executors.forker import End
@@ -42,7 +43,7 @@ class Supervised:
     stopped: Stop = ""
     native: NativeReads | None = None
     _began: float = field(default_factory=monotonic)
-    _kills: int = field(default_factory=system.out_of_memory_kills)
+    _kills: int = field(default_factory=out_of_memory_kills)
     _order_at: float = float("inf")
 
     def watch_native_reads(self) -> NativeReads | None:
@@ -100,7 +101,7 @@ class Supervised:
             cpu_seconds=end.cpu_seconds,
             peak_memory=end.peak_memory * MAXRSS_UNIT,
             stopped=self.stopped,
-            out_of_memory=bool(end.status) and system.out_of_memory_kills() > self._kills,
+            out_of_memory=bool(end.status) and out_of_memory_kills() > self._kills,
             reads=self.native.recorder.reads if self.native else {},
             written=tuple(sorted(self.native.recorder.written)) if self.native else (),
         )

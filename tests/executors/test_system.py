@@ -39,7 +39,7 @@ for _ in range(5):
     faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
 print(faults[-1] - faults[0])
 """
-    pages = 4 * 100_000_000 // system.PAGE
+    pages = 4 * 100_000_000 // os.sysconf("SC_PAGE_SIZE")
     given_back, kept = (
         int(subprocess.run([sys.executable, "-c", code.format(call=call)], stdout=subprocess.PIPE, check=True).stdout)
         for call in ("", "system.keep_freed_memory()")
@@ -52,60 +52,3 @@ def _huge_pages() -> bool:
     """Whether the kernel gives large blocks whole, so that faults do not count pages."""
     setting = Path("/sys/kernel/mm/transparent_hugepage/enabled")
     return setting.exists() and "[always]" in setting.read_text()
-
-
-def test_memory_here_is_the_machine_s_or_less() -> None:
-    assert 100_000_000 < system.memory_here() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-@pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that takes the place of /proc and /sys/fs/cgroup."""
-    (tmp_path / "proc" / "self").mkdir(parents=True)
-    monkeypatch.setattr(system, "PROC", tmp_path / "proc")
-    monkeypatch.setattr(system, "CGROUP", tmp_path / "cgroup")
-    return tmp_path
-
-
-def put(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
-def test_control_groups_of_version_2(machine: Path) -> None:
-    put(machine / "proc/self/cgroup", "0::/user.slice/job\n")
-    put(machine / "cgroup/user.slice/job/memory.max", "1000000\n")
-    put(machine / "cgroup/user.slice/job/memory.events", "low 0\noom 3\noom_kill 2\n")
-    put(machine / "proc/vmstat", "oom_kill 9\n")
-    assert system.memory_here() == 1_000_000
-    assert system.out_of_memory_kills() == 2
-
-
-def test_control_groups_of_version_1(machine: Path) -> None:
-    put(machine / "proc/self/cgroup", "9:cpu:/\n4:memory:/job\n0::/\n")
-    put(machine / "cgroup/memory/job/memory.limit_in_bytes", "2000000\n")
-    put(machine / "cgroup/memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
-    assert system.memory_here() == 2_000_000
-    assert system.out_of_memory_kills() == 1
-
-
-def test_a_container_that_sees_its_group_at_the_top(machine: Path) -> None:
-    put(machine / "proc/self/cgroup", "0::/not/seen/from/here\n")
-    put(machine / "cgroup/memory.max", "3000000\n")
-    put(machine / "cgroup/memory.events", "oom_kill 4\n")
-    assert system.memory_here() == 3_000_000
-    assert system.out_of_memory_kills() == 4
-
-
-def test_a_machine_without_control_groups(machine: Path) -> None:
-    put(machine / "proc/vmstat", "nr_free_pages 5\noom_kill 7\n")
-    assert system.out_of_memory_kills() == 7
-    (machine / "proc/vmstat").unlink()
-    assert system.out_of_memory_kills() == 0
-    assert system.memory_here() == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def test_a_group_without_a_limit(machine: Path) -> None:
-    put(machine / "proc/self/cgroup", "0::/\n")
-    put(machine / "cgroup/memory.max", "max\n")
-    assert system.memory_here() == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

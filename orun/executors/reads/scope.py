@@ -12,8 +12,7 @@ from collections.abc import Iterable
 
 import blake3
 
-import orun
-from orun.environment.paths import VARIABLE, on_path
+from orun.environment.paths import PACKAGE, VARIABLE, on_path
 from orun.environment.tools import installed_in
 from orun.executors.job import Job
 
@@ -106,7 +105,7 @@ def installed() -> tuple[str, ...]:
     packages = (*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.__file__))
     home = os.path.expanduser("~")
     private = (os.path.join(home, name) for name in (*CREDENTIALS, *CACHES))
-    ours = (os.path.dirname(orun.__file__), os.path.dirname(blake3.__file__))
+    ours = (str(PACKAGE), os.path.dirname(blake3.__file__))
     return _prefixes((*SYSTEM, *prefixes, *packages, *ours, *private))
 
 
