@@ -21,8 +21,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from benchmarks.spent import ROOT, Spent, in_turn, machine, spend, table
+from orun.bucket import Bucket
 from orun.remote.agent import TRANSFERS
-from orun.remote.bucket import Bucket
 from orun.remote.keys import Keyring
 from orun.remote.transfers import Piece, Transfers
 from orun.store.digests import digest_bytes

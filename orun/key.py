@@ -20,8 +20,7 @@ from blake3 import blake3
 from orun.environment import device, isolated, paths, tools
 from orun.environment.once import once
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
-from orun.stages.contract import StageClass
-from orun.targets import EXTENSIONS, Target
+from orun.targets import EXTENSIONS, StageClass, Target
 
 FORMAT = 1  # raise it when the meaning of a part changes, or what the runner does to a stage's process
 

@@ -11,8 +11,7 @@ from orun.errors import DeviceUnknown, EnvironmentFailed, PipelineError
 from orun.pipeline.model import Pipeline, Stage
 from orun.places import Problem
 from orun.planner import Plan
-from orun.stages.contract import StageClass
-from orun.targets import Environment, Target, gpus_of
+from orun.targets import Environment, StageClass, Target, gpus_of
 
 RUNS_MODELS = ("onnxruntime", "numpy")  # what a process needs that runs models of another environment than its stage's
 Tell = Callable[[str], None]

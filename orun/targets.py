@@ -11,6 +11,7 @@ from orun.codec import Record, field, replace
 EXTENSIONS = "onnxruntime-extensions"  # stands for the library of that package among custom-op libraries
 
 Fallback = Literal["forbid-cpu", "warn", "allow"]
+StageClass = Literal["portable", "device", "measurement"]  # where else the result of a stage holds
 
 GPU_PROVIDERS = frozenset({"CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider"})
 
@@ -84,6 +85,11 @@ class Target(Record, frozen=True):
     def here(self) -> Target:
         """This target as a process of its own environment has it."""
         return replace(self, interpreter=None)
+
+    def any_size(self, **session: Any) -> Target:
+        """This target without fixed sizes of dynamic axes, and with these session options."""
+        kept = {name: value for name, value in self.session.items() if name != "free_dimension_overrides"}
+        return replace(self, session={**kept, **session})
 
     def below(self, root: Path, interpreter: Interpreter | None) -> Target:
         """This target with the absolute paths of its files, for a stage that runs with another Python than it."""

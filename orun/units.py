@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from orun.metrics import Unit
+from orun.metrics import Estimate, Unit
 
 DURATIONS: Mapping[str, float] = {
     "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0,
@@ -86,6 +86,20 @@ def show(value: float, unit: Unit) -> str:
     if unit == "x":
         return f"{value:.2f}x"
     return f"{_digits(value)}{RATE}" if unit == "1/s" else _digits(value, 4)
+
+
+def amount(value: float, unit: Unit, written: str = "%") -> str:
+    """A value in its unit; a proportion is shown in percent where `written`, the threshold beside it, is."""
+    return show(value, "" if unit == "ratio" and "%" not in written else unit)
+
+
+def span(interval: Estimate | None, unit: Unit, written: str = "%") -> str:
+    """The two ends of an interval; empty for an exact value."""
+    if interval is None:
+        return ""
+    if math.isinf(interval.high):
+        return "unknown" if math.isinf(interval.low) else f"{amount(interval.low, unit, written)} and up"
+    return f"{amount(interval.low, unit, written)} to {amount(interval.high, unit, written)}"
 
 
 def _show_time(seconds: float) -> str:

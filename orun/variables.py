@@ -1,10 +1,13 @@
-"""Environment variables of this process that are set for a while."""
+"""Environment variables: those that no stage is told, and others of this process that are set for a while."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+SHARED_KEY, SIGNING_KEY = "ORUN_REMOTE_KEY", "ORUN_REMOTE_SIGNING_KEY"  # what results in a remote store are signed with
+SECRETS = frozenset({SHARED_KEY, SIGNING_KEY})
 
 
 @contextmanager

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from orun.metrics import Unit
-from orun.units import parse_duration, parse_ratio, parse_size, show, split
+from orun.metrics import Estimate, Unit
+from orun.units import amount, parse_duration, parse_ratio, parse_size, show, span, split
 
 
 @pytest.mark.parametrize(
@@ -109,3 +109,11 @@ def test_split_leaves_the_unit_open() -> None:
 )
 def test_show(value: float, unit: Unit, text: str) -> None:
     assert show(value, unit) == text
+
+
+def test_a_proportion_is_shown_as_its_threshold_is_written() -> None:
+    assert amount(0.981, "ratio", "97%") == "98.1 %"
+    assert amount(0.981, "ratio", "0.97") == "0.981"
+    assert amount(0.0123, "s", "12ms") == "12.3 ms"
+    assert span(Estimate(0.98, 0.97, 0.99), "ratio", "0.97") == "0.97 to 0.99"
+    assert span(None, "ratio") == ""

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto
+from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
 from orun.diagnosis.alignment import constants
 from orun.diagnosis.comparing import Comparison
@@ -14,7 +15,6 @@ from orun.diagnosis.segments import Segment
 from orun.diagnosis.switches import positions, switched
 from orun.diagnosis.values import Feed, Pair, Probe, Progress, Tally
 from orun.errors import UsageError
-from orun.stages.onnx.apart import weight
 
 LONGER = 1.5  # a run takes with switches, at most
 HELD = 2**28  # bytes of the reference's weights that are put into one model
@@ -104,3 +104,8 @@ def _groups(chosen: Sequence[Segment], reference: ModelProto) -> list[Sequence[S
             found.append([one])
             size = own
     return found
+
+
+def weight(tensor: TensorProto) -> int:
+    """Bytes that the values of an initializer take, wherever they are, or somewhat more."""
+    return (ExternalDataInfo(tensor).length or 0) if uses_external_data(tensor) else tensor.ByteSize()

@@ -117,10 +117,8 @@ def _element(kind: str) -> int:
 
 def opened(model: ModelProto, target: Target, *, as_is: bool) -> InferenceSession:
     """A session of a model in memory, on one thread, for inputs of any size."""
-    from orun.stages.onnx.agreement import any_size
-
     level = {"graph_optimization_level": "disable"} if as_is else {}
     with NamedTemporaryFile(dir=".", suffix=".onnx") as file:  # beside the weights
         file.write(model.SerializeToString())
         file.flush()
-        return open_session(Path(file.name), any_size(target, intra_op_num_threads=1, **level))
+        return open_session(Path(file.name), target.any_size(intra_op_num_threads=1, **level))

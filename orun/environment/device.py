@@ -7,17 +7,13 @@ import platform
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
 from orun.environment.once import once
 from orun.environment.tools import exact, find, installed
 from orun.errors import DeviceUnknown
-from orun.targets import GPU_PROVIDERS, Target
-
-if TYPE_CHECKING:
-    from orun.stages.contract import StageClass
+from orun.targets import GPU_PROVIDERS, StageClass, Target
 
 TENSORRT_PACKAGES = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12")
 # Distributions whose version decides what a compiled engine is valid for.

@@ -13,8 +13,8 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from orun.codec import decode, encode
 from orun.executors.job import Finished, Job, JobResult, Progress
-from orun.remote.asked import SECRETS
 from orun.targets import Interpreter
+from orun.variables import SECRETS
 
 if TYPE_CHECKING:
     import selectors

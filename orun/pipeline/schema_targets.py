@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orun.pipeline.fragments import Fragment, choice, described, fields, fragment, value
 from orun.pipeline.grammar import EnvironmentKeys, Session, TargetKeys
-from orun.pipeline.providers import PROVIDERS, Options, OptionType
+from orun.providers import PROVIDERS, Options, OptionType
 from orun.spelling import one_of
 from orun.stages.params import ParamType, params_of
 

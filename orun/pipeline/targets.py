@@ -11,8 +11,8 @@ from orun.pipeline.environments import KEY, Environments
 from orun.pipeline.grammar import TargetKeys
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
 from orun.pipeline.problems import Problems
-from orun.pipeline.providers import PROVIDERS, OptionType
 from orun.pipeline.values import localise
+from orun.providers import PROVIDERS, OptionType
 from orun.spelling import closest
 from orun.stages.params import params_of
 from orun.targets import EXTENSIONS, Environment, Provider, Target

@@ -8,8 +8,6 @@ from orun.codec import Record
 
 URL, MODE = "ORUN_REMOTE", "ORUN_REMOTE_MODE"
 VARIABLES = (URL, MODE)
-SHARED_KEY, SIGNING_KEY = "ORUN_REMOTE_KEY", "ORUN_REMOTE_SIGNING_KEY"
-SECRETS = frozenset({SHARED_KEY, SIGNING_KEY})
 FETCHED = "fetched from the remote"  # a reason of a stage that is up to date
 
 

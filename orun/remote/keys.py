@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
-from orun.remote.asked import SHARED_KEY, SIGNING_KEY
+from orun.variables import SHARED_KEY, SIGNING_KEY
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey

@@ -15,9 +15,10 @@ from urllib.parse import unquote, urlsplit
 from orun.codec import Record
 from orun.environment import tools
 from orun.errors import UsageError
-from orun.remote.asked import MODE, SHARED_KEY, SIGNING_KEY, URL, Remote, config_file
+from orun.remote.asked import MODE, URL, Remote, config_file
 from orun.remote.keys import public_texts
 from orun.spelling import closest, one_of
+from orun.variables import SHARED_KEY, SIGNING_KEY
 
 Mode = Literal["read", "read-write"]
 

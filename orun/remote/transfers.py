@@ -28,7 +28,7 @@ TURN = 0.05  # seconds between two tries at the machine's lock
 
 
 class Place(Protocol):
-    """Where things are: see `orun.remote.bucket.Bucket`."""
+    """Where things are: see `orun.bucket.Bucket`."""
 
     ranged: bool
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 
-from orun.metrics import Estimate, Metric, Unit
+from orun.metrics import Metric
 from orun.units import show
 
 DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
@@ -20,20 +19,6 @@ def ago(seconds: float) -> str:
             count = int(seconds // length)
             return f"{count} {name}{'s' if count > 1 else ''} ago"
     return "just now"
-
-
-def amount(value: float, unit: Unit, written: str = "%") -> str:
-    """A value in its unit; a proportion is shown in percent where `written`, the threshold beside it, is."""
-    return show(value, "" if unit == "ratio" and "%" not in written else unit)
-
-
-def span(interval: Estimate | None, unit: Unit, written: str = "%") -> str:
-    """The two ends of an interval; empty for an exact value."""
-    if interval is None:
-        return ""
-    if math.isinf(interval.high):
-        return "unknown" if math.isinf(interval.low) else f"{amount(interval.low, unit, written)} and up"
-    return f"{amount(interval.low, unit, written)} to {amount(interval.high, unit, written)}"
 
 
 def headline(metrics: Mapping[str, Metric], gated: Sequence[str], limit: int = 3) -> str:

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from orun.places import Position
 from orun.record import VERBS, RunResult, StageResult, Unjudged, Verdict
-from orun.report.figures import amount, quoted, span
+from orun.report.figures import quoted
 from orun.report.stages import why as reasons
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
 from orun.spelling import near
+from orun.units import amount, span
 
 ACCEPTING = re.compile(r"(?<=orun baseline accept )[^`]+")  # the pipeline file in a sentence
 OVERRIDE = "--set"  # stands for the file in the position of a gate from the command line

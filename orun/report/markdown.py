@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 
+from orun.markup import escape, table
 from orun.record import RunResult, StageResult, Unjudged, Verdict
 from orun.report.failures import failure_note
 from orun.report.gates import INDENT, NOT_JUDGED, gate_row, open_gates, unjudged, why, why_unjudged
@@ -13,7 +13,6 @@ from orun.report.summary import summary_line
 from orun.report.terminal import Terminal
 from orun.spelling import near
 
-SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
 PLAIN = Terminal()
 
 
@@ -27,17 +26,6 @@ def markdown(result: RunResult) -> str:
         *[_failure(stage) for stage in result.stages if stage.failure],
     ]
     return "\n\n".join(blocks) + "\n"
-
-
-def escape(text: str) -> str:
-    """The text so that Markdown shows it as it is, on one line."""
-    return SPECIAL.sub(r"\\\1", " ".join(text.split()))
-
-
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table whose cells are shown as they are."""
-    head = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
-    return "\n".join([*head, *(f"| {' | '.join(map(escape, row))} |" for row in rows)])
 
 
 def _stages(result: RunResult) -> list[str]:

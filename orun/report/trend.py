@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 
 from orun.history.changes import Change, changes
 from orun.history.points import Point, Series
+from orun.markup import table
 from orun.metrics import Better, Estimate
-from orun.report.figures import ago, amount, count, span
-from orun.report.markdown import table
+from orun.report.figures import ago, count
 from orun.report.sparkline import sparkline
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
+from orun.units import amount, span
 
 OVERVIEW = (
     Column("pipeline"),

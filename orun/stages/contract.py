@@ -24,13 +24,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from orun.codec import Record, field
 from orun.metrics import Metric, Unit
 from orun.stages.params import Code
-from orun.targets import Target
+from orun.targets import StageClass, Target
 
 if TYPE_CHECKING:
     import logging
 
 Artifact = Literal["onnx", "metrics", "engine", "dataset", "bundle", "files"]
-StageClass = Literal["portable", "device", "measurement"]
 
 MODEL = "model.onnx"  # the name of the proto in an `onnx` artifact; external data lies beside it
 

@@ -15,9 +15,10 @@ from orun.diagnosis.comparing import Comparison
 from orun.diagnosis.findings import Effort, analyse
 from orun.diagnosis.patching import restored
 from orun.diagnosis.segments import Segment, differing, segments
-from orun.diagnosis.trials import Trials
+from orun.diagnosis.trials import Trials, weight
 from orun.diagnosis.values import Pair, Probe, Tally
 from orun.errors import UsageError
+from orun.stages.onnx.apart import load_apart
 from orun.targets import Target
 from tests.diagnosis.planted import layers
 from tests.stages.support import artifact, run_stage
@@ -63,6 +64,15 @@ def test_each_switch_is_worth_a_model_of_its_own(tmp_path: Path, monkeypatch: py
     for held in (trials.HELD, 1):  # all in one session, and one in each
         monkeypatch.setattr(trials, "HELD", held)
         assert Trials(pair, comparison, math.inf, silent).run(changed) == right
+
+
+def test_weights_count_wherever_they_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = layers()
+    onnx.save(model, "model.onnx")
+    sizes = {one.name: numpy_helper.to_array(one).nbytes for one in model.graph.initializer}
+    found = {one.name: weight(one) for one in load_apart(tmp_path / "model.onnx", "weights").graph.initializer}
+    assert all(sizes[name] <= found[name] <= sizes[name] + 50 for name in sizes)
 
 
 def test_values_are_converted_where_the_models_compute_in_other_types(tmp_path: Path) -> None:

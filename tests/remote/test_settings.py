@@ -11,8 +11,9 @@ import pytest
 from orun.cli.main import main
 from orun.environment import tools
 from orun.errors import UsageError
-from orun.remote.asked import SHARED_KEY, SIGNING_KEY, Remote
+from orun.remote.asked import Remote
 from orun.remote.settings import Settings, resolve
+from orun.variables import SHARED_KEY, SIGNING_KEY
 from tests.remote.support import machine, traffic
 
 PEM = "-----BEGIN PUBLIC KEY-----\nabc\n-----END PUBLIC KEY-----\n"

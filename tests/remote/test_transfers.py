@@ -12,9 +12,9 @@ from time import sleep
 
 import pytest
 
-from orun.remote import bucket
-from orun.remote.bucket import PART as UPLOAD_PART
-from orun.remote.bucket import Bucket, DeniedError, UnreachableError
+from orun import bucket
+from orun.bucket import PART as UPLOAD_PART
+from orun.bucket import Bucket, DeniedError, UnreachableError
 from orun.remote.envelope import RefusedError
 from orun.remote.keys import Keyring
 from orun.remote.names import SLOTS, UNKNOWN, object_name, record_name

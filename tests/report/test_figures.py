@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orun.metrics import Estimate, Metric
-from orun.report.figures import ago, amount, count, headline, quoted, span
+from orun.metrics import Metric
+from orun.report.figures import ago, count, headline, quoted
 from orun.spelling import near
 
 
@@ -26,14 +26,6 @@ from orun.spelling import near
 )
 def test_ages(seconds: float, expected: str) -> None:
     assert ago(seconds) == expected
-
-
-def test_a_proportion_is_shown_as_its_threshold_is_written() -> None:
-    assert amount(0.981, "ratio", "97%") == "98.1 %"
-    assert amount(0.981, "ratio", "0.97") == "0.981"
-    assert amount(0.0123, "s", "12ms") == "12.3 ms"
-    assert span(Estimate(0.98, 0.97, 0.99), "ratio", "0.97") == "0.97 to 0.99"
-    assert span(None, "ratio") == ""
 
 
 def test_metrics_with_a_gate_are_told_first() -> None:

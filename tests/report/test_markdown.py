@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from orun.codec import replace
+from orun.markup import escape
 from orun.places import Position
 from orun.record import Verdict
-from orun.report.markdown import escape, markdown
+from orun.report.markdown import markdown
 
 from .support import EXPORT, GATE_FAILED, INT8, PASSED, SLOWER, SPEEDUP, crashed
 

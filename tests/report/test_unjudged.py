@@ -11,12 +11,13 @@ import pytest
 
 import orun
 from orun.fold import read_result
+from orun.markup import escape
 from orun.record import RunResult
 from orun.report.console import result_lines
 from orun.report.github import commands
 from orun.report.gitlab import code_quality
 from orun.report.junit import junit
-from orun.report.markdown import escape, markdown
+from orun.report.markdown import markdown
 from orun.report.terminal import Terminal
 from orun.rundiff import Change, compare
 from tests.stages.models import ADD, parse

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.codec import replace
 from orun.metrics import Metric
-from orun.pipeline.providers import PROVIDERS
+from orun.providers import PROVIDERS
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, TargetName
 from orun.targets import Target

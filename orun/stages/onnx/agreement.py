@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from orun.codec import replace
 from orun.errors import StageFailed, UsageError
 from orun.metrics import Metric
 from orun.stages.contract import Context
@@ -92,16 +91,9 @@ def session(path: Path, outputs: Sequence[str], target: Target | None = None) ->
     """
     from orun.measure.session import open_session
 
-    made = open_session(path, any_size(target, intra_op_num_threads=1))
+    made = open_session(path, (target or Target("cpu")).any_size(intra_op_num_threads=1))
     names = {item.name for item in made.get_inputs()}
     return lambda feed: made.run(outputs, {name: value for name, value in feed.items() if name in names})
-
-
-def any_size(target: Target | None, **session: Any) -> Target:
-    """The target, or the CPU when it is None, without fixed sizes of dynamic axes, and with these session options."""
-    target = target or Target("cpu")
-    kept = {name: value for name, value in target.session.items() if name != "free_dimension_overrides"}
-    return replace(target, session={**kept, **session})
 
 
 def answers(

@@ -6,10 +6,10 @@ import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orun.stages.onnx.io import EXTERNAL_FROM, held, load_graph, tensors
+from orun.stages.onnx.io import EXTERNAL_FROM, load_graph, tensors
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, TensorProto
+    from onnx import ModelProto
 
 PAGE = 4096  # weights begin at multiples of it, so that ONNX Runtime can map them
 
@@ -54,10 +54,3 @@ def load_whole(model: ModelProto) -> None:
     import onnx
 
     onnx.load_external_data_for_model(model, ".")
-
-
-def weight(tensor: TensorProto) -> int:
-    """Bytes that the values of a tensor of such a model take, wherever they are, or somewhat more."""
-    from onnx.external_data_helper import ExternalDataInfo, uses_external_data
-
-    return (ExternalDataInfo(tensor).length or 0) if uses_external_data(tensor) else held(tensor)

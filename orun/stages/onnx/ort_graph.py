@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
-from orun.stages.onnx.agreement import any_size
 from orun.stages.onnx.domains import tidy_domains
 from orun.targets import Target
 
@@ -54,7 +53,7 @@ def write_optimized(model: Path, level: str, disabled: Collection[str] = (), tar
     from orun.measure.session import open_session, session_options
 
     result = Path("optimized.onnx")  # in the working folder, which is scratch
-    chosen = any_size(target, graph_optimization_level=level)
+    chosen = (target or Target("cpu")).any_size(graph_optimization_level=level)
     options = session_options(chosen)
     options.optimized_model_filepath = str(result)
     options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimized.data")

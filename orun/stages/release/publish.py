@@ -52,7 +52,7 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Check the bundle, copy it, and leave the receipt."""
-    from orun.bundle import MANIFEST, verify_bundle
+    from orun.stages.releasing.manifest import MANIFEST, verify_bundle
     from orun.stages.releasing.publishing import publisher_for
 
     bundle = context.inputs["bundle"]
@@ -93,7 +93,7 @@ def _is_there(context: Context, params: Params, publisher: Publisher, digest: st
 
 
 def _leave_receipt(context: Context, params: Params, manifest: Mapping[str, object], reference: str) -> None:
-    from orun.bundle import write_json
+    from orun.stages.releasing.manifest import write_json
 
     told = {name: manifest[name] for name in ("name", "version", "digest", "files")}
     write_json(context.output / RECEIPT, {"to": params.to, "reference": reference, **told})

@@ -16,13 +16,13 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from orun.bundle import MANIFEST, PUBLISHING
 from orun.errors import UsageError
 from orun.stages.releasing.folder import Folder
+from orun.stages.releasing.manifest import MANIFEST, PUBLISHING
 from orun.stages.releasing.place import Publisher, digest_of, needing, refused
 
 if TYPE_CHECKING:
-    from orun.remote.bucket import Bucket as RemoteBucket
+    from orun.bucket import Bucket as RemoteBucket
 
 LARGEST = 64 << 20  # bytes of a manifest, or of a note
 
@@ -43,7 +43,7 @@ class Bucket(Publisher):
             self._bucket = Folder(Path(unquote(urlsplit(url).path)))
             return
         with needing("remote"):
-            from orun.remote import bucket
+            from orun import bucket
         self._errors = (bucket.DeniedError, bucket.UnreachableError, ValueError)
         self._denied = bucket.DeniedError
         with refused(url, *self._errors):

@@ -11,12 +11,11 @@ import yaml
 from onnx import TensorProto
 
 from orun.codec import decode
+from orun.markup import escape, table
 from orun.metrics import Estimate, Metric
-from orun.report.figures import span
-from orun.report.markdown import escape, table
 from orun.stages.onnx.io import nodes, tensors
 from orun.stages.onnx.signature import input_names
-from orun.units import show
+from orun.units import show, span
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
@@ -37,7 +36,7 @@ def card(model: ModelProto, size: int, lineage: Mapping[str, Any], params: Param
         more: Markdown to add at the end.
     """
     stages: Sequence[Mapping[str, Any]] = lineage["stages"]
-    name = params.title or lineage["pipeline"]
+    name = " ".join(params.title.split()) or lineage["pipeline"]
     blocks = [
         _front_matter(stages, params, name),
         f"# {escape(name)}",

@@ -11,9 +11,9 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
-from orun.bundle import MANIFEST
 from orun.errors import UsageError
 from orun.stages.releasing.bucket import Bucket
+from orun.stages.releasing.manifest import MANIFEST
 from orun.stages.releasing.place import Publisher, digest_of, needing, refused
 
 IMAGE_MANIFEST = "application/vnd.oci.image.manifest.v1+json"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from orun.bundle import verify_bundle
+from orun.stages.releasing.manifest import verify_bundle
 from tests.stages.models import parse
 from tests.stages.support import StageRun, artifact, run_stage
 

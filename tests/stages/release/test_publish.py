@@ -15,9 +15,9 @@ import onnx
 import pytest
 
 import orun
-from orun.bundle import verify_bundle
 from orun.errors import StageFailed, UsageError
 from orun.stages.releasing.folder import Folder
+from orun.stages.releasing.manifest import verify_bundle
 from tests.stages.models import parse
 from tests.stages.support import StageRun, digest, run_stage
 

@@ -1,0 +1,19 @@
+"""Text as Markdown shows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
+
+
+def escape(text: str) -> str:
+    """The text so that Markdown shows it as it is, on one line."""
+    return SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table whose cells are shown as they are."""
+    head = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
+    return "\n".join([*head, *(f"| {' | '.join(map(escape, row))} |" for row in rows)])
