@@ -88,6 +88,8 @@ def test_a_threshold_in_the_unit_of_the_metric() -> None:
     assert verdict.unit == "s"
     assert verdict.measured == pytest.approx(0.00048)
     assert verdict.why.startswith("the regression of p50 against the accepted baseline is 480 µs (95 % interval ")
+    allowed = gate("p50", "max_regression", "1ms", 0.001)  # a tenth
+    assert verdict_of(allowed, timed(0.048, count=9), accepted({})).outcome == "passed"
 
 
 def test_a_threshold_of_nothing() -> None:

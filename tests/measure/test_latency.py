@@ -8,14 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 
 from orun.errors import UsageError
 from orun.measure import latency, quads
 from orun.measure.latency import Budget, measure
-from orun.measure.oncpu import Work
+from orun.measure.oncpu import Times, Work
 from orun.measure.pressure import Pressure
-from orun.measure.quads import Launch, Pace, launch
+from orun.measure.quads import Launch, Method, Pace, launch
+from orun.measure.sequential import Evidence
 from orun.targets import Target
 from tests.measure.support import ALONE, launched, save_model, subject
 
@@ -39,9 +41,58 @@ def test_a_launch_compares_with_each_other_model(model: Path) -> None:
     assert set(found.ratios) == set(found.pairs) == {"reference", "baseline"}
     for name, values in found.pairs.items():
         assert 2 * quads.FEWEST_QUADS <= len(values) <= 2 * quads.MOST_QUADS
-        assert min(values) <= found.ratios[name] <= max(values)
+        assert found.ratios[name] == np.median(values)
     assert found.alone.wall.shape == (6,)
     assert found.waiting is None or found.waiting >= 0
+
+
+class Recorder:
+    """A worker that notes when it was asked, and takes one time or another."""
+
+    def __init__(self, name: str, order: list[str]) -> None:
+        self.name, self.order = name, order
+
+    def time(self, count: int) -> Times:
+        self.order.append(self.name)
+        taken = np.full(count, 1.0 + len(self.order) % 3)
+        return Times(taken, taken, taken, 0.0)
+
+
+def test_blocks_of_a_quad_mirror_one_another_and_either_model_begins() -> None:
+    """So that a drift cancels, and neither has the better place."""
+    order: list[str] = []
+    workers = {name: Recorder(name, order) for name in ("model", "baseline", "reference")}
+    pace = replace(PACE, quads=10.0)  # 12 quads of 0.8 s, as they would take
+    rounds = quads._Rounds(workers, dict.fromkeys(workers, 2), "thread", pace, Random(3))  # type: ignore[arg-type]
+    opened = replace(launched({"model": [1.0]}, {}).opened["model"], each=0.1)
+    found = rounds.run(dict.fromkeys(workers, opened))
+    assert len(found) == 2 * 12
+    assert [name for _, blocks in found for name, _ in blocks] == order
+    asked = [tuple(order[start : start + 4]) for start in range(0, len(order), 4)]
+    assert all(one[0] == one[3] != one[1] == one[2] for one in asked)
+    assert {(one[0], one[1]) for one in asked} == {
+        (first, second) for other in ("baseline", "reference") for first, second in (("model", other), (other, "model"))
+    }
+
+
+def test_a_block_counts_by_the_median_of_its_inferences() -> None:
+    def times(*wall: float) -> Times:
+        taken = np.array(wall)
+        return Times(taken, 0.5 * taken, 0.25 * taken, None)
+
+    ours, theirs = times(0.004, 0.002, 0.001), times(0.001, 0.001, 0.007)
+    found: list[quads.Round] = [("baseline", [("model", ours), ("baseline", theirs)] * 2)]
+    for method in ("thread", "process", "wall"):
+        assert quads._pairs(found, "baseline", method) == [math.log(0.002 / 0.001)] * 2
+    one = times(0.004, 0.002, 0.001)
+    spent: dict[Method, float] = {"thread": 0.001, "process": 0.0005, "wall": 0.002}
+    assert {method: quads._median(one, method) for method in spent} == spent
+
+
+def test_waiting_is_a_share_of_the_time_of_inferences() -> None:
+    taken = np.array([0.1, 0.3])
+    assert quads._waiting(Times(taken, 0.5 * taken, taken, waited=0.1)) == 0.25
+    assert quads._waiting(Times(taken, taken, taken, waited=None)) is None
 
 
 def test_a_launch_ends_when_its_time_is_up_whatever_it_knows(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,6 +216,39 @@ def test_time_is_not_up_before_there_are_enough(
     subjects = {"model": subject(Path("a")), "baseline": subject(Path("b"))}
     budget = Budget(0.0, 0.05, (3, 30), 30, 0.0, enough=8)
     assert len(measure(subjects, budget, 0, lambda *_: None).launches) == launches
+
+
+def test_more_launches_are_promising_up_to_twice_as_many() -> None:
+    """A mean that decides with one count of launches and not with one less, of the same spread."""
+    budget = Budget(0.0, 0.05, (3, 30), 30, 0.0, enough=8)
+    for enough, less in ((16, 15), (9, 8)):
+        means = (step / 1e5 for step in range(5000))
+        mean = next(mean for mean in means if _clear(enough, mean) and not _clear(less, mean))
+        assert latency._is_promising({"baseline": Evidence(less, mean, 0.04)}, budget)
+    means = (step / 1e5 for step in range(5000))
+    late = next(mean for mean in means if _clear(17, mean) and not _clear(16, mean))
+    assert not latency._is_promising({"baseline": Evidence(15, late, 0.04)}, budget)
+
+
+def _clear(count: int, mean: float) -> bool:
+    return Evidence(count, mean, 0.04).answer(math.log1p(0.05)) != "undecided"
+
+
+def test_every_launch_is_made_by_the_way_of_the_first_and_in_its_share_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ratios of different ways cannot be put together; 24 s, half for quads, for 4 launches against 2 others."""
+    given: list[tuple[Pace, Method | None]] = []
+
+    def made(_subjects: object, pace: Pace, _random: Random, method: Method | None) -> Launch:
+        given.append((pace, method))
+        return launched({"model": [1.0]}, {"reference": 0.0, "baseline": 0.0}, "process")
+
+    monkeypatch.setattr(latency, "launch", made)
+    names = {name: subject(Path(name)) for name in ("model", "reference", "baseline")}
+    measure(names, Budget(24.0, 0.05, (4, 4), 30, 0.1, alone=8.0), 0, lambda *_: None)
+    assert [method for _, method in given] == [None, "process", "process", "process"]
+    assert {pace for pace, _ in given} == {Pace(warmup=0.1, samples=8, alone=2.0, quads=1.5, error=0.4 * 0.05)}
 
 
 def test_time_spent_waiting_for_a_core_counts_up_to_as_long_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from orun.measure.latency_record import summary, write
 from orun.measure.pressure import Pressure
 from orun.measure.quads import Launch
 from orun.measure.sequential import Evidence
+from orun.metrics import Estimate
 from tests.measure.support import launched, subject
 
 MODEL = [0.010, 0.011, 0.012, 0.013, 0.014]
@@ -63,6 +65,32 @@ def test_figures_of_the_model_alone(beside_reference: Measurement) -> None:
     assert values["throughput"] == pytest.approx(8 / 0.012)
     assert metrics["p99"].interval is not None
     assert metrics["p99"].interval.high == math.inf  # 15 times are too few
+
+
+def test_quantiles_are_those_of_their_names() -> None:
+    """Of 3000 times, which bound each of them."""
+    times = [step / 1e5 for step in range(1, 1001)]
+    metrics = metrics_of(measurement(*(launched({"model": times}, {}) for _ in range(3))), 1)
+    found = {name: metrics[name].value for name in ("p50", "p90", "p95", "p99")}
+    assert found == {"p50": 0.005, "p90": 0.009, "p95": 0.0095, "p99": 0.0099}
+
+
+def test_what_is_measured_beside_others_is_no_figure_of_the_model_alone() -> None:
+    alone = launched({"model": MODEL}, {}).alone
+    slower = {"model": [2 * time for time in MODEL], "reference": REFERENCE}
+    found = measurement(*(replace(launched(slower, {"reference": -0.6}), alone=alone) for _ in range(3)))
+    metrics = metrics_of(found, 1)
+    assert (metrics["p50"].value, metrics["max"].value) == (0.012, 0.014)
+    assert metrics["mean"].value == pytest.approx(0.012)
+
+
+def test_the_interval_of_a_figure_holds_it() -> None:
+    """The largest of all times, which a single launch has, lies above what launches have on average."""
+    walls = [[0.010]] * 7 + [[0.010, 0.030]]
+    metric = metrics_of(measurement(*(launched({"model": wall}, {}) for wall in walls)), 1)["max"]
+    launches = Evidence.of([math.log(max(wall)) for wall in walls]).ratio
+    assert launches.high < 0.016
+    assert metric.interval == Estimate(0.030, launches.low, 0.030)
 
 
 def test_the_median_is_compared_by_the_paired_launches(beside_reference: Measurement) -> None:

@@ -9,13 +9,14 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
 import pytest
 
 from orun.measure import oncpu
-from orun.measure.oncpu import Work, timed, waited_since, waits, watched
+from orun.measure.oncpu import Times, Work, joined, timed, waited_since, waits, watched
 
 
 def work() -> None:
@@ -31,6 +32,13 @@ def test_each_call_is_timed() -> None:
     assert times.wall.shape == times.cpu.shape == (7,)
     assert (times.wall > 0).all()
     assert (times.cpu > 0).all()
+
+
+def test_lots_are_joined_and_what_was_not_counted_of_one_is_not_known_of_all() -> None:
+    one, other = (Times(np.array([wall]), np.array([0.5]), np.array([0.7]), 0.25) for wall in (1.0, 2.0))
+    assert joined([one, other]).wall.tolist() == [1.0, 2.0]
+    assert joined([one, other]).waited == 0.5
+    assert joined([one, replace(other, waited=None)]).waited is None
 
 
 def test_time_asleep_is_no_time_on_the_cpu() -> None:

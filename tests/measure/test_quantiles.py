@@ -17,6 +17,7 @@ def test_a_quantile_is_one_of_the_values() -> None:
     assert [quantile(values, share) for share in (0.01, 0.25, 0.5, 0.51, 0.99, 1.0)] == [1, 1, 2, 3, 4, 4]
     assert quantile([1.0], 0.5) == 1.0
     assert quantile(sorted(range(100)), 0.29) == 28  # 100 * 0.29 is 28.999999999999996
+    assert quantile(sorted(range(100)), 0.07) == 6  # 100 * 0.07 is 7.000000000000001
 
 
 @pytest.mark.parametrize(
