@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from orun.codec import Record, decode, encode, field
+from orun.codec import Record, decode, field
 from orun.record import StageResult, Verdict
 
 VERSION = 1  # raise it when a field or an event goes, or changes its meaning; a new one needs no other version
@@ -155,13 +155,8 @@ def name_of(kind: type) -> str:
 NAMES: Mapping[type, str] = {kind: name_of(kind) for kind in KINDS}
 
 
-def event_to_json(event: Event, time: float) -> dict[str, Any]:
-    """The event as the plain data of its line in the log."""
-    return line_of(event, encode(event), time)
-
-
 def line_of(event: Event, encoded: Mapping[str, Any], time: float) -> dict[str, Any]:
-    """The same of an event whose fields have been encoded."""
+    """The plain data of an event's line in the log; `encoded` are its fields as `encode` makes them."""
     return {"version": VERSION, "event": NAMES[type(event)], "time": round(time, 3), **encoded}
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import jsonschema
 import pytest
 
+from orun.codec import encode
 from orun.errors import StoreError
-from orun.events import KINDS, Event, StageProgress, StageWaiting, event_from_json, event_to_json, name_of
+from orun.events import KINDS, Event, StageProgress, StageWaiting, event_from_json, line_of, name_of
 from orun.fold import Fold, read_log, read_result
 from orun.record import RunResult
 from orun.report import event_schema
@@ -35,6 +36,7 @@ stages:
       words: {min: 5}
 """
 SCHEMA = jsonschema.Draft7Validator(event_schema.build())
+WAITING = StageWaiting("int8", "another process")
 
 
 @pytest.fixture
@@ -127,7 +129,7 @@ def test_every_event_comes_back_from_its_line(project: Project) -> None:
     project.run()
     events: list[Event] = [*project.events, StageWaiting("make", "another"), StageProgress("make", 1, 2, "rows")]
     for event in events:
-        line = json.loads(json.dumps(event_to_json(event, 1.0)))
+        line = json.loads(json.dumps(line_of(event, encode(event), 1.0)))
         assert problems([line]) == []
         assert event_from_json(line) == event
 
@@ -142,7 +144,7 @@ def test_every_event_comes_back_from_its_line(project: Project) -> None:
     ],
 )
 def test_what_is_not_documented_is_found(change: dict[str, Any], problem: str) -> None:
-    line = event_to_json(StageWaiting("int8", "another process"), 1.0) | change
+    line = line_of(WAITING, encode(WAITING), 1.0) | change
     validator = jsonschema.Draft7Validator({**event_schema.build(), "oneOf": [{"$ref": "#/definitions/StageWaiting"}]})
     found = [error.message for whole in validator.iter_errors(line) for error in whole.context or ()]
     assert problem in found
@@ -150,7 +152,7 @@ def test_what_is_not_documented_is_found(change: dict[str, Any], problem: str) -
 
 
 def test_another_version_is_refused() -> None:
-    line = event_to_json(StageWaiting("int8", "another process"), 1.0) | {"version": 2}
+    line = line_of(WAITING, encode(WAITING), 1.0) | {"version": 2}
     with pytest.raises(ValueError, match=r"^the event log has version 2, and this orun reads version 1$"):
         event_from_json(line)
 

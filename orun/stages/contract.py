@@ -160,13 +160,6 @@ class KindModule(Protocol):
         """Fill `context.output` and return the metrics."""
 
 
-class MeteredModule(KindModule, Protocol):
-    """A kind whose metrics depend on its parameters."""
-
-    def metrics(self, params: Any) -> Collection[str]:
-        """Names of the metrics that `run` will return for these parameters."""
-
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
