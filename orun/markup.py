@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
+SPECIAL = re.compile(r"([\\`*_\[\]<>|#&~$])")  # of GitHub's, too: ~ strikes out, $ begins a formula
 
 
 def escape(text: str) -> str:

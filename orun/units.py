@@ -71,6 +71,7 @@ def _parse(text: str | float, units: Mapping[str, float], default: str, forms: s
 _TIMES: Sequence[tuple[float, str]] = ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s"))
 _BYTES: Sequence[tuple[float, str]] = ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
 _MINUTE, _HOUR = 60, 3600
+LONGEST = 1e15  # from which a number is shown with an exponent
 
 
 def show(value: float, unit: Unit) -> str:
@@ -82,9 +83,9 @@ def show(value: float, unit: Unit) -> str:
     if unit == "B":
         return _scaled(value, _BYTES)
     if unit == "ratio":
-        return f"{_digits(100 * value)} %"
+        return f"{_digits(100 * value)} %" if math.isfinite(100 * value) else f"{_digits(value)}x"
     if unit == "x":
-        return f"{value:.2f}x"
+        return f"{value:.2f}x" if abs(value) < LONGEST else f"{_digits(value)}x"
     return f"{_digits(value)}{RATE}" if unit == "1/s" else _digits(value, 4)
 
 
@@ -94,12 +95,16 @@ def amount(value: float, unit: Unit, written: str = "%") -> str:
 
 
 def span(interval: Estimate | None, unit: Unit, written: str = "%") -> str:
-    """The two ends of an interval; empty for an exact value."""
+    """`7.95 ms to 8.2 ms`; `7.95 ms and up` where nothing bounds it above, `unknown` where nothing does at all.
+
+    Empty for an exact value.
+    """
     if interval is None:
         return ""
-    if math.isinf(interval.high):
-        return "unknown" if math.isinf(interval.low) else f"{amount(interval.low, unit, written)} and up"
-    return f"{amount(interval.low, unit, written)} to {amount(interval.high, unit, written)}"
+    low, high = (amount(end, unit, written) for end in (interval.low, interval.high))
+    if math.isinf(interval.low):
+        return "unknown" if math.isinf(interval.high) else f"{high} and down"
+    return f"{low} and up" if math.isinf(interval.high) else f"{low} to {high}"
 
 
 def _show_time(seconds: float) -> str:
@@ -108,6 +113,8 @@ def _show_time(seconds: float) -> str:
     sign, whole = "-" if seconds < 0 else "", round(abs(seconds))
     if whole < _HOUR:
         return f"{sign}{whole // _MINUTE} min {whole % _MINUTE} s"
+    if whole >= LONGEST:
+        return f"{_digits(seconds)} s"
     return f"{sign}{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
 
 
@@ -121,11 +128,11 @@ def _scaled(value: float, scales: Sequence[tuple[float, str]]) -> str:
 
 
 def _digits(value: float, significant: int = 3) -> str:
-    """The number to that many significant digits, without trailing zeros or an exponent (unless it is tiny)."""
+    """The number to that many significant digits, without trailing zeros or an exponent (unless tiny or huge)."""
     if value == 0:
         return "0"
     magnitude = math.floor(math.log10(abs(value)))
-    if magnitude < -significant - 1:
+    if magnitude < -significant - 1 or abs(value) >= LONGEST:
         return f"{value:.{significant - 1}e}"
     text = f"{value:.{max(0, significant - 1 - magnitude)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from orun.metrics import Estimate, Unit
@@ -103,6 +105,15 @@ def test_split_leaves_the_unit_open() -> None:
         (1, "", "1"),
         (123456, "", "123456"),
         (0.0000012, "", "1.200e-06"),
+        (1e15, "", "1.000e+15"),
+        (999e12, "B", "999 TB"),
+        (1e300, "B", "1.00e+288 TB"),
+        (-1e300, "s", "-1.00e+300 s"),
+        (1e16, "x", "1.00e+16x"),
+        (1e308, "1/s", "1.00e+308/s"),
+        (1e300, "ratio", "1.00e+302 %"),
+        (-1e308, "ratio", "-1.00e+308x"),  # as percent it would be too large for a number
+        (5e-324, "s", "4.94e-315 ns"),
         (float("nan"), "s", "nan"),
         (float("inf"), "B", "inf"),
     ],
@@ -117,3 +128,16 @@ def test_a_proportion_is_shown_as_its_threshold_is_written() -> None:
     assert amount(0.0123, "s", "12ms") == "12.3 ms"
     assert span(Estimate(0.98, 0.97, 0.99), "ratio", "0.97") == "0.97 to 0.99"
     assert span(None, "ratio") == ""
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (-0.01, 0.02, "-1 % to 2 %"),
+        (0.01, math.inf, "1 % and up"),
+        (-math.inf, 0.02, "2 % and down"),
+        (-math.inf, math.inf, "unknown"),
+    ],
+)
+def test_an_interval_may_be_open(low: float, high: float, text: str) -> None:
+    assert span(Estimate(0.01, low, high), "ratio") == text

@@ -84,7 +84,7 @@ def _write_csv(points: Sequence[Point], path: Path) -> None:
     from orun.history.export import to_csv
 
     if str(path) == STDOUT:
-        options.show(to_csv(points).splitlines())
+        options.show([to_csv(points).removesuffix("\n")])
         return
     try:
         path.write_text(to_csv(points), encoding="utf-8")

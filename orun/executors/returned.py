@@ -31,8 +31,9 @@ def checked_metrics(stage: str, returned: object) -> dict[str, Metric]:
 
 
 def _name(stage: str, name: object) -> str:
-    if not isinstance(name, str) or not name:
-        raise _refused(stage, f"{stage} returned a metric that is named {name!r}", why="a name is a text, not empty")
+    if not isinstance(name, str) or not name or not name.isprintable():
+        why = "a name is a text of printable characters, not empty"
+        raise _refused(stage, f"{stage} returned a metric that is named {name!r}", why=why)
     return name
 
 
@@ -57,6 +58,9 @@ def _numbers(value: Record, path: str = "") -> Iterator[tuple[str, float]]:
         item, name = getattr(value, field), f"{path}{field}"
         if isinstance(item, Record):
             yield from _numbers(item, f"{name}.")
+        elif isinstance(item, Mapping):
+            for key, one in item.items():
+                yield from _numbers(one, f"{name}.{key}.")
         elif isinstance(item, Real):
             yield name, float(item)
 

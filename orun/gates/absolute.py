@@ -13,7 +13,6 @@ from orun.gates.finding import (
     against_minimum,
     distance,
     figure,
-    interval_text,
     log_width,
     point,
 )
@@ -21,7 +20,7 @@ from orun.gates.hosts import Host, device, same_machine
 from orun.metrics import Estimate, Metric
 from orun.pipeline.model import Gate, Stage
 from orun.store.records import Action
-from orun.units import show
+from orun.units import show, span
 
 UNDISTURBED = "cpu"  # metric of `measure/latency`: what it would be if nobody else used the machine
 
@@ -40,7 +39,7 @@ def judge_absolute(gate: Gate, metric: Metric, stage: Stage, action: Action, her
     interval = metric.interval if metric.noise == "timing" and metric.interval else point(metric.value)
     outcome = (against_maximum if gate.rule == "max" else against_minimum)(interval, limit)
     text = f"{gate.metric} is {figure(metric.value, metric.unit, limit)}{_device(metric, action.host, here)}"
-    beside = [f"95 % interval {interval_text(metric.interval, metric.unit)}"] if metric.interval else []
+    beside = [f"95 % interval {span(metric.interval, metric.unit)}"] if metric.interval else []
     if gate.metric in WALL and metric.noise == "timing" and (undisturbed := action.metrics.get(UNDISTURBED)):
         beside.append(f"{show(undisturbed.value, undisturbed.unit)} without waiting for a core")
     text += f" ({'; '.join(beside)})" if beside else ""

@@ -148,7 +148,7 @@ def _plain(stage: str, name: str, metric: Metric) -> Metric:
     """The figure without what it was compared with."""
     if not math.isfinite(metric.value):
         raise UsageError(f"{name} of {stage} is {metric.value}, which is no figure to accept")
-    return replace(metric, reference=None, baseline=None)
+    return replace(metric, reference=None, baseline=None, references={})
 
 
 def _author(folder: Path) -> str:

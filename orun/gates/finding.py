@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from orun.metrics import Estimate, Unit
-from orun.units import show
+from orun.units import show, span
 
 Outcome = Literal["passed", "failed", "undecided"]
 
@@ -52,9 +52,9 @@ class Change:
 
     def sentence(self, metric: str, limit: float) -> str:
         """`the drop of recall_at_1 against the reference is 0.7 % (95 % interval ...)`."""
-        span = "" if self.exact else f"95 % interval {interval_text(self.estimate, self.unit)}; "
+        interval = "" if self.exact else f"95 % interval {span(self.estimate, self.unit)}; "
         value = figure(self.estimate.value, self.unit, limit)
-        return f"the {self.noun} of {metric} against {self.against} is {value} ({span}{self.method})"
+        return f"the {self.noun} of {metric} against {self.against} is {value} ({interval}{self.method})"
 
 
 def above(value: float, limit: float) -> bool:
@@ -100,12 +100,3 @@ def log_width(ratio: Estimate) -> float:
     """Half of the width of a ratio's interval as a log ratio; infinite where an end has no logarithm."""
     known = 0 < ratio.low <= ratio.high < math.inf
     return (math.log(ratio.high) - math.log(ratio.low)) / 2 if known else math.inf
-
-
-def interval_text(interval: Estimate, unit: Unit) -> str:
-    """`7.95 ms to 8.2 ms`; `7.95 ms and up` where nothing bounds it above, `unknown` where nothing does at all."""
-    if math.isinf(interval.low):
-        return "unknown" if math.isinf(interval.high) else f"{show(interval.high, unit)} and down"
-    if math.isinf(interval.high):
-        return f"{show(interval.low, unit)} and up"
-    return f"{show(interval.low, unit)} to {show(interval.high, unit)}"

@@ -36,8 +36,11 @@ LABEL = "label"  # the field of a dataset that its labels are
 
 
 def sliced(metric: str, field: str, value: object) -> str:
-    """The name of a metric of the examples that have a value in a field of the dataset."""
-    return f"{metric}[{field}={value}]"
+    """The name of a metric of the examples that have a value in a field of the dataset; printable, whatever that is."""
+    text = "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in str(value)
+    )
+    return f"{metric}[{field}={text}]"
 
 
 def named(metric: str, output: str) -> str:

@@ -20,4 +20,5 @@ def sparkline(values: Sequence[float], width: int = WIDEST) -> str:
 def _bar(value: float, low: float, high: float) -> str:
     if high == low:
         return BARS[len(BARS) // 2]
-    return BARS[round((value - low) / (high - low) * (len(BARS) - 1))]
+    share = (value / 2 - low / 2) / (high / 2 - low / 2)  # the whole range may be too large for a number
+    return BARS[round(share * (len(BARS) - 1))]

@@ -9,6 +9,7 @@ from orun.errors import OutputRefused
 from orun.executors.returned import checked_metrics
 from orun.metrics import Comparison, Estimate, Metric
 
+NAME = "a name is a text of printable characters, not empty"
 HINT = "  hint: Return a mapping of names to finite numbers or orun.metrics.Metric"
 
 
@@ -22,6 +23,7 @@ def test_numbers_of_any_library_become_metrics() -> None:
 
 
 INFINITE, UNKNOWN = float("inf"), float("nan")
+ONE = Estimate(1.0, 1.0, 1.0)
 
 
 def compared(ratio: Estimate) -> dict[str, Metric]:
@@ -37,8 +39,9 @@ def test_an_interval_may_be_open() -> None:
     ("returned", "message"),
     [
         ([1], "a returned a list, which holds no metrics"),
-        ({1: 1.0}, "a returned a metric that is named 1\n  a name is a text, not empty"),
-        ({"": 1.0}, "a returned a metric that is named ''\n  a name is a text, not empty"),
+        ({1: 1.0}, f"a returned a metric that is named 1\n  {NAME}"),
+        ({"": 1.0}, f"a returned a metric that is named ''\n  {NAME}"),
+        ({"a\x1b[2J": 1.0}, f"a returned a metric that is named 'a\\x1b[2J'\n  {NAME}"),
         ({"x": "1"}, "a returned a metric 'x' that is no number\n  it is a str"),
         ({"x": np.ones(1)}, "a returned a metric 'x' that is no number\n  it is a ndarray"),
         ({"x": float("inf")}, "a returned a metric 'x' that is not finite\n  value is inf"),
@@ -47,6 +50,10 @@ def test_an_interval_may_be_open() -> None:
         (
             compared(Estimate(INFINITE, 1.0, INFINITE)),
             "a returned a metric 'x' that is not finite\n  reference.ratio.value is inf",
+        ),
+        (
+            {"x": Metric(1.0, references={"fused": Comparison(UNKNOWN, ONE, ONE, "paired")})},
+            "a returned a metric 'x' that is not finite\n  references.fused.value is nan",
         ),
         (
             compared(Estimate(1.0, 1.0, UNKNOWN)),

@@ -26,6 +26,7 @@ from orun.store.records import Action
 from tests.gates.support import HERE, PLACE, action, compared, metric
 
 P50 = metric(0.0124, "s", "lower", "timing", (0.0121, 0.0127), compared(0.02, (0.6, 0.5, 0.7)), compared(1, (1, 1, 1)))
+P50 = replace(P50, references={"fused": compared(0.02, (0.6, 0.5, 0.7))})
 SIZE = metric(22.9e6, "B", "lower")
 START, END = '"version": 1, "pipeline": "bert", "stages":', '"host": {}, "date": "", "who": "", "run": ""}}}'
 HINT = "take the committed version back, or remove the file and accept again: orun baseline accept"
@@ -71,7 +72,7 @@ def test_what_was_accepted_is_read_back(pipeline: Pipeline) -> None:
     date = baseline.stages["latency"].date
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", date)
     assert baseline.stages["latency"].day == date[:10]
-    plain = replace(P50, reference=None, baseline=None)
+    plain = replace(P50, reference=None, baseline=None, references={})
     assert baseline.stages == {
         "int8": Accepted("", {"size": SIZE}, HERE, date, "Ada", "run-7"),
         "latency": Accepted("aa11", {"p50": plain}, HERE, date, "Ada", "run-7"),

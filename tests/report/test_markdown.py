@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import html
+import re
 from pathlib import Path
+
+from markdown_it import MarkdownIt
 
 from orun.codec import replace
 from orun.markup import escape
@@ -99,3 +103,20 @@ stage int8 failed: its process died of signal 11 (SIGSEGV)
 
 def test_text_is_shown_as_it_is() -> None:
     assert escape("a|b <c> *d* `e`\n_f_ [g]") == "a\\|b \\<c\\> \\*d\\* \\`e\\` \\_f\\_ \\[g\\]"
+
+
+ODD = (
+    "a|b", "<x>&amp;y", "a&b&lt;", "~~s~~", "*b*", "$x^2$", "`t`", "[l](http://x)", "<!-- c -->",
+    "end\\", "ünï 模型 🚀",
+)  # fmt: skip
+
+
+def test_odd_names_are_read_back_as_they_are() -> None:
+    """By a reader of GitHub's Markdown, of which formulas are the only part that is missing."""
+    verdicts = tuple(replace(SPEEDUP, metric=f"accuracy[label={odd}]", why=odd) for odd in ODD)
+    document = MarkdownIt("gfm-like", {"linkify": False}).render(markdown(replace(PASSED, verdicts=verdicts)))
+    assert re.findall("<strong>(.*)</strong>", document) == [
+        html.escape(f"latency accuracy[label={odd}]") for odd in ODD
+    ]
+    assert escape("$x^2$") == "\\$x^2\\$"
+    assert len(re.findall("<tr>", document)) == 1 + len(PASSED.stages)

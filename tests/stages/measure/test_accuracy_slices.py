@@ -25,7 +25,8 @@ def many():
     return orun.Dataset({"x": np.repeat(X, 26, axis=0)}, labels=np.arange(104))
 
 def odd():
-    fields = {"score": np.array([1.5, np.nan, np.nan, 1.5]), "mixed": np.array([None, "a", 1, "a"], dtype=object)}
+    mixed = np.array([None, "a\\tb", 1, "a\\tb"], dtype=object)
+    fields = {"score": np.array([1.5, np.nan, np.nan, 1.5]), "mixed": mixed}
     return orun.Dataset({"x": X}, labels=[0, 1, 2, 1], fields=fields)
 
 def first_score(outputs, dataset):
@@ -56,7 +57,7 @@ def test_values_that_are_no_number_or_do_not_compare(folder: Path) -> None:
         "accuracy[score=nan]": 2,
         "accuracy[mixed=1]": 1,
         "accuracy[mixed=None]": 1,
-        "accuracy[mixed=a]": 2,
+        r"accuracy[mixed=a\tb]": 2,  # what does not print is written out
     }
 
 
