@@ -1,7 +1,8 @@
 """The key of a stage: what its result depends on, as named parts, and the digest over them.
 
 A part is a name and a text, so that `orun explain` can lay two keys side by side. Content goes in by digest: an input
-by its tree, a code file or path by its bytes, never by the key that made it, by a time or by an absolute path.
+by its tree, a code file or path by its bytes, never by the key that made it or by a time. Paths count beside it, those
+into the project by what holds wherever that is.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from blake3 import blake3
 
 from orun.environment import device, isolated, paths, tools
 from orun.environment.once import once
+from orun.observe import portable_name
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 from orun.targets import EXTENSIONS, StageClass, Target
 
@@ -26,6 +28,7 @@ FORMAT = 1  # raise it when the meaning of a part changes, or what the runner do
 
 OPTIMIZE = "PYTHONOPTIMIZE"  # whether there are asserts
 MODULES = "modules from"  # folders of PYTHONPATH; an isolated environment has its own
+OWN = "uses"  # stands for a parameter where a stage is the user's own function
 UNSET = "unset"  # instead of the digest of a variable's value, where it has none
 
 # Modules of plain data and declarations: they pass values on and cannot change what a stage makes.
@@ -61,7 +64,7 @@ def compose(
         parts["stage code"] = code
     told = fixed.get(stage.id) if fixed is not None else None
     if told is None:
-        told = _parameters(stage), _surroundings(pipeline, stage)
+        told = _parameters(pipeline, stage), _surroundings(pipeline, stage)
         if fixed is not None and not stage.environments:  # of one that is made on the way, more comes to be known
             fixed[stage.id] = told
     parameters, surroundings = told
@@ -142,18 +145,22 @@ def environment_value(name: str) -> str:
     return UNSET if value is None else blake3(value.encode()).hexdigest()[:32]
 
 
-def _parameters(stage: Stage) -> dict[str, str]:
-    """Each parameter as JSON, which keeps `1`, `1.0`, `"1"` and `true` apart; absolute paths by their last name."""
-    absolute = {reference.path: _portable(reference) for reference in stage.references if _is_absolute(reference)}
-    return {f"parameter {name}": _text(_replace(value, absolute)) for name, value in stage.params.items()}
+def _parameters(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
+    """Each parameter as JSON, which keeps `1`, `1.0`, `"1"` and `true` apart, and the folder of the user's own code.
+
+    Where a file lies decides, beside its content, what is read from beside it: weights, or a module.
+    """
+    names = {reference.path: _portable(pipeline, reference) for reference in stage.references}
+    parts = {f"parameter {name}": _text(_replace(value, names)) for name, value in stage.params.items()}
+    own = (names[reference.path] for reference in stage.references if reference.parameter == OWN)
+    folders = (os.path.normpath(Path(path).parent) for path in own)
+    return parts | {f"folder of {OWN}": folder for folder in folders if folder != "."}
 
 
-def _is_absolute(reference: Reference) -> bool:
-    return Path(reference.path).is_absolute()
-
-
-def _portable(reference: Reference) -> str:
-    return Path(reference.path).name
+def _portable(pipeline: Pipeline, reference: Reference) -> str:
+    """An absolute path into the project relative to the pipeline's folder; any other as it is written."""
+    path = Path(reference.path)
+    return portable_name(path, pipeline.root, pipeline.project) if path.is_absolute() else reference.path
 
 
 def _replace(value: Any, names: Mapping[str, str]) -> Any:

@@ -53,5 +53,10 @@ def value_digest(value: str | None) -> str:
 
 
 def portable_name(path: Path, root: Path, project: Path) -> str:
-    """The name of a file below the project relative to the pipeline's folder, else its absolute path."""
+    """The name of a file below the project relative to the pipeline's folder, else its absolute path.
+
+    A project may be known by a path with links in it, and its files by another.
+    """
+    if not path.is_relative_to(project):
+        root, project = root.resolve(), project.resolve()
     return Path(os.path.relpath(path, root)).as_posix() if path.is_relative_to(project) else path.as_posix()

@@ -21,6 +21,7 @@ from orun.observe import ABSENT, digest_file, listing_digest, value_digest
 from orun.planner import Done, Planner
 from orun.record import RunResult
 from orun.remote.asked import FETCHED, VARIABLES, config_file
+from orun.store import StatCache
 from orun.store.durable import replace_file
 from orun.store.reading import CLOCK, Signature
 from orun.store.sealed import seal
@@ -93,7 +94,7 @@ class Look:
 def _look(planner: Planner, done: Mapping[str, Done]) -> Look | None:
     """Signatures first, then contents, then signatures again: None when anything moved since it was decided upon."""
     read = _read(planner, done)
-    seen = {path: signature(path) for path in _expanded(read)}
+    seen = {path: signature(path) for path in _expanded(read, planner.store.files)}
     folders = {path: listing_digest(path) for path in seen if Path(path).is_dir()}
     if any(_content(planner, path) != digest for path, digest in read.items()):
         return None
@@ -148,12 +149,10 @@ def _read(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
     return found
 
 
-def _expanded(read: Iterable[str]) -> Iterator[str]:
-    """The files and folders, and everything below the folders."""
+def _expanded(read: Iterable[str], files: StatCache) -> Iterator[str]:
+    """The files and folders, and everything in the folders that counts."""
     for path in read:
-        yield path
-        if Path(path).is_dir():
-            yield from map(str, Path(path).rglob("*"))
+        yield from files.below(path) if Path(path).is_dir() else (path,)
 
 
 def _content(planner: Planner, path: str) -> str:

@@ -101,17 +101,32 @@ def test_a_target_is_in_the_key_without_its_name(pipeline: Pipeline) -> None:
     assert parts_of(pipeline, target=Target("cpu", (Provider("XnnpackExecutionProvider"),))) != named
 
 
-def test_an_absolute_path_is_in_the_key_by_its_last_name(pipeline: Pipeline, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    keys = []
-    for folder in (tmp_path, tmp_path / "elsewhere"):
+def test_an_absolute_path_is_in_the_key_by_what_holds_wherever_the_project_is(pipeline: Pipeline) -> None:
+    outside = pipeline.root.parent / f"{pipeline.root.name}-data"
+    outside.mkdir()
+    told = {}
+    for folder in (pipeline.root, outside):
         path = folder / "data.bin"
         path.write_bytes(b"same")
         params = {"data": str(path), "code": f"{path}:f"}
-        keys.append(parts_of(pipeline, params=params, references=(Reference("data", str(path)),)))
-    assert keys[0] == keys[1]
-    assert keys[0]["parameter data"] == '"data.bin"'
-    assert keys[0]["parameter code"] == '"data.bin:f"'
+        references = (Reference("data", str(path)), Reference("uses", str(path), "f"))
+        parts = parts_of(pipeline, params=params, references=references)
+        told[folder] = (parts["parameter data"], parts["parameter code"], parts.get("folder of uses"))
+    assert told[pipeline.root] == ('"data.bin"', '"data.bin:f"', None)
+    assert told[outside] == (f'"{outside}/data.bin"', f'"{outside}/data.bin:f"', str(outside))
+
+
+def test_code_counts_with_the_folder_that_it_lies_in(pipeline: Pipeline) -> None:
+    """What it reads from beside it is no part of the key, and may be another file of the same name."""
+    (pipeline.root / "deep").mkdir()
+    (pipeline.root / "deep" / "code.py").write_bytes((pipeline.root / "code.py").read_bytes())
+    (pipeline.root / "deep" / "same.py").write_bytes((pipeline.root / "code.py").read_bytes())
+    there, deep, same, dotted = (
+        parts_of(pipeline, references=(Reference("uses", path, "f"),))
+        for path in ("code.py", "deep/code.py", "deep/same.py", "./deep/../code.py")
+    )
+    assert there == dotted
+    assert deep == same == {**there, "folder of uses": "deep"}
 
 
 def test_the_digest_is_canonical() -> None:

@@ -55,9 +55,9 @@ def examples():
 """
 
 
-def write_model(folder: Path) -> None:
+def write_model(folder: Path, seed: int = 0) -> None:
     """A linear classifier of 8 values, whose weights lie in a file of their own."""
-    weights = np.random.default_rng(0).standard_normal((8, 4), dtype=np.float32)
+    weights = np.random.default_rng(seed).standard_normal((8, 4), dtype=np.float32)
     values = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", size]) for name, size in (("x", 8), ("y", 4))
     ]
@@ -190,3 +190,19 @@ def test_the_code_of_a_kind_reruns_its_stages(project: Project, tmp_path: Path) 
 
 def add_a_line(path: Path) -> None:
     path.write_text(f"{path.read_text()}# another version\n")
+
+
+def test_models_outside_of_the_project_that_differ_in_their_weights_alone(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("first", "second")]
+    for seed, folder in enumerate(paths):
+        folder.mkdir()
+        write_model(folder, seed)
+    assert (paths[0] / "net.onnx").read_bytes() == (paths[1] / "net.onnx").read_bytes()
+    stages = "\n".join(f"  {path.name}: {{uses: convert/onnx, with: {{path: {path}/net.onnx}}}}" for path in paths)
+    project = Project.make(tmp_path / "project", f"name: two\nstages:\n{stages}\n")
+    result = project.run()
+    assert built(result) == ["first", "second"]
+    for path in paths:
+        model = onnx.load(project.store / "out" / "two" / path.name / "model.onnx")
+        weights = numpy_helper.to_array(onnx.load(path / "net.onnx").graph.initializer[0])
+        assert np.array_equal(numpy_helper.to_array(model.graph.initializer[0]), weights)

@@ -21,10 +21,16 @@ _BYPRODUCTS = frozenset({"__pycache__"})  # Python writes it where it reads code
 
 
 class StatCache:
-    """Digests by content of files that others may change at any time."""
+    """Digests by content of files that others may change at any time.
 
-    def __init__(self, index: Index) -> None:
+    Args:
+        index: what is known of files.
+        store: the folder of a store, which is no content of a folder around it.
+    """
+
+    def __init__(self, index: Index, store: str | Path) -> None:
         self._index = index
+        self._store = store
 
     def signature(self, path: str | Path) -> Signature | None:
         """Device, inode, size, mtime and ctime (ns) of what `path` leads to; None when that is nothing to be seen."""
@@ -42,9 +48,15 @@ class StatCache:
         if not os.path.isdir(path):
             return {str(path): self.signature(path)}
         try:
-            return {f"{path}/{name}": self.signature(f"{path}/{name}") for name in _walk(str(path))}
+            return {name: self.signature(name) for name, is_folder in self._walk(str(path)) if not is_folder}
         except OSError as error:
             raise refusal(error, f"read {path}", error.filename or path) from error
+
+    def below(self, folder: str) -> Iterator[str]:
+        """The path of a folder and of every folder and file in it that counts in `digest_path`; OSError as there."""
+        yield folder
+        for path, _ in self._walk(folder):
+            yield path
 
     def digest_file(self, path: str | Path) -> str:
         """The BLAKE3 digest of the content of a regular file.
@@ -62,7 +74,8 @@ class StatCache:
     def digest_path(self, path: str | Path) -> str:
         """The digest of a file's content, or of the names and contents of a folder; empty when nothing is there.
 
-        Symbolic links are followed; `__pycache__` and empty folders do not count.
+        Symbolic links are followed; of one that leads nowhere the name counts. Empty folders, `__pycache__` and the
+        store do not count.
 
         Raises:
             StoreError: when something cannot be read, or a folder contains itself by a link.
@@ -75,9 +88,17 @@ class StatCache:
             raise refusal(error, f"read {path}", error.filename or path) from error
 
     def _digest_folder(self, path: str) -> str:
-        # A digest has a fixed length and a name holds no zero byte: no two folders have the same text.
-        lines = [f"{self.digest_file(f'{path}/{name}')} {name}\0" for name in sorted(_walk(path))]
+        # A digest has a fixed length, or none, and a name holds no zero byte: no two folders have the same text.
+        names = sorted(name[len(path) + 1 :] for name, is_folder in self._walk(path) if not is_folder)
+        lines = [f"{self._digest_entry(f'{path}/{name}')} {name}\0" for name in names]
         return digest_bytes(b"folder\0" + os.fsencode("".join(lines)))
+
+    def _digest_entry(self, path: str) -> str:
+        """The digest of a file of a folder; empty for a link that leads nowhere."""
+        try:
+            return self.digest_file(path)
+        except FileNotFoundError:
+            return ""
 
     def _read(self, path: str | Path) -> str:
         """Read the file until nobody writes to it meanwhile."""
@@ -90,19 +111,21 @@ class StatCache:
                 return reading.digest
         raise OSError(errno.EBUSY, "Changes while it is read", str(path))
 
-
-def _walk(root: str) -> Iterator[str]:
-    """Relative posix paths of all files below a folder."""
-    pending: list[tuple[str, tuple[str, ...]]] = [("", (os.path.realpath(root),))]
-    while pending:
-        folder, ancestors = pending.pop()
-        with os.scandir(f"{root}/{folder}") as entries:
-            for entry in entries:
-                name = f"{folder}{entry.name}"
-                if not entry.is_dir():
-                    yield name
-                elif entry.name not in _BYPRODUCTS:
-                    real = os.path.realpath(entry.path) if entry.is_symlink() else f"{ancestors[-1]}/{entry.name}"
-                    if real in ancestors:
-                        raise OSError(errno.ELOOP, f"A link to {real}, which it is in", entry.path)
-                    pending.append((f"{name}/", (*ancestors, real)))
+    def _walk(self, root: str) -> Iterator[tuple[str, bool]]:
+        """The paths of all files and folders below a folder, and whether each is a folder."""
+        store = os.path.realpath(self._store)
+        pending: list[tuple[str, tuple[str, ...]]] = [(root, (os.path.realpath(root),))]
+        while pending:
+            folder, ancestors = pending.pop()
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    path = f"{folder}/{entry.name}"
+                    if not entry.is_dir():
+                        yield path, False
+                    elif entry.name not in _BYPRODUCTS:
+                        real = os.path.realpath(path) if entry.is_symlink() else f"{ancestors[-1]}/{entry.name}"
+                        if real in ancestors:
+                            raise OSError(errno.ELOOP, f"A link to {real}, which it is in", path)
+                        if real != store:
+                            yield path, True
+                            pending.append((path, (*ancestors, real)))

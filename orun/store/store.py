@@ -39,7 +39,7 @@ class Store:
         self.private = tuple(f"{root}/{name}" for name in PRIVATE)
         self.notices: list[str] = []
         self.parts = assemble(root, self.notices)
-        self.files = StatCache(self.parts.index)
+        self.files = StatCache(self.parts.index, root)
         weakref.finalize(self, _end, self.parts)
 
     @classmethod

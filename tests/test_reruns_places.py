@@ -1,0 +1,131 @@
+"""Where files lie: what is read from beside them, links on the way to them, and a store among them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orun.store import locks
+from tests.project import Project, built
+
+COPIES = """
+name: text
+stages:
+  one: {uses: ./v1/export.py:export}
+  two: {uses: ./v2/export.py:export}
+"""
+EXPORT = """
+from pathlib import Path
+
+from orun import stage
+import beside
+
+
+@stage(inputs={}, output="files")
+def export(context):
+    (context.output / "text").write_text(beside.MARK + (Path(__file__).parent / "data.txt").read_text())
+"""
+FOLDER = """
+name: text
+stages:
+  names: {uses: ./folder.py:names, with: {folder: data}}
+"""
+NAMES = """
+from orun import FilePath, stage
+
+
+@stage(inputs={}, output="files")
+def names(context, *, folder: FilePath):
+    (context.output / "text").write_text(folder)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project with a stage that has a folder as a path and reads nothing of it."""
+    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    project = Project.make(tmp_path / "project", FOLDER)
+    project.write("folder.py", NAMES)
+    (project.folder / "data").mkdir()
+    project.write("data/a.bin", "a")
+    return project
+
+
+def test_copies_of_code_read_what_is_beside_them(tmp_path: Path) -> None:
+    project = Project.make(tmp_path / "project", COPIES)
+    for version in ("v1", "v2"):
+        (project.folder / version).mkdir()
+        project.write(f"{version}/export.py", EXPORT)
+        project.write(f"{version}/beside.py", f"MARK = '{version} '")
+        project.write(f"{version}/data.txt", version)
+    assert built(project.run()) == ["one", "two"]
+    assert (project.text("one"), project.text("two")) == ("v1 v1", "v2 v2")
+    project.folder.rename(tmp_path / "moved")
+    assert built(Project(tmp_path / "moved", project.store).run()) == []
+
+
+def test_code_that_moves_to_another_folder(tmp_path: Path) -> None:
+    project = Project.make(tmp_path / "project", COPIES)
+    for version in ("v1", "v2"):
+        (project.folder / version).mkdir()
+        project.write(f"{version}/export.py", EXPORT)
+        project.write(f"{version}/beside.py", "MARK = ''")
+        project.write(f"{version}/data.txt", "same")
+    project.run()
+    project.edit("pipeline.yaml", "one: {uses: ./v1", "one: {uses: ./v2")
+    assert project.run()["one"].reasons == ("up to date (the same as two)",)
+    (project.folder / "v2").rename(project.folder / "v3")
+    project.edit("pipeline.yaml", "v2", "v3")
+    assert project.run()["one"].reasons == ("folder of uses: v2 -> v3",)
+
+
+def test_a_folder_that_is_linked_into_an_input(folder: Project, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere" / "deep").mkdir(parents=True)
+    path = tmp_path / "elsewhere" / "deep" / "b.bin"
+    path.write_text("b")
+    (folder.folder / "data" / "more").symlink_to(tmp_path / "elsewhere")
+    assert built(folder.run()) == ["names"]
+    assert folder.run().repeats
+    path.write_text("c")
+    assert built(folder.run()) == ["names"]
+    assert folder.run().repeats
+    path.with_name("c.bin").write_text("c")
+    assert built(folder.run()) == ["names"]
+
+
+def test_a_link_that_leads_nowhere_hides_nothing_of_an_input(folder: Project) -> None:
+    (folder.folder / "data" / ".#a.bin").symlink_to("somebody@host.1234")  # as an editor locks a file
+    assert built(folder.run()) == ["names"]
+    folder.write("data/a.bin", "b")
+    assert built(folder.run()) == ["names"]
+    (folder.folder / "data" / ".#a.bin").unlink()
+    assert built(folder.run()) == ["names"]
+    assert built(folder.run()) == []
+
+
+def test_an_input_that_holds_the_store(folder: Project) -> None:
+    folder.store = folder.folder / "data" / "artifacts"
+    assert built(folder.run()) == ["names"]
+    assert built(folder.run()) == []
+    assert folder.run().repeats
+    folder.write("data/a.bin", "b")
+    assert built(folder.run()) == ["names"]
+
+
+def test_a_project_behind_a_link_that_comes_to_lead_elsewhere(tmp_path: Path) -> None:
+    current = tmp_path / "current"
+    for release in ("1", "2"):
+        project = Project.make(tmp_path / release, COPIES)
+        for version in ("v1", "v2"):
+            (project.folder / version).mkdir()
+            project.write(f"{version}/export.py", EXPORT.replace("Path(__file__)", "Path(__file__).resolve()"))
+            project.write(f"{version}/beside.py", "MARK = ''")
+            project.write(f"{version}/data.txt", release)
+    for release in ("1", "2", "1"):
+        current.unlink(missing_ok=True)
+        current.symlink_to(tmp_path / release)
+        project = Project(current, tmp_path / "store")
+        project.run()
+        assert project.text("two") == release
+    assert built(project.run()) == []
