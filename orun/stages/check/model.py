@@ -56,6 +56,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Check the model, and leave what was found."""
     from orun.stages.onnx.io import load_graph
 
+    if params.min_opset is not None and params.max_opset is not None and params.min_opset > params.max_opset:
+        raise StageFailed(
+            context.stage,
+            f"no model can pass: `min_opset` is {params.min_opset}, and `max_opset` {params.max_opset}",
+            hint="leave one of them out",
+        )
     model = load_graph(context.model())
     problems = [*_limits(model, params), *_invalid(context), *_unloadable(context)]
     if problems:
@@ -141,7 +147,8 @@ def _unknown_shapes(context: Context) -> list[str]:
     import onnx
 
     inferred = "inferred.onnx"  # in the working folder, which is scratch; by path, for models of any size
-    onnx.shape_inference.infer_shapes_path(str(context.model()), inferred, strict_mode=True, data_prop=True)
+    # Not strict, which the checker was: it fails behind operators that it does not know, such as ai.onnx.ml's trees.
+    onnx.shape_inference.infer_shapes_path(str(context.model()), inferred, strict_mode=False, data_prop=True)
     graph = onnx.load(inferred, load_external_data=False).graph
     known = {value.name for value in (*graph.value_info, *graph.output) if _is_known(value)}
     return sorted({name for node in graph.node for name in node.output if name and name not in known})

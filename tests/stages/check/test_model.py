@@ -20,6 +20,19 @@ DATA_DEPENDENT = """
 <ir_version: 9, opset_import: ["" : 20]>
 places (float[n, 3] x) => (int64[2, m] y) { y = NonZero (x) }
 """
+FOREST = """
+<ir_version: 9, opset_import: ["" : 20, "ai.onnx.ml" : 1]>
+forest (float[n, 2] x) => (int64[n] label, float[n, 2] scores) {
+    label, found = ai.onnx.ml.TreeEnsembleClassifier <
+        nodes_treeids = [0, 0, 0], nodes_nodeids = [0, 1, 2], nodes_featureids = [0, 0, 0],
+        nodes_values = [0.5, 0.0, 0.0], nodes_modes = ["BRANCH_LEQ", "LEAF", "LEAF"],
+        nodes_truenodeids = [1, 0, 0], nodes_falsenodeids = [2, 0, 0], nodes_missing_value_tracks_true = [0, 0, 0],
+        class_treeids = [0, 0], class_nodeids = [1, 2], class_ids = [0, 1], class_weights = [1.0, 1.0],
+        classlabels_int64s = [0, 1], post_transform = "NONE"
+    > (x)
+    scores = Identity (found)
+}
+"""
 
 
 def check(folder: Path, model: onnx.ModelProto, **params: Any) -> StageRun:
@@ -78,6 +91,11 @@ def test_a_shape_that_only_the_data_tells(tmp_path: Path) -> None:
     made = check(tmp_path, model)
     assert made.value("unknown_shapes") == 1
     assert json.loads((made.output / "model.json").read_text())["unknown_shapes"] == ["y"]
+
+
+def test_an_operator_of_which_shape_inference_knows_nothing(tmp_path: Path) -> None:
+    made = check(tmp_path, onnx.parser.parse_model(FOREST))
+    assert json.loads((made.output / "model.json").read_text())["unknown_shapes"] == ["found"]
 
 
 def test_a_type_that_cannot_be(tmp_path: Path) -> None:
