@@ -11,10 +11,11 @@ from orun.pipeline import text
 from orun.pipeline.compose import compose
 from orun.pipeline.nodes import Entry, List, Map, Node, Scalar, words
 from orun.pipeline.problems import Problems
-from orun.spelling import closest
+from orun.spelling import closest, one_of
 
 EXTENDS = "extends"
 MAX_FILES = 32  # in one chain of `extends`
+MOST = 2  # names of files that are told where a folder was named
 EXPECTED = "a mapping with name, vars, targets and stages"
 
 
@@ -135,6 +136,13 @@ def neighbour(path: Path, written: str) -> str:
 
 
 def _unreadable(file: Path, error: OSError) -> UsageError:
+    if file.is_dir():
+        inside = sorted(os.path.relpath(path) for path in file.glob("*.y*ml"))
+        return UsageError(
+            f"cannot read the pipeline file {os.path.relpath(file)}: {error.strerror}",
+            why=f"expected a file, such as {one_of(inside[:MOST])}" if inside else "",
+            hint=f"orun validate {inside[0] if inside else 'FILE'}",
+        )
     near = neighbour(file, os.path.relpath(file))
     return UsageError(
         f"cannot read the pipeline file {os.path.relpath(file)}: {error.strerror}",

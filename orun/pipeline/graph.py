@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
 from orun.pipeline.model import Pipeline, Stage
-from orun.spelling import closest, one_of
+from orun.spelling import closest, near, one_of
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -111,11 +111,11 @@ def _named(pipeline: Pipeline, names: Collection[str]) -> set[str]:
         meant = {stage.id for stage in pipeline.stages if name in (stage.id, stage.id.partition("[")[0])}
         if not meant:
             ids = [stage.id for stage in pipeline.stages]
-            near = closest(name, ids)
+            close = closest(name, ids)
             raise UsageError(
                 f"there is no stage {name!r} in {pipeline.file.name}",
-                why=f"did you mean {near}?" if near else f"expected {one_of(ids)}",
-                hint=f"orun graph {pipeline.file}",
+                why=f"did you mean {close}?" if close else f"expected {one_of(ids)}",
+                hint=f"orun graph {near(str(pipeline.file))}",
             )
         found |= meant
     return found

@@ -28,7 +28,9 @@ class CodeFile:
     tree: ast.Module
     lines: tuple[str, ...]
 
-    def problem(self, node: ast.AST, message: str, *, expected: str = "", hint: str = "") -> Problem:
+    def problem(
+        self, node: ast.AST, message: str, *, expected: str = "", suggestion: str = "", hint: str = ""
+    ) -> Problem:
         """A mistake at a node of the tree."""
         line, start = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         source = self.lines[line - 1] if line <= len(self.lines) else ""
@@ -36,7 +38,7 @@ class CodeFile:
         one_line = getattr(node, "end_lineno", line) == line
         width = getattr(node, "end_col_offset", start + 1) - start if one_line else len(source) - column
         position = Position(str(self.path), line, column + 1)
-        return Problem(position, message, source, max(1, width), expected=expected, hint=hint)
+        return Problem(position, message, source, max(1, width), expected=expected, suggestion=suggestion, hint=hint)
 
     def function(self, name: str) -> Function | None:
         """The function of that name that is defined at the top of the file, the last one if there are several."""

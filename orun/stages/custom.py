@@ -97,8 +97,8 @@ class _Declaration:
             raise PipelineError(self.problems)
         return Kind(uses, "file", uses, doc, params, spec, lambda _params: spec.metrics)
 
-    def _wrong(self, node: ast.AST, message: str, expected: str = "") -> None:
-        self.problems.append(self.file.problem(node, message, expected=expected))
+    def _wrong(self, node: ast.AST, message: str, expected: str = "", suggestion: str = "") -> None:
+        self.problems.append(self.file.problem(node, message, expected=expected, suggestion=suggestion))
 
     def _params(self, docs: Mapping[str, str]) -> tuple[Param, ...]:
         arguments = self.node.args
@@ -181,7 +181,8 @@ class _Declaration:
     def _argument(self, keyword: ast.keyword) -> Any:
         """The value of an argument of the decorator; None when it is wrong."""
         if keyword.arg not in ARGUMENTS:
-            self._wrong(keyword, f"@{DECORATOR} has no argument {keyword.arg!r}", one_of(ARGUMENTS))
+            near = closest(keyword.arg or "", ARGUMENTS)
+            self._wrong(keyword, f"@{DECORATOR} has no argument {keyword.arg!r}", one_of(ARGUMENTS), near)
             return None
         given = self._literal(keyword.value)
         if given is None:

@@ -80,4 +80,17 @@ def test_a_folder_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     tmp_path.joinpath("folder").mkdir()
     with pytest.raises(UsageError) as caught:
         load(Path("folder"))
-    assert caught.value.what == "cannot read the pipeline file folder: Is a directory"
+    assert str(caught.value) == "cannot read the pipeline file folder: Is a directory\n  hint: orun validate FILE"
+
+
+def test_a_folder_of_pipelines_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("small.yaml", "big.yml", "notes.txt"):
+        tmp_path.joinpath(name).touch()
+    with pytest.raises(UsageError) as caught:
+        load(Path())
+    assert str(caught.value) == (
+        "cannot read the pipeline file .: Is a directory\n"
+        "  expected a file, such as big.yml or small.yaml\n"
+        "  hint: orun validate big.yml"
+    )

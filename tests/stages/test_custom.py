@@ -164,6 +164,16 @@ def test_what_cannot_be_read(text: str, messages: list[str], tmp_path: Path, mon
     assert told(tmp_path, text + "\n", monkeypatch) == messages
 
 
+def test_a_misspelt_argument_of_the_decorator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PipelineError) as caught:
+        kind(tmp_path, '@stage(outputs="files", colour=1)\ndef f(context): ...\n')
+    assert [(problem.message, problem.suggestion) for problem in caught.value.problems] == [
+        ("@stage has no argument 'outputs'", "output"),
+        ("@stage has no argument 'colour'", ""),
+    ]
+
+
 def test_a_function_that_is_not_defined_in_the_file(tmp_path: Path) -> None:
     with pytest.raises(Unknown) as caught:
         kind(tmp_path, "from functools import partial\nf = partial(print)\n")
