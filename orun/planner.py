@@ -20,7 +20,7 @@ from orun.environment import device, isolated, providers, tools
 from orun.errors import DeviceUnknown
 from orun.gates.baselines import Accepted, Baseline
 from orun.gates.judge import judge
-from orun.gates.regression import ACCEPT
+from orun.gates.regression import ACCEPT, Terms
 from orun.pipeline.model import Pipeline, Stage, conditions
 from orun.reasons import key_changes
 from orun.record import Verdict
@@ -235,7 +235,7 @@ class Planner:
             return ()
         spec = self.pipeline.kinds[stage.uses].spec
         host = device.made_on(spec.stage_class, stage.target, isolated.packages(stage.environment_of(stage.target)))
-        found = judge(stage, action, self.accepted(stage), host)
+        found = judge(stage, action, Terms(self.accepted(stage), host, spec.baseline))
         return tuple(replace(one, why=self._advised(one)) for one in found)
 
     def _advised(self, verdict: Verdict) -> str:

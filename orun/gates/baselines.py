@@ -18,7 +18,18 @@ from orun.record import RunResult, StageResult
 from orun.store.records import Action
 from orun.store.refusals import refusals
 
-__all__ = ["Accepted", "Baseline", "Difference", "accept", "diff", "drop", "measured_model", "path_for", "read"]
+__all__ = [
+    "Accepted",
+    "Baseline",
+    "Difference",
+    "accept",
+    "alone",
+    "diff",
+    "drop",
+    "measured_model",
+    "path_for",
+    "read",
+]
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,7 @@ def accept(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action])
     fresh = {
         name: Accepted(
             model=measured_model(pipeline.stage(name), actions[name]) if _measures(pipeline, name) else "",
-            metrics={key: _plain(name, key, metric) for key, metric in actions[name].metrics.items()},
+            metrics={key: alone(_finite(name, key, metric)) for key, metric in actions[name].metrics.items()},
             host=actions[name].host,
             date=date,
             who=who,
@@ -130,6 +141,11 @@ def measured_model(stage: Stage, action: Action) -> str:
     return next((action.parts.get(f"input {port}", "") for port in stage.needs), "")
 
 
+def alone(metric: Metric) -> Metric:
+    """A figure without what it was compared with."""
+    return replace(metric, reference=None, baseline=None, references={})
+
+
 def _measures(pipeline: Pipeline, stage: str) -> bool:
     """Whether the figures of a stage are those of the model that goes in, not of what it makes."""
     return pipeline.kinds[pipeline.stage(stage).uses].spec.output == "metrics"
@@ -144,11 +160,10 @@ def _require_good(pipeline: Pipeline, result: StageResult) -> None:
         )
 
 
-def _plain(stage: str, name: str, metric: Metric) -> Metric:
-    """The figure without what it was compared with."""
+def _finite(stage: str, name: str, metric: Metric) -> Metric:
     if not math.isfinite(metric.value):
         raise UsageError(f"{name} of {stage} is {metric.value}, which is no figure to accept")
-    return replace(metric, reference=None, baseline=None, references={})
+    return metric
 
 
 def _author(folder: Path) -> str:

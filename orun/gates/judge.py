@@ -7,10 +7,9 @@ import math
 from collections.abc import Mapping
 
 from orun.gates.absolute import judge_absolute
-from orun.gates.baselines import Accepted
 from orun.gates.composite import by_slice, verdicts
 from orun.gates.finding import Finding
-from orun.gates.regression import judge_regression
+from orun.gates.regression import Terms, judge_regression
 from orun.gates.relative import judge_relative
 from orun.metrics import UNIT_WORDS, Metric
 from orun.pipeline.model import Gate, Stage
@@ -18,25 +17,24 @@ from orun.record import Verdict
 from orun.store.records import Action
 
 
-def judge(stage: Stage, action: Action, accepted: Accepted | None, host: Mapping[str, str]) -> tuple[Verdict, ...]:
+def judge(stage: Stage, action: Action, terms: Terms) -> tuple[Verdict, ...]:
     """The verdict of each gate and group of a stage, in file order; a group comes before its members.
 
     Args:
         stage: the stage with its gates.
         action: what it measured, and of which model.
-        accepted: what the accepted baseline has for this stage, or None.
-        host: fingerprint of this machine, as the stage's action holds it.
+        terms: what the accepted baseline has for this stage, and this machine as the stage's action holds it.
     """
 
     def find(gate: Gate) -> Finding:
         if gate.by:
-            return by_slice(gate, action.metrics, lambda one: _find(one, stage, action, accepted, host))
-        return _find(gate, stage, action, accepted, host)
+            return by_slice(gate, action.metrics, lambda one: _find(one, stage, action, terms))
+        return _find(gate, stage, action, terms)
 
     return tuple(verdict for one in stage.gates for verdict in verdicts(stage.id, one, find))
 
 
-def _find(gate: Gate, stage: Stage, action: Action, accepted: Accepted | None, host: Mapping[str, str]) -> Finding:
+def _find(gate: Gate, stage: Stage, action: Action, terms: Terms) -> Finding:
     metric = action.metrics.get(gate.metric)
     if metric is None:
         return Finding("failed", _missing(gate.metric, stage, action.metrics))
@@ -48,9 +46,9 @@ def _find(gate: Gate, stage: Stage, action: Action, accepted: Accepted | None, h
             "failed", f"{gate.metric} cannot be held against {written}: it {unit}", metric.value, metric.unit
         )
     if gate.rule in ("min", "max"):
-        return judge_absolute(gate, metric, stage, action, host)
+        return judge_absolute(gate, metric, stage, action, terms.host)
     if gate.rule == "max_regression":
-        return judge_regression(gate, metric, stage, action, accepted, host)
+        return judge_regression(gate, metric, stage, action, terms)
     return judge_relative(gate, metric, stage.params)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from orun.gates.advice import to_tell
-from orun.gates.baselines import Accepted, measured_model
-from orun.gates.finding import Change, Finding, Outcome, point
+from orun.gates.baselines import Accepted, alone, measured_model
+from orun.gates.finding import Change, Finding, Outcome, distance, point
 from orun.gates.hosts import machine, same_machine
 from orun.gates.relative import by_interval, change
 from orun.measure.sequential import EQUAL, SLOWER, Evidence
@@ -22,25 +22,42 @@ LARGEST_ODDS = 1e6  # beyond this a likelihood ratio is a matter of the model, n
 WHOLE = 1 - 1e-9  # a regression of a metric that should be high cannot exceed all of it
 STORED: Mapping[Noise, str] = {
     "none": "figure stored on {day}",
-    "sample": "figures stored on {day}, not example by example: its model is not in the store",
-    "timing": "figures stored on {day} on this machine, not side by side: its model is not in the store",
+    "sample": "figures stored on {day}, not example by example: {reason}",
+    "timing": "figures stored on {day} on this machine, not side by side: {reason}",
 }
 
 
-def judge_regression(
-    gate: Gate, metric: Metric, stage: Stage, action: Action, accepted: Accepted | None, host: Mapping[str, str]
-) -> Finding:
+@dataclass(frozen=True)
+class Terms:
+    """What a stage is compared with, and how that may be.
+
+    Attributes:
+        accepted: what the accepted baseline has for the stage, or None.
+        host: fingerprint of this machine.
+        beside: whether the stage's kind measures the accepted model too.
+    """
+
+    accepted: Accepted | None
+    host: Mapping[str, str]
+    beside: bool = True
+
+
+def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: Terms) -> Finding:
     """The sequential test decides for times, the paired interval for a sample, the value for what is exact."""
+    accepted = terms.accepted
     if metric.better == "neither":
         return Finding("failed", f"{gate.metric} has no direction of improvement, so it has no regression")
     if accepted is None:
         return Finding("undecided", f"nothing is accepted for {stage.id}; `{ACCEPT} {gate.position.file}`")
     if accepted.model and accepted.model == measured_model(stage, action):
-        comparison = Comparison(metric.value, point(1.0), point(0.0), "the accepted baseline is this very model")
-        return by_interval(gate, metric, _regression(gate, metric, comparison))
+        return _the_same(gate, metric, "the accepted baseline is this very model")
     if metric.baseline:
         return _side_by_side(gate, metric, metric.baseline, stage)
-    return _by_stored(gate, metric, accepted, host)
+    return _by_stored(gate, metric, stage, accepted, terms)
+
+
+def _the_same(gate: Gate, metric: Metric, why: str) -> Finding:
+    return by_interval(gate, metric, _regression(gate, metric, Comparison(metric.value, point(1.0), point(0.0), why)))
 
 
 def _regression(gate: Gate, metric: Metric, comparison: Comparison) -> Change:
@@ -94,7 +111,7 @@ def _times(log_odds: float) -> str:
     return "over a million times" if odds >= LARGEST_ODDS * WHOLE else f"{odds:.0f} times"
 
 
-def _by_stored(gate: Gate, metric: Metric, accepted: Accepted, host: Mapping[str, str]) -> Finding:
+def _by_stored(gate: Gate, metric: Metric, stage: Stage, accepted: Accepted, terms: Terms) -> Finding:
     """Against the figures of the baseline file, because its model was not measured beside this one."""
     stored = accepted.metrics.get(gate.metric)
     if stored is None:
@@ -103,23 +120,48 @@ def _by_stored(gate: Gate, metric: Metric, accepted: Accepted, host: Mapping[str
     if stored.unit != metric.unit:
         why = f"{gate.metric} {UNIT_WORDS[metric.unit]}, and in the accepted baseline it {UNIT_WORDS[stored.unit]}"
         return Finding("undecided", f"{why}; `{ACCEPT} {gate.position.file}`")
-    if metric.noise == "timing" and not same_machine(host, accepted.host):
-        why = "the accepted baseline's model is not in the store, and its figures are of another machine"
-        advice = f"`{ACCEPT} {gate.position.file}` on this one"
-        return Finding("undecided", f"{why} ({machine(accepted.host)}); {advice}")
-    return by_interval(gate, metric, _regression(gate, metric, _stored_comparison(metric, stored, accepted.day)))
+    if metric.noise != "none" and stored == alone(metric):
+        return _the_same(gate, metric, f"the figure that was accepted on {accepted.day} is of this very measurement")
+    reason = _why_stored(stage, accepted, terms)
+    if metric.noise == "timing" and not same_machine(terms.host, accepted.host):
+        why = f"{reason}, and the accepted figures are of another machine ({machine(accepted.host)})"
+        return Finding("undecided", f"{why}; `{ACCEPT} {gate.position.file}` on this one")
+    method = STORED[metric.noise].format(day=accepted.day, reason=reason)
+    found = _regression(gate, metric, _stored_comparison(metric, stored, method))
+    judged = by_interval(gate, metric, found)
+    share = distance(found.estimate, gate.threshold.value)
+    if judged.outcome == "undecided" and share:
+        judged = replace(judged, why=f"{judged.why}; intervals {1 / share:.2g} times as narrow would decide it")
+    return judged
 
 
-def _stored_comparison(metric: Metric, stored: Metric, day: str) -> Comparison:
-    """Two figures of different runs; their intervals add up."""
+def _why_stored(stage: Stage, accepted: Accepted, terms: Terms) -> str:
+    """Why the accepted model was not measured beside this one."""
+    if not accepted.model:
+        return f"{stage.id} measures no model that could be measured again"
+    return "the accepted model is not in the store" if terms.beside else f"{stage.uses} measures no second model"
+
+
+def _stored_comparison(metric: Metric, stored: Metric, method: str) -> Comparison:
+    """Two figures of different runs.
+
+    Of times the ends of the intervals are subtracted: what a machine does from one day to the next is in neither. Of
+    samples the halves are squared and added, which holds for independent ones (Newcombe 1998, Statistics in Medicine
+    17:873-890, method 10) and is careful about the same examples, whose scores rise and fall together.
+    """
     value, other = metric.value, stored.value
     a, b = metric.interval or point(value), stored.interval or point(other)
-    difference = Estimate(value - other, a.low - b.high, a.high - b.low)
+    difference = Estimate(
+        value - other,
+        value - other - math.hypot(value - a.low, b.high - other),
+        value - other + math.hypot(a.high - value, other - b.low),
+    )
     if metric.noise == "timing":
+        difference = Estimate(value - other, a.low - b.high, a.high - b.low)
         ratio = Estimate(_ratio(value, other), _ratio(a.low, b.high), _ratio(a.high, b.low))
     else:  # of either sign; the other's own value is taken as known
         ratio = Estimate(*(_ratio(other + one, other) for one in (difference.value, difference.low, difference.high)))
-    return Comparison(other, ratio, difference, STORED[metric.noise].format(day=day))
+    return Comparison(other, ratio, difference, method)
 
 
 def _ratio(value: float, other: float) -> float:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from orun.gates.baselines import Accepted
 from orun.gates.judge import judge
+from orun.gates.regression import Terms
 from orun.metrics import Better, Comparison, Estimate, Metric, Noise, Unit
 from orun.pipeline.model import Gate, Rule, Stage, Threshold
 from orun.places import Position
@@ -74,7 +75,9 @@ def verdict_of(
     known: Accepted | None = None,
     host: Mapping[str, str] = HERE,
     params: Mapping[str, Any] = PARAMS,
+    *,
+    beside: bool = True,
 ) -> Verdict:
     stage = Stage("latency", "measure/latency", PLACE, needs={"model": "int8"}, gates=(condition,), params=params)
-    (verdict,) = judge(stage, action(measured), known, host)
+    (verdict,) = judge(stage, action(measured), Terms(known, host, beside))
     return verdict

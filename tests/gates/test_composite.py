@@ -13,6 +13,7 @@ from orun.codec import replace
 from orun.gates.composite import together
 from orun.gates.finding import Outcome
 from orun.gates.judge import judge
+from orun.gates.regression import Terms
 from orun.metrics import Metric
 from orun.pipeline.model import Gate, Group, Stage, conditions
 from orun.record import Verdict
@@ -37,7 +38,7 @@ def group(rule: Literal["all", "any"], *members: Gate | Group) -> Group:
 
 def judged(condition: Gate | Group, measured: Mapping[str, Metric] = MEASURED) -> tuple[Verdict, ...]:
     stage = Stage("latency", "measure/latency", PLACE, needs={"model": "int8"}, gates=(condition,))
-    return judge(stage, action(measured), None, HERE)
+    return judge(stage, action(measured), Terms(None, HERE))
 
 
 def test_one_that_passes_is_enough_for_any() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from orun.gates.judge import judge
+from orun.gates.regression import Terms
 from orun.metrics import Metric, Unit
 from orun.pipeline.model import Gate, Rule, Stage, Threshold
 from orun.places import Position
@@ -13,7 +14,7 @@ PLACE = Position("bert.yaml", 44, 7)
 
 def verdict(metric: Metric, rule: Rule, threshold: Threshold) -> tuple[str, str]:
     stage = Stage("latency", "measure/latency", PLACE, gates=(Gate("p50", rule, threshold, "pass", PLACE),))
-    (found,) = judge(stage, action({"p50": metric}), None, HERE)
+    (found,) = judge(stage, action({"p50": metric}), Terms(None, HERE))
     return found.outcome, found.why
 
 

@@ -6,8 +6,9 @@ import math
 
 import pytest
 
+from orun.codec import replace
 from orun.measure.sequential import Evidence
-from orun.metrics import UNBOUNDED, Comparison, Estimate, Metric
+from orun.metrics import UNBOUNDED, Comparison, Estimate, Metric, Noise
 from tests.gates.support import HERE, accepted, compared, gate, metric, verdict_of
 
 METHOD = "paired on-CPU time, 4 launches"
@@ -170,11 +171,12 @@ def test_stored_times_serve_on_the_same_machine_only() -> None:
     assert here.outcome == "failed"
     assert here.why == (
         "the regression of p50 against the accepted baseline is 20 % (95 % interval 15.7 % to 24.5 %; figures stored "
-        "on 2026-11-02 on this machine, not side by side: its model is not in the store): shown to be more than 5%"
+        "on 2026-11-02 on this machine, not side by side: the accepted model is not in the store): "
+        "shown to be more than 5%"
     )
     assert elsewhere.outcome == "undecided"
     assert elsewhere.why == (
-        "the accepted baseline's model is not in the store, and its figures are of another machine (forge, EPYC); "
+        "the accepted model is not in the store, and the accepted figures are of another machine (forge, EPYC); "
         "`orun baseline accept bert.yaml` on this one"
     )
 
@@ -187,7 +189,7 @@ def test_stored_times_whose_intervals_hold_the_threshold() -> None:
     assert verdict.interval is not None
     assert verdict.interval.low == pytest.approx(0.01 / 0.0105 - 1)
     assert verdict.interval.high == pytest.approx(0.0107 / 0.0095 - 1)
-    assert verdict.why.endswith(": the interval holds 5%")
+    assert verdict.why.endswith(": the interval holds 5%; intervals 4.8 times as narrow would decide it")
 
 
 def test_a_stored_time_that_nothing_bounds_above() -> None:
@@ -206,9 +208,50 @@ def test_a_sample_whose_baseline_is_gone() -> None:
     lost = verdict_of(condition, {"recall": metric(0.4, "ratio", "higher", "sample", (0.3, 0.5))}, known)
     assert (worse.outcome, lost.outcome) == ("undecided", "failed")
     assert worse.why == (
-        "the regression of recall against the accepted baseline is 10 % (95 % interval -15 % to 37.5 %; figures stored "
-        "on 2026-11-02, not example by example: its model is not in the store): the interval holds 5%"
+        "the regression of recall against the accepted baseline is 10 % (95 % interval -7.68 % to 29.5 %; figures "
+        "stored on 2026-11-02, not example by example: the accepted model is not in the store): the interval holds 5%; "
+        "intervals 3.5 times as narrow would decide it"
     )
+
+
+@pytest.mark.parametrize("noise", ["timing", "sample"])
+def test_the_accepted_figure_is_of_this_very_measurement(noise: Noise) -> None:
+    """As right after it was accepted, of a stage that measures no model: nothing is there to be told apart."""
+    measured = metric(0.010, "s", "lower", noise, (0.005, 0.015), reference=compared(0.02, (0.5, 0.4, 0.6)))
+    known = accepted({"p50": replace(measured, reference=None)}, model="")
+    verdict = verdict_of(LIMIT, {"p50": measured}, known, HERE | {"cpu": "Xeon"})
+    assert verdict.outcome == "passed"
+    assert verdict.why == (
+        "the regression of p50 against the accepted baseline is 0 % "
+        "(the figure that was accepted on 2026-11-02 is of this very measurement): within 5%"
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "beside", "reason"),
+    [
+        ("", True, "latency measures no model that could be measured again"),
+        ("bb22", True, "the accepted model is not in the store"),
+        ("bb22", False, "measure/latency measures no second model"),
+    ],
+)
+def test_why_it_was_not_measured_side_by_side(model: str, beside: bool, reason: str) -> None:
+    known = accepted({"p50": metric(0.010, "s", "lower", "timing", (0.0095, 0.0105))}, model)
+    found = {"p50": metric(0.0101, "s", "lower", "timing", (0.0096, 0.0106))}
+    here = verdict_of(LIMIT, found, known, beside=beside)
+    elsewhere = verdict_of(LIMIT, found, known, {"cpu": "Xeon"}, beside=beside)
+    assert f"on this machine, not side by side: {reason}): the interval holds 5%" in here.why
+    assert elsewhere.why.startswith(f"{reason}, and the accepted figures are of another machine (forge, EPYC); ")
+
+
+def test_stored_samples_of_two_runs_are_told_apart_by_the_squares_of_their_intervals() -> None:
+    known = accepted({"recall": metric(0.8, "ratio", "higher", "sample", (0.77, 0.84))})
+    found = {"recall": metric(0.7, "ratio", "higher", "sample", (0.66, 0.73))}
+    verdict = verdict_of(gate("recall", "max_regression", "0.06", 0.06), found, known)
+    assert verdict.outcome == "undecided"
+    assert verdict.interval is not None
+    lost = [verdict.measured, verdict.interval.low, verdict.interval.high]
+    assert lost == pytest.approx([0.1, 0.1 - math.hypot(0.03, 0.03), 0.1 + math.hypot(0.04, 0.04)])
 
 
 def test_a_sample_below_0_whose_baseline_is_gone() -> None:
@@ -217,7 +260,9 @@ def test_a_sample_below_0_whose_baseline_is_gone() -> None:
     verdict = verdict_of(gate("score", "max_regression", "10%", 0.1), found, known)
     assert verdict.outcome == "failed"
     assert verdict.interval is not None
-    assert [verdict.measured, verdict.interval.low, verdict.interval.high] == pytest.approx([0.4, 0.2, 0.6])
+    assert [verdict.measured, verdict.interval.low, verdict.interval.high] == pytest.approx(
+        [0.4, 0.4 - math.sqrt(2) / 10, 0.4 + math.sqrt(2) / 10]
+    )
 
 
 def test_a_figure_that_was_accepted_in_another_unit() -> None:

@@ -1,0 +1,37 @@
+"""Which machine a figure is of."""
+
+from __future__ import annotations
+
+import pytest
+
+from orun.gates.hosts import device, machine, same_machine
+
+FORGE = {
+    "host": "forge",
+    "architecture": "x86_64",
+    "cpu": "EPYC 9554P",
+    "cpu flags": "0a1b2c3d",
+    "cores": "64",
+    "governor": "performance",
+    "maximum clock": "3750000",
+    "gpu name": "NVIDIA H100",
+    "gpu driver_version": "580.65",
+}
+
+
+@pytest.mark.parametrize("part", FORGE)
+def test_a_machine_is_another_when_a_part_of_it_is(part: str) -> None:
+    without = {name: value for name, value in FORGE.items() if name != part}
+    assert not same_machine(FORGE, {**FORGE, part: "other"})
+    assert not same_machine(FORGE, without)
+    assert not same_machine(without, FORGE)
+
+
+def test_software_makes_no_other_machine() -> None:
+    assert same_machine(FORGE, {**FORGE, "runtime": "onnxruntime 1.31.1", "python": "3.11"})
+
+
+def test_what_it_is_called() -> None:
+    assert machine(FORGE) == "forge, EPYC 9554P"
+    assert machine({}) == "unknown"
+    assert (device(FORGE), device({"cpu": "EPYC"}), device({})) == ("NVIDIA H100", "EPYC", "")
