@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from orun.errors import OrunError, OutputRefused
@@ -19,21 +20,30 @@ def trouble(job: Job, scope: Scope, error: BaseException) -> Trouble:
     """What an exception that ended a stage says to its user."""
     if isinstance(error, OrunError):
         refused = isinstance(error, OutputRefused)
-        return Trouble("OutputRefused" if refused else "StageFailed", error.what, error.why, error.hint)
+        name = "OutputRefused" if refused else "StageFailed"
+        file, line, function = _last_frame(error, scope.is_code)
+        return Trouble(name, error.what, error.why, error.hint, file=file, line=line, function=function)
     file, line, function = _place(job, scope, error)
     if isinstance(error, SystemExit):
         what, rest = f"{job.stage} called sys.exit({error.code!r}) before its function returned", []
     else:
         first, *rest = _message(error) or [""]
         what = f"{job.stage} raised {type(error).__name__}" + (f": {first}" if first else "")
-    return Trouble("StageFailed", what, "\n".join(rest), file=file, line=line, function=function)
+    return Trouble("StageFailed", what, "\n".join(rest), _hint(job, error), file=file, line=line, function=function)
+
+
+def _hint(job: Job, error: BaseException) -> str:
+    """How to name a file of the project that was looked for in the working folder."""
+    name = error.filename if isinstance(error, FileNotFoundError) else None
+    if isinstance(name, str) and name and Path(job.root, name).exists():
+        return f"A stage runs in an empty folder of its own: Path(__file__).parent / {name!r}"
+    return ""
 
 
 def write(scope: Scope, error: BaseException) -> None:
     """Write an exception to the log; a refusal of orun's own, which no code of the user's led to, without traceback."""
-    frames = traceback.extract_tb(error.__traceback__)
     plain = isinstance(error, OrunError) and error.__cause__ is None
-    if plain and not any(scope.is_code(frame.filename) for frame in frames):
+    if plain and not any(_last_frame(error, scope.is_code)):
         sys.stderr.write(f"{error}\n")
     else:
         traceback.print_exception(error)
@@ -61,8 +71,13 @@ def _place(job: Job, scope: Scope, error: BaseException) -> tuple[str, int, str]
     """File, line and function of the last frame in the project's code or the kind's; empty when there is none."""
     if isinstance(error, SyntaxError) and error.filename and scope.is_code(error.filename):
         return error.filename, error.lineno or 0, ""
+    return _last_frame(error, lambda file: scope.is_code(file) or _is_kind(job, file))
+
+
+def _last_frame(error: BaseException, wanted: Callable[[str], bool]) -> tuple[str, int, str]:
+    """File, line and function of the last frame in a file that is wanted; empty when there is none."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if scope.is_code(frame.filename) or _is_kind(job, frame.filename):
+        if wanted(frame.filename):
             return frame.filename, frame.lineno or 0, frame.name
     return "", 0, ""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec
 from pathlib import Path
@@ -54,7 +55,7 @@ def _compile(text: bytes, path: str) -> CodeType:
     return code
 
 
-def load_function(root: Path, reference: str) -> Callable[..., Any]:
+def load_function(root: Path, reference: str, takes: Sequence[str] | None = None) -> Callable[..., Any]:
     """The function that `file.py:function` names.
 
     Its file can import what lies beside it and what lies in `root`; it is loaded once to a process.
@@ -62,9 +63,10 @@ def load_function(root: Path, reference: str) -> Callable[..., Any]:
     Args:
         root: the pipeline's folder, which the reference is relative to.
         reference: `file.py:function`.
+        takes: what it will be called with, by name; None when that is checked elsewhere.
 
     Raises:
-        UsageError: when there is no such file or function.
+        UsageError: when there is no such file or function, or it cannot be called so.
     """
     name, _, function = reference.rpartition(":")
     path = Path(root, name).absolute()
@@ -74,7 +76,24 @@ def load_function(root: Path, reference: str) -> Callable[..., Any]:
     found = getattr(module, function, None)
     if not callable(found):
         raise UsageError(f"no function {function!r} in {name}", why=f"it defines: {', '.join(_functions(module))}")
+    if takes is not None:
+        _require(found, path, reference, takes)
     return found  # type: ignore[no-any-return]  # any callable will do
+
+
+def _require(function: Callable[..., Any], path: Path, reference: str, takes: Sequence[str]) -> None:
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # of native code: nothing is known
+        return
+    try:
+        signature.bind(*takes)
+    except TypeError:
+        file, _, name = reference.rpartition(":")
+        code = getattr(function, "__code__", None)
+        place = f" at {file}:{code.co_firstlineno}" if code and code.co_filename == str(path) else ""
+        why = f"it is called as {name}({', '.join(takes)}), and is {name}{signature}{place}"
+        raise UsageError(f"{reference} takes other arguments", why=why) from None
 
 
 def _module(root: Path, path: Path) -> ModuleType:

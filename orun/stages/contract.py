@@ -16,7 +16,7 @@ being run.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
@@ -143,11 +143,19 @@ class Context:
         """Path where an `onnx` stage leaves its proto."""
         return self.output / MODEL
 
-    def load(self, reference: Code) -> Callable[..., Any]:
-        """The function that `file.py:function` names, imported from the pipeline's folder."""
+    def load(self, reference: Code, takes: Sequence[str] | None = None) -> Callable[..., Any]:
+        """The function that `file.py:function` names, imported from the pipeline's folder.
+
+        Args:
+            reference: `file.py:function`.
+            takes: what it will be called with, by name, where that is to be checked.
+
+        Raises:
+            UsageError: when there is no such file or function, or it cannot be called so.
+        """
         from orun.stages.code import load_function
 
-        return load_function(self.root, reference)
+        return load_function(self.root, reference, takes)
 
 
 class KindModule(Protocol):

@@ -72,7 +72,7 @@ def title(examples: Examples) -> str:
 def _returned(context: Context, reference: Code) -> Dataset:
     from orun.measure.dataset import Dataset
 
-    dataset = context.load(reference)()
+    dataset = context.load(reference, ())()
     if not isinstance(dataset, Dataset):
         raise StageFailed(
             context.stage,

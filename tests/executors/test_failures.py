@@ -110,6 +110,7 @@ silent raised NotImplementedError
 EXPLAINED = """\
 the sequence is too long
   512 at most
+  at ROOT/mine.py:18 in explained
   hint: set sequence: 512
   hint: Its log: LOGS/log.txt
   hint: Run it alone: orun ROOT/release.yaml --only explained"""
@@ -224,6 +225,26 @@ def test_code_that_is_no_python_is_shown_at_its_line(executor: LocalExecutor, pr
         "  at ROOT/helper.py:3\n"
         "  hint: Its log: LOGS/log.txt\n"
         "  hint: Run it alone: orun ROOT/release.yaml --only f"
+    )
+
+
+def test_a_file_that_lies_beside_the_pipeline_is_found_by_its_code(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/mine.py", "def f(context): open('data/train.csv')\ndef g(context): open('gone.csv')\n")
+    project.write("pipelines/data/train.csv", "1")
+    job = project.job("mine.py:f")
+    assert told(failure(executor, job), job) == (
+        "f raised FileNotFoundError: [Errno 2] No such file or directory: 'data/train.csv'\n"
+        "  at ROOT/mine.py:1 in f\n"
+        "  hint: A stage runs in an empty folder of its own: Path(__file__).parent / 'data/train.csv'\n"
+        "  hint: Its log: LOGS/log.txt\n"
+        "  hint: Run it alone: orun ROOT/release.yaml --only f"
+    )
+    job = project.job("mine.py:g")
+    assert told(failure(executor, job), job) == (
+        "g raised FileNotFoundError: [Errno 2] No such file or directory: 'gone.csv'\n"
+        "  at ROOT/mine.py:2 in g\n"
+        "  hint: Its log: LOGS/log.txt\n"
+        "  hint: Run it alone: orun ROOT/release.yaml --only g"
     )
 
 

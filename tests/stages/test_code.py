@@ -84,6 +84,31 @@ def test_no_such_function(tmp_path: Path, name: str) -> None:
     assert str(caught.value) == f"no function {name!r} in orun_t_code.py\n  it defines: Model, load"
 
 
+@pytest.mark.parametrize(
+    ("text", "takes", "why"),
+    [
+        ("def f(x): pass", (), "it is called as f(), and is f(x) at orun_t_takes.py:1"),
+        (
+            "\n\ndef f(): pass",
+            ("outputs", "dataset"),
+            "it is called as f(outputs, dataset), and is f() at orun_t_takes.py:3",
+        ),
+        ("class f:\n    def __init__(self, x): pass", (), "it is called as f(), and is f(x)"),
+    ],
+)
+def test_a_function_that_cannot_be_called_so(tmp_path: Path, text: str, takes: tuple[str, ...], why: str) -> None:
+    write(tmp_path / "orun_t_takes.py", text)
+    with pytest.raises(UsageError) as caught:
+        load_function(tmp_path, "orun_t_takes.py:f", takes)
+    assert str(caught.value) == f"orun_t_takes.py:f takes other arguments\n  {why}"
+
+
+@pytest.mark.parametrize("text", ["def f(x=1, *, y=2): return 1", "f = int", "def f(*a, **b): return 1"])
+def test_a_function_that_can_be_called_so(tmp_path: Path, text: str) -> None:
+    write(tmp_path / "orun_t_takes.py", text)
+    assert load_function(tmp_path, "orun_t_takes.py:f", ())() in (0, 1)
+
+
 def test_a_file_that_fails_is_not_kept(tmp_path: Path) -> None:
     path = write(tmp_path / "orun_t_bad.py", "raise ValueError('bad')")
     with pytest.raises(ValueError, match=r"^bad$"):

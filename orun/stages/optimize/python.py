@@ -67,7 +67,7 @@ def _change(context: Context, params: Params) -> ModelProto:
 
     from orun.stages.onnx.io import load
 
-    function = context.load(params.function)
+    function = context.load(params.function, ("model",))
     model = load(context.model())
     if params.form == "proto":
         changed = function(model)

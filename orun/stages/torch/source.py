@@ -72,7 +72,7 @@ def _made(context: Context, params: Params) -> Any:
     """What the user's function returns, with the weights of a file where one is named."""
     import torch
 
-    module = context.load(Code(str(params.model)))()
+    module = context.load(Code(str(params.model)), ())()
     if not isinstance(module, torch.nn.Module):
         raise StageFailed(
             context.stage, f"{params.model} must return a torch.nn.Module", why=f"it returned a {type(module).__name__}"
