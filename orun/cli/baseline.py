@@ -205,8 +205,7 @@ def _last_run(pipeline: Pipeline, store: Store) -> RunResult:
         result = read_result(record)
         if result.pipeline == pipeline.name:
             known = {stage.id for stage in pipeline.stages}
-            failed = any(stage.outcome == "failed" for stage in result.stages)
-            kept = [stage for stage in result.stages if failed or stage.outcome != "blocked"]
+            kept = [stage for stage in result.stages if stage.outcome != "blocked"]
             return replace(result, stages=tuple(stage for stage in kept if stage.stage in known))
     file = quoted(near(str(pipeline.file)))
     raise UsageError(f"there is no run of {pipeline.name} to accept", hint=f"orun {file}")

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from orun import __version__
+from orun.codec import replace
+from orun.rundiff import compare
 from tests.git import commit, git
+from tests.report.support import BLOCKED, PASSED, SPEEDUP
 
 from .conftest import CODE, PIPELINE, CommandLine, steady
 
@@ -95,6 +98,33 @@ def test_every_way_to_name_a_run(orun: CommandLine, project: Path, tmp_path: Pat
     assert differences(orun, str(folders[0] / "record.json"), str(folders[1] / "events.jsonl")) == wanted
     assert differences(orun, str(printed)) == wanted
     assert differences(orun, "last", "last~1")["old"] == second["run"]
+
+
+def test_runs_are_counted_of_the_same_pipeline(orun: CommandLine, project: Path) -> None:
+    (project / "other.yaml").write_text("extends: words.yaml\nname: other\n")
+    first = run(orun, "one two three")
+    assert orun("other.yaml").code == 0
+    second = run(orun, "a b")
+    found = differences(orun)
+    assert (found["old"], found["new"]) == (first["run"], second["run"])
+    shown = orun("diff", "last~2", "last")
+    assert (shown.code, shown.err.splitlines()) == (2, ["error: there is no last~2", "  the store has 2 runs of words"])
+
+
+def test_a_stage_that_fared_otherwise_and_has_nothing_differs() -> None:
+    blocked = replace(PASSED, stages=(BLOCKED,))
+    skipped = replace(blocked, stages=(replace(BLOCKED, outcome="skipped"),))
+    (found,) = compare(blocked, skipped).stages
+    assert (found.stage, found.outcome) == ("release", ("blocked", "skipped"))
+    assert compare(blocked, blocked).same
+
+
+def test_the_same_condition_twice_is_two_gates() -> None:
+    """Alone and in a group, of which one is judged otherwise."""
+    old = replace(PASSED, verdicts=(SPEEDUP, replace(SPEEDUP, depth=1)))
+    new = replace(PASSED, verdicts=(SPEEDUP, replace(SPEEDUP, depth=1, outcome="failed")))
+    (change,) = compare(old, new).gates
+    assert (change.name, change.old, change.new) == ("latency speedup min (2)", "1.5: passed", "1.5: failed")
 
 
 def test_code_that_was_read_and_a_threshold(orun: CommandLine, project: Path) -> None:

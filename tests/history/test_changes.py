@@ -56,6 +56,12 @@ def test_a_shift_of_five_sigma_is_seldom_missed() -> None:
     assert missed == 0
 
 
+def test_a_shift_of_just_the_level_is_one() -> None:
+    """Four permutations of 499 divide as well; with one more it would be none."""
+    drawn = _noise(10, 8.0, 90)
+    assert divide([*drawn[:5], *(1.01 * value for value in drawn[5:])]) == [(6, 0.01)]
+
+
 def test_an_outlier_is_no_change() -> None:
     values = _noise(30, 8.0, 4)
     values[14] = 40.0

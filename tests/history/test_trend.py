@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from orun.history import Series, series_of
+from orun.metrics import Better
 from orun.report.sparkline import sparkline
 from orun.report.terminal import Terminal
 from orun.report.trend import detail, overview
@@ -54,6 +55,15 @@ measured (UTC)      value  95 % interval     to the one before  age         run
 2026-09-19 14:13   8.5 ms                               -0.1 %  2 days ago  run-1789827200
 2026-09-20 14:13  8.53 ms  8.4 ms to 8.6 ms             +0.4 %  1 day ago   run-1789913600"""
     )
+
+
+@pytest.mark.parametrize(("better", "colour"), [("lower", "1;31"), ("higher", "32"), ("neither", "")])
+def test_a_change_for_the_worse_is_red(better: Better, colour: str) -> None:
+    series = Series(tuple(replace(one, better=better) for one in nightly(LEVELS).points))
+    text = "8 ms -> 8.51 ms (+6.2 %)"
+    painted = f"\x1b[{colour}m{text}\x1b[0m" if colour else text
+    assert painted in overview([series], NOW, Terminal(colour=True))[1]
+    assert f": {painted}, p = " in detail(series, NOW, Terminal(colour=True), 2)[2]
 
 
 def test_machines_are_never_put_into_one_series() -> None:

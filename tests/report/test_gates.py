@@ -9,7 +9,7 @@ import pytest
 from orun.codec import replace
 from orun.places import Position
 from orun.record import Verdict
-from orun.report.gates import gate_notes, next_step, place_of, why
+from orun.report.gates import gate_notes, next_step, open_gates, place_of, why
 from orun.report.terminal import Terminal
 
 from .support import COSINE, GATE_FAILED, PASSED, SLOWER, SPEEDUP, UNSURE
@@ -66,3 +66,14 @@ def test_an_undecided_gate_that_may_be_is_told_without_a_hint() -> None:
         )
     ]
     assert gate_notes(replace(GATE_FAILED, verdicts=(UNSURE, COSINE)), Terminal(), failing_only=True) == []
+
+
+def test_members_are_left_out_below_a_group_that_passed_alone() -> None:
+    """Of one that passed within a group that did not its own members."""
+    passed = replace(SLOWER, metric="any of 2", rule="any", threshold="", outcome="passed", fails=False)
+    failed = replace(passed, metric="all of 2", rule="all", outcome="failed", fails=True)
+    member, inner = replace(SLOWER, depth=1), replace(SLOWER, depth=2)
+    within = replace(passed, depth=1)
+    assert open_gates([passed, member, failed, member]) == [failed, member]
+    assert open_gates([failed, within, inner, member]) == [failed, member]
+    assert open_gates([passed, member, SLOWER]) == [SLOWER]

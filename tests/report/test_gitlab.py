@@ -47,13 +47,13 @@ def test_a_failed_stage(tmp_path: Path) -> None:
 
 
 def test_metrics() -> None:
-    odd = replace(LATENCY, stage='a"b', metrics={"x": Metric(math.nan), "y": Metric(-math.inf)})
+    odd = replace(LATENCY, stage='a"b\\c\nd', metrics={"x": Metric(math.nan), "y": Metric(-math.inf)})
     assert metrics(replace(PASSED, stages=(LATENCY, odd))) == (
         "# TYPE orun_metric gauge\n"
         'orun_metric{pipeline="bert",stage="latency",metric="p50",unit="s"} 0.00804\n'
         'orun_metric{pipeline="bert",stage="latency",metric="speedup",unit="x"} 2.15\n'
-        'orun_metric{pipeline="bert",stage="a\\"b",metric="x"} NaN\n'
-        'orun_metric{pipeline="bert",stage="a\\"b",metric="y"} -Inf\n'
+        'orun_metric{pipeline="bert",stage="a\\"b\\\\c\\nd",metric="x"} NaN\n'
+        'orun_metric{pipeline="bert",stage="a\\"b\\\\c\\nd",metric="y"} -Inf\n'
         "# EOF\n"
     )
 
