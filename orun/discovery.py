@@ -12,7 +12,7 @@ from pathlib import Path
 from orun.codec import replace
 from orun.environment import tools
 from orun.errors import InputChanged
-from orun.observe import ABSENT, listing_digest, portable_name, presence, value_digest
+from orun.observe import ABSENT, appearance_as, listing_digest, portable_name, value_digest
 from orun.store import Discovered, Signature, StatCache
 
 
@@ -60,7 +60,7 @@ def standing(
         folders={name: listing_digest(root / name) for name in discovered.folders},
         packages={name: packages.get(name, tools.ABSENT) for name in discovered.packages},
         environment={name: value_digest(os.environ.get(name)) for name in discovered.environment},
-        probed={name: presence(root / name) for name in discovered.probed},
+        probed={name: appearance_as(told, root / name) for name, told in discovered.probed.items()},
     )
 
 
@@ -116,6 +116,16 @@ def changed_meanwhile(stage: str, what: str) -> InputChanged:
     )
 
 
+def never_at_rest(stage: str, changes: Iterable[str]) -> InputChanged:
+    """The error of a stage that cannot begin, because what it depends on was another thing at each look."""
+    return InputChanged(
+        stage,
+        f"what {stage} depends on changes all the time",
+        why="; ".join(changes),
+        hint="Wait for what writes to it, or name a folder that holds only what the stage needs",
+    )
+
+
 def carry_over(found: Discovered, earlier: Iterable[Discovered], root: Path, files: StatCache) -> Discovered:
     """What a stage found, and how things stand that only earlier runs under the same key found.
 
@@ -131,7 +141,7 @@ def carry_over(found: Discovered, earlier: Iterable[Discovered], root: Path, fil
     names: set[str] = set()
     folders: set[str] = set()
     variables: set[str] = set()
-    probed: set[str] = set()
+    probed: dict[str, str] = {}
     for one in earlier:
         names.update(one.files)
         folders.update(one.folders)
@@ -142,5 +152,5 @@ def carry_over(found: Discovered, earlier: Iterable[Discovered], root: Path, fil
         files={name: _digest(root / name, files) for name in sorted(names)} | dict(found.files),
         folders={name: listing_digest(root / name) for name in sorted(folders)} | dict(found.folders),
         environment={name: value_digest(os.environ.get(name)) for name in sorted(variables)} | dict(found.environment),
-        probed={name: presence(root / name) for name in sorted(probed)} | dict(found.probed),
+        probed={name: appearance_as(told, root / name) for name, told in sorted(probed.items())} | dict(found.probed),
     )

@@ -117,7 +117,7 @@ class OutputRefused(StageError):
 
 
 class InputChanged(StageError):
-    """A file that the stage read was edited while it ran; its result belongs to neither version."""
+    """What the stage depends on was edited while it ran, so that its result belongs to no version, or at each look."""
 
 
 class Interrupted(OrunError):

@@ -23,7 +23,7 @@ from orun.codec import Record, decode, encode
 from orun.environment import device, tools
 from orun.events import Event, GateJudged, Notice, RunStarted, StageFinished
 from orun.journal import Journal, Listener
-from orun.observe import digest_file, listing_digest, presence, value_digest
+from orun.observe import appearance_as, digest_file, listing_digest, value_digest
 from orun.record import RunResult
 from orun.remote.asked import Remote
 from orun.store.layout import VERSION, note_path
@@ -101,7 +101,7 @@ def _unchanged(note: Mapping[str, Any]) -> bool:
         _is_same(note["read"])
         and all(digest_file(path) == digest for path, digest in note["contents"].items())
         and all(value_digest(os.environ.get(name)) == digest for name, digest in note["variables"].items())
-        and all(presence(path) == what for path, what in note["probed"].items())
+        and all(appearance_as(what, path) == what for path, what in note["probed"].items())
     )
 
 

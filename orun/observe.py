@@ -8,6 +8,9 @@ from pathlib import Path
 
 from blake3 import blake3
 
+FILE, FOLDER = "file", "folder"
+BYTES = " bytes"
+LINK_TO, A_LINK, NO_LINK = "link to ", "a link: ", "no link: "
 ABSENT = ""  # the digest of a file that was looked for and not there, and of a variable that was not set
 
 
@@ -34,7 +37,37 @@ def presence(path: str | Path) -> str:
         mode = os.stat(path).st_mode  # noqa: PTH116 - thousands of them
     except (OSError, ValueError):
         return ABSENT
-    return "folder" if stat.S_ISDIR(mode) else "file"
+    return FOLDER if stat.S_ISDIR(mode) else FILE
+
+
+def appearance(path: str | Path, *, size: bool = False, link: bool = False, target: bool = False) -> str:
+    """`presence`, with more of it where that was asked for: `no link: file of 12 bytes`, `link to v2: folder`.
+
+    Args:
+        path: where.
+        size: tell the bytes of a file, links followed.
+        link: tell whether it is a link.
+        target: tell where a link leads.
+    """
+    found = presence(path)
+    try:
+        if size and found == FILE:
+            found = f"{FILE} of {os.stat(path).st_size}{BYTES}"  # noqa: PTH116
+        if target and os.path.islink(path):  # noqa: PTH114
+            return f"{LINK_TO}{os.readlink(path)}: {found}"  # noqa: PTH115
+    except OSError:  # it went this moment
+        return ABSENT
+    return f"{A_LINK if os.path.islink(path) else NO_LINK}{found}" if link or target else found  # noqa: PTH114
+
+
+def appearance_as(told: str, path: str | Path) -> str:
+    """`appearance` now, with as much of it as `told` holds."""
+    return appearance(path, size=told.endswith(BYTES), link=tells_of_link(told), target=told.startswith(LINK_TO))
+
+
+def tells_of_link(told: str) -> bool:
+    """Whether an `appearance` holds more than what the content of the file could tell."""
+    return told.startswith((LINK_TO, A_LINK, NO_LINK))
 
 
 def digest_file(path: str | Path) -> str:

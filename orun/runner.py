@@ -6,6 +6,7 @@ under the lock of its key, because another process may have done the work meanwh
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from time import sleep
 from typing import TYPE_CHECKING
 
 from orun.attempt import Attempt
+from orun.discovery import never_at_rest
 from orun.environment.room import Room
 from orun.errors import Interrupted, StageError
 from orun.events import Event, GateJudged, Notice, StageFinished, StageProgress, StageStarted
@@ -21,6 +23,7 @@ from orun.executors.job import Finished, Progress
 from orun.outcomes import failed, left, up_to_date
 from orun.pipeline.model import Stage
 from orun.planner import Done, Plan, Planner, Step
+from orun.reasons import key_changes
 from orun.record import VERBS, Outcome, StageResult, Verdict
 from orun.schedule import Schedule
 from orun.store import Action, Store
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 PAUSE_SECONDS = 1.0  # between two times that the index is written while stages come and go
 IDLE_SECONDS = 0.25  # without a word from a stage, after which there is time for what was put off
+MOST_CHANGES = 5  # of what a stage depends on, each between a decision and the start that it led to
 POLL_SECONDS = 0.05  # how often a lock that another process holds is tried again
 
 
@@ -78,6 +82,7 @@ class Runner:
         self._turns = Turns(self.store, self.emit)
         self._steps: dict[str, Step] = {}
         self._waiting: dict[str, Stage] = {}
+        self._changes: Counter[str] = Counter()
         self._stopped = False
         self.store.pause(PAUSE_SECONDS)
         seconds = {step.stage.id: step.seconds for step in plan.steps if step.seconds is not None}
@@ -197,11 +202,18 @@ class Runner:
         if holder := turn.waits_for(self._turns.refused):
             self._turns.say(stage.id, holder)
             return True
-        step = self.planner.decide(stage, self.done, step)  # another process may have done it, or a file have changed
+        before, step = step, self.planner.decide(stage, self.done, step)  # another process may have done it meanwhile
         self._steps[stage.id] = step
-        if step.hit or step.key != turn.key:
+        if step.hit:
             self._turns.end(stage.id)
             return self._go_on(stage, start=True)
+        if step.key != turn.key:  # a file has changed
+            self._turns.end(stage.id)
+            self._changes[stage.id] += 1
+            if self._changes[stage.id] < MOST_CHANGES:
+                return self._go_on(stage, start=True)
+            self._fail(step, never_at_rest(stage.id, key_changes(stage, before.parts, step.parts)))
+            return False
         self._start(step)
         return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,64 @@ def test_a_project_behind_a_link_that_comes_to_lead_elsewhere(tmp_path: Path) ->
         project.run()
         assert project.text("two") == release
     assert built(project.run()) == []
+
+
+def test_an_input_that_never_comes_to_rest(folder: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, scan = folder.folder / "data" / "training.log", os.scandir
+
+    def write_and_scan(path: str) -> object:
+        if path == str(log.parent):
+            with log.open("a") as file:
+                file.write("one more line\n")
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", write_and_scan)
+    result = folder.run()
+    assert result.exit_code == 3
+    failure = result["names"].failure
+    assert failure is not None
+    assert (failure.error, failure.what, failure.why, failure.hint) == (
+        "InputChanged",
+        "what names depends on changes all the time",
+        "data changed",
+        "Wait for what writes to it, or name a folder that holds only what the stage needs",
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "before", "after"),
+    [
+        ("os.path.getsize(path)", "5", "6"),
+        ("os.readlink(path)", "v1", "v2"),
+        ("Path(path).resolve().name", "v1", "v2"),
+        ("os.path.islink(path)", "True", "False"),
+    ],
+)
+def test_what_is_asked_of_a_file_that_is_not_opened(folder: Project, what: str, before: str, after: str) -> None:
+    folder.write(
+        "folder.py",
+        f"""
+        import os
+        from pathlib import Path
+
+        from orun import FilePath, stage
+
+
+        @stage(inputs={{}}, output="files")
+        def names(context, *, folder: FilePath):
+            path = context.root / "latest"
+            (context.output / "text").write_text(str({what}))
+        """,
+    )
+    for name, text in (("v1", "12345"), ("v2", "123456")):
+        folder.write(name, text)
+    latest = folder.folder / "latest"
+    latest.symlink_to("v1")
+    assert built(folder.run()) == ["names"]
+    assert folder.text("names") == before
+    assert folder.run().repeats
+    latest.unlink()
+    latest.write_text("123456") if "islink" in what else latest.symlink_to("v2")
+    result = folder.run()
+    assert result["names"].reasons == ("latest changed (looked for by the stage)",)
+    assert folder.text("names") == after

@@ -75,7 +75,7 @@ class JobResult(Record, frozen=True):
             `orun.observe.listing_digest`).
         packages: distribution -> version of what the user's code imported, with what that needs and has loaded.
         environment: variable -> value, or None when it was not set, as the user's code looked it up.
-        probed: absolute path -> what was there when it was first asked for, but not opened (`orun.observe.presence`).
+        probed: absolute path -> what was there when it was first asked for, but not opened (`orun.observe.appearance`).
         seconds: wall time.
         cpu_seconds: of its process and those that it started and waited for.
         peak_memory: resident bytes of its largest process, shared pages of preloaded libraries included.

@@ -11,6 +11,7 @@ from orun.executors.job import Job, JobResult, Signature
 from orun.executors.messages import Ended, Trouble
 from orun.executors.reads.recorder import signature_of
 from orun.executors.reads.scope import Scope
+from orun.observe import tells_of_link
 
 
 def outcome_of(
@@ -33,7 +34,11 @@ def outcome_of(
     return replace(
         said,
         reads={path: seen for path, seen in sorted(reads.items()) if path not in own},
-        probed={path: what for path, what in sorted(said.probed.items()) if path not in made and path not in reads},
+        probed={
+            path: what
+            for path, what in sorted(said.probed.items())
+            if path not in made and (path not in reads or tells_of_link(what))
+        },
         seconds=ended.seconds,
         cpu_seconds=ended.cpu_seconds,
         peak_memory=ended.peak_memory,

@@ -73,7 +73,8 @@ def serve(channel: Channel, observer: Observer, parent: int) -> None:
 
 
 def _enter(job: Job) -> None:
-    """Give this process a group, a log, a working folder and a place for temporary files of its own."""
+    """Give this process a group, a log, arguments, a working folder and a place for temporary files of its own."""
+    sys.argv = ["orun"]  # not those by which its server was started, which differ from run to run
     if os.getpgid(0) != os.getpid():
         os.setpgid(0, 0)
     log = os.open(job.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)

@@ -56,6 +56,11 @@ def test_a_stage_gets_its_context_and_returns_its_metrics(executor: LocalExecuto
     assert found.peak_memory > 1_000_000
 
 
+def test_a_stage_has_no_arguments(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/mine.py", "import sys\nFOUND = sys.argv\ndef f(context):\n    assert FOUND == ['orun']\n")
+    result(executor, project.job("mine.py:f"))
+
+
 def test_a_built_in_kind_gets_its_parameters_as_their_class(executor: LocalExecutor, project: Project) -> None:
     model = project.root / "model.onnx"
     onnx.save(affine(), model)

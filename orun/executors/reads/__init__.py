@@ -5,12 +5,13 @@
 | files that Python opens, and looks for in vain | audit hook (`recorder.py`) |
 | folders that Python lists | audit hook (`recorder.py`) |
 | modules of the project, and where one was looked for in vain | a path hook (`modules.py`) |
-| what Python asks for without opening it (`os.path.exists`) | functions of `os` (`probes.py`) |
+| what Python asks for without opening it: presence, sizes, links | functions of `os` (`probes.py`) |
 | files opened below Python, by native code and by child processes, on Linux | seccomp notifications (`native.py`) |
 | environment variables that the project's code looks up | the type of `os.environ` (`variables.py`) |
 | distributions that the project's code imports, or would if they were installed | `packages.py` |
 
-Not seen: sizes, times and modes of files, and where links lead; folders that native code lists, and files
-that it asks for without opening them; the environment as native code reads it, or as a copy of it is; what comes over
-a network, from a clock or from a random device; and, away from Linux, files that native code opens.
+Not seen: times and modes of files, and what `os.scandir` tells of one beside its name; folders that native code lists,
+and files that it asks for without opening them; the environment as native code reads it, as a copy of it is, or by the
+names that are in it; what comes over a network, from a clock or from a random device; and, away from Linux, files that
+native code opens.
 """

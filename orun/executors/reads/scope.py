@@ -57,6 +57,10 @@ class Scope:
         """Whether an absolute path leads to the user's own code, in the project or where `PYTHONPATH` says."""
         return f"{path}/".startswith(self._code) and not f"{path}/".startswith(self._below)
 
+    def is_above(self, path: str) -> bool:
+        """Whether an absolute path leads to a folder of the user's code, or one above it: that is where it lies."""
+        return any(folder.startswith(f"{path.rstrip('/')}/") for folder in self._code)
+
     def is_discovery(self, path: str) -> bool:
         """Whether what is read at an absolute path is the user's."""
         plain = f"{path}/"

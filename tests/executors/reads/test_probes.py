@@ -28,7 +28,7 @@ def asked(executor: LocalExecutor, project: Project, code: str, path: Path) -> M
         "os.path.isfile(path)",
         "os.path.isdir(path)",
         "os.path.lexists(path)",
-        "os.path.islink(path)",
+        "Path(path).resolve()",
         "os.access(path, os.R_OK)",
         "Path(path).exists()",
         "Path(path).is_file()",
@@ -36,8 +36,6 @@ def asked(executor: LocalExecutor, project: Project, code: str, path: Path) -> M
         "os.path.exists(os.fsencode(path))",
         "import glob\nglob.glob(path)",
         "import shutil\nshutil.which(path)",
-        "with contextlib.suppress(OSError): os.stat(path)",
-        "with contextlib.suppress(OSError): os.path.getsize(path)",
         "os.chdir(os.path.dirname(path))\nos.path.exists(os.path.basename(path))",
     ],
 )
@@ -46,6 +44,57 @@ def test_whether_a_file_is_there(executor: LocalExecutor, project: Project, how:
     assert asked(executor, project, how, path) == {"pipelines/flag": ""}
     path.touch()
     assert asked(executor, project, how, path) == {"pipelines/flag": "file"}
+
+
+@pytest.mark.parametrize(
+    "how", ["os.stat(path)", "os.path.getsize(path)", "Path(path).stat()", "os.path.exists(path)\nos.stat(path)"]
+)
+def test_the_size_of_a_file(executor: LocalExecutor, project: Project, how: str) -> None:
+    path = project.root / "weights"
+    code = f"with contextlib.suppress(OSError):\n    {how}".replace("\nos", "\n    os")
+    assert asked(executor, project, code, path) == {"pipelines/weights": ""}
+    path.write_text("12345")
+    assert asked(executor, project, code, path) == {"pipelines/weights": "file of 5 bytes"}
+    path.unlink()
+    path.mkdir()
+    assert asked(executor, project, code, path) == {"pipelines/weights": "folder"}
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("os.readlink(path)", "link to v1: folder"),
+        ("Path(path).resolve()", "link to v1: folder"),
+        ("(Path(path) / 'weights').resolve(strict=True)", "link to v1: folder"),
+        ("os.path.islink(path)", "a link: folder"),
+        ("Path(path).is_dir()", "folder"),
+    ],
+)
+def test_a_link(executor: LocalExecutor, project: Project, how: str, told: str) -> None:
+    (project.root / "v1").mkdir()
+    project.write("pipelines/v1/weights", "12345")
+    path = project.root / "latest"
+    path.symlink_to("v1")
+    assert asked(executor, project, how, path)["pipelines/latest"] == told
+    assert asked(executor, project, "os.path.islink(path)", project.root / "v1") == {"pipelines/v1": "no link: folder"}
+
+
+def test_a_link_that_is_opened(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/v1.bin", "12345")
+    path = project.root / "model.bin"
+    path.symlink_to("v1.bin")
+    code = "open(path).close()\nos.readlink(path)\nos.stat(path)"
+    assert asked(executor, project, code, path) == {"pipelines/model.bin": "link to v1.bin: file"}
+
+
+def test_links_that_lead_to_the_project_or_that_a_library_follows_are_nobody_s(
+    executor: LocalExecutor, project: Project, tmp_path: Path
+) -> None:
+    (tmp_path / "current").symlink_to(project.folder)
+    (project.root / "data").symlink_to(tmp_path)
+    moved = Project(tmp_path / "current", project.work)
+    code = "import mimetypes\nPath(__file__).resolve()\nmimetypes.init([path + '/data/types'])"
+    assert set(asked(executor, moved, code, moved.root).values()) == {"file", ""}
 
 
 def test_a_folder(executor: LocalExecutor, project: Project) -> None:
