@@ -198,8 +198,8 @@ class Zygote:
             self._control.post_message({"stage": supervised.job.stage, "ended": ended})
             self._warm(supervised)
             supervised.release()
-            if not self._running:
-                self._kill_strays()
+        if not self._running:  # whatever it was that ended: it may have forked before it was killed
+            self._kill_strays()
 
     def _warm(self, supervised: Supervised) -> None:
         """Have the code parsed that a stage read: others are likely to read it too."""

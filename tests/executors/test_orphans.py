@@ -36,6 +36,15 @@ def family(context, *, pipe, ready=True):
     if ready:
         time.sleep(600)
 
+def runaway(context, *, pipe):
+    held = os.open(pipe, os.O_WRONLY)
+    for _ in range(10):
+        if os.fork() == 0:
+            os.setsid()
+            while os.fork() == 0:  # each is the child of one that ends
+                pass
+            os._exit(0)
+
 def quick(context):
     pass
 """
@@ -93,6 +102,12 @@ def test_a_stage_ends_and_leaves_processes_behind(executor: LocalExecutor, proje
     result(executor, project.job("mine.py:family", params={"pipe": pipe.path, "ready": False}))
     pipe.wait_until_nobody_holds_it()
     result(executor, project.job("mine.py:quick"))
+
+
+def test_what_a_stage_leaves_behind_cannot_run_away(executor: LocalExecutor, project: Project, pipe: Pipe) -> None:
+    """A process may fork between the moment in which it is seen and that in which it is killed."""
+    result(executor, project.job("mine.py:runaway", params={"pipe": pipe.path}))
+    pipe.wait_until_nobody_holds_it()
 
 
 def test_a_stage_is_killed(executor: LocalExecutor, project: Project, pipe: Pipe) -> None:
