@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from orun.measure import paired
+from orun.measure import latency, paired
+from orun.measure.latency import BASELINE, Budget
 from orun.measure.quantiles import bounded
-from orun.measure.sequential import Evidence
+from orun.measure.sequential import ALPHA, BETA, FEWEST, Evidence
 from orun.metrics import Comparison, Estimate, Metric
 from orun.record import Verdict
 from tests.gates.support import accepted, gate, metric, verdict_of
@@ -123,6 +124,32 @@ def test_a_regression_that_is_none_and_one_that_is() -> None:
     assert equal["passed"] >= 0.98 * TRIALS
     assert slower["passed"] <= most(0.001)
     assert slower["failed"] >= 0.94 * TRIALS  # six launches are not always enough for the rest
+
+
+@pytest.mark.parametrize(("spread", "wrong"), [(0.015, 0.001), (0.03, ALPHA), (0.05, 0.02)])
+def test_a_gate_that_goes_on_where_it_is_promising_errs_as_seldom(spread: float, wrong: float) -> None:
+    """Launches end when the answer is clear, and after eight unless up to eight more would make it so."""
+    trials = 2000
+    equal = Counter(sequential(seed, 0.0, spread) for seed in range(trials))
+    slower = Counter(sequential(seed, 0.05, spread) for seed in range(trials))
+    assert equal["slower"] <= most(wrong, trials)
+    assert slower["not slower"] <= most(BETA, trials)
+    assert equal["slower"] < equal["not slower"]
+    assert slower["not slower"] < slower["slower"]
+
+
+def sequential(seed: int, slowdown: float, spread: float) -> str:
+    """The answer of launches that are made one by one, as a stage makes them that has no time left."""
+    generator, budget = random.Random(seed), Budget(0.0, 0.05, (3, 30), 30, 0.0, enough=8)
+    ratios: list[float] = []
+    while True:
+        ratios.append(math.log1p(slowdown) + generator.gauss(0, spread))
+        if len(ratios) < FEWEST:
+            continue
+        found = {BASELINE: Evidence.of(ratios)}
+        enough = len(ratios) >= budget.enough and not latency._is_promising(found, budget)
+        if enough or latency._is_clear(found, budget.resolution):
+            return found[BASELINE].answer(math.log1p(0.05))
 
 
 def test_units_and_order_change_no_verdict() -> None:

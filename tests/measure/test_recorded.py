@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections import Counter
@@ -14,7 +15,7 @@ import pytest
 
 from orun.measure.oncpu import Times
 from orun.measure.quads import Round, _pairs
-from orun.measure.quantiles import median_error
+from orun.measure.quantiles import bounded, median_error, quantile, ranks
 from orun.measure.sequential import Evidence
 
 DATA = Path(__file__).parent / "data"
@@ -63,6 +64,38 @@ def test_pairs_of_neighbours_are_steadier_than_quads() -> None:
     assert np.std(by_quads, ddof=1) == pytest.approx(0.01481, abs=5e-6)
     answers = Counter(answer for start in range(len(by_pairs)) for answer in [_from(by_pairs, start, 0.05)])
     assert answers == {"not slower": len(by_pairs)}
+
+
+@pytest.mark.parametrize(
+    ("share", "launches", "above", "below", "alone"), [(0.5, 3, 10, 21, 154), (0.9, 3, 1, 9, 165), (0.9, 8, 0, 11, 219)]
+)
+def test_the_interval_of_a_quantile_on_times_that_resemble_their_neighbours(
+    share: float, launches: int, above: int, below: int, alone: int
+) -> None:
+    """Of 256 windows of 12 times a launch: how many intervals miss, and how many order statistics alone would hold."""
+    times = [taken for _, taken in NEIGHBOURS["launches"]]
+    truth = quantile(sorted(time for taken in times for time in taken), share)
+    found: Counter[str] = Counter()
+    for start, offset in itertools.product(range(32), range(0, 96, 12)):
+        window = [times[(start + number) % 32][offset : offset + 12] for number in range(launches)]
+        interval, ordered = bounded(window, share), sorted(itertools.chain(*window))
+        low, high = ranks(len(ordered), share)
+        found["above"] += interval.low > truth
+        found["below"] += interval.high < truth
+        found["alone"] += ordered[low - 1] <= truth <= ordered[high - 1]
+    assert found == {"above": above, "below": below, "alone": alone}
+
+
+def test_launches_do_not_resemble_the_ones_before() -> None:
+    """Or the test would be surer than it may be."""
+    correlations = [_correlation(RECORDED[name]) for name in ("equal", "slower")]
+    assert correlations == pytest.approx([-0.0075, -0.2354], abs=5e-4)
+
+
+def _correlation(values: Sequence[float]) -> float:
+    """From one to the next: mean product of their distances from the mean, over the mean square."""
+    apart = np.array(values) - np.mean(values)
+    return float(np.mean(apart[1:] * apart[:-1]) / np.mean(apart**2))
 
 
 def _rounds_of(order: str, times: Sequence[int]) -> list[Round]:
