@@ -6,7 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from orun.culprits.levels import direction
 from orun.culprits.narrowing import following
+from orun.metrics import Better
+from orun.pipeline.model import Rule
+from tests.gates.support import gate, metric
 
 
 def measured(values: Sequence[float | None], sign: int = 1) -> list[int]:
@@ -38,6 +42,23 @@ def measured(values: Sequence[float | None], sign: int = 1) -> list[int]:
 def test_no_more_than_it_takes(values: list[float | None], order: list[int]) -> None:
     assert measured(values) == order
     assert measured([None if one is None else -one for one in values], -1) == order
+
+
+@pytest.mark.parametrize(
+    ("rule", "better", "sign"),
+    [
+        ("max", "higher", 1),  # what the metric says goes first
+        ("min", "lower", -1),
+        ("min", "neither", 1),
+        ("max_drop", "neither", 1),
+        ("max", "neither", -1),
+        ("max_increase", "neither", -1),
+    ],
+)
+def test_what_is_worse_is_said_by_the_metric_or_else_by_the_rule(rule: Rule, better: Better, sign: int) -> None:
+    condition = gate("score", rule, "1", 1.0)
+    assert direction(condition, {"score": metric(1.0, better=better)}) == sign
+    assert direction(condition, {}) == direction(condition, {"score": metric(1.0)})
 
 
 def test_one_bad_step_of_many_takes_a_logarithm() -> None:

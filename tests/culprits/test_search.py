@@ -35,6 +35,18 @@ def test_a_single_cause_takes_few_tests() -> None:
     assert len(asked) <= 2 * 6
 
 
+def test_two_causes_far_apart_take_few_mixtures() -> None:
+    """What was left out stays out when the rest is taken apart once more."""
+    asked: set[tuple[int, ...]] = set()
+
+    def test(chosen: Sequence[int]) -> Outcome:
+        asked.add(tuple(chosen))
+        return "bad" if {0, 31} <= set(chosen) else "good"
+
+    assert minimal(list(range(32)), test) == [0, 31]
+    assert len(asked) == 30
+
+
 def test_causes_that_do_it_each_by_itself() -> None:
     def test(chosen: Sequence[int]) -> Outcome:
         return "bad" if 2 in chosen or {4, 6} <= set(chosen) else "good"
