@@ -20,9 +20,22 @@ native (float[1, 2, 4, 8] q) => (float[1, 2, 4, 8] y)
   y = Attention (q, q, q)
 }
 """
+EXAMPLES = """
+import numpy as np
+import orun
+
+def rows():
+    return orun.Dataset({"x": np.eye(4, dtype=np.float32)})
+
+def first(outputs, dataset):
+    return 1.0
+"""
 UNNAMED = "the model has no ''\n  it has 1 such names\n  hint: any ONNX viewer shows the names of nodes"
 NO_OPTIMIZER = f"skip: ONNX Runtime {onnxruntime.__version__} has no optimizer"
 NO_TYPES = "`op_types` is empty\n  hint: name what is to be quantized, or leave it out for all types"
+
+
+TUNE = {"dataset": "examples.py:rows", "metric": "cosine.min", "at_least": 0.9}
 
 
 @pytest.mark.parametrize(
@@ -75,6 +88,51 @@ NO_TYPES = "`op_types` is empty\n  hint: name what is to be quantized, or leave 
         ("quantize/static", {"op_types": []}, NO_TYPES),
         ("quantize/dynamic", {"op_types": []}, NO_TYPES),
         ("quantize/weights", {"dataset": "data.py:none"}, "`dataset` needs `algorithm: gptq`, not rtn"),
+        (
+            "check/model",
+            {"min_opset": 21, "max_opset": 20},
+            "no model can pass: `min_opset` is 21, and `max_opset` 20\n  hint: leave one of them out",
+        ),
+        (
+            "compile/mobile",
+            {"optimization": "runtime", "platform": "amd64"},
+            (
+                "`platform: amd64` needs `optimization: fixed`\n"
+                "  what is laid out for x86-64 processors can only be saved when the graph is optimized now"
+            ),
+        ),
+        (
+            "quantize/tune",
+            {**TUNE, "metric": "cosin.min"},
+            "metric: `measure/accuracy` has no 'cosin.min'\n  did you mean 'cosine.min'?",
+        ),
+        (
+            "quantize/tune",
+            {**TUNE, "metric": "max_abs"},
+            "max_abs is better when there is less of it\n  hint: say `at_most`",
+        ),
+        (
+            "quantize/tune",
+            {**TUNE, "at_least": None, "at_most": 0.5},
+            "cosine.min is better when there is more of it\n  hint: say `at_least`",
+        ),
+        (
+            "quantize/tune",
+            {**TUNE, "at_least": None},
+            "say what is good enough: either `at_least` or `at_most`",
+        ),
+        (
+            "quantize/tune",
+            {**TUNE, "objective": "size", "batch": 4},
+            "`batch` is for what is timed, and with `objective: size` nothing is",
+        ),
+        (
+            "quantize/tune",
+            {**TUNE, "objective": "size", "shape": {"n": 4}},
+            "`shape` is for what is timed, and with `objective: size` nothing is",
+        ),
+        ("quantize/tune", {**TUNE, "calibration": "examples.py:no"}, "no function 'no' in examples.py"),
+        ("quantize/tune", {**TUNE, "metric": "accuracy"}, "accuracy needs labels, and the dataset has none"),
     ],
 )
 def test_what_would_be_ignored_or_end_in_an_error_of_a_library(
@@ -83,9 +141,21 @@ def test_what_would_be_ignored_or_end_in_an_error_of_a_library(
     ports = {"model": artifact(tmp_path, parse(WORDY))}
     if uses in ("quantize/debug", "measure/accuracy"):
         ports["reference"] = artifact(tmp_path, parse(WORDY))
+    (tmp_path / "examples.py").write_text(EXAMPLES)
     with pytest.raises(OrunError) as caught:
         run_stage(uses, tmp_path, params, inputs=ports)
     assert str(caught.value).startswith(message)
+
+
+def test_where_a_reference_runs_that_is_not_connected(tmp_path: Path) -> None:
+    (tmp_path / "examples.py").write_text(EXAMPLES)
+    params = {"dataset": "examples.py:rows", "metrics": ["examples.py:first"], "reference_target": "gpu"}
+    with pytest.raises(OrunError) as caught:
+        run_stage("measure/accuracy", tmp_path, params, inputs={"model": artifact(tmp_path, parse(WORDY))})
+    assert str(caught.value) == (
+        "`reference_target` says where references run, and none is connected\n"
+        "  hint: connect one: needs: {model: ..., reference: ...}; or leave `reference_target` out"
+    )
 
 
 def test_the_standards_attention_alone_is_not_taken_for_all_types(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
@@ -68,6 +69,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.onnx.agreement import Tolerance
 
     form = chosen_form(context, params.form)
+    if params.embed and form != "context":
+        raise StageFailed(
+            context.stage,
+            f"`embed` needs `form: context`, and the form is {form!r}",
+            hint="leave `embed` out: a cache lies beside the model",
+        )
     engine = compile_model(context, form, embed=params.embed)
     return loaded_back(
         context,

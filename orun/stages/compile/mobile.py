@@ -71,6 +71,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.onnx.agreement import Agreement, Tolerance, Trial, answers, check, session, tries_for
     from orun.stages.onnx.io import load_graph
 
+    if params.optimization == "runtime" and params.platform == "amd64":
+        raise StageFailed(
+            context.stage,
+            "`platform: amd64` needs `optimization: fixed`",
+            why="what is laid out for x86-64 processors can only be saved when the graph is optimized now",
+        )
     size = sum(file.stat().st_size for file in context.inputs["model"].iterdir())
     if size > LARGEST:
         raise StageFailed(

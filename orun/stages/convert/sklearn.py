@@ -27,7 +27,7 @@ from orun.stages.onnx.agreement import Atol, Rtol
 from orun.stages.params import Code, Doc, FilePath, Range, Ratio
 
 if TYPE_CHECKING:
-    from orun.stages.sklearn.export import Estimator
+    from orun.stages.sklearn.plain import Estimator
 
 ROOM = 14  # times the numbers of the estimator is held at once: skl2onnx makes Python's own of them
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from orun.stages.onnx.feeds import Input
     from orun.stages.tf.model import Model
 
+SIGNATURE = "serving_default"  # the name of what a SavedModel is served by
 UNFIT = (
     "say in `inputs` which values the model takes, `low`, `high`, `fill`, and give axes that must be equal one name, "
     "`shape: [batch, length]`; which sizes it takes, `dims: {length: [16, 32]}`"
@@ -63,7 +64,7 @@ class Params:
     outputs: Annotated[
         list[str], Doc("Names for what the model returns, in order; keys of a dictionary or `output` when left out.")
     ] = field(default_factory=list)
-    signature: Annotated[str, Doc("Of a SavedModel: the function to convert.")] = "serving_default"
+    signature: Annotated[str, Doc("Of a SavedModel: the function to convert.")] = SIGNATURE
     tensors: Annotated[
         list[str],
         Doc("Of a frozen graph: the tensors that it yields, as `name:0`; those that none reads when left out."),
@@ -131,6 +132,9 @@ def _inputs(context: Context, params: Params, source: Model, model: ModelProto) 
     found = []
     for item in source.inputs:
         said = params.inputs.get(item.name, InputSpec())
+        if said.dtype not in (None, item.dtype):
+            what = f"inputs: {item.name!r} cannot be of {said.dtype}"
+            raise StageFailed(context.stage, what, why=f"the model takes {item.dtype}")
         bounded = replace(item, low=known[item.name].low, high=known[item.name].high, mask=known[item.name].mask)
         if said.low is not None or said.high is not None or said.fill != "random":
             mask, padded = said.fill != "random", said.fill == PADDED

@@ -129,6 +129,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.measure.accuracy import evaluate
 
     request = _request(context, params)
+    if params.reference_target is not None and not any(role.startswith("reference") for role in context.inputs):
+        raise StageFailed(
+            context.stage,
+            "`reference_target` says where references run, and none is connected",
+            hint="connect one: needs: {model: ..., reference: ...}; or leave `reference_target` out",
+        )
     dataset = _dataset(context, params)
     with ExitStack() as stack:
         report = evaluate(_sessions(context, stack), dataset, request, context.progress)

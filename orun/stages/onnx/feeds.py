@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -103,9 +104,18 @@ def _require_possible(item: Input) -> None:
         told = f"of size {wrong[0]}" if wrong[0] else "without a name"
         hint = "give a size from 0 on, or the name of a dynamic axis"
         raise UsageError(f"input {item.name!r} has an axis {told}", hint=hint)
-    if item.low is not None and item.high is not None and item.low > item.high:
-        bounds = f"{item.low:g} to {item.high:g}"
+    if item.dtype == "object":
+        return
+    if item.mask and {item.low, item.high} - {None, 0, 1}:
+        raise UsageError(f"input {item.name!r} is a mask of 0 and 1, and is to have other bounds")
+    low, high = _bounds(item)
+    if low > high:
+        bounds = f"{low:g} to {high:g}"
         raise UsageError(f"input {item.name!r} takes values from {bounds}, of which there are none")
+    least, most = _limits(item.dtype)
+    if low < least or high > most:
+        beyond = low if low < least else high
+        raise UsageError(f"input {item.name!r} is of {item.dtype}, which cannot be {beyond:g}")
 
 
 def cases(
@@ -148,16 +158,35 @@ def _values(item: Input, turn: Mapping[str, int], mode: Mode, masks: Masks, rand
     if item.dtype == "object":
         return np.full(shape, mode, dtype=object)
     if mode != "random":
-        return np.full(shape, _bound(item, mode), item.dtype)
+        return np.full(shape, _bounds(item)[mode == "highest"], item.dtype)
     if np.dtype(item.dtype).kind in "iub":
-        return random.integers(int(_bound(item, "lowest")), int(_bound(item, "highest")) + 1, shape).astype(item.dtype)
+        low, high = _bounds(item)
+        return random.integers(int(low), int(high), shape, endpoint=True).astype(item.dtype)
     return _floats(item, shape, random).astype(item.dtype)
 
 
-def _bound(item: Input, mode: Mode) -> float:
-    if mode == "lowest":
-        return 0 if item.low is None else item.low
-    return 1 if item.high is None else item.high
+def _bounds(item: Input) -> tuple[float, float]:
+    """The least and the largest value: 0 and 1 where there is no bound, or numbers with a fraction 1 from the other."""
+    import numpy as np
+
+    low, high = item.low, item.high
+    if np.dtype(item.dtype).kind in "iub":
+        return 0 if low is None else math.ceil(low), 1 if high is None else math.floor(high)
+    if low is None:
+        low = 0.0 if high is None else min(0.0, high - 1.0)
+    return low, max(1.0, low + 1.0) if high is None else high
+
+
+def _limits(dtype: str) -> tuple[float, float]:
+    """The least and the largest finite value of a type."""
+    import numpy as np
+
+    kind = np.dtype(dtype).kind
+    if kind in "iu":
+        return np.iinfo(dtype).min, np.iinfo(dtype).max
+    if kind == "b":
+        return 0, 1
+    return (float(np.finfo(dtype).min), float(np.finfo(dtype).max)) if kind == "f" else (-math.inf, math.inf)
 
 
 def _floats(item: Input, shape: tuple[int, ...], random: np.random.Generator) -> Array:

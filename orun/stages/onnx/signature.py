@@ -39,6 +39,8 @@ def input_names(model: ModelProto) -> tuple[str, ...]:
 
 
 def _input(value: ValueInfoProto, rows: int | None) -> Input:
+    import numpy as np
+
     from onnx import TensorProto, helper
 
     if not value.type.HasField("tensor_type"):
@@ -57,7 +59,8 @@ def _input(value: ValueInfoProto, rows: int | None) -> Input:
         return Input(value.name, dtype.name, shape)
     if rows is None:
         return Input(value.name, dtype.name, shape, mask=dtype.kind != "b")
-    return Input(value.name, dtype.name, shape, low=0, high=rows - 1)
+    most = np.iinfo(dtype).max if dtype.kind in "iu" else 1
+    return Input(value.name, dtype.name, shape, low=0, high=min(rows - 1, most))
 
 
 def _rows(graph: GraphProto) -> dict[str, int]:

@@ -73,7 +73,7 @@ class Params:
     shape: Annotated[
         dict[str, int], Doc("Sizes of dynamic axes other than the batch, by name, while it is timed; 128 by default.")
     ] = field(default_factory=dict)
-    time: Annotated[Duration, Doc("After this time only single recipes are still tried.")] = Duration(600)
+    time: Annotated[Duration, Doc("After this time only single recipes are still tried."), Range(0)] = Duration(600)
     trials: Annotated[int, Doc("Candidates at most; single recipes are all tried."), Range(1)] = 60
 
 
@@ -86,8 +86,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Search, and write the chosen model to `context.result`."""
     from orun.stages.onnx.io import load_graph, save_graph, weigh
 
-    if (params.at_least is None) == (params.at_most is None):
-        raise StageFailed(context.stage, "say what is good enough: either `at_least` or `at_most`")
+    _require_meant(context, params)
     search = _search(context, params)
     chosen, front = search.run()
     source = search.workshop.model(chosen.settings, chosen.kept)
@@ -108,8 +107,34 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     }
 
 
+def _require_meant(context: Context, params: Params) -> None:
+    """Refuse goals that no model can be held to, and what would be ignored."""
+    from orun.measure.accuracy_names import ERRORS, FIDELITY, TASK
+    from orun.spelling import closest
+
+    if (params.at_least is None) == (params.at_most is None):
+        raise StageFailed(context.stage, "say what is good enough: either `at_least` or `at_most`")
+    known = [*(name for names in FIDELITY.values() for name in names), *TASK]
+    if params.metric not in known:
+        close = closest(params.metric, known)
+        raise StageFailed(
+            context.stage,
+            f"metric: `measure/accuracy` has no {params.metric!r}",
+            why=f"did you mean {close!r}?" if close else f"it has {', '.join(known)}",
+        )
+    less = params.metric.partition(".")[0] in ERRORS
+    if less != (params.at_most is not None):
+        told = "less" if less else "more"
+        right = "at_most" if less else "at_least"
+        raise StageFailed(context.stage, f"{params.metric} is better when there is {told} of it", hint=f"say `{right}`")
+    if params.objective == "size" and (params.shape or params.batch > 1):
+        name = "shape" if params.shape else "batch"
+        raise StageFailed(context.stage, f"`{name}` is for what is timed, and with `objective: size` nothing is")
+
+
 def _search(context: Context, params: Params) -> Search:
     from orun.stages.onnx.io import load_graph
+    from orun.stages.onnx.signature import input_names
     from orun.stages.tuning.build import Workshop
     from orun.stages.tuning.ledger import Ledger
     from orun.stages.tuning.search import Search
@@ -119,7 +144,10 @@ def _search(context: Context, params: Params) -> Search:
     where = places(context.target or Where("cpu"))
     dataset = load_dataset(context, params.dataset)
     calibrated = params.calibration is not None
-    graph = load_graph(context.model()).graph
+    model = load_graph(context.model())
+    if params.calibration is not None:
+        load_dataset(context, params.calibration, input_names(model))  # refused here, not with every candidate
+    graph = model.graph
     return Search(
         workshop=Workshop(context, params.calibration, 128),
         judge=_judge(context, params, dataset, where),

@@ -52,9 +52,19 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
     if context.lineage is None:
         raise StageFailed(context.stage, "a card needs the lineage of its model, and none was given")
-    more = (context.root / params.text).read_text("utf-8") if params.text else ""
+    more = _added(context, params.text) if params.text else ""
     folder = context.model().parent
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     text = card(load_graph(context.model()), size, json.loads(context.lineage.read_bytes()), params, more)
     (context.output / CARD).write_text(text, "utf-8")
     return {"size": Metric(len(text.encode()), "B")}
+
+
+def _added(context: Context, name: str) -> str:
+    """The text that is added at the end."""
+    try:
+        return (context.root / name).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StageFailed(
+            context.stage, f"{name} cannot be added to the card", why=str(error), hint="name a text file in UTF-8"
+        ) from error

@@ -62,6 +62,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.onnx.agreement import Agreement, Tolerance, Trial, answers, check, session, tries_for
     from orun.stages.onnx.io import load_graph
 
+    _require_providers(context, params.providers)
     bundle = context.inputs["bundle"]
     model = load_graph(bundle / MODEL)
     outputs = [output.name for output in model.graph.output]
@@ -79,6 +80,20 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         "max_abs_error": worst,
         "packages": Metric(len(told["packages"]), better="lower"),
     }
+
+
+def _require_providers(context: Context, names: Sequence[str]) -> None:
+    """Refuse providers that ONNX Runtime does not have, before an environment is made."""
+    from orun.providers import PROVIDERS
+    from orun.spelling import closest
+
+    if not names:
+        raise StageFailed(context.stage, "`providers` is empty", hint="leave it out for the CPU")
+    for name in names:
+        if name not in PROVIDERS:
+            close = closest(name, PROVIDERS)
+            why = f"did you mean {close}?" if close else f"it has {', '.join(PROVIDERS)}"
+            raise StageFailed(context.stage, f"ONNX Runtime has no provider {name!r}", why=why)
 
 
 def _served(

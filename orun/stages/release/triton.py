@@ -6,8 +6,8 @@
 Names, types and shapes of inputs and outputs come from the model. `max_batch_size` above 0 asks for models whose first
 axis is the batch everywhere, and leaves that axis out of the configuration, as Triton wants it; with it comes dynamic
 batching. The session options of a target (threads, optimization level) and its accelerator (TensorRT, OpenVINO) become
-the parameters of Triton's ONNX Runtime back end. Start the server on the artifact: `tritonserver
---model-repository=FOLDER`.
+the parameters of Triton's ONNX Runtime back end; the log names the options that it has none for. Start the server on
+the artifact: `tritonserver --model-repository=FOLDER`.
 """
 
 from __future__ import annotations
@@ -55,9 +55,11 @@ class Params:
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the repository."""
     from orun.stages.onnx.io import load_graph
-    from orun.stages.releasing.triton_config import config
+    from orun.stages.releasing.triton_config import config, untold
 
     text = config(load_graph(context.model()), params, context.target)
+    if context.target and (options := untold(context.target)):
+        context.log.warning("Triton has no parameter for %s of target %r", ", ".join(options), context.target.name)
     home = context.output / params.name
     shutil.copytree(context.model().parent, home / str(params.version), copy_function=shutil.copyfile)
     (home / "config.pbtxt").write_text(text, "utf-8")

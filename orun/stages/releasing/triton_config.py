@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from orun.stages.release.triton import Params
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+LONGEST = 255  # bytes of a folder's name
+CPU = "CPUExecutionProvider"
 TYPES: Mapping[int, str] = {
     TensorProto.BOOL: "TYPE_BOOL", TensorProto.UINT8: "TYPE_UINT8", TensorProto.UINT16: "TYPE_UINT16",
     TensorProto.UINT32: "TYPE_UINT32", TensorProto.UINT64: "TYPE_UINT64", TensorProto.INT8: "TYPE_INT8",
@@ -57,8 +59,11 @@ def config(model: ModelProto, params: Params, target: Target | None) -> str:
     Raises:
         UsageError: when the model or a parameter does not suit Triton.
     """
-    if not NAME.fullmatch(params.name):
-        raise UsageError(f"{params.name!r} is no name for a folder", why="letters, digits, `_`, `.` and `-` are")
+    if not NAME.fullmatch(params.name) or len(params.name) > LONGEST:
+        why = f"letters, digits, `_`, `.` and `-` are, {LONGEST} at most"
+        raise UsageError(f"{params.name!r:.80} is no name for a folder", why=why)
+    if target:
+        _require_told(params, target)
     taken = set(input_names(model))
     inputs = [value for value in model.graph.input if value.name in taken]
     outputs = list(model.graph.output)
@@ -79,6 +84,32 @@ def config(model: ModelProto, params: Params, target: Target | None) -> str:
         *(_warm_up(inputs, params) if params.warm_up else ()),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _require_told(params: Params, target: Target) -> None:
+    """Refuse what the target says and the configuration has no word for."""
+    wanted = {provider.name for provider in target.providers}
+    if unknown := sorted(wanted - ACCELERATORS.keys() - {CPU}):
+        raise UsageError(
+            f"Triton's ONNX Runtime back end has no {', '.join(unknown)}, which target {target.name!r} names",
+            hint=f"name a target of {', '.join(ACCELERATORS)} or {CPU}",
+        )
+    if params.device == "gpu" and not wanted & GPU:
+        raise UsageError(f"`device: gpu`, and target {target.name!r} has no provider that computes on one")
+    if params.device == "cpu" and wanted & GPU:
+        raise UsageError(f"`device: cpu`, and target {target.name!r} names {', '.join(sorted(wanted & GPU))}")
+    if target.session.get("custom_op_libraries"):
+        raise UsageError(
+            f"target {target.name!r} names libraries of custom operators, of whose place on a server nothing is known",
+            hint="use a target without them, and add `model_operations` to config.pbtxt where the server has them",
+        )
+
+
+def untold(target: Target) -> list[str]:
+    """Session options of the target that Triton's back end has no parameter for."""
+    level = target.session.get("graph_optimization_level")
+    known = {*SESSION, "execution_mode", *(["graph_optimization_level"] if level in (*LEVELS, "all") else [])}
+    return sorted(set(target.session) - known)
 
 
 def _check_batch(value: ValueInfoProto) -> None:
@@ -134,7 +165,7 @@ def _batching(params: Params) -> Iterator[str]:
                 f"a preferred batch of {max(params.preferred_batch_sizes)} is over `max_batch_size`, "
                 f"{params.max_batch_size}"
             )
-        yield f"  preferred_batch_size: {sorted(params.preferred_batch_sizes)}"
+        yield f"  preferred_batch_size: {sorted(set(params.preferred_batch_sizes))}"
     yield f"  max_queue_delay_microseconds: {params.max_queue_delay}"
     yield "}"
 

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.errors import StageFailed
+from orun.errors import StageFailed, UsageError
 from orun.stages.contract import Context
-from orun.stages.onnx.agreement import Tolerance, session
+from orun.stages.onnx.agreement import Model, Tolerance, session
 from orun.stages.onnx.io import load_graph
 from orun.stages.said import failing
-from orun.stages.sklearn.export import Array, Estimator, Table
+from orun.stages.sklearn.export import Array, Table
+from orun.stages.sklearn.plain import Estimator
 from orun.stages.warned import warnings_to
+from sklearn.feature_selection import SelectorMixin
 
 PIECES = (1, 3)  # the rows before which a new batch begins: one of 1, one of 2, and the rest
 
@@ -63,7 +65,7 @@ def compare(context: Context, estimator: Estimator, data: Table, tolerance: Tole
 
 def _expected(estimator: Estimator, matrix: Any, *, raw: bool) -> Iterator[Array]:
     """What scikit-learn answers, in the order of skl2onnx's outputs."""
-    if not hasattr(estimator, "predict"):
+    if not hasattr(estimator, "predict") or isinstance(estimator, SelectorMixin):
         transformed = estimator.transform(matrix)
         yield transformed.toarray() if hasattr(transformed, "toarray") else np.asarray(transformed)
         return
@@ -75,12 +77,26 @@ def _expected(estimator: Estimator, matrix: Any, *, raw: bool) -> Iterator[Array
 
 
 def _answers(context: Context, names: Sequence[str], data: Table) -> list[Array]:
-    model = session(context.result, names)
+    model = _opened(context, names)
     bounds = [0, *(row for row in PIECES if row < len(data)), len(data)]
     batches = [data.feed(slice(start, end)) for start, end in itertools.pairwise(bounds)]
     with failing(context, "ONNX Runtime cannot run the converted model", "try another `opset`"):
         parts = [model(feed) for feed in batches]
     return [_joined(context, name, [_plain(part[place]) for part in parts]) for place, name in enumerate(names)]
+
+
+def _opened(context: Context, names: Sequence[str]) -> Model:
+    try:
+        return session(context.result, names)
+    except UsageError as error:
+        if "locale" not in error.why:
+            raise
+        raise StageFailed(
+            context.stage,
+            "ONNX Runtime cannot put texts into small letters here",
+            why="it does so by the rules of a language, en_US.UTF-8 when none is named, which this system lacks",
+            hint="name one that systems without language packs have, too: `options: {locale: C.UTF-8}`",
+        ) from error
 
 
 def _joined(context: Context, name: str, parts: Sequence[Array]) -> Array:

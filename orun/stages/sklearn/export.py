@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from orun.errors import StageFailed
 from orun.stages.contract import Context
 from orun.stages.said import failing
+from orun.stages.sklearn.plain import Estimator, inside, plainly
 from orun.stages.warned import warnings_to
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from orun.measure.dataset import Dataset
 
 Array: TypeAlias = NDArray[Any]
-Estimator: TypeAlias = Any  # whatever has `predict` or `transform`
 ML_OPSET = 3  # of trees and other models that are no neural networks; converters differ in whether they know 4
 BATCH = "batch"  # the axis of the examples
 
@@ -113,63 +113,84 @@ def export(context: Context, estimator: Estimator, data: Table, wishes: Wishes) 
     from skl2onnx import to_onnx
 
     from orun.stages.onnx.domains import tidy_domains
+    from orun.stages.sklearn.converters import register
 
-    plain = _without_transform(estimator)
+    register()
+    plain = plainly(estimator)
+    _require_zipmap(context, plain, wishes)
     hint = "skl2onnx.supported_converters() lists what can be converted"
     if len({values.dtype.kind for values in data.columns.values()} & set("iuf")) > 1:
         hint += "; it may want numbers of one type: `types: {NAME: float32}` beside the path of the data"
-    with (
-        failing(context, f"skl2onnx cannot convert the {type(estimator).__name__}", hint),
-        warnings_to(context.log),
-        _integers_as_flags(),
-    ):
+    what = f"skl2onnx cannot convert the {type(estimator).__name__}"
+    with failing(context, what, hint), warnings_to(context.log), _integers_as_flags(), _lacking(context, what):
         model: ModelProto = to_onnx(
             plain,
             initial_types=[(name, _type(name, values, context)) for name, values in data.columns.items()],
             options=_options(plain, wishes) or None,
             target_opset={"": wishes.opset, "ai.onnx.ml": ML_OPSET},
         )
+    if _only_labels(plain):
+        del model.graph.output[1:]
     tidy_domains(model)
     _name(context, model, wishes.outputs)
     return model
 
 
 def _options(estimator: Estimator, wishes: Wishes) -> dict[int, dict[str, Any]]:
-    """Options as skl2onnx knows them: dictionaries are the pipeline's matter, all else its last step's."""
-    from skl2onnx._supported_operators import sklearn_operator_name_map
-    from skl2onnx.common._registration import get_converter
+    """Options as skl2onnx knows them: dictionaries are the pipeline's matter, each other its last step's.
 
+    One that the last step does not know is for what is inside the estimator, such as the vectorizers of a pipeline.
+    """
     from sklearn.pipeline import Pipeline
 
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-    told = {**_scores(last), **wishes.options}
-    options: dict[int, dict[str, Any]] = {id(last): told} if told else {}
-    kind = sklearn_operator_name_map.get(type(last))
-    if kind and "zipmap" in (get_converter(kind).get_allowed_options() or ()):
+    options: dict[int, dict[str, Any]] = {}
+    for name, value in {**_scores(last), **wishes.options}.items():
+        knowing = [one for one in inside(estimator) if name in _known(one)]
+        for one in [last] if last in knowing or not knowing else knowing:
+            options.setdefault(id(one), {})[name] = value
+    if "zipmap" in _known(last):
         options.setdefault(id(estimator), {})["zipmap"] = wishes.zipmap
     return options
 
 
-def _without_transform(estimator: Estimator) -> Estimator:
-    """What it predicts, alone: of a vote skl2onnx refuses a setting, the default, that is for `transform`."""
-    from sklearn.ensemble import VotingClassifier
+def _known(estimator: Estimator) -> Collection[str]:
+    """Names of the options that skl2onnx has for an estimator."""
+    from skl2onnx._supported_operators import sklearn_operator_name_map
+    from skl2onnx.common._registration import get_converter
+
+    kind = sklearn_operator_name_map.get(type(estimator))
+    return (get_converter(kind).get_allowed_options() or ()) if kind else ()
+
+
+def _require_zipmap(context: Context, estimator: Estimator, wishes: Wishes) -> None:
     from sklearn.pipeline import Pipeline
 
-    made = copy(estimator)
-    if isinstance(estimator, Pipeline):
-        name, last = estimator.steps[-1]
-        made.steps = [*estimator.steps[:-1], (name, _without_transform(last))]
-    elif isinstance(estimator, VotingClassifier):
-        made.flatten_transform = False
-    return made
+    last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    if "zipmap" in wishes.options:
+        hint = "`zipmap: true` beside `options`, or nothing"
+        raise StageFailed(context.stage, "`zipmap` is a parameter of its own, not one of `options`", hint=hint)
+    if wishes.zipmap and "zipmap" not in _known(last):
+        raise StageFailed(context.stage, f"`zipmap` needs probabilities, and a {type(last).__name__} has none")
 
 
 def _scores(estimator: Estimator) -> dict[str, Any]:
-    """Without this skl2onnx turns the sign of the scores of a machine that tells two classes apart."""
+    """Without this skl2onnx turns the sign of a machine's scores of two classes, and norms those against the rest."""
+    from sklearn.multiclass import OneVsRestClassifier
     from sklearn.svm import SVC, NuSVC
 
     two = isinstance(estimator, (SVC, NuSVC)) and len(estimator.classes_) == 2  # noqa: PLR2004 - classes
-    return {"raw_scores": True} if two and not hasattr(estimator, "predict_proba") else {}
+    raw = two or isinstance(estimator, OneVsRestClassifier)
+    return {"raw_scores": True} if raw and not hasattr(estimator, "predict_proba") else {}
+
+
+def _only_labels(estimator: Estimator) -> bool:
+    """Whether scikit-learn tells no probabilities where skl2onnx yields such: shares of a vote by heads."""
+    from sklearn.ensemble import VotingClassifier
+    from sklearn.pipeline import Pipeline
+
+    last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    return isinstance(last, VotingClassifier) and last.voting == "hard"
 
 
 def _type(name: str, values: Array, context: Context) -> Any:
@@ -186,6 +207,19 @@ def _type(name: str, values: Array, context: Context) -> Any:
             hint=f"give it another type: `types: {{{name}: int64}}` beside its path, or in your function",
         )
     return known[values.dtype.name]([None, *values.shape[1:]])
+
+
+@contextmanager
+def _lacking(context: Context, what: str) -> Iterator[None]:
+    """Name the estimator, or the one inside, that has no converter, in place of skl2onnx's general advice."""
+    from skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
+
+    try:
+        yield
+    except (MissingConverter, MissingShapeCalculator) as error:
+        named = re.search(r"<class '(?:\w+\.)*(\w+)'>", str(error))
+        why = f"it has no converter for {named[1]}" if named else str(error)
+        raise StageFailed(context.stage, what, why=why, hint="take another, or leave it out of the model") from error
 
 
 @contextmanager
@@ -222,6 +256,8 @@ def _name(context: Context, model: ModelProto, outputs: Sequence[str]) -> None:
             why=f"skl2onnx calls them {', '.join(found)}",
         )
     inputs = [value.name for value in model.graph.input]
+    if "" in outputs:
+        raise StageFailed(context.stage, "outputs need names", why="one of `outputs` is empty")
     if len({*outputs, *inputs}) < len(outputs) + len(inputs):
         why = f"inputs {', '.join(inputs)}; outputs {', '.join(outputs)}"
         raise StageFailed(context.stage, "inputs and outputs need names that differ", why=why, hint="change `outputs`")

@@ -73,6 +73,8 @@ def _output_names(context: Context, source: Model, outputs: Sequence[str]) -> li
         )
     names = list(outputs or source.outputs)
     inputs = [item.name for item in source.inputs]
+    if "" in names:
+        raise StageFailed(context.stage, "outputs need names", why="one of `outputs` is empty")
     if len({*names, *inputs}) < len(names) + len(inputs):
         why = f"inputs {', '.join(inputs)}; outputs {', '.join(names)}"
         raise StageFailed(context.stage, "inputs and outputs need names that differ", why=why, hint="set `outputs`")

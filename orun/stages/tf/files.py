@@ -66,7 +66,7 @@ def frozen_graph(path: Path, params: Params) -> Function:
 
 
 def _input(name: str, tensor: Any, params: Params) -> Input:
-    shape = [None] if tensor.shape.rank is None else tensor.shape.as_list()
+    shape = None if tensor.shape.rank is None else tensor.shape.as_list()
     dtype = "object" if tensor.dtype == tf.string else tensor.dtype.name
     return Input(name, dtype, axes(name, shape, params.inputs[name].shape if name in params.inputs else None))
 

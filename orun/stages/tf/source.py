@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from orun.errors import StageFailed
 from orun.stages.contract import Context
+from orun.stages.convert.tensorflow import SIGNATURE
 from orun.stages.datasets import CODE
 from orun.stages.params import Code
 from orun.stages.said import failing
@@ -53,8 +54,11 @@ def _opened(context: Context, params: Params) -> Model:
     from orun.stages.tf.lite import Lite
     from orun.stages.tf.wrap import wrap
 
+    _require_read(context, params)
     if CODE.fullmatch(params.model):
-        return wrap(context, context.load(Code(params.model))(), params)
+        made = context.load(Code(params.model))()
+        with failing(context, f"TensorFlow cannot trace what {params.model} returns", "look at `inputs`"):
+            return wrap(context, made, params)
     path = context.root / params.model
     readers: Mapping[str, Callable[[Path], Model]] = {
         ".tflite": lambda file: Lite(file, params.inputs),
@@ -70,3 +74,15 @@ def _opened(context: Context, params: Params) -> Model:
         )
     with failing(context, f"TensorFlow cannot read {params.model}"):
         return reader(path)
+
+
+def _require_read(context: Context, params: Params) -> None:
+    """Refuse parameters for another form of model, which nothing would read."""
+    coded = CODE.fullmatch(params.model) is not None
+    path = context.root / params.model
+    for name, read, form in (
+        ("signature", params.signature == SIGNATURE or (not coded and path.is_dir()), "the folder of a SavedModel"),
+        ("tensors", not params.tensors or (not coded and path.suffix.lower() == ".pb"), "a frozen graph, .pb"),
+    ):
+        if not read:
+            raise StageFailed(context.stage, f"`{name}` is for {form}, and {params.model} is another form of model")

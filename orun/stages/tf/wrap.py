@@ -64,7 +64,7 @@ def signed(concrete: Any, said: Mapping[str, InputSpec], keep: Any = None) -> Fu
 
 
 def _of_spec(name: str, spec: Any, said: Mapping[str, InputSpec]) -> Input:
-    shape = [None] if spec.shape.rank is None else spec.shape.as_list()
+    shape = None if spec.shape.rank is None else spec.shape.as_list()
     dtype = "object" if spec.dtype == tf.string else spec.dtype.name
     return Input(name, dtype, axes(name, shape, said[name].shape if name in said else None))
 

@@ -115,6 +115,8 @@ class Search:
             useful = self.objective == "latency" and (self.judge.goal.short(accuracy) == 0 or not wanted.kept)
             spent = self.judge.time(model, self.places[wanted.place]) if useful else math.nan
         except (RefusedError, OrunError) as error:
+            if wanted == settings("float"):  # the model as it was given, on the CPU: no other will do better
+                raise
             return Trial(wanted, math.nan, math.nan, 0, str(error).partition("\n")[0] or type(error).__name__, kept)
         return Trial(wanted, accuracy, spent, _size(model), kept=kept)
 
@@ -221,12 +223,14 @@ class Search:
 
     def _unreached(self) -> StageFailed:
         made = [one for one in self.ledger.trials.values() if not one.refused]
+        refused = dict.fromkeys(one.refused for one in self.ledger.trials.values() if one.refused)
         near = sorted(made, key=lambda one: self.judge.goal.short(one.accuracy))[:NEAREST]
         goal = self.judge.goal
         return StageFailed(
             self.workshop.context.stage,
             f"none of {len(self.ledger.trials)} candidates reaches the goal",
-            why="\n".join(f"{one.settings.title}: {goal.metric} {one.accuracy:.5g}" for one in near),
+            why="\n".join(f"{one.settings.title}: {goal.metric} {one.accuracy:.5g}" for one in near)
+            or "\n".join([*refused][:NEAREST]),
             hint="ask for less, or give it more `time` and `trials`",
         )
 

@@ -55,6 +55,14 @@ def test_contexts_that_a_build_cannot_read_back_are_not_written(tmp_path: Path) 
     )
 
 
+def test_what_a_cache_has_no_place_for(tmp_path: Path) -> None:
+    text = refusal(tmp_path, Provider("CoreMLExecutionProvider"), embed=True)
+    assert text == (
+        "`embed` needs `form: context`, and the form is 'cache'\n"
+        "  hint: leave `embed` out: a cache lies beside the model"
+    )
+
+
 def test_a_folder_that_the_target_names_is_the_stages_to_give(tmp_path: Path) -> None:
     options = {"trt_engine_cache_path": "shared", "trt_fp16_enable": "true"}
     assert refusal(tmp_path, Provider("TensorrtExecutionProvider", options)) == (

@@ -10,9 +10,16 @@ import numpy as np
 import onnx
 import pytest
 from onnxruntime import InferenceSession
+from skl2onnx import update_registered_converter
+from skl2onnx.operator_converters.quadratic_discriminant_analysis import (
+    convert_quadratic_discriminant_analysis_classifier,
+)
+from skl2onnx.shape_calculators.quadratic_discriminant_analysis import calculate_quadratic_discriminant_analysis_shapes
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 
 from orun.errors import OrunError
 from orun.stages import room
+from orun.stages.sklearn import converters
 from orun.stages.sklearn.export import learned
 from tests.stages.modules import estimators
 from tests.stages.support import StageRun, run_stage
@@ -41,6 +48,7 @@ def refusal(folder: Path, model: str, data: str, **params: Any) -> str:
         ("margins", "digits", {"label": ["batch"], "probabilities": ["batch", 1]}),
         ("machine", "digits", {"label": ["batch"], "probabilities": ["batch", 2]}),
         ("machine_of_names", "digits", {"label": ["batch"], "probabilities": ["batch", 2]}),
+        ("quadratic", "bodies", {"label": ["batch"], "probabilities": ["batch", 2]}),
         ("vote", "digits", {"label": ["batch"], "probabilities": ["batch", 10]}),
         ("ridge", "bodies", {"variable": ["batch", 1]}),
         ("regression_tree", "bodies", {"variable": ["batch", 1]}),
@@ -163,12 +171,33 @@ def test_what_does_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.Monke
     assert re.match(r"the model takes .* kB of memory here, and 0 B are free\n", said)
 
 
-def test_another_form_for_other_batches(tmp_path: Path) -> None:
+def test_another_form_for_other_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As skl2onnx's own converter of such an estimator makes it."""
+    alias = "SklearnQuadraticDiscriminantAnalysis"
+    update_registered_converter(
+        QuadraticDiscriminantAnalysis,
+        alias,
+        calculate_quadratic_discriminant_analysis_shapes,
+        convert_quadratic_discriminant_analysis_classifier,
+        options=converters.CLASSIFIER,
+    )
+    monkeypatch.setattr(converters, "register", lambda: None)
     assert refusal(tmp_path, "quadratic", "bodies") == (
         "output 'label' of the converted model has another form for other numbers of examples\n"
         "  [1, 1], [1, 2], [1, 97]\n"
         "  hint: skl2onnx converts this estimator for one number of examples at most: choose another"
     )
+
+
+def test_options_that_nothing_would_heed(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "ridge", "bodies", zipmap=True) == "`zipmap` needs probabilities, and a Ridge has none"
+    assert refusal(tmp_path, "pipeline", "digits", options={"zipmap": "columns"}) == (
+        "`zipmap` is a parameter of its own, not one of `options`\n  hint: `zipmap: true` beside `options`, or nothing"
+    )
+    assert refusal(tmp_path, "ridge", "bodies", options={"nonsense": 1}).startswith(
+        "skl2onnx cannot convert the Ridge\n  NameError: Option 'nonsense' not in [] for class 'Ridge'."
+    )
+    assert refusal(tmp_path, "ridge", "bodies", outputs=[""]) == "outputs need names\n  one of `outputs` is empty"
 
 
 def test_columns_are_fed_as_the_model_takes_them_and_words_are_compared(tmp_path: Path) -> None:

@@ -208,6 +208,29 @@ def test_what_the_model_does_not_say(tmp_path: Path) -> None:
     )
 
 
+def test_what_the_model_contradicts(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "sequential", inputs={"input": {"shape": ["n", 8, 9, 1]}}) == (
+        "inputs: the shape of 'input' cannot be ['n', 8, 9, 1]\n"
+        "  the model has [?, 8, 8, 1]\n"
+        "  hint: name or fix the axes that it leaves open, and repeat the others"
+    )
+    flat = refusal(tmp_path, "sequential", inputs={"input": {"shape": ["n"]}})
+    assert flat.startswith("inputs: the shape of 'input' cannot be ['n']\n")
+    assert refusal(tmp_path, "sequential", inputs={"input": {"dtype": "int64"}}) == (
+        "inputs: 'input' cannot be of int64\n  the model takes float32"
+    )
+    assert refusal(tmp_path, "sequential", outputs=[""]) == "outputs need names\n  one of `outputs` is empty"
+
+
+def test_parameters_of_another_form_of_model(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "sequential", signature="other") == (
+        "`signature` is for the folder of a SavedModel, and networks.py:sequential is another form of model"
+    )
+    assert refusal(tmp_path, "sequential", tensors=["x:0"]) == (
+        "`tensors` is for a frozen graph, .pb, and networks.py:sequential is another form of model"
+    )
+
+
 def test_answers_that_differ_are_caught(tmp_path: Path) -> None:
     assert refusal(tmp_path, "logarithm") == (
         "the TensorFlow model yields values that are not finite in output 'output'\n"

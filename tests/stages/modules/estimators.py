@@ -110,7 +110,7 @@ def vote() -> Any:
 
 
 def quadratic() -> Any:
-    """Bells of each class, which skl2onnx converts for no batch."""
+    """Bells of each class."""
     random = np.random.default_rng(0)
     return QuadraticDiscriminantAnalysis().fit(random.normal(size=(300, 10)), SUGAR[:300] > 150)
 

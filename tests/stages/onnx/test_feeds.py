@@ -107,3 +107,34 @@ def test_the_seed_decides() -> None:
 
     assert values(1) == values(1)
     assert values(1) != values(2)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "dtype", "told"),
+    [
+        (5, None, "int64", "input 'x' takes values from 5 to 1, of which there are none"),
+        (0.2, 0.8, "int32", "input 'x' takes values from 1 to 0, of which there are none"),
+        (-1, None, "uint8", "input 'x' is of uint8, which cannot be -1"),
+        (None, 300, "int8", "input 'x' is of int8, which cannot be 300"),
+        (None, 1e5, "float16", "input 'x' is of float16, which cannot be 100000"),
+        (None, 2, "bool", "input 'x' is of bool, which cannot be 2"),
+    ],
+)
+def test_values_that_a_type_does_not_have(low: float | None, high: float | None, dtype: str, told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        list(cases([Input("x", dtype, (2,), low=low, high=high)], {}, 0))
+    assert str(caught.value) == told
+
+
+@pytest.mark.parametrize(("low", "high"), [(5.0, None), (None, -5.0), (None, None), (-2.0, 3.0)])
+def test_the_bounds_of_numbers_are_within_what_is_said(low: float | None, high: float | None) -> None:
+    for case in cases([Input("x", "float32", (50,), low=low, high=high)], {}, 0):
+        values = case.feed["x"]
+        assert low is None or values.min() >= low
+        assert high is None or values.max() <= high
+
+
+def test_a_mask_has_no_other_bounds() -> None:
+    with pytest.raises(UsageError) as caught:
+        list(cases([Input("x", "int64", (2,), low=3, mask=True)], {}, 0))
+    assert str(caught.value) == "input 'x' is a mask of 0 and 1, and is to have other bounds"

@@ -56,3 +56,13 @@ def test_an_input_that_is_no_tensor() -> None:
     with pytest.raises(UsageError) as caught:
         inputs_of(model)
     assert str(caught.value) == "input 'list' of the model is no tensor\n  values for it cannot be made up"
+
+
+def test_indices_stay_within_their_type() -> None:
+    model = onnx.parser.parse_model("""
+    <ir_version: 9, opset_import: ["" : 20]>
+    narrow (uint8[n] x) => (float[n, 1] y) { wide = Cast <to = 7> (x)
+    y = Gather (table, wide) }
+    """)
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros((999, 1), np.float32), "table"))
+    assert inputs_of(model) == (Input("x", "uint8", ("n",), low=0, high=255),)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 
+from orun.errors import StageFailed
 from orun.stages.releasing.manifest import verify_bundle
 from tests.stages.models import parse
 from tests.stages.support import StageRun, artifact, run_stage
@@ -119,3 +121,23 @@ def test_equal_histories_make_equal_cards_and_a_bundle_takes_them(tmp_path: Path
     bundle = make_bundle(tmp_path, card=first.output).output
     assert (bundle / "README.md").read_bytes() == (first.output / "README.md").read_bytes()
     assert verify_bundle(bundle) == []
+
+
+def test_a_text_that_cannot_be_added(tmp_path: Path) -> None:
+    (tmp_path / "latin.md").write_bytes("café".encode("latin-1"))
+    (tmp_path / "folder").mkdir()
+    model = artifact(tmp_path, parse(MATMUL))
+    for name, why in (
+        ("latin.md", "'utf-8' codec can't decode byte 0xe9 in position 3: unexpected end of data"),
+        ("folder", f"[Errno 21] Is a directory: '{tmp_path / 'folder'}'"),
+    ):
+        with pytest.raises(StageFailed) as caught:
+            run_stage("release/card", tmp_path, {"text": name}, inputs={"model": model}, lineage=lineage_file(tmp_path))
+        assert str(caught.value) == f"{name} cannot be added to the card\n  {why}\n  hint: name a text file in UTF-8"
+
+
+def test_a_title_is_one_line(tmp_path: Path) -> None:
+    model, lineage = artifact(tmp_path, parse(MATMUL)), lineage_file(tmp_path)
+    for title, heading in (("Tiny\nmodel ", "# Tiny model"), (" ", "# bert")):
+        run = run_stage("release/card", tmp_path, {"title": title}, inputs={"model": model}, lineage=lineage)
+        assert heading in (run.output / "README.md").read_text("utf-8").splitlines()

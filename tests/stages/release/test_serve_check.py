@@ -53,3 +53,22 @@ def test_a_damaged_file_is_not_served(tmp_path: Path) -> None:
         "  ValueError: provenance.json is not the file that the manifest lists\n"
         "  hint: add what it needs to `requirements`, or make a release that does not need it"
     )
+
+
+@pytest.mark.parametrize(
+    ("providers", "told"),
+    [
+        ([], "`providers` is empty\n  hint: leave it out for the CPU"),
+        (
+            ["CPUProvider"],
+            "ONNX Runtime has no provider 'CPUProvider'\n  did you mean CPUExecutionProvider?",
+        ),
+    ],
+)
+def test_providers_that_nobody_has(tmp_path: Path, environments: Path, providers: list[str], told: str) -> None:
+    before = sorted(environments.iterdir())
+    ports = {"bundle": make_bundle(tmp_path).output}
+    with pytest.raises(StageFailed) as caught:
+        run_stage("release/serve-check", tmp_path, {"providers": providers}, inputs=ports)
+    assert str(caught.value) == told
+    assert sorted(environments.iterdir()) == before

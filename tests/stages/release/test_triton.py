@@ -19,6 +19,8 @@ from tests.stages.support import StageRun, artifact, run_stage
 
 from .support import MATMUL
 
+CUDA = Target("gpu", (Provider("CUDAExecutionProvider"),))
+NO_NAME = "{} is no name for a folder\n  letters, digits, `_`, `.` and `-` are, 255 at most"
 NO_BATCH = (
     "`max_batch_size` needs a model whose first axis is the batch everywhere, and that of {}\n"
     "  hint: export it with a dynamic first axis, or set `max_batch_size: 0`"
@@ -146,10 +148,54 @@ def test_accelerators_of_a_target(tmp_path: Path, message: Any) -> None:
             {"max_batch_size": 4, "preferred_batch_sizes": [0, 2]},
             "a preferred batch of 0 has no examples",
         ),
-        (MATMUL, {"name": "../up"}, "'../up' is no name for a folder\n  letters, digits, `_`, `.` and `-` are"),
+        (
+            MATMUL,
+            {"name": "../up"},
+            "'../up' is no name for a folder\n  letters, digits, `_`, `.` and `-` are, 255 at most",
+        ),
+        (MATMUL, {"name": 256 * "n"}, NO_NAME.format(f"'{79 * 'n'}")),
     ],
 )
 def test_what_does_not_suit_triton(tmp_path: Path, text: str, params: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError) as caught:
         make(tmp_path, text, params)
     assert str(caught.value) == told
+
+
+@pytest.mark.parametrize(
+    ("params", "target", "told"),
+    [
+        ({"device": "gpu"}, Target("cpu"), "`device: gpu`, and target 'cpu' has no provider that computes on one"),
+        ({"device": "cpu"}, CUDA, "`device: cpu`, and target 'gpu' names CUDAExecutionProvider"),
+        (
+            {},
+            Target("phone", (Provider("QNNExecutionProvider"), Provider("CPUExecutionProvider"))),
+            (
+                "Triton's ONNX Runtime back end has no QNNExecutionProvider, which target 'phone' names\n"
+                "  hint: name a target of TensorrtExecutionProvider, CUDAExecutionProvider, OpenVINOExecutionProvider "
+                "or CPUExecutionProvider"
+            ),
+        ),
+        (
+            {},
+            Target("own", session={"custom_op_libraries": ["own.so"]}),
+            (
+                "target 'own' names libraries of custom operators, of whose place on a server nothing is known\n"
+                "  hint: use a target without them, and add `model_operations` to config.pbtxt where the server has "
+                "them"
+            ),
+        ),
+    ],
+)
+def test_what_triton_cannot_be_told(tmp_path: Path, params: dict[str, Any], target: Target, told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        make(tmp_path, MATMUL, params, target)
+    assert str(caught.value) == told
+
+
+def test_session_options_without_a_parameter_are_told(tmp_path: Path, message: Any) -> None:
+    session = {"intra_op_num_threads": 1, "graph_optimization_level": "layout", "enable_mem_pattern": False}
+    run = make(tmp_path, MATMUL, {"max_batch_size": 8, "preferred_batch_sizes": [4, 4]}, Target("c", session=session))
+    assert run.log == ("Triton has no parameter for enable_mem_pattern, graph_optimization_level of target 'c'\n")
+    assert list(read(run, message).dynamic_batching.preferred_batch_size) == [4]
+    assert not make(tmp_path, MATMUL, {}, Target("c", session={"graph_optimization_level": "all"})).log
