@@ -141,6 +141,7 @@ class Objects:
     def from_bytes(self, data: bytes) -> Incoming:
         """Make an object of bytes; nothing is written when there is one."""
         digest = digest_bytes(data)
+        self._session.lease((digest,))  # before looking, also where the session has not begun
         if not self.problem(digest):
             return Incoming("", digest, len(data), 0)
         path = self._session.path("bytes")

@@ -8,17 +8,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 
+from orun.errors import StoreError
 from orun.store import Lock, Store
 from orun.store.condemned import Condemned
 from orun.store.gc import Keep, collect
 from orun.store.verify import verify
 from tests.store.crash import Disk, child
-from tests.store.support import add, content, needs_proc, object_path
+from tests.store.support import add, content, fill, needs_proc, object_path
 from tests.store.workload import STAGES, run
 
 TOP = Path(__file__).parents[2]
@@ -79,6 +81,49 @@ def test_the_list_of_a_collection_that_was_killed_holds_nobody_up(store: Store, 
     asked = subprocess.check_output([sys.executable, "-c", ASKER, str(store.root), digest], cwd=TOP, text=True)
     assert asked == "asking\n()\n"
     assert not condemned.exists()
+
+
+@pytest.fixture
+def late(store: Store, digest: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:  # noqa: ARG001 - it is there first
+    """Another process's store, which waits at each lease for a collection that has removed what is leased."""
+
+    def removed(_: Condemned, digests: Collection[str]) -> None:
+        for one in digests:
+            object_path(store, one).unlink(missing_ok=True)
+
+    with Store.open(store.root) as other:
+        monkeypatch.setattr(Condemned, "wait_for", removed)
+        yield other
+
+
+def test_a_run_leases_a_tree_before_it_looks(late: Store, digest: str) -> None:
+    late.new_run("bert")
+    assert late.check(digest) == ("its list of files is missing or was damaged",)
+
+
+def test_a_run_leases_an_object_before_it_reads(late: Store, digest: str) -> None:
+    late.new_run("bert")
+    with pytest.raises(StoreError, match=f"^object {digest} is not in the store"):
+        late.read(digest)
+
+
+def test_what_is_stored_again_is_leased_before_it_is_found_to_be_there(late: Store, digest: str) -> None:
+    assert late.add_bytes(b"model") == blake3(b"model").hexdigest()
+    assert object_path(late, blake3(b"model").hexdigest()).read_bytes() == b"model"
+    assert late.add_tree(fill(late.scratch("output"), {"model.onnx": b"model"})).digest == digest
+    assert late.check(digest) == ()
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda store, digest: store.checkout(digest, "bert", "int8"),
+        lambda store, digest: store.place(digest, store.root.parent / "model"),
+    ],
+)
+def test_what_is_put_somewhere_is_leased_before(late: Store, digest: str, put: Callable[[Store, str], object]) -> None:
+    with pytest.raises(StoreError, match=r"^model.onnx cannot be taken from the store"):
+        put(late, digest)
 
 
 def test_running_processes_are_not_disturbed(tmp_path: Path) -> None:

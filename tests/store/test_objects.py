@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 from blake3 import blake3
 
 from orun.errors import StoreError
-from orun.store import Store
-from tests.store.support import DAMAGE, add, bytes_read, needs_proc, object_path
+from orun.store import Store, objects, placing
+from orun.store.objects import SMALL
+from tests.store.support import DAMAGE, NOBODY, add, bytes_read, fill, needs_proc, needs_root, object_path
 
 BIG = os.urandom(1 << 20) * 5 + b"end"
 
@@ -140,3 +142,34 @@ def test_what_was_touched_is_read_once(store: Store) -> None:
     assert store.check(digest) == ()
     assert len(BIG) <= once < len(BIG) + 100_000
     assert bytes_read() - before < len(BIG) + 100_000
+
+
+@needs_proc
+def test_a_coarse_time_is_not_trusted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a file system keeps whole seconds, a later write may leave the stamp as it is."""
+
+    def coarse(path: str, stamp: int | None = None) -> int:
+        told = stamp or (time.time_ns() // 10**9 + 3600) * 10**9  # in an hour: it does not settle while this runs
+        os.utime(path, ns=(told, told))
+        return told
+
+    monkeypatch.setattr(objects, "set_stamp", coarse)
+    monkeypatch.setattr(placing, "set_stamp", coarse)
+    digest = add(store, {"weights": bytes(1 << 20)})
+    for _ in range(3):
+        before = bytes_read()
+        assert store.check(digest) == ()
+        assert bytes_read() - before > 1 << 20
+    store.checkout(digest, "bert", "int8")
+    before = bytes_read()
+    assert store.checkout(digest, "bert", "int8")[1] is False
+    assert bytes_read() - before > 1 << 20
+
+
+@needs_root
+def test_a_file_of_somebody_else_is_copied(store: Store, tmp_path: Path) -> None:
+    folder = fill(tmp_path / "output", {"model.onnx": bytes(SMALL + 1)})
+    os.chown(folder / "model.onnx", NOBODY, NOBODY)
+    tree = store.add_tree(folder)
+    assert object_path(store, tree.entries[0].digest).stat().st_uid == os.geteuid()
+    assert (folder / "model.onnx").stat().st_uid == NOBODY
