@@ -11,7 +11,8 @@ import pytest
 from orun.metrics import Estimate, Metric
 from orun.store import Discovered, Store
 from orun.store.sealed import BrokenSealError, seal, unseal
-from tests.store.support import action, empty, flip, overwrite, truncate
+from tests.store.crash import Disk
+from tests.store.support import action, empty, flip, forks, in_child, needs_proc, overwrite, truncate
 
 KEY = "a" * 64
 
@@ -147,3 +148,15 @@ def test_a_pointer_to_a_record_that_is_gone_is_a_miss(store: Store) -> None:
     store.set_latest("bert", "int8", action())
     records(store)[0].unlink()
     assert store.latest("bert", "int8") is None
+
+
+@forks
+@needs_proc
+def test_a_record_that_is_stored_alone_is_there_after_a_power_cut(store: Store) -> None:
+    def names_that_may_be_lost() -> list[str]:
+        disk = Disk(store.root, 0, power=False)
+        store.put_action(action())
+        path = store.record_of(action())
+        return [name for name in disk.named if Path(name) in (path, *path.parents)]
+
+    assert in_child(names_that_may_be_lost) == "[]"
