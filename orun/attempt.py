@@ -41,8 +41,7 @@ class Attempt:
         """Make the folders of an attempt and place its inputs, read-only."""
         scratch = store.scratch(step.stage.id)
         for port, tree in step.inputs.items():
-            if port != "lineage":
-                store.place(tree, scratch / "inputs" / port)
+            store.place(tree, scratch / "inputs" / port)
         (scratch / "output").mkdir()
         (scratch / "work").mkdir()
         logs.mkdir(exist_ok=True)
@@ -55,14 +54,13 @@ class Attempt:
         lineage_file = self.scratch / "lineage.json"
         if use.spec.lineage:
             lineage_file.write_bytes(lineage)
-        ports = [port for port in self.step.inputs if port != "lineage"]
         return Job(
             stage=stage.id,
             origin=use.origin,
             entry=use.entry,
             spec=use.spec,
             params=stage.params,
-            inputs={port: f"{self.scratch}/inputs/{port}" for port in ports},
+            inputs={port: f"{self.scratch}/inputs/{port}" for port in self.step.inputs},
             output=f"{self.scratch}/output",
             scratch=f"{self.scratch}/work",
             log=str(self.log),
@@ -165,7 +163,7 @@ class Attempt:
         if moved := sorted(path for path, seen in self.declared.items() if now.get(path) != seen):
             raise self._changed(os.path.relpath(moved[0], self.pipeline.root))  # and put back before the stage ended
         for port, tree in self.step.inputs.items():
-            if port != "lineage" and self.store.check(tree):
+            if self.store.check(tree):
                 raise self._changed(f"input {port}")
 
     def _changed(self, what: str) -> InputChanged:

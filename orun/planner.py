@@ -22,7 +22,7 @@ from orun.gates.baselines import Accepted, Baseline
 from orun.gates.judge import judge
 from orun.gates.regression import ACCEPT, Terms
 from orun.pipeline.model import Pipeline, Stage, conditions
-from orun.reasons import key_changes
+from orun.reasons import HISTORY, UPSTREAM, VERDICTS, key_changes
 from orun.record import Verdict
 from orun.store import Action, Store
 
@@ -141,6 +141,7 @@ class Planner:
         inputs = self._inputs(stage, done)
         try:
             parts = key.compose(self.pipeline, stage, inputs, self.store.files.digest_path, self._fixed)
+            parts |= self._history(stage, done)
         except DeviceUnknown as error:
             return self._skipped(stage) or Step(stage, "run", (error.what,), seconds, previous=previous, inputs=inputs)
         step = Step(stage, "run", (), seconds, "", parts, previous, inputs)
@@ -171,9 +172,20 @@ class Planner:
         accepted = self.accepted(stage)
         if accepted and self._compares(stage) and accepted.model != primary and not self.store.check(accepted.model):
             inputs["baseline"] = accepted.model
-        if self.pipeline.kinds[stage.uses].spec.lineage:
-            inputs["lineage"] = blake3(self.lineage(stage, done)).hexdigest()
         return inputs
+
+    def _history(self, stage: Stage, done: Mapping[str, Done]) -> dict[str, str]:
+        """The lineage of a stage that is given it as parts of its key, so that a change names the stage behind it."""
+        if not self.pipeline.kinds[stage.uses].spec.lineage:
+            return {}
+        entries = [self._entry(one) for one in self._before(stage, done)]
+        parts = {"pipeline": self.pipeline.name, HISTORY: ", ".join(str(entry["stage"]) for entry in entries)}
+        for entry in entries:
+            name, verdicts = entry["stage"], entry.pop("verdicts")
+            parts[f"{HISTORY} of {name}"] = _digest(entry)
+            if verdicts:
+                parts[f"{VERDICTS} of {name}"] = _digest(verdicts)
+        return parts
 
     def lacks(self, stage: Stage) -> str:
         """The digest of the accepted model that a stage compares with, if it is not in the store; else empty."""
@@ -189,7 +201,7 @@ class Planner:
     def _unknown(self, step: Step, unknown: list[str]) -> Step:
         """The step of a stage that waits for others: its own changes are known, its inputs are not."""
         waited = [one.name for one in step.stage.environments if not isolated.is_known(one)]
-        others = ("input ", "package ", "tool ", "device ") if waited else ("input ",)
+        others = (*UPSTREAM, "package ", "tool ", "device ") if waited else UPSTREAM
         mine = [reason for reason in _changes(step) if not reason.startswith(others)]
         unknown = [*unknown, *(f"environment {name!r} is made" for name in waited)]
         waits = f"after {', '.join(unknown)}"
@@ -244,6 +256,11 @@ class Planner:
 
     def lineage(self, stage: Stage, done: Mapping[str, Done]) -> bytes:
         """Every stage before this one as JSON: what it was told, what it used, what it made, what it measured."""
+        entries = [self._entry(one) for one in self._before(stage, done)]
+        return json.dumps({"pipeline": self.pipeline.name, "stages": entries}, sort_keys=True).encode()
+
+    def _before(self, stage: Stage, done: Mapping[str, Done]) -> list[Done]:
+        """The stages that led to a stage as far as they are done, in the order of the pipeline."""
         names: set[str] = set()
         waiting = list(stage.upstream)
         while waiting:
@@ -251,9 +268,7 @@ class Planner:
             if name not in names and name in done:
                 names.add(name)
                 waiting += done[name].step.stage.upstream
-        order = [one.id for one in self.pipeline.stages if one.id in names]
-        entries = [self._entry(done[name]) for name in order]
-        return json.dumps({"pipeline": self.pipeline.name, "stages": entries}, sort_keys=True).encode()
+        return [done[one.id] for one in self.pipeline.stages if one.id in names]
 
     def _entry(self, done: Done) -> dict[str, object]:
         stage, action = done.step.stage, done.action
@@ -272,6 +287,10 @@ class Planner:
             "verdicts": [_without_place(verdict) for verdict in done.verdicts],
             "host": dict(action.host),
         }
+
+
+def _digest(data: object) -> str:
+    return blake3(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def _changes(step: Step) -> list[str]:

@@ -8,6 +8,8 @@ from pathlib import Path
 from orun.key import MODULES
 from orun.pipeline.model import Stage
 
+HISTORY, VERDICTS = "history", "verdicts"  # parts of the key of a stage that is told what led to it
+UPSTREAM = ("input ", HISTORY, f"the {HISTORY} of ", f"the {VERDICTS} of ")  # how reasons begin that lie before a stage
 LONGEST = 60  # characters of a value that fit on a line beside its twin
 
 
@@ -16,7 +18,13 @@ def key_changes(stage: Stage, then: Mapping[str, str], now: Mapping[str, str]) -
     if not then:
         return ["never run before"]
     pairs = [(name, then.get(name), now.get(name)) for name in dict.fromkeys([*now, *then])]
-    return [_sentence(stage, name, old, new) for name, old, new in pairs if old != new]
+    differing = [(name, old, new) for name, old, new in pairs if old != new and not _told(name, old, new)]
+    return list(dict.fromkeys(_sentence(stage, *change) for change in differing))
+
+
+def _told(name: str, old: str | None, new: str | None) -> bool:
+    """Whether another part says it: that a stage is new in a history, or no longer in it."""
+    return None in (old, new) and name.startswith(f"{HISTORY} of ")
 
 
 def _sentence(stage: Stage, name: str, old: str | None, new: str | None) -> str:
@@ -31,6 +39,8 @@ def _sentence(stage: Stage, name: str, old: str | None, new: str | None) -> str:
         return f"the code of {stage.uses} changed"
     if sort == "environment":
         return f"environment variable {rest} changed"
+    if name.startswith((f"{HISTORY} of ", f"{VERDICTS} of ")):
+        return f"the {name} changed"
     if name == MODULES:
         return f"modules come from other folders: PYTHONPATH was {_shown(old)}, and is {_shown(new)}"
     return f"{name}: {_shown(old)} -> {_shown(new)}"
