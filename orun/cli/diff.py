@@ -31,6 +31,7 @@ EXAMPLES = (
 )
 SIDES = (Column("old", flexible=True), Column("new", flexible=True))
 ABSENT = "-"
+NOT_THERE = "not there"  # a file that was looked for
 COMMIT = 10  # digits of a commit that tell two apart for people
 SHOWN = 5  # files that were not as in a commit
 
@@ -127,13 +128,17 @@ def lines_of(found: RunDifference, terminal: Terminal, *, full: bool = False) ->
     def sides(change: Change) -> tuple[str, str, str]:
         return change.name, text(change.old), text(change.new)
 
+    def rests(one: StageDifference) -> list[tuple[str, ...]]:
+        return [(one.stage, *(side or NOT_THERE for side in sides(change))) for change in one.inputs]
+
+    in_both = [one for one in found.stages if None not in one.outcome]
     blocks = [
         _origins(found, terminal),
         table(["configuration"], map(sides, found.configuration)),
         table(["host"], map(sides, found.host)),
-        table(["stage", "rests on"], ((one.stage, *sides(change)) for one in found.stages for change in one.inputs)),
-        table(["stage", "result"], (row for one in found.stages for row in _results(one, text))),
-        _metrics(found.stages, terminal),
+        table(["stage", "rests on"], (row for one in in_both for row in rests(one))),
+        table(["stage", "result"], _results(found.stages, text)),
+        _metrics(in_both, terminal),
         table(["gate"], map(sides, found.gates)),
         [f"{terminal.paint('note', 'doubt')}: {note}" for note in found.notes],
         [_sum(found)],
@@ -167,7 +172,20 @@ def _edited(names: Sequence[str] | None) -> str:
     return f"{', '.join(names[:SHOWN])}{more}" if names else "nothing"
 
 
-def _results(one: StageDifference, text: Any) -> Iterable[tuple[str, ...]]:
+def _results(stages: Sequence[StageDifference], text: Any) -> Iterable[tuple[str, ...]]:
+    """What came of each stage; one line for what has another name, or is in one run alone."""
+    gone = {one.key[0]: one.stage for one in stages if one.key[0] and one.outcome[1] is None}
+    renamed = {one.stage: gone[one.key[1]] for one in stages if one.outcome[0] is None and one.key[1] in gone}
+    for one in stages:
+        if one.stage in renamed:
+            yield one.stage, "name", renamed[one.stage], one.stage
+        elif None not in one.outcome:
+            yield from _result(one, text)
+        elif one.stage not in renamed.values():
+            yield one.stage, "outcome", *map(text, one.outcome)
+
+
+def _result(one: StageDifference, text: Any) -> Iterable[tuple[str, ...]]:
     sizes = [None if size is None else show(size, "B") for size in one.size]
     for name, (old, new) in {"outcome": one.outcome, "artifact": one.tree, "size": (sizes[0], sizes[1])}.items():
         if old != new and (name != "outcome" or one.fared_otherwise):

@@ -28,6 +28,7 @@ COLUMNS = (Column(""), Column("part of the key"), Column("last time", flexible=T
 VERDICTS = {"run": "would run", "maybe": "may run", "cached": "is up to date", "skipped": "is skipped"}
 READ = (Column(""), Column("seen to use"), *COLUMNS[2:])
 ABSENT = "-"
+NOT_THERE = "not there"  # a file that was looked for
 
 
 @click.command("explain", cls=Verb, examples=EXAMPLES)
@@ -85,7 +86,7 @@ def _read(step: Step, *, full: bool) -> list[tuple[Cell, ...]]:
 
 def _compared(name: str, old: str, new: str, *, full: bool) -> tuple[Cell, ...]:
     style: Style = "doubt" if old != new else ""
-    then, now = (_shown(value or None, full=full) for value in (old, new))  # what is empty was not there
+    then, now = (_shown(value, full=full) or NOT_THERE for value in (old, new))
     return Cell("*" if old != new else "", style), Cell(name, style), Cell(then), Cell(now, style)
 
 

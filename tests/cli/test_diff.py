@@ -212,6 +212,36 @@ def test_a_stage_that_fails_and_one_that_is_new(orun: CommandLine, project: Path
     assert "count  outcome   built" in orun("diff").out
 
 
+def test_a_stage_of_one_run_alone_is_one_line_and_so_is_one_that_was_renamed(orun: CommandLine, project: Path) -> None:
+    run(orun, "a b c")
+    renamed = PIPELINE.replace("  write:", "  author:").replace("text: write", "text: author")
+    (project / "words.yaml").write_text(renamed + "  more: {uses: ./words.py:write}\n")
+    orun("words.yaml", "--set", "stages.author.with.text=a b c")
+    assert plain(orun("diff").out) == (
+        """\
+configuration  old  new
+--set stages.author.with.text  -  a b c
+content of words.yaml  DIGEST  DIGEST
+--set stages.write.with.text  a b c  -
+
+stage  result  old  new
+author  name  write  author
+more  outcome  -  built
+
+RUN-words differs from RUN-words: 3 stages, 0 gates
+"""
+    )
+
+
+def test_a_file_that_was_not_there_says_so(orun: CommandLine, project: Path) -> None:
+    tried = "try:\n    import helper\nexcept ImportError:\n    pass\n"
+    (project / "words.py").write_text(CODE.replace("import time\n", f"import time\n\n{tried}"))
+    orun("words.yaml")
+    (project / "helper.py").write_text("MARK = '?'\n")
+    orun("words.yaml")
+    assert "write  read helper.py  not there  DIGEST\n" in plain(orun("diff").out)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

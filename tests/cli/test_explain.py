@@ -116,7 +116,7 @@ def test_what_it_was_seen_to_use_is_laid_side_by_side() -> None:
 
    seen to use     last time     now
 *  imported numpy  2.4.5         2.4.6
-*  read data.txt   -             333333333333
+*  read data.txt   not there     333333333333
    read helper.py  222222222222  222222222222
 
 key {"a" * 64}"""
