@@ -18,6 +18,7 @@ from orun.culprits.versions import Versions
 from orun.errors import UsageError
 from orun.journal import Listener, ignore
 from orun.pipeline.model import Gate, conditions
+from orun.record import Verdict
 from orun.store import Store
 
 ENDS = ("good", "bad")  # what the good run must be without any change, and with all
@@ -108,10 +109,12 @@ def _symptom(good: Side, bad: Side, asked: str) -> Symptom:
     for one in bad.record.stages:
         if one.outcome == "failed" and not _outcome(good, one.stage, "failed"):
             return Symptom(one.stage, None)
-    passed = {(one.stage, one.metric, one.rule) for one in good.record.verdicts if one.outcome == "passed"}
+    passed = {_condition(one.stage, one) for one in good.record.verdicts if one.outcome == "passed"}
     for verdict in bad.record.verdicts:
-        gate = _gate(bad, verdict.stage, verdict.metric, verdict.rule)
-        if verdict.outcome == "failed" and gate and (verdict.stage, verdict.metric, verdict.rule) in passed:
+        condition = _condition(verdict.stage, verdict)
+        gates = conditions(bad.pipeline.stage(verdict.stage).gates)
+        gate = next((one for one in gates if _condition(verdict.stage, one) == condition), None)
+        if verdict.outcome == "failed" and gate and condition in passed:
             return Symptom(verdict.stage, gate)
     raise UsageError(
         f"nothing is worse in {bad.run} than in {good.run}",
@@ -148,14 +151,13 @@ def _value(side: Side, stage: str, metric: str) -> float | None:
 
 
 def _verdict(side: Side, stage: str, gate: Gate) -> str:
-    same = (stage, gate.metric, gate.rule)
-    found = (one.outcome for one in side.record.verdicts if (one.stage, one.metric, one.rule) == same)
-    return next(found, "undecided")
+    same = _condition(stage, gate)
+    return next((one.outcome for one in side.record.verdicts if _condition(one.stage, one) == same), "undecided")
 
 
-def _gate(side: Side, stage: str, metric: str, rule: str) -> Gate | None:
-    gates = conditions(side.pipeline.stage(stage).gates)
-    return next((one for one in gates if (one.metric, one.rule) == (metric, rule)), None)
+def _condition(stage: str, gate: Gate | Verdict) -> tuple[str, str, str, str]:
+    """What makes a gate the same one in two runs, whatever its threshold."""
+    return stage, gate.metric, gate.rule, gate.scope
 
 
 def _title(symptom: Symptom) -> str:
@@ -164,7 +166,7 @@ def _title(symptom: Symptom) -> str:
     gate = symptom.gate
     if symptom.values:
         return f"{symptom.stage} {gate.metric} goes from {symptom.values[0]:.6g} to {symptom.values[1]:.6g}"
-    return f"{symptom.stage} {gate.metric} {gate.rule} {gate.threshold.text} fails"
+    return f"{symptom.stage} {gate.metric} {gate.rule} {gate.threshold.text}{gate.scope} fails"
 
 
 def _sentence(

@@ -58,8 +58,9 @@ def questions(pipeline: Pipeline, result: RunResult, *, all_gates: bool = False)
 
 
 def _gate(pipeline: Pipeline, verdict: Verdict) -> Gate | None:
+    """Against several references one place in the file holds a gate each."""
     gates = conditions(pipeline.stage(verdict.stage).gates)
-    return next((gate for gate in gates if gate.position == verdict.position), None)
+    return next((one for one in gates if (one.position, one.scope) == (verdict.position, verdict.scope)), None)
 
 
 def blame(question: Question, seconds: float, store: Path | None = None, listener: Listener = ignore) -> Diagnosis:

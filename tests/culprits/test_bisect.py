@@ -104,6 +104,31 @@ def test_one_parameter_of_several(project: Project) -> None:
     )
 
 
+def test_a_gate_that_failed_before_is_not_what_is_looked_for(project: Project) -> None:
+    """Nor one of the same metric and rule that is narrowed to slices, and failed in both."""
+    project.edit("stages.py", 'metrics=["score"]', 'metrics=["score", "score[part=a]", "other"]')
+    project.edit("stages.py", 'return {"score": helper', 'return {"other": 1.0, "score[part=a]": 9.0, "score": helper')
+    project.edit("stages.py", 'note: str = ""', 'note: str = "", slices: list[str] | None = None')
+    project.edit("pipeline.yaml", "note: one", "note: one, slices: [part]")
+    gates = "gate: {other: {max: 0}, all: [{score: {max: 5, by: part}}, {score: {max: 10}}]}"
+    project.edit("pipeline.yaml", "gate: {score: {max: 10}}", gates)
+    good = project.run()
+    bad = project.run(**{"stages.score.with.weight": 5.0, "seed": 3})
+    assert [one.exit_code for one in (good, bad)] == [1, 1]
+    assert project.bisect(good, bad).sentence == (
+        "score score max 10 fails because of score.weight: 1.0 -> 5.0; 1 other change does not matter"
+    )
+
+
+def test_the_seed(project: Project) -> None:
+    project.edit("stages.py", "helper.value(text) * weight", "helper.value(text) * weight + context.seed")
+    good = project.run()
+    bad = project.run(**{"seed": 20, "stages.score.with.note": "two"})
+    assert project.bisect(good, bad).sentence == (
+        "score score max 10 fails because of seed: 0 -> 20; 1 other change does not matter"
+    )
+
+
 def test_two_changes_that_only_together_do_it(project: Project) -> None:
     good = project.run()
     bad = project.run(**{"stages.make.with.times": 2, "stages.score.with.weight": 2.0, "stages.score.with.note": "z"})

@@ -6,9 +6,13 @@ import re
 
 import pytest
 
+import orun
 from orun.cli.main import main
+from orun.codec import replace
 from orun.culprits import accuracy
-from tests.culprits.conftest import Planted
+from orun.culprits.blame import questions
+from tests.culprits.conftest import PIPELINES, Planted
+from tests.report.support import PASSED, verdict
 
 
 def test_a_layer_that_quantizes_badly(planted: Planted) -> None:
@@ -26,6 +30,20 @@ def test_a_layer_that_quantizes_badly(planted: Planted) -> None:
         r"(costs|saves) (no time that can be told \(less than )?[\d.]+ [nµm]s\)?; the gate passes then",
         found.sentence,
     )
+
+
+def test_of_several_references_it_is_the_one_that_the_gate_fails_against(planted: Planted) -> None:
+    """Both stand in one place of the file."""
+    file = planted.folder / "references.yaml"
+    text = PIPELINES["slow"].replace("reference: import", "reference: import, reference.edited: edit")
+    file.write_text(text.replace("speedup: {min: 0.9}", "p50: {min_speedup: 0.9, against: [reference, edited]}"))
+    pipeline = orun.load(file)
+    passed = replace(
+        verdict("latency", "p50", "min_speedup", "0.9", 1, 1.0), position=pipeline.stage("latency").gates[0].position
+    )
+    verdicts = (passed, replace(passed, scope=" against edited", outcome="failed"))
+    (question,) = questions(pipeline, replace(PASSED, verdicts=verdicts))
+    assert question.gate.against == "edited"
 
 
 def test_few_examples_find_the_stage_and_all_of_them_confirm_it(

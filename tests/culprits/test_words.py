@@ -1,0 +1,54 @@
+"""The sentence at the end, from findings that nobody made."""
+
+from __future__ import annotations
+
+import pytest
+
+from orun.culprits import words
+from orun.culprits.found import Diagnosis, Level, Place, Proof
+from orun.metrics import Estimate
+
+LEVELS = (Level("fuse", 0.99, passes=True), Level("int8", 0.9, passes=False))
+PLACE = Place("/MatMul", 0.83, ("/MatMul",), "MatMul", "y", ("MatMulInteger",))
+
+
+def found(proof: Proof | None) -> Diagnosis:
+    return Diagnosis(
+        "accuracy recall min 0.97", "accuracy", "recall", "ratio", "", LEVELS, "int8", 0.09, (PLACE,), 1, proof
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "cost"),
+    [
+        (Estimate(0.0003, 0.0001, 0.0005), " and costs 300 µs"),
+        (Estimate(-0.0003, -0.0005, -0.0001), " and saves 300 µs"),
+        (Estimate(0.0001, -0.0003, 0.0004), " and costs no time that can be told (less than 400 µs)"),
+        (Estimate(-0.0001, -0.0005, 0.0002), " and costs no time that can be told (less than 500 µs)"),
+        (None, ""),
+    ],
+)
+def test_what_the_variant_costs(seconds: Estimate | None, cost: str) -> None:
+    proof = Proof("excluded", "int8 without", 0.97, passes=True, seconds=seconds)
+    assert words.accuracy(found(proof), "fuse") == (
+        "`int8` lost 9 points of recall; 83 % of the error enters at /MatMul; "
+        f"excluding it brings back 7 points{cost}; the gate passes then"
+    )
+
+
+@pytest.mark.parametrize(
+    ("proof", "end"),
+    [
+        (None, "not verified"),
+        (Proof("restored", "int8 restored", why="it forms a cycle"), "not verified: it forms a cycle"),
+        (
+            Proof("restored", "int8 restored", 0.88, passes=False),
+            "computing it as `fuse` does does not bring it back; the gate still fails then",
+        ),
+    ],
+)
+def test_an_answer_that_was_not_shown(proof: Proof | None, end: str) -> None:
+    assert words.accuracy(found(proof), "fuse") == (
+        "`int8` lost 9 points of recall; 83 % of the error enters at /MatMul, "
+        f"where `MatMul` is now MatMulInteger; {end}"
+    )
