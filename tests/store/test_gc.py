@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 import subprocess
 import sys
 import time
@@ -89,6 +91,8 @@ def test_everything_may_go(closed: Store) -> None:
     assert list((closed.root / "actions").glob("*/*")) == []
     assert sorted(path.name for path in (closed.root / "tmp").iterdir()) == []
     assert closed.drain_notices() == []
+    with contextlib.closing(sqlite3.connect(closed.root / "index" / "1.sqlite")) as index:
+        assert index.execute("SELECT * FROM seen").fetchall() == []
     assert collect(closed, NOTHING) == Collected((), 0, 0, 0, 0)
 
 
@@ -125,6 +129,7 @@ def test_then_the_most_recently_used_are_kept_to_a_size(closed: Store) -> None:
         everything = collect(closed, Keep(runs=0, size=10**9), dry_run=True)
         assert everything.removed == ()
         sizes[count] = everything.kept_size
+        assert collect(closed, Keep(runs=0, size=everything.kept_size), dry_run=True).removed == ()
         removed = collect(closed, Keep(runs=0, size=everything.kept_size - 1)).removed
         assert [one.tree for one in removed] == [[trees[2]], [trees[3]], [trees[0]], []][count]
     assert stored(closed) == {trees[1]}

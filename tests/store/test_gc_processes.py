@@ -97,6 +97,7 @@ def late(store: Store, digest: str, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 def test_a_run_leases_a_tree_before_it_looks(late: Store, digest: str) -> None:
+    assert late.tree(digest)
     late.new_run("bert")
     assert late.check(digest) == ("its list of files is missing or was damaged",)
 

@@ -161,9 +161,10 @@ def test_a_coarse_time_is_not_trusted(store: Store, monkeypatch: pytest.MonkeyPa
         assert store.check(digest) == ()
         assert bytes_read() - before > 1 << 20
     store.checkout(digest, "bert", "int8")
-    before = bytes_read()
-    assert store.checkout(digest, "bert", "int8")[1] is False
-    assert bytes_read() - before > 1 << 20
+    for _ in range(2):
+        before = bytes_read()
+        assert store.checkout(digest, "bert", "int8")[1] is False
+        assert bytes_read() - before > 1 << 20
 
 
 @needs_root
