@@ -34,6 +34,7 @@ class Fold:
         """The run until now; ValueError when it has not started."""
         if (started := self._started) is None:
             raise ValueError("there is no run_started among the events")
+        order = {name: number for number, name in enumerate(started.stages)}
         return RunResult(
             run=started.run,
             pipeline=started.pipeline,
@@ -43,7 +44,7 @@ class Fold:
             started_at=started.started_at,
             host=started.host,
             stages=tuple(self._stages[name] for name in started.stages if name in self._stages),
-            verdicts=tuple(sorted(self._verdicts, key=lambda verdict: verdict.position)),
+            verdicts=tuple(sorted(self._verdicts, key=lambda one: (order[one.stage], one.position))),
             folder=started.folder,
             overrides=started.overrides,
             sources=started.sources,

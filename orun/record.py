@@ -163,7 +163,7 @@ class RunResult(Record, frozen=True):
         started_at: seconds since the epoch.
         host: name of the machine and what its measurements are bound to.
         stages: in the order of the plan.
-        verdicts: in file order.
+        verdicts: by stage, in file order; the members of a group follow it.
         folder: the run's folder: `record.json`, `events.jsonl`, logs.
         overrides: the `--set` values.
         sources: digest of each file that the pipeline was read from, by its path from the pipeline's folder.

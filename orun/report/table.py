@@ -71,7 +71,10 @@ def _row(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int], 
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """The text broken at spaces into lines of at most that many columns; a word that is longer is cut."""
+    """The text broken at spaces into lines of at most that many columns, indented as it is; longer words are cut."""
+    stripped = text.lstrip(" ")
+    if indent := text[: len(text) - len(stripped)]:
+        return [indent + line for line in wrap(stripped, max(width - len(indent), 1))]
     lines: list[str] = []
     current = ""
     for word in text.replace("\n", " ").split(" "):

@@ -67,6 +67,10 @@ def test_wrapping_keeps_short_texts_and_empty_ones() -> None:
     assert wrap("", 8) == [""]
 
 
+def test_what_is_indented_stays_so() -> None:
+    assert wrap("  p50 max 12ms", 8) == ["  p50", "  max", "  12ms"]
+
+
 def test_a_cell_of_several_lines_is_told_as_one() -> None:
     assert lines([("int8", "failed: one\ntwo", "")]) == ["stage  result", "int8   failed: one two"]
 
