@@ -5,13 +5,15 @@
     python -m benchmarks.node_tests --rows FILE                note each result there, and go on from what is there
 
 A kind first checks its result on inputs that it makes up; where the model itself cannot run those, it is run again with
-the inputs of the test. `optimize/float16` and `quantize/dynamic` get the model with every input but the first stored in
-it, since they change weights and most of the tests have none. `right`: what a kind left gives the test's outputs.
+the inputs of the test. Kinds that change weights (`optimize/float16`, `optimize/prune`, those of `quantize/`) get the
+model with every input but the first stored in it, since most of the tests have none. `quantize/static` is calibrated
+with the inputs of the test, `optimize/prune` is to take nothing away, and what `optimize/layout` turned is asked and
+answered turned. `right`: what a kind left gives the test's outputs.
 `refused`: it ended with an error for the user. `wrong`: other outputs, a result that does not run, or an error that is
 no message. `crashed`: the process died. `skipped`: ONNX Runtime does not give the test's outputs for the untouched one.
 
 Outputs may be off by the test's own tolerance (at least 1e-5); after `optimize/float16` by 1e-2 absolute and relative;
-after `quantize/dynamic` by a tenth of the largest value of the output.
+after a kind of `quantize/` by a tenth of the largest value of the output.
 """
 
 from __future__ import annotations
@@ -54,8 +56,14 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "convert/opset": {},
     "optimize/float16": {},
     "quantize/dynamic": {},
+    "optimize/shapes": {},
+    "optimize/prune": {"proportion": 0.0},
+    "optimize/layout": {},
+    "quantize/static": {},
+    "quantize/weights": {"bits": 8},
 }
-OF_WEIGHTS = ("optimize/float16", "quantize/dynamic")
+OF_WEIGHTS = ("optimize/float16", "optimize/prune", "quantize/dynamic", "quantize/static", "quantize/weights")
+CALIBRATED = "quantize/static"
 SUITES = ("simple", "pytorch-converted", "pytorch-operator")  # beside the node tests
 UP, DOWN = 25, 24  # versions of the operator set that models are converted to: below UP up, and from it on down
 INPUTS = "inputs.npz"
@@ -190,7 +198,7 @@ def allowed(asked: Question, kind: str, right: Any) -> Tolerance:
 
     if kind == "optimize/float16":
         return Tolerance(CAST_TOLERANCE, CAST_TOLERANCE)
-    if kind == "quantize/dynamic":
+    if kind.startswith("quantize/"):
         finite = right[np.isfinite(right)] if right.dtype.kind == "f" else right[:0]
         return Tolerance(asked.atol + INT8_TOLERANCE * float(np.abs(finite).max(initial=0)), 0)
     return Tolerance(asked.atol, asked.rtol)
@@ -214,21 +222,23 @@ def judged(asked: Question, kind: str, source: Path) -> Row:
     from orun.errors import OrunError
 
     given = dict(KINDS[kind])
+    stored_inputs = _write_inputs(source.parent / INPUTS, asked)
     if kind == "convert/opset":
         given["version"] = _version(asked.model)
+    if kind == CALIBRATED:
+        given["dataset"] = stored_inputs
     try:
         try:
             made = run(kind, source, given)
         except OrunError as refusal:
-            if not refusal.what.startswith("the model before it") or not _write_inputs(source.parent / INPUTS, asked):
+            if not refusal.what.startswith("the model before it") or not stored_inputs:
                 raise
-            types = {name: "float64" for name, value in asked.feed.items() if value.dtype == "float64"}
-            made = run(kind, source, {**given, "inputs": {"path": INPUTS, "types": types}})
+            made = run(kind, source, {**given, "inputs": stored_inputs})
     except OrunError as refusal:
         return Row(asked.name, kind, "refused", f"{refusal.what}: {_line(refusal.why)}")
     except Exception as error:  # noqa: BLE001 - a user would meet it as it is
         return Row(asked.name, kind, "wrong", f"{type(error).__name__}: {_line(error)}")
-    problem = answer(made, asked, kind)
+    problem = answer(made, turned(asked) if kind == "optimize/layout" else asked, kind)
     return Row(asked.name, kind, "wrong" if problem else "right", problem)
 
 
@@ -237,15 +247,32 @@ def _version(model: onnx.ModelProto) -> int:
     return UP if named < UP else DOWN
 
 
-def _write_inputs(path: Path, asked: Question) -> bool:
+def turned(asked: Question) -> Question:
+    """The same test with the channels of its images last."""
+    import numpy as np
+
+    from orun.stages.optimize.layout import IMAGES, permutation
+
+    values = (*asked.model.graph.input, *asked.model.graph.output)
+    images = {value.name for value in values if len(value.type.tensor_type.shape.dim) == IMAGES}
+
+    def turn(given: Mapping[str, Any]) -> dict[str, Any]:
+        order = permutation(IMAGES, to_last=True)
+        return {name: np.transpose(value, order) if name in images else value for name, value in given.items()}
+
+    return replace(asked, feed=turn(asked.feed), expected=turn(asked.expected))
+
+
+def _write_inputs(path: Path, asked: Question) -> Mapping[str, Any] | None:
     """The inputs of a test as a dataset of one example, where all are tensors."""
     import numpy as np
 
     if not asked.feed or not all(isinstance(value, np.ndarray | np.generic) for value in asked.feed.values()):
-        return False
+        return None
     examples: dict[str, Any] = {name: np.asarray(value)[None] for name, value in asked.feed.items()}
     np.savez(path, **examples)
-    return True
+    types = {name: "float64" for name, value in asked.feed.items() if value.dtype == "float64"}
+    return {"path": path.name, "types": types}
 
 
 def run(kind: str, source: Path, params: Mapping[str, Any]) -> Path:

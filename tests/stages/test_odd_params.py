@@ -88,6 +88,13 @@ TUNE = {"dataset": "examples.py:rows", "metric": "cosine.min", "at_least": 0.9}
         ("quantize/static", {"op_types": []}, NO_TYPES),
         ("quantize/dynamic", {"op_types": []}, NO_TYPES),
         ("quantize/weights", {"dataset": "data.py:none"}, "`dataset` needs `algorithm: gptq`, not rtn"),
+        ("quantize/weights", {"samples": 8}, "`samples` needs `algorithm: gptq`, not rtn"),
+        ("quantize/static", {"percentile": 99.0}, "`percentile` needs `method: percentile`, not minmax"),
+        (
+            "quantize/static",
+            {"moving_average": True, "method": "entropy"},
+            "`moving_average` needs `method: minmax`, not entropy",
+        ),
         (
             "check/model",
             {"min_opset": 21, "max_opset": 20},

@@ -11,7 +11,7 @@ from orun.errors import StageFailed, UsageError
 from orun.metrics import Metric
 from orun.stages.contract import Context
 from orun.stages.data.source import Examples
-from orun.stages.onnx.feeds import Case, Masks, cases
+from orun.stages.onnx.feeds import Case, Masks, cases, one_example
 from orun.stages.params import Doc, Range
 from orun.targets import Target
 
@@ -219,25 +219,19 @@ def check_against_input(
 
 def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, ...]:
     """What a model is fed: examples of the trial's dataset, or values made up from what the model takes."""
-    import numpy as np
-
     from orun.stages.datasets import load_dataset, title
     from orun.stages.known import require_axes
-    from orun.stages.onnx.signature import input_names, inputs_of
+    from orun.stages.onnx.signature import input_names, inputs_of, ranks_of
 
     if trial.inputs is None:
         return tuple(cases(inputs_of(model), trial.dims, context.seed, trial.masks))
-    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in model.graph.input}
+    ranks = ranks_of(model)
     require_axes(context, trial.dims)
     names = input_names(model)
     dataset = load_dataset(context, trial.inputs, names).take(EXAMPLES)
 
-    def value(name: str, number: int) -> Array:
-        example = np.asarray(dataset.inputs[name][number])  # of scalars it is one of numpy's, which sessions refuse
-        return example if example.ndim == ranks[name] else example[None]  # most inputs have an axis for the batch
-
     return tuple(
-        Case(f"example {number} of {title(trial.inputs)}", {}, {name: value(name, number) for name in names})
+        Case(f"example {number} of {title(trial.inputs)}", {}, one_example(dataset.inputs, number, ranks))
         for number in range(len(dataset))
     )
 

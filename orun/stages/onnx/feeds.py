@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from orun.measure.dataset import Values
+
     Array = NDArray[Any]
 
 Mode = Literal["random", "lowest", "highest"]
@@ -147,6 +149,21 @@ def random_values(
 ) -> dict[str, Array]:
     """Random values of every input at these sizes of the dynamic axes."""
     return {item.name: _values(item, turn, "random", masks, random) for item in inputs}
+
+
+def one_example(inputs: Mapping[str, Values], number: int, ranks: Mapping[str, int]) -> dict[str, Array]:
+    """An example of a dataset as a model takes it: most have an axis for the batch, which an example has not.
+
+    Args:
+        inputs: of the dataset, those that the model has.
+        number: of the example.
+        ranks: how many axes each input of the model has.
+    """
+    import numpy as np
+
+    # Of scalars an example is one of numpy's, which sessions refuse.
+    found = {name: np.asarray(inputs[name][number]) for name in ranks if name in inputs}
+    return {name: value if value.ndim == ranks[name] else value[None] for name, value in found.items()}
 
 
 def _values(item: Input, turn: Mapping[str, int], mode: Mode, masks: Masks, random: np.random.Generator) -> Array:

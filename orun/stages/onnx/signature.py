@@ -38,6 +38,11 @@ def input_names(model: ModelProto) -> tuple[str, ...]:
     return tuple(value.name for value in model.graph.input if value.name not in stored)
 
 
+def ranks_of(model: ModelProto) -> dict[str, int]:
+    """How many axes each input has."""
+    return {value.name: len(value.type.tensor_type.shape.dim) for value in model.graph.input}
+
+
 def _input(value: ValueInfoProto, rows: int | None) -> Input:
     import numpy as np
 

@@ -12,7 +12,7 @@ so that it rounds better, and checked to compute the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 METHODS: Mapping[str, str] = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 
+PERCENTILE = 99.999
+
 ROOM = 3.2  # times the weights is held at once
 
 
@@ -57,9 +59,11 @@ class Params:
             "off; `distribution` is refused, see above."
         ),
     ] = "minmax"
-    percentile: Annotated[float, Doc("With `percentile`: how much of the values stays in range."), Range(50, 100)] = (
-        99.999
-    )
+    percentile: Annotated[
+        float | None,
+        Doc("With `method: percentile`: how much of the values stays in range; 99.999 when left out."),
+        Range(50, 100),
+    ] = None
     moving_average: Annotated[bool, Doc("With `minmax`: average the bounds of the examples.")] = False
     format: Annotated[
         Literal["qdq", "qoperator"],
@@ -134,6 +138,12 @@ def _require_possible(context: Context, params: Params) -> None:
             hint="`method: minmax` with `symmetric: true` gives the same ranges; `percentile` and `entropy` cut off",
         )
     require_types(context, params.op_types)
+    for name, asked, method in (
+        ("percentile", params.percentile is not None, "percentile"),
+        ("moving_average", params.moving_average, "minmax"),
+    ):
+        if asked and params.method != method:
+            raise StageFailed(context.stage, f"`{name}` needs `method: {method}`, not {params.method}")
     if params.overrides and params.format != "qdq":
         raise StageFailed(context.stage, f"`overrides` needs `format: qdq`, not {params.format}")
 
@@ -144,13 +154,13 @@ class Prepared:
 
     Attributes:
         path: of the float model.
-        inputs: names of its inputs.
+        ranks: how many axes each of its inputs has.
         dataset: typical values of these.
         overrides: other types for some of its tensors, as ONNX Runtime takes them.
     """
 
     path: Path
-    inputs: Sequence[str]
+    ranks: Mapping[str, int]
     dataset: Dataset
     overrides: Mapping[str, Any]
 
@@ -160,7 +170,7 @@ def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     from orun.stages.onnx.io import load, save
     from orun.stages.onnx.ort_graph import IN_THE_WAY, add_types, optimized
     from orun.stages.onnx.precision import tensor_overrides
-    from orun.stages.onnx.signature import input_names
+    from orun.stages.onnx.signature import input_names, ranks_of
     from orun.stages.quantizing.calibrating import typical
 
     model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
@@ -174,8 +184,9 @@ def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     if params.smooth is not None:
         _smooth(context, model, params, dataset)
     overrides = tensor_overrides(context, model, params.overrides, per_channel=params.per_channel)
+    ranks = {name: rank for name, rank in ranks_of(model).items() if name in inputs}
     save(model, path, external=True)
-    return Prepared(path, inputs, dataset, overrides)
+    return Prepared(path, ranks, dataset, overrides)
 
 
 def _smooth(context: Context, model: ModelProto, params: Params, dataset: Dataset) -> None:
@@ -214,7 +225,7 @@ def _quantize(context: Context, params: Params, prepared: Prepared) -> ModelProt
     from orun.stages.onnx.io import load
 
     result = prepared.path.with_name("quantized.onnx")
-    reader = _reader(context, prepared.dataset, prepared.inputs)
+    reader = _reader(context, prepared.dataset, prepared.ranks)
     # A mask may span all of float32, whose width overflows.
     with _told(context, prepared.path), np.errstate(over="ignore", invalid="ignore"):
         quantize_static(
@@ -234,7 +245,7 @@ def _quantize(context: Context, params: Params, prepared: Prepared) -> ModelProt
             extra_options={
                 "ActivationSymmetric": params.symmetric,
                 "CalibMovingAverage": params.moving_average,
-                "CalibPercentile": params.percentile,
+                "CalibPercentile": PERCENTILE if params.percentile is None else params.percentile,
                 "TensorQuantOverrides": prepared.overrides,
                 # Histograms of examples that differ in shape cannot be taken together, only one after another.
                 "CalibStridedMinMax": 1 if reader.shapes_differ and params.method != "minmax" else None,
@@ -261,13 +272,15 @@ def _told(context: Context, path: Path) -> Iterator[None]:
             ) from error
 
 
-def _reader(context: Context, dataset: Dataset, names: Sequence[str]) -> Any:
+def _reader(context: Context, dataset: Dataset, ranks: Mapping[str, int]) -> Any:
     """The examples as ONNX Runtime asks for them: one dictionary after another, then None."""
     import numpy as np
     from onnxruntime.quantization import CalibrationDataReader
 
+    from orun.stages.onnx.feeds import one_example
+
     class Reader(CalibrationDataReader):  # type: ignore[misc]  # ONNX Runtime is not checked
-        shapes_differ = not all(isinstance(dataset.inputs[name], np.ndarray) for name in names)
+        shapes_differ = not all(isinstance(dataset.inputs[name], np.ndarray) for name in ranks)
 
         def __init__(self) -> None:
             self.set_range(0, len(dataset))
@@ -283,6 +296,6 @@ def _reader(context: Context, dataset: Dataset, names: Sequence[str]) -> Any:
             if number is None:
                 return None
             context.progress(number, len(dataset), "calibrate")
-            return {name: np.asarray(dataset.inputs[name][number])[None] for name in names}
+            return one_example(dataset.inputs, number, ranks)
 
     return Reader()

@@ -133,8 +133,9 @@ def _require_meant(context: Context, params: Params) -> None:
 
 
 def _search(context: Context, params: Params) -> Search:
+    from orun.stages.onnx.feeds import one_example
     from orun.stages.onnx.io import load_graph
-    from orun.stages.onnx.signature import input_names
+    from orun.stages.onnx.signature import input_names, ranks_of
     from orun.stages.tuning.build import Workshop
     from orun.stages.tuning.ledger import Ledger
     from orun.stages.tuning.search import Search
@@ -158,10 +159,7 @@ def _search(context: Context, params: Params) -> Search:
         trials=params.trials,
         seconds=params.time,
         outputs=[output.name for output in graph.output],
-        feeds=[
-            {name: values[number][None] for name, values in dataset.inputs.items()}
-            for number in range(min(PROBES, len(dataset)))
-        ],
+        feeds=[one_example(dataset.inputs, number, ranks_of(model)) for number in range(min(PROBES, len(dataset)))],
         log=context.log,
         progress=context.progress,
     )

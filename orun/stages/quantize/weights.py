@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 INT4_FROM = 21  # version of the operator set that has 4-bit integers
 BYTE = 8
+SAMPLES = 128  # examples that GPTQ looks at
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,9 @@ class Params:
     dataset: Annotated[
         Examples | None, Doc("With `gptq`: typical inputs, as in `quantize/static`; made up when left out.")
     ] = None
-    samples: Annotated[int, Doc("With `gptq`: use only the first so many examples."), Range(1)] = 128
+    samples: Annotated[
+        int | None, Doc("With `gptq`: use only the first so many examples; 128 when left out."), Range(1)
+    ] = None
     symmetric: Annotated[bool, Doc("No zero points; with `rtn` and `gptq`.")] = False
     accuracy_level: Annotated[
         Literal[0, 1, 2, 3, 4],
@@ -121,8 +124,9 @@ def _require_supported(context: Context, params: Params, model: ModelProto) -> N
         "bits: 8": params.bits == BYTE and params.algorithm == "hqq",
     }
     wrong = [name for name, asked in ignored.items() if asked]
-    if params.dataset is not None and not calibrated:
-        raise StageFailed(context.stage, f"`dataset` needs `algorithm: gptq`, not {params.algorithm}")
+    for name in ("dataset", "samples"):
+        if getattr(params, name) is not None and not calibrated:
+            raise StageFailed(context.stage, f"`{name}` needs `algorithm: gptq`, not {params.algorithm}")
     if params.algorithm != "rtn" and wrong:
         raise StageFailed(context.stage, f"{wrong[0]} needs `algorithm: rtn`, not {params.algorithm}")
     version = max((item.version for item in model.opset_import if item.domain == ""), default=0)
@@ -154,7 +158,7 @@ def _gptq(context: Context, params: Params, model: ModelProto) -> ModelProto:
     from orun.stages.quantizing.calibrating import typical
     from orun.stages.quantizing.gptq import Grid, quantize
 
-    dataset = typical(context, params.dataset, input_names(model), params.samples, params.dims)
+    dataset = typical(context, params.dataset, input_names(model), params.samples or SAMPLES, params.dims)
     grid = Grid(params.bits, params.block_size, params.symmetric)
     quantize(model, grid, dataset, params.exclude, params.accuracy_level)
     tidy_domains(model)

@@ -46,15 +46,15 @@ def watched(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iterat
         names: of its inputs, or values inside, whose types are declared or follow.
         dataset: the examples.
     """
-    import numpy as np
     from onnx.onnx_pb import ValueInfoProto
 
     from orun.measure.session import open_session
+    from orun.stages.onnx.feeds import one_example
     from orun.stages.onnx.io import save
-    from orun.stages.onnx.signature import input_names
+    from orun.stages.onnx.signature import input_names, ranks_of
     from orun.targets import Target
 
-    inputs = input_names(model)
+    inputs, ranks = input_names(model), ranks_of(model)
     inner = [name for name in names if name not in inputs]
     declared = {value.name for value in model.graph.output}
     copy = type(model)()
@@ -65,7 +65,7 @@ def watched(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iterat
         save(copy, path, external=True)
         session = open_session(path, Target("cpu", session={"intra_op_num_threads": 1}))
     for number in range(len(dataset)):
-        feed = {name: np.asarray(dataset.inputs[name][number])[None] for name in inputs}
+        feed = one_example(dataset.inputs, number, ranks)
         made = dict(zip(inner, session.run(inner, feed), strict=True)) if inner else {}
         values = {name: made[name] if name in made else feed[name] for name in names}
         yield {name: value.reshape(-1, value.shape[-1]) for name, value in values.items()}

@@ -106,11 +106,10 @@ def test_wider_types_are_nearer(tmp_path: Path) -> None:
 def test_a_method_that_cuts_an_outlier_off(tmp_path: Path) -> None:
     before = artifact(tmp_path, parse(WORDY))
     feed = {"x": np.random.default_rng(9).uniform(-3, 3, (50, 4)).astype(np.float32)}
+    told: dict[str, dict[str, float]] = {"minmax": {}, "percentile": {"percentile": 98.0}}
     errors = {
-        method: noise(
-            quantize(tmp_path, before, "outliers", method=method, percentile=98.0).model, before / "model.onnx", feed
-        )
-        for method in ("minmax", "percentile")
+        method: noise(quantize(tmp_path, before, "outliers", method=method, **more).model, before / "model.onnx", feed)
+        for method, more in told.items()
     }
     assert errors["minmax"] > 0.2
     assert errors["percentile"] < 0.1
@@ -145,6 +144,17 @@ def test_a_value_that_never_changes_has_no_histogram(tmp_path: Path, tiny_bert: 
         "a value that never changes, such as a mask's, has no histogram: use `method: minmax`, or `op_types` without "
         "the operators that yield it"
     )
+
+
+def test_examples_of_a_model_whose_batch_is_fixed(tmp_path: Path) -> None:
+    """They bring the axis of the batch along, as for `inputs`."""
+    before = artifact(tmp_path, parse(WEIGHTED.replace("[n, ", "[2, ")))
+    rows = np.random.default_rng(0).standard_normal((5, 2, 4)).astype(np.float32)
+    np.savez(tmp_path / "rows.npz", x=rows)
+    asked = {"dataset": "rows.npz", "inputs": "rows.npz", "smooth": 0.5, "per_channel": True}
+    made = run_stage("quantize/static", tmp_path, asked, inputs={"model": before})
+    assert made.value("quantized") == 1
+    assert noise(made.model, before / "model.onnx", {"x": rows[0]}) < 0.02
 
 
 def test_data_that_does_not_fit(tmp_path: Path) -> None:
