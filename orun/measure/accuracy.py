@@ -67,7 +67,11 @@ def _check(request: Request, dataset: Dataset, sessions: Mapping[str, InferenceS
                     hint="connect one: needs: {model: ..., reference: ...}",
                 )
         elif dataset.labels is None:
-            raise StageFailed(request.stage, f"{name} needs labels, and the dataset has none")
+            raise StageFailed(
+                request.stage,
+                f"{name} needs labels, and the dataset has none",
+                hint="give it some: orun.Dataset(inputs, labels), or `labels` beside the `path` of its file",
+            )
         elif name in RETRIEVAL and dataset.candidates is None:
             raise StageFailed(
                 request.stage,

@@ -102,7 +102,7 @@ def _estimator(context: Context, params: Params) -> Estimator:
     from orun.stages.warned import warnings_to
 
     with warnings_to(context.log):  # a file of another version of scikit-learn warns
-        made = context.load(Code(params.model))() if CODE.fullmatch(params.model) else _unpickled(context, params)
+        made = context.load(Code(params.model), ())() if CODE.fullmatch(params.model) else _unpickled(context, params)
     if not (hasattr(made, "predict") or hasattr(made, "transform")):
         raise StageFailed(
             context.stage,

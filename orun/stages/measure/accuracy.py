@@ -193,7 +193,9 @@ def _request(context: Context, params: Params) -> Request:
             context.stage, f"metrics: {', '.join(twice)} is there twice", hint="rename the function, or drop one"
         )
     built_in = tuple(name for name in params.metrics if name in FIDELITY or name in TASK)
-    functions = {_name(code): context.load(Code(code)) for code in params.metrics if code not in built_in}
+    functions = {
+        _name(code): context.load(Code(code), ("outputs", "dataset")) for code in params.metrics if code not in built_in
+    }
     unknown = [name for name in params.better if name not in functions]
     if unknown:
         raise StageFailed(context.stage, f"better: {', '.join(unknown)} is no metric of your own")

@@ -56,7 +56,7 @@ def _opened(context: Context, params: Params) -> Model:
 
     _require_read(context, params)
     if CODE.fullmatch(params.model):
-        made = context.load(Code(params.model))()
+        made = context.load(Code(params.model), ())()
         with failing(context, f"TensorFlow cannot trace what {params.model} returns", "look at `inputs`"):
             return wrap(context, made, params)
     path = context.root / params.model

@@ -365,7 +365,20 @@ def test_outputs_go_by_name(folder: Path) -> None:
                 "  hint: connect one: needs: {model: ..., reference: ...}"
             ),
         ),
-        ({"dataset": "data.py:plain", "metrics": ["accuracy"]}, "accuracy needs labels, and the dataset has none"),
+        (
+            {"dataset": "data.py:plain", "metrics": ["accuracy"]},
+            (
+                "accuracy needs labels, and the dataset has none\n"
+                "  hint: give it some: orun.Dataset(inputs, labels), or `labels` beside the `path` of its file"
+            ),
+        ),
+        (
+            {"dataset": "data.py:plain", "metrics": ["data.py:plain"]},
+            (
+                "data.py:plain takes other arguments\n"
+                "  it is called as plain(outputs, dataset), and is plain() at data.py:7"
+            ),
+        ),
         (
             {"dataset": "data.py:labelled", "metrics": ["mrr"]},
             (
