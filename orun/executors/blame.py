@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from orun.errors import OrunError, OutputRefused
 from orun.executors.job import Job
@@ -19,8 +20,9 @@ LINE_LENGTH = 300
 def trouble(job: Job, scope: Scope, error: BaseException) -> Trouble:
     """What an exception that ended a stage says to its user."""
     if isinstance(error, OrunError):
-        refused = isinstance(error, OutputRefused)
-        name = "OutputRefused" if refused else "StageFailed"
+        name: Literal["OutputRefused", "StageFailed"] = "StageFailed"
+        if isinstance(error, OutputRefused):
+            name = "OutputRefused"
         file, line, function = _last_frame(error, scope.is_code)
         return Trouble(name, error.what, error.why, error.hint, file=file, line=line, function=function)
     file, line, function = _place(job, scope, error)

@@ -48,7 +48,7 @@ def perform(job: Job, scope: Scope, channel: Channel, observer: Observer) -> dic
     try:
         seeds.plant(job.seed)
         metrics = _produce(job, channel)
-        packages = _packages(scope, recorder)
+        packages = observer.versions.found | _packages(scope, recorder)
     except BaseException as error:  # noqa: BLE001 - SystemExit too: whatever ends a stage is reported
         with contextlib.suppress(OSError, ValueError):  # a full disk, or closed streams: only its log
             blame.write(scope, error)

@@ -9,6 +9,7 @@
 | files opened below Python, by native code and by child processes, on Linux | seccomp notifications (`native.py`) |
 | environment variables that the project's code looks up | the type of `os.environ` (`variables.py`) |
 | distributions that the project's code imports, or would if they were installed | `packages.py` |
+| distributions whose versions it asks for by name | a function of `importlib.metadata` (`versions.py`) |
 
 Not seen: times and modes of files, and what `os.scandir` tells of one beside its name; folders that native code lists,
 and files that it asks for without opening them; the environment as native code reads it, as a copy of it is, or by the

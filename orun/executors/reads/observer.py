@@ -9,6 +9,7 @@ from orun.executors.reads.probes import Probes
 from orun.executors.reads.recorder import Recorder
 from orun.executors.reads.scope import Scope
 from orun.executors.reads.variables import Variables
+from orun.executors.reads.versions import Versions
 
 
 @dataclass
@@ -18,11 +19,13 @@ class Observer:
     Attributes:
         recorder: files that are opened or looked for, and folders that are listed.
         variables: environment variables that are looked up.
+        versions: distributions that are asked for by name.
         probes: what is asked for without being opened.
     """
 
     recorder: Recorder = field(default_factory=Recorder)
     variables: Variables = field(default_factory=Variables)
+    versions: Versions = field(default_factory=Versions)
     probes: Probes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -39,10 +42,12 @@ class Observer:
         self.recorder.narrow(scope)
         modules.install(scope, self.recorder)
         self.variables.narrow(scope)
+        self.versions.narrow(scope)
         self.probes.narrow(scope)
 
     def forget(self) -> None:
         """Be as after `install`."""
         self.recorder.forget()
         self.variables.forget()
+        self.versions.forget()
         self.probes.forget()

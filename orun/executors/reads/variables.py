@@ -34,6 +34,7 @@ class Variables:
         """Have look-ups told to this object."""
         NotedEnviron.notes = self
         os.environ.__class__ = NotedEnviron
+        os.environb.__class__ = NotedBytes
 
     def narrow(self, scope: Scope) -> None:
         """Begin to note them; the scope tells the project's code."""
@@ -85,6 +86,19 @@ class NotedEnviron(os._Environ[str]):  # noqa: SLF001 - the type of `os.environ`
     def __delitem__(self, key: str) -> None:
         self.notes.own.add(key)
         super().__delitem__(key)
+
+
+class NotedBytes(os._Environ[bytes]):  # noqa: SLF001 - as above
+    """The same environment as bytes."""
+
+    def __getitem__(self, key: bytes) -> bytes:
+        try:
+            value = super().__getitem__(key)
+        except KeyError:
+            NotedEnviron.notes.looked_up(os.fsdecode(key), None)
+            raise
+        NotedEnviron.notes.looked_up(os.fsdecode(key), os.fsdecode(value))
+        return value
 
 
 def _place() -> tuple[CodeType, int]:

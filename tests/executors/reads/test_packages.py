@@ -37,3 +37,24 @@ def test_what_the_kind_alone_imports_is_not_the_user_s(executor: LocalExecutor, 
 def test_what_would_be_imported_if_it_were_installed(executor: LocalExecutor, project: Project) -> None:
     project.write("pipelines/mine.py", "try: import Fancy_Speed.up\nexcept ImportError: pass\ndef f(context): pass\n")
     assert result(executor, project.job("mine.py:f")).packages == {"fancy-speed": "not installed"}
+
+
+@pytest.mark.parametrize(
+    ("asks", "found"),
+    [
+        ("import importlib.metadata\nimportlib.metadata.version('Ml_Dtypes')", {"ml-dtypes": version("ml-dtypes")}),
+        ("from importlib.metadata import requires\nrequires('onnx')", {"onnx": version("onnx")}),
+        ("from importlib import metadata\ntry: metadata.version('absent')\nexcept ImportError: pass",
+         {"absent": "not installed"}),
+        ("from importlib.metadata import entry_points\nentry_points(group='none')", {}),
+        ("import importlib.metadata", {}),
+    ],
+)  # fmt: skip
+def test_whose_version_the_project_s_code_asks_for(
+    executor: LocalExecutor, project: Project, asks: str, found: dict[str, str]
+) -> None:
+    body = "\n".join(f"    {line}" for line in asks.splitlines())
+    project.write("pipelines/mine.py", f"def f(context):\n{body}\n")
+    assert result(executor, project.job("mine.py:f")).packages == found
+    late = Spec(output="metrics", preload=("importlib.metadata",))
+    assert result(executor, project.job("mine.py:f", spec=late)).packages == found

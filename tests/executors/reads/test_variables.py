@@ -22,6 +22,8 @@ def executor() -> Iterator[LocalExecutor]:
         ("os.environ.get('ORUN_TEST')", {"ORUN_TEST": "on"}),
         ("os.getenv('ORUN_TEST')", {"ORUN_TEST": "on"}),
         ("'ORUN_TEST' in os.environ", {"ORUN_TEST": "on"}),
+        ("os.environb[b'ORUN_TEST']", {"ORUN_TEST": "on"}),
+        ("os.getenvb(b'ORUN_NOT_SET')", {"ORUN_NOT_SET": None}),
         ("os.environ.get('ORUN_NOT_SET', 'x')", {"ORUN_NOT_SET": None}),
         ("os.environ.setdefault('ORUN_NOT_SET', 'x')\nos.environ['ORUN_NOT_SET']", {"ORUN_NOT_SET": None}),
         ("os.environ['ORUN_TEST'] = 'off'\nos.environ['ORUN_TEST']", {}),
