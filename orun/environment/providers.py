@@ -39,7 +39,8 @@ print(sys.argv[3] + json.dumps(session.get_providers()), flush=True)
 """
 FOUND = "orun found "  # begins the line of the answer: libraries print, too
 TRACEBACK = "Traceback (most recent call last):"
-NOISE = r"^.*\[ONNXRuntimeError\] : \d+ : \w+ : |^(\S+ \S+ )?\[[EWF]:[^\]]*\] |^.*Warning: "
+UNLOADED = r"(Failed to load library .*? with error: )?"
+NOISE = rf"^.*\[ONNXRuntimeError\] : \d+ : \w+ : {UNLOADED}|^(\S+ \S+ )?\[[EWF]:[^\]]*\] |^.*Warning: "
 PROBE_SECONDS = 120  # TensorRT's first start takes tens of seconds
 
 

@@ -42,6 +42,11 @@ def test_without_a_runtime_nothing_loads(monkeypatch: pytest.MonkeyPatch) -> Non
     providers.probe.cache_clear()
 
 
+UNLOADED = (
+    "2026-11-22 13:00:00.1 [E:onnxruntime:Default, provider_bridge_ort.cc:2244 TryGetProviderInfo_CUDA] "
+    "/onnxruntime_src/bridge.cc:1762 [ONNXRuntimeError] : 1 : FAIL : Failed to load library "
+    "/my env/capi/libonnxruntime_providers_cuda.so with error: libcublasLt.so.13: cannot open shared object file"
+)
 ANSWER = "print('loading'); print('orun found [\"TheProvider\"]'); print('bye')"
 
 
@@ -54,6 +59,7 @@ ANSWER = "print('loading'); print('orun found [\"TheProvider\"]'); print('bye')"
         ("import sys; sys.stderr.buffer.write(bytes([255, 10])); sys.exit(1)", (), "\ufffd"),
         ("raise ValueError('no\\nsuch')", (), "ValueError: no"),
         ("pass", (), ""),
+        (f"import sys; sys.exit({UNLOADED!r})", (), "libcublasLt.so.13: cannot open shared object file"),
     ],
 )
 def test_what_a_probe_makes_of_its_process(
