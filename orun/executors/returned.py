@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from numbers import Real
+from numbers import Integral, Real
+from typing import Any
 
-from orun.codec import Record, replace
+from orun.codec import Record, decode, encode, replace
 from orun.errors import OutputRefused
 from orun.metrics import Metric
 
@@ -50,7 +51,22 @@ def _metric(stage: str, name: str, value: object) -> Metric:
         unbounded = math.isinf(number) and field.endswith((".low", ".high"))  # too few samples to bound an interval
         if not math.isfinite(number) and not unbounded:
             raise _refused(stage, f"{stage} returned a metric {name!r} that is not finite", why=f"{field} is {number}")
-    return replace(value, value=float(value.value))
+    metric = replace(_plain(value), value=float(value.value))
+    try:
+        return decode(Metric, encode(metric))
+    except ValueError as error:
+        raise _refused(stage, f"{stage} returned a metric {name!r} that is none", why=str(error)) from error
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of any library as those of Python, which alone can be sent and kept."""
+    if isinstance(value, Record):
+        return replace(value, **{field: _plain(getattr(value, field)) for field in value.__struct_fields__})
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, Real):
+        return int(value) if isinstance(value, Integral) else float(value)
+    return value
 
 
 def _numbers(value: Record, path: str = "") -> Iterator[tuple[str, float]]:

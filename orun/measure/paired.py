@@ -40,7 +40,15 @@ def interval(scores: Floats, seed: int) -> Estimate:
 
 
 def compare(scores: Floats, others: Floats, seed: int) -> Comparison:
-    """The mean of one model's scores against another's on the same examples, both `[n]`."""
+    """The mean of one model's scores against another's on the same examples, with 95 % intervals.
+
+    McNemar's score interval (Tango 1998) where all scores are 0 or 1, else the paired bootstrap.
+
+    Args:
+        scores: one for each example, `[n]`.
+        others: the other model's, `[n]`.
+        seed: of the bootstrap.
+    """
     if _right_or_wrong(scores) and _right_or_wrong(others):
         return _compare_right_or_wrong(scores, others)
     value, other = float(scores.mean()), float(others.mean())

@@ -180,6 +180,7 @@ def stage(
     stage_class: StageClass = "portable",
     metrics: Collection[str] | None = None,
     deterministic: bool = True,
+    baseline: bool = False,
 ) -> Callable[[F], F]:
     """Declare a function of your own as a stage: `uses: ./file.py:function`.
 
@@ -195,6 +196,8 @@ def stage(
         stage_class: `portable`, `device` or `measurement`.
         metrics: names it returns; any name when left out.
         deterministic: whether equal inputs make equal bytes; where they do not, the first result is kept.
+        baseline: whether it measures the accepted model too, which then is its input `baseline` where a gate asks for
+            `max_regression` and another model was accepted; for the output `metrics`.
     """
     del (
         inputs,
@@ -204,6 +207,7 @@ def stage(
         stage_class,
         metrics,
         deterministic,
+        baseline,
     )  # read from the source by `orun.stages.custom`
 
     def mark(function: F) -> F:

@@ -29,7 +29,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "stage_class": typing.get_args(StageClass),
 }
 NAMES = ("tools", "metrics")  # arguments that are lists of names
-FLAGS = ("deterministic",)
+FLAGS = ("deterministic", "baseline")
 ARGUMENTS = ("inputs", *CHOICES, *NAMES, *FLAGS)
 UNITS: Mapping[str, Callable[[str | float], float]] = {
     "duration": parse_duration,
@@ -165,6 +165,7 @@ class _Declaration:
             interface=found.get("interface", "same"),
             stage_class=found.get("stage_class", "portable"),
             deterministic=found.get("deterministic", True),
+            baseline=found.get("baseline", False),
             metrics=tuple(found["metrics"]) if "metrics" in found else None,
         )
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from orun.codec import decode, encode, from_json, replace, to_json
 from orun.errors import OutputRefused
 from orun.executors.returned import checked_metrics
 from orun.metrics import Comparison, Estimate, Metric
@@ -20,6 +21,21 @@ def test_numbers_of_any_library_become_metrics() -> None:
     }  # fmt: skip
     assert checked_metrics("a", None) == {}
     assert type(checked_metrics("a", {"c": np.float64(2)})["c"].value) is float
+
+
+def test_numbers_of_any_library_may_be_in_a_metric() -> None:
+    """Those of numpy cannot be sent between processes."""
+    one: Any = np.float32(1)
+    three: Any = np.int64(3)
+    interval = Estimate(one, one, np.float64("inf"))
+    compared = Comparison(one, interval, interval, "paired", three)
+    returned = Metric(one, "ratio", "higher", "sample", interval, references={"fused": compared}, examples=three)
+    found = checked_metrics("a", {"x": returned})["x"]
+    plain = Estimate(1.0, 1.0, INFINITE)
+    assert found == replace(
+        returned, interval=plain, references={"fused": Comparison(1.0, plain, plain, "paired", 3)}, examples=3
+    )
+    assert decode(Metric, from_json(to_json(encode(found)))) == found
 
 
 INFINITE, UNKNOWN = float("inf"), float("nan")
@@ -50,6 +66,10 @@ def test_an_interval_may_be_open() -> None:
         (
             compared(Estimate(INFINITE, 1.0, INFINITE)),
             "a returned a metric 'x' that is not finite\n  reference.ratio.value is inf",
+        ),
+        (
+            {"x": Metric(1.0, "ms")},  # type: ignore[arg-type] # as users do
+            "a returned a metric 'x' that is none\n  Invalid enum value 'ms' - at `$.unit`",
         ),
         (
             {"x": Metric(1.0, references={"fused": Comparison(UNKNOWN, ONE, ONE, "paired")})},

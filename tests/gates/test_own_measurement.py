@@ -1,0 +1,88 @@
+"""A measurement of the user's own, with the accepted model beside the new one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import orun
+from orun.cli.main import main
+from orun.record import Verdict
+from orun.store import locks
+
+STAGES = """
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+import orun
+
+
+@orun.stage(inputs={"model": "onnx"}, output="metrics", metrics=["right"], baseline=True)
+def right(context):
+    scores = answers(context.model())
+    both = "baseline" in context.inputs
+    compared = orun.compare(scores, answers(context.model("baseline")), context.seed) if both else None
+    interval = orun.Estimate(scores.mean(), scores.mean() - 0.1, min(scores.mean() + 0.1, 1.0))
+    return {"right": orun.Metric(scores.mean(), "ratio", "higher", "sample", interval, baseline=compared)}
+
+
+def answers(path):
+    (share,) = numpy_helper.to_array(onnx.load(path).graph.initializer[0])
+    return (np.arange(200) < 200 * share).astype(float)
+"""
+PIPELINE = """
+stages:
+  import: {uses: convert/onnx, with: {path: model.onnx}}
+  right: {uses: "./own.py:right", needs: import, gate: {right: {max_regression: 5%}}}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(STAGES)
+    (tmp_path / "release.yaml").write_text(PIPELINE)
+    return tmp_path
+
+
+def verdict_of(project: Path, share: float) -> Verdict:
+    """On a model that answers so many examples right."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
+    weights = [numpy_helper.from_array(np.array([share], np.float32), "share")]
+    graph = helper.make_graph([helper.make_node("Mul", ["x", "share"], ["y"])], "g", ends[:1], ends[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, project / "model.onnx")
+    (verdict,) = orun.run("release.yaml").verdicts
+    return verdict
+
+
+def test_the_accepted_model_is_an_input_beside_the_new_one(project: Path) -> None:
+    assert verdict_of(project, 0.9).outcome == "undecided"
+    assert main(["baseline", "accept", "release.yaml"]) == 0
+    assert verdict_of(project, 0.9).why.endswith("0 % (the accepted baseline is this very model): within 5%")
+    worse = verdict_of(project, 0.75)
+    assert worse.outcome == "failed"
+    assert worse.why == (
+        "the regression of right against the accepted baseline is 16.7 % (95 % interval 11.9 % to 22.9 %; McNemar's "
+        "score interval over 200 examples, 0 better and 30 worse): shown to be more than 5%"
+    )
+
+
+def test_without_it_the_stored_figures_are_what_there_is(project: Path) -> None:
+    (project / "own.py").write_text(STAGES.replace(", baseline=True)", ")"))
+    verdict_of(project, 0.9)
+    assert main(["baseline", "accept", "release.yaml"]) == 0
+    worse = verdict_of(project, 0.85)
+    assert worse.outcome == "undecided"
+    assert re.sub(r"\d{4}-\d\d-\d\d", "DAY", worse.why) == (
+        "the regression of right against the accepted baseline is 5.56 % (95 % interval -10.2 % to 21.3 %; figures "
+        "stored on DAY, not example by example: ./own.py:right measures no second model): the interval holds 5%; "
+        "intervals 28 times as narrow would decide it"
+    )
