@@ -129,7 +129,10 @@ def _further(
 
 
 def _target_text(target: Target) -> str:
-    return _text({"providers": _plain(target.providers), "session": dict(target.session)})
+    told = {"providers": _plain(target.providers), "session": dict(target.session)}
+    if target.fallback == "forbid-cpu":  # fails what the others let pass, which are alike in what is made
+        told["fallback"] = target.fallback
+    return _text(told)
 
 
 def digest_of(parts: Mapping[str, str]) -> str:

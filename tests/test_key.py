@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +10,12 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from orun import key
+from orun import codec, key
+from orun.environment import isolated
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 from orun.places import Position
 from orun.stages.contract import Spec
-from orun.targets import Provider, Target
+from orun.targets import Environment, Provider, Target
 
 HERE = Position("p.yaml", 1, 1)
 SPEC = Spec(tools=("onnx", "unheard-of"))
@@ -99,6 +101,45 @@ def test_a_target_is_in_the_key_without_its_name(pipeline: Pipeline) -> None:
     assert named == parts_of(pipeline)
     assert parts_of(pipeline, target=Target("cpu", session={"intra_op_num_threads": 2})) != named
     assert parts_of(pipeline, target=Target("cpu", (Provider("XnnpackExecutionProvider"),))) != named
+
+
+def test_what_a_target_forbids_is_in_the_key(pipeline: Pipeline) -> None:
+    """A result of when nodes might land on the CPU would pass for one of when they must not."""
+    gpu = Target("gpu", (Provider("CUDAExecutionProvider"),))
+    allowed, warned, forbidden = (
+        parts_of(pipeline, target=codec.replace(gpu, fallback=fallback))["target"]
+        for fallback in ("allow", "warn", "forbid-cpu")
+    )
+    assert allowed == warned == '{"providers":[["CUDAExecutionProvider",{}]],"session":{}}'
+    assert forbidden == '{"fallback":"forbid-cpu","providers":[["CUDAExecutionProvider",{}]],"session":{}}'
+
+
+def test_further_targets_are_in_the_key_with_their_devices_and_packages(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORUN_ENVIRONMENTS", str(tmp_path / "environments"))
+    monkeypatch.setenv("ORT_DISABLE_FLASH_ATTENTION", "1")
+    old = Environment("old", ("onnxruntime==1.20.0",))
+    record = isolated.record_of(old)
+    record.parent.mkdir(parents=True)
+    made = isolated.Made(old.requirements, {"onnxruntime": "1.20.0"})
+    record.write_text(json.dumps(codec.encode(made)))
+    use = KindUse("file", "code.py:f", codec.replace(SPEC, stage_class="device"))
+    bound = replace(pipeline, kinds={"./code.py:f": use})
+    other = Target("other", session={"intra_op_num_threads": 1}, environment=old)
+    here, there = parts_of(bound), parts_of(bound, further={"reference_target": other}, distant=True)
+    added = {name: there[name] for name in there.keys() - here.keys()}
+    assert here == {name: text for name, text in there.items() if name not in added}
+    devices = {name: text for name, text in here.items() if name.startswith("device ")}
+    assert added == {
+        "reference_target": '{"providers":[["CPUExecutionProvider",{}]],"session":{"intra_op_num_threads":1}}',
+        "package onnxruntime of reference_target": "1.20.0",
+        **{f"{name} of reference_target": text for name, text in devices.items()},
+        "device runtime of reference_target": "onnxruntime 1.20.0",
+    }
+    own = parts_of(bound, target=other, distant=True)
+    assert own["package onnxruntime of target"] == "1.20.0"
+    assert own["device runtime"] == "onnxruntime 1.20.0"
 
 
 def test_an_absolute_path_is_in_the_key_by_what_holds_wherever_the_project_is(pipeline: Pipeline) -> None:
