@@ -30,6 +30,7 @@ RETRIES: RetryConfig = {
 }
 PART = 8 << 20  # bytes of one request
 PARTS = 9000  # of one upload: S3 takes no more than 10,000
+LONGEST = 300  # characters of an error that are told
 UPLOADS = 4  # parts of one object at the same time
 
 
@@ -142,8 +143,8 @@ def _sent(request: Callable[[], object]) -> None:
     """Carry out a request that writes; where nothing can be found, there is no bucket or folder to write to."""
     try:
         _told(request)
-    except FileNotFoundError as error:
-        raise UnreachableError(_sentence(error)) from None
+    except FileNotFoundError:
+        raise UnreachableError("there is no bucket or folder of that name to write to") from None
 
 
 def _told(request: Callable[[], T]) -> T:
@@ -165,4 +166,5 @@ def _told(request: Callable[[], T]) -> T:
 def _sentence(error: Exception) -> str:
     """The first line of an error, with no query of an address: it may be signed."""
     text = str(error).partition("\n")[0]
-    return re.sub(r"\?\S*", "", text)[:300]
+    text = re.sub(r"\?\S*", "", text)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
