@@ -131,9 +131,9 @@ def next_step(verdict: Verdict, result: RunResult) -> str:
     """What to type about a gate that makes the run fail."""
     file, stage = quoted(near(result.file)), quoted(verdict.stage)
     accept = f"orun baseline accept {file}"
-    if verdict.rule == "max_regression" and verdict.outcome == "failed":
+    if verdict.rule == "max_regression" and verdict.outcome == "failed" and verdict.measured is not None:
         return f"if the change is meant, accept it as the new baseline: {accept}"
-    if verdict.rule == "max_regression" and verdict.measured is None:
+    if verdict.rule == "max_regression" and verdict.outcome == "undecided" and verdict.measured is None:
         return f"to compare the next runs with this one: {accept}"
     metric = result[verdict.stage].metrics.get(verdict.metric)
     if metric is not None and metric.noise == "timing":

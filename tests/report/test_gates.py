@@ -24,6 +24,10 @@ NO_BASELINE = replace(SLOWER, outcome="undecided", measured=None)
         (NO_BASELINE, "to compare the next runs with this one: orun baseline accept pipelines/bert.yaml"),
         (replace(SLOWER, outcome="undecided"), "to measure again: orun run pipelines/bert.yaml --only latency --fresh"),
         (SPEEDUP, "to measure again: orun run pipelines/bert.yaml --only latency --fresh"),
+        (
+            replace(COSINE, rule="max_regression", outcome="failed", measured=None),  # of what has no regression
+            "to see what changed: orun explain pipelines/bert.yaml accuracy",
+        ),
         (COSINE, "to see what changed: orun explain pipelines/bert.yaml accuracy"),
         (replace(COSINE, metric="unknown"), "to see what changed: orun explain pipelines/bert.yaml accuracy"),
     ],
