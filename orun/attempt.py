@@ -182,7 +182,8 @@ class Attempt:
             environment={name: value_digest(value) for name, value in sorted(result.environment.items())},
             probed=_by_name(result.probed, root, project),
         )
-        return carry_over(found, [action.discovered for action in self.store.actions(self.step.key)], root, files)
+        earlier = [action.discovered for action in self.store.actions(self.step.key)]
+        return carry_over(found, earlier, root, files, exact)
 
 
 def _declared(pipeline: Pipeline, store: Store, step: Step) -> dict[str, Signature | None]:

@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from orun.codec import replace
 from orun.environment import tools
 from orun.errors import InputChanged
 from orun.observe import ABSENT, appearance_as, listing_digest, portable_name, value_digest
@@ -126,7 +125,9 @@ def never_at_rest(stage: str, changes: Iterable[str]) -> InputChanged:
     )
 
 
-def carry_over(found: Discovered, earlier: Iterable[Discovered], root: Path, files: StatCache) -> Discovered:
+def carry_over(
+    found: Discovered, earlier: Iterable[Discovered], root: Path, files: StatCache, packages: Mapping[str, str]
+) -> Discovered:
     """What a stage found, and how things stand that only earlier runs under the same key found.
 
     Not all that a stage asks is seen. A run that skipped a file because it was missing would else pass for up to date
@@ -137,20 +138,15 @@ def carry_over(found: Discovered, earlier: Iterable[Discovered], root: Path, fil
         earlier: what earlier runs found.
         root: the pipeline's folder.
         files: digests of files.
+        packages: versions by normalised name of what it runs with.
     """
-    names: set[str] = set()
-    folders: set[str] = set()
-    variables: set[str] = set()
-    probed: dict[str, str] = {}
     for one in earlier:
-        names.update(one.files)
-        folders.update(one.folders)
-        variables.update(one.environment)
-        probed.update(one.probed)
-    return replace(
-        found,
-        files={name: _digest(root / name, files) for name in sorted(names)} | dict(found.files),
-        folders={name: listing_digest(root / name) for name in sorted(folders)} | dict(found.folders),
-        environment={name: value_digest(os.environ.get(name)) for name in sorted(variables)} | dict(found.environment),
-        probed={name: appearance_as(told, root / name) for name, told in sorted(probed.items())} | dict(found.probed),
-    )
+        now = standing(one, root, files, packages)
+        found = Discovered(
+            files={**now.files, **found.files},
+            folders={**now.folders, **found.folders},
+            packages={**now.packages, **found.packages},
+            environment={**now.environment, **found.environment},
+            probed={**now.probed, **found.probed},
+        )
+    return found
