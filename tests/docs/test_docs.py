@@ -109,6 +109,57 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
             assert anchor in anchors, link
 
 
+MODEL = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[N,1,28,28] image) => (float[N,10] y) <float[784,10] w> { f = Flatten (image) y = MatMul (f, w) }
+"""
+RUN = {  # of each pipeline that is shown the stages that tests can afford: a latency takes a quiet machine and time
+    ("README.md", "mine.yaml", "int8"): ["import", "simplify", "int8"],
+    ("pipeline.md", "trained.yaml", "release"): ["convert", "accuracy", "release"],
+    ("pipeline.md", "matrix.yaml", "release"): [
+        "import",
+        "int8[per_channel=true]",
+        "size[per_channel=true]",
+        "release",
+    ],
+    ("gates.md", "release.yaml", "accuracy"): ["import", "int8", "accuracy", "simple"],
+}
+
+
+@pytest.mark.parametrize(("page", "file", "to"), RUN)
+def test_pipelines_of_a_page_run_as_shown(page: str, file: str, to: str, tmp_path: Path) -> None:
+    (text,) = (one.read_text(encoding="utf-8") for one in PAGES if one.name == page)
+    for _, content in BLOCK.findall(text):
+        if named := NAMED.match(content):
+            (tmp_path / named[1]).write_text(content, encoding="utf-8")
+    write_model(tmp_path / "model.onnx")
+    write_flowers(tmp_path / "flowers.csv")
+    result = orun.run(tmp_path / file, to=[to], store=tmp_path / "store")
+    assert {stage.stage: stage.outcome for stage in result.stages} == dict.fromkeys(RUN[page, file, to], "built")
+
+
+def write_model(path: Path) -> None:
+    """A classifier of images, whose weights are random: what its gates come to is not looked at."""
+    import numpy as np
+    import onnx
+    from onnx import numpy_helper
+
+    model = onnx.parser.parse_model(MODEL)
+    weights = np.random.default_rng(0).standard_normal((784, 10), dtype=np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    onnx.save(model, path)
+
+
+def write_flowers(path: Path) -> None:
+    """The irises, in an order of chance: four measurements and the species in each row."""
+    import numpy as np
+    from sklearn.datasets import load_iris
+
+    values, species = load_iris(return_X_y=True)
+    table = np.column_stack([values, species])
+    np.savetxt(path, np.random.default_rng(0).permutation(table), delimiter=",")
+
+
 def test_the_stage_of_ones_own_runs_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import onnx
 
