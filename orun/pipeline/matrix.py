@@ -180,6 +180,7 @@ class Expansion:
                 link.span,
                 f"there is no {link.stage!r} with {wanted}",
                 expected=one_of(one.id for one in candidates),
+                hint="what needs a matrix by its bare name is made once for each of it; name the stages that are meant",
             )
         return [
             (
