@@ -37,6 +37,7 @@ def test_others_are_compared_round_by_round() -> None:
             "model": readings(2, 4, 6, 8, 10, 12),
             "reference": readings(1, 2, 3, 4, 5, 12),
             "baseline": readings(*[2] * 6),
+            "reference.turned": readings(12, 5, 4, 3, 2, 1),
         },
         lambda reading: reading.load,
         "s",
@@ -50,6 +51,7 @@ def test_others_are_compared_round_by_round() -> None:
     )
     assert found.baseline is not None
     assert found.baseline.ratio == Estimate(3, 1, 6)
+    assert found.references["turned"].ratio == Estimate(6 / 4, 2 / 12, 12 / 1)  # not the sorted ones side by side
 
 
 @pytest.fixture

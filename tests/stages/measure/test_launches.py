@@ -37,6 +37,10 @@ def test_memory_is_what_the_weights_take(tmp_path: Path) -> None:
     assert added.interval is not None
     assert added.interval.low <= added.value <= added.interval.high
     assert run.value("peak") >= run.value("held") >= 32 * MEBIBYTE
+    launches = json.loads((run.output / "launches.json").read_text("utf-8"))["model"]
+    for name in ("peak", "held"):
+        assert run.value(name) == sorted(one[name] for one in launches)[2]
+    assert added.value == sorted(one["peak"] - one["before"] for one in launches)[2]
     assert run.progress[-1] == (14, 14, "launches")
 
 
