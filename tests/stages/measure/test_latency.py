@@ -84,6 +84,7 @@ def test_the_samples_of_a_quantile_bound_it_on_both_sides(metric: str, share: fl
 def test_how_long_it_may_take(params: Params, time: float, alone: float) -> None:
     budget = budget_for(params)
     assert (budget.time, budget.alone) == pytest.approx((time, alone))
+    assert budget.enough == (8 if params.time is None else 0)  # who says how long it may take is not kept longer
 
 
 def test_its_metrics_are_those_it_declares(measured: StageRun) -> None:
