@@ -97,13 +97,24 @@ def _group(ground: Ground, rule: Literal["all", "any"], entry: Entry, path: Path
 def _tell_unknown(ground: Ground, metric: str, key: Span) -> None:
     kind, metrics = ground.kind, ground.metrics or ()
     message = f"{kind.name} does not measure {metric!r}"
+    asked = _not_asked_for(kind, metric)
+    hint = f"ask for it: metrics: [{asked}, ...]" if asked else f"orun stages {kind.name}"
     ground.problems.add(
         key,
         message if metrics else f"{kind.name} measures nothing, so it can have no gate",
         expected=one_of(metrics),
-        suggestion=closest(metric, [*metrics, *GROUPS]),
-        hint=f"orun stages {kind.name}" if kind.origin != "file" else "",
+        suggestion="" if asked else closest(metric, [*metrics, *GROUPS]),
+        hint=hint if kind.origin != "file" else "",
     )
+
+
+def _not_asked_for(kind: Kind, metric: str) -> str:
+    """The name by which the kind's parameter `metrics` would ask for it; empty where it knows no such metric."""
+    name = metric.partition("[")[0].partition(".")[0]
+    types = (
+        member for param in kind.params if param.name == "metrics" for item in param.type.items for member in item.items
+    )
+    return name if any(name in member.choices for member in types) else ""
 
 
 def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterator[Gate]:
