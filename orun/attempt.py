@@ -67,6 +67,7 @@ class Attempt:
             file=str(self.pipeline.file),
             root=str(self.pipeline.root),
             project=str(self.pipeline.project),
+            named=tuple({str((self.pipeline.root / one.path).parent): None for one in stage.references}),
             ignore=self.store.private,
             target=self._located(stage.target) if stage.target else None,
             further={name: self._located(target) for name, target in stage.further.items()},

@@ -206,3 +206,19 @@ def test_models_outside_of_the_project_that_differ_in_their_weights_alone(tmp_pa
         model = onnx.load(project.store / "out" / "two" / path.name / "model.onnx")
         weights = numpy_helper.to_array(onnx.load(path / "net.onnx").graph.initializer[0])
         assert np.array_equal(numpy_helper.to_array(model.graph.initializer[0]), weights)
+
+
+def test_weights_beside_a_model_that_lies_among_files_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / ".cache" / "matplotlib"  # what is in it is nobody's
+    folder.mkdir(parents=True)
+    write_model(folder)
+    stage = f"take: {{uses: convert/onnx, with: {{path: {folder}/net.onnx}}}}"
+    project = Project.make(tmp_path / "project", f"name: one\nstages:\n  {stage}\n")
+    assert built(project.run()) == ["take"]
+    (folder / "net.data").unlink()  # or it would be appended to
+    write_model(folder, seed=1)
+    result = project.run()
+    assert result["take"].reasons == (f"{folder}/net.data changed (read by the stage)",)

@@ -30,6 +30,7 @@ class Job(Record, frozen=True):
         file: the pipeline file, for the command that runs the stage alone.
         root: the folder that code and paths are relative to.
         project: the top folder of the user's own code.
+        named: the folders of the files that its parameters name.
         ignore: folders in which nothing read is a discovery (the store, but for what it leaves for people).
         target: the target that its parameters name.
         further: those that other parameters name, by the parameter.
@@ -52,6 +53,7 @@ class Job(Record, frozen=True):
     file: str
     root: str
     project: str
+    named: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     target: Target | None = None
     further: Mapping[str, Target] = field(default_factory=dict)

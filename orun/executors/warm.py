@@ -12,9 +12,9 @@ from orun.executors.sources import read_source
 from orun.stages.code import compile_beforehand
 
 
-def look_beforehand(code: tuple[str, ...], own: tuple[str, ...]) -> None:
-    """Find out what the user's files are, for the stages of one project."""
-    modules.looked_at(scope_of(code, own))
+def look_beforehand(*made_of: tuple[str, ...]) -> None:
+    """Find out what the user's files are, for the stages that have one scope."""
+    modules.looked_at(scope_of(*made_of))
 
 
 def parse_beforehand(path: str) -> None:

@@ -37,7 +37,7 @@ class Recorder:
         self.reads: dict[str, Signature | None] = {}
         self.listings: dict[str, str] = {}
         self.written: set[str] = set()
-        self._scope = scope_of((), ())
+        self._scope = scope_of()
         self._passed: set[str] = set()
         self._paused = False
         self._handlers: dict[str, Callable[..., None]] = {}
@@ -60,7 +60,7 @@ class Recorder:
 
     def forget(self) -> None:
         """Be as new, but for being installed."""
-        self.narrow(scope_of((), ()))
+        self.narrow(scope_of())
         for noted in (self.reads, self.listings, self.written):
             noted.clear()
 

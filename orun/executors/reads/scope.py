@@ -31,14 +31,16 @@ class Scope:
     Args:
         code: the top folders of the user's own code; none when they are not known yet.
         own: further folders and files that are no discoveries (the store, the folders of the stage).
+        named: folders of the machine that are discoveries all the same, because the stage is told of a file there.
 
     Attributes:
         made_of: these arguments.
     """
 
-    def __init__(self, code: Iterable[str] = (), own: Iterable[str] = ()) -> None:
-        self.made_of = tuple(code), tuple(own)
-        code, own = self.made_of
+    def __init__(self, code: Iterable[str] = (), own: Iterable[str] = (), named: Iterable[str] = ()) -> None:
+        self.made_of = tuple(code), tuple(own), tuple(named)
+        code, own, named = self.made_of
+        self._named = _prefixes(named)
         ignored = (*installed(), *_prefixes(own))
         self._code = _prefixes(code)
         # A project inside a prefix of the machine (/usr/src/app) is the user's, a prefix inside it (.venv) is not.
@@ -51,7 +53,8 @@ class Scope:
         ignored = tuple(f"{folder}/" for folder in job.ignore)
         own = (*job.inputs.values(), job.output, job.scratch, job.log, job.lineage or job.log)
         code = (job.project, *(() if job.interpreter else places(os.environ.get(VARIABLE, ""))))
-        return scope_of(code, (*job.ignore, *(path for path in own if not path.startswith(ignored))))
+        named = tuple(folder for folder in job.named if f"{folder}/".startswith(installed()))
+        return scope_of(code, (*job.ignore, *(path for path in own if not path.startswith(ignored))), named)
 
     def is_code(self, path: str) -> bool:
         """Whether an absolute path leads to the user's own code, in the project or where `PYTHONPATH` says."""
@@ -64,6 +67,8 @@ class Scope:
     def is_discovery(self, path: str) -> bool:
         """Whether what is read at an absolute path is the user's."""
         plain = f"{path}/"
+        if plain.startswith(self._named):
+            return True
         if plain.startswith(self._code):
             return not plain.startswith(self._below)
         real = f"{os.path.realpath(path)}/"
@@ -82,9 +87,9 @@ def _is_data(name: str) -> bool:
 
 
 @functools.lru_cache(maxsize=64)  # the stages of a pipeline share one
-def scope_of(code: tuple[str, ...], own: tuple[str, ...]) -> Scope:
+def scope_of(code: tuple[str, ...] = (), own: tuple[str, ...] = (), named: tuple[str, ...] = ()) -> Scope:
     """The scope that is made of these."""
-    return Scope(code, own)
+    return Scope(code, own, named)
 
 
 @functools.lru_cache(maxsize=1)

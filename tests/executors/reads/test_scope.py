@@ -70,3 +70,10 @@ def test_before_the_project_is_known_everything_but_libraries_may_matter() -> No
     assert Scope().is_discovery("/home/me/project/x")
     assert not Scope().is_discovery(os.__file__)
     assert not Scope().is_code("/home/me/project/x")
+
+
+def test_what_lies_beside_a_file_of_the_machine_that_is_named() -> None:
+    scope = Scope(["/home/me/project"], named=["/usr/share/models/v1"])
+    assert scope.is_discovery("/usr/share/models/v1/net.data")
+    assert not scope.is_discovery("/usr/share/models/v2/net.data")
+    assert not scope.is_code("/usr/share/models/v1/net.py")
