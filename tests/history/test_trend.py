@@ -10,7 +10,7 @@ from orun.history import Series, series_of
 from orun.metrics import Better
 from orun.report.sparkline import sparkline
 from orun.report.terminal import Terminal
-from orun.report.trend import detail, overview
+from orun.report.trend import detail, markdown_trend, overview
 from tests.history.support import NOW, nightly, point
 
 LEVELS = [0.00800, 0.00802, 0.00799, 0.00801, 0.00803, 0.00800, 0.00850, 0.00852, 0.00849, 0.00851, 0.00850, 0.00853]
@@ -55,6 +55,16 @@ measured (UTC)      value  95 % interval     to the one before  age         run
 2026-09-19 14:13   8.5 ms                               -0.1 %  2 days ago  run-1789827200
 2026-09-20 14:13  8.53 ms  8.4 ms to 8.6 ms             +0.4 %  1 day ago   run-1789913600"""
     )
+
+
+def test_what_was_measured_once_has_no_trend() -> None:
+    once = Series((point(0.0091, NOW - 60, machine="fedcba987654"),))
+    assert markdown_trend([once]) == ""
+    lines = markdown_trend([nightly(LEVELS), once]).splitlines()
+    assert lines[1:3] == ["### Trend on this machine", ""]
+    assert lines[5:] == [
+        "| latency.p50 | 12x | ▁▁▁▁▂▁██▇███ | 8.53 ms | 8 ms -\\> 8.51 ms (+6.2 %) on 2026-09-15 14:13 |",
+    ]
 
 
 @pytest.mark.parametrize(("better", "colour"), [("lower", "1;31"), ("higher", "32"), ("neither", "")])
