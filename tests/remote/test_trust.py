@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 from pathlib import Path
 
@@ -60,6 +61,14 @@ def test_a_record_is_believed_by_its_signature(method: str) -> None:
         with pytest.raises(RefusedError) as caught:
             unseal(data, who)
         assert str(caught.value) == why
+
+
+@pytest.mark.parametrize("method", [HMAC, ED25519])
+def test_a_signature_of_the_same_text_that_was_made_for_another_purpose(method: str) -> None:
+    private = Ed25519PrivateKey.generate()
+    reader = Keyring(secret=b"k" * 16) if method == HMAC else Keyring(trusted=(private.public_key(),))
+    bare = hmac.digest(b"k" * 16, RECORD, "sha256") if method == HMAC else private.sign(RECORD)
+    assert reader.verify(RECORD, {method: bare.hex()}) == "its signature is not by a key that is trusted here"
 
 
 @pytest.mark.parametrize(
