@@ -46,6 +46,9 @@ def test_files_are_named_from_the_top_of_the_repository(monkeypatch: pytest.Monk
     verdict = replace(GATE_FAILED.verdicts[2], position=Position("/home/runner/checkout/models/a,b.yaml", 3, 9))
     (line,) = commands(replace(PASSED, verdicts=(verdict,)))
     assert line.startswith("::error file=models/a%2Cb.yaml,line=3,col=9,")
+    outside = replace(verdict, position=Position("/home/shared/base.yaml", 3, 9))
+    (line,) = commands(replace(PASSED, verdicts=(outside,)))
+    assert line.startswith("::error file=/home/shared/base.yaml,line=3,col=9,")
 
 
 def test_mistakes_of_a_file() -> None:
