@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from orun.pipeline.instances import PRIMARY, Instance, Link
-from orun.pipeline.nodes import Path
+from orun.pipeline.nodes import List, Path, Scalar
 from orun.pipeline.problems import Problems
 from orun.spelling import closest, one_of
 from orun.stages.contract import Port
@@ -50,6 +50,9 @@ def wire(
     malformed = any(path[:3] == ("stages", instance.id, "needs") for path in unsound)
     if missing and not malformed:
         _tell_missing(instance, missing, kind, problems)
+    for port in ports:
+        if port not in fed and port not in meant:
+            _tell_asked_for(instance, port, kind, problems)
     in_order = [*(port for port in ports if port in fed), *(port for port in fed if port not in ports)]
     return Wiring({port: fed[port] for port in in_order}, tuple(after))
 
@@ -75,6 +78,19 @@ def _check_type(
         f" {source.spec.output}",
         expected=f"a stage that gives {one_of(accepts)}",
     )
+
+
+def _tell_asked_for(instance: Instance, port: str, kind: Kind, problems: Problems) -> None:
+    """Say which values cannot be without an input that is not connected."""
+    for parameter, values in kind.spec.inputs[port].needed_for.items():
+        given = instance.node.map("with").get(parameter)
+        for item in given.items if isinstance(given, List) else ():
+            if isinstance(item, Scalar) and item.text in values:
+                problems.add(
+                    item.span,
+                    f"{item.text!r} needs the input {port!r} of {kind.name}, which is not connected",
+                    expected=f"`needs: {{{', '.join(f'{name}: STAGE' for name in kind.spec.inputs)}}}`",
+                )
 
 
 def _tell_missing(instance: Instance, missing: list[str], kind: Kind, problems: Problems) -> None:

@@ -42,12 +42,14 @@ class Port(Record, frozen=True):
         doc: what it is for, one sentence.
         optional: whether it may be left out.
         many: whether further ones may be connected, as `<port>.<name>`.
+        needed_for: values that ask for it where it may be left out, by the parameter, a list, that they stand in.
     """
 
     accepts: tuple[Artifact, ...]
     doc: str
     optional: bool = False
     many: bool = False
+    needed_for: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Spec(Record, frozen=True):

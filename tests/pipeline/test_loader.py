@@ -33,7 +33,7 @@ def test_the_name_is_that_of_the_file_when_left_out(tmp_path: Path) -> None:
 
 
 def test_loading_knows_nothing_of_the_machine_and_imports_nothing_heavy(tmp_path: Path) -> None:
-    accuracy = "{uses: measure/accuracy, needs: export, with: {dataset: code.py:pairs, metrics: [cosine]}}"
+    accuracy = "{uses: measure/accuracy, needs: export, with: {dataset: code.py:pairs, metrics: [accuracy]}}"
     file = write(tmp_path, f"stages:\n{EXPORT}  a: {accuracy}\n")
     tmp_path.joinpath("code.py").write_text("raise RuntimeError\ndef pairs(): ...\n", encoding="utf-8")
     code = (
@@ -72,7 +72,7 @@ def test_nested_values_and_the_files_among_them(tmp_path: Path) -> None:
         tmp_path,
         f"stages:\n{EXPORT}"
         "  accuracy:\n    uses: measure/accuracy\n    needs: export\n"
-        "    with: {dataset: code.py:pairs, metrics: [cosine, code.py:load]}\n"
+        "    with: {dataset: code.py:pairs, metrics: [accuracy, code.py:load]}\n"
         "  torch:\n    uses: convert/torch\n"
         "    with: {model: code.py:load, outputs: [1.10], inputs: {x: {shape: [batch, 8]}}}\n",
     )

@@ -42,7 +42,8 @@ def test_several_in_turn(tmp_path: Path) -> None:
 
 def test_a_metric_with_dots(tmp_path: Path) -> None:
     text = (
-        TEXT + "  accuracy: {uses: measure/accuracy, needs: int8, with: {dataset: code.py:pairs, metrics: [cosine]}}\n"
+        f"{TEXT}  accuracy:\n    uses: measure/accuracy\n    needs: {{model: int8, reference: int8}}\n"
+        "    with: {dataset: code.py:pairs, metrics: [cosine]}\n"
     )
     pipeline = loaded(tmp_path, text, {"stages.accuracy.gate.cosine.min.min": "0.97"})
     (gate,) = conditions(pipeline.stage("accuracy").gates)

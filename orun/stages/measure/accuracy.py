@@ -73,7 +73,13 @@ MADE_UP = 64  # examples, unless `samples` says how many
 SPEC = Spec(
     inputs={
         "model": Port(("onnx", "engine"), "The model to judge."),
-        "reference": Port(("onnx", "engine"), "The model that it is compared with.", optional=True, many=True),
+        "reference": Port(
+            ("onnx", "engine"),
+            "The model that it is compared with.",
+            optional=True,
+            many=True,
+            needed_for={"metrics": tuple(FIDELITY)},
+        ),
     },
     output="metrics",
     tools=("onnxruntime|onnxruntime-gpu", "numpy"),
