@@ -12,6 +12,7 @@ import importlib.util
 import json
 import os
 import platform
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,8 @@ def _python(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
     parts = {"python of your code": platform.python_version()}  # it may read the standard library, or print it
     if os.environ.get(OPTIMIZE):
         parts[f"environment {OPTIMIZE}"] = environment_value(OPTIMIZE)
+    if (encoding := sys.getfilesystemencoding()) != "utf-8":  # which `open` takes too when it is told none
+        parts["encoding of texts"] = encoding
     around = {pipeline.root, *(beside if len(beside) == 1 else ())}  # each of several is there once its file is loaded
     if not stage.environment and (folders := paths.module_folders(pipeline.root, pipeline.project, around)):
         parts[MODULES] = folders

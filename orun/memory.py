@@ -145,7 +145,7 @@ def around(targets: Iterable[Any]) -> dict[str, Any]:
     """The interpreter, where orun's own code is, the installed packages and the device, as plain data."""
     known = [None if target is None else decode(Target, target) for target in targets]
     return {
-        "python": [sys.version, sys.executable],
+        "python": [sys.version, sys.executable, sys.getfilesystemencoding()],
         "orun": os.path.dirname(__file__),  # noqa: PTH120 - a note has the signatures of one copy of its code
         "packages": dict(tools.exact()),
         "device": [device.fingerprint("measurement", target) for target in known],

@@ -11,11 +11,11 @@ import pytest
 from blake3 import blake3
 
 from orun import codec, key
-from orun.environment import isolated
+from orun.environment import isolated, tools
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 from orun.places import Position
 from orun.stages.contract import Spec
-from orun.targets import Environment, Provider, Target
+from orun.targets import EXTENSIONS, Environment, Provider, Target
 
 HERE = Position("p.yaml", 1, 1)
 SPEC = Spec(tools=("onnx", "unheard-of"))
@@ -101,6 +101,14 @@ def test_a_target_is_in_the_key_without_its_name(pipeline: Pipeline) -> None:
     assert named == parts_of(pipeline)
     assert parts_of(pipeline, target=Target("cpu", session={"intra_op_num_threads": 2})) != named
     assert parts_of(pipeline, target=Target("cpu", (Provider("XnnpackExecutionProvider"),))) != named
+
+
+def test_custom_operators_of_a_target_come_with_their_version(pipeline: Pipeline) -> None:
+    extended = Target("cpu", session={"custom_op_libraries": [EXTENSIONS]})
+    versions = tools.find(EXTENSIONS)
+    told = " ".join(versions) if versions else "not installed"
+    assert parts_of(pipeline, target=extended)[f"tool {EXTENSIONS}"] == told
+    assert f"tool {EXTENSIONS}" not in parts_of(pipeline)
 
 
 def test_what_a_target_forbids_is_in_the_key(pipeline: Pipeline) -> None:

@@ -169,7 +169,7 @@ def test_refusals_of_a_server_are_told_apart(s3: str, relay: Relay) -> None:
     relay.failures, relay.status = 5, 503
     with pytest.raises(UnreachableError, match="503 Service Unavailable"):
         place.read("nothing", 10)
-    with pytest.raises(UnreachableError, match="^there is no bucket or folder of that name to write to$"):
+    with pytest.raises(UnreachableError, match=r"^there is no bucket or folder of that name to write to$"):
         Bucket("s3://no-such-bucket").put_if_absent("a", b"")
 
 
