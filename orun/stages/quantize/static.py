@@ -28,7 +28,13 @@ from orun.stages.known import require_known
 from orun.stages.onnx.agreement import Dims, Inputs
 from orun.stages.onnx.precision import TYPES, Override, Width
 from orun.stages.params import Doc, Range
-from orun.stages.quantizing.integers import CANNOT, quantizing, require_integers, require_types
+from orun.stages.quantizing.integers import (
+    CANNOT,
+    quantizing,
+    require_integers,
+    require_scales,
+    require_types,
+)
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -122,6 +128,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         result = _quantize(context, params, _prepare(context, params, Path(folder, "float.onnx")))
     why = "static quantization changes operators whose weights are constants, such as Conv, Gemm and MatMul"
     quantized = require_integers(context, result, why)
+    require_scales(context, result)
     tidy_domains(result)
     save(result, context.result)
     error = check_against_input(context, "the quantized model", Trial(params.dims, params.inputs), None)

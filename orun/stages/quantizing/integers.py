@@ -14,6 +14,7 @@ from orun.stages.said import failing
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
 
+SCALE = "_scale"  # ends the name of a value's scale
 CANNOT = "ONNX Runtime cannot quantize the model so"
 
 
@@ -51,6 +52,22 @@ def require_integers(context: Context, model: ModelProto, why: str) -> int:
         )
     context.log.info("%d weights as integers:\n  %s", len(weights), "\n  ".join(weights))
     return len(weights)
+
+
+def require_scales(context: Context, model: ModelProto) -> None:
+    """Refuse ranges that are infinite, as those of a mask's minus infinity: by such a scale every value becomes 0.
+
+    Raises:
+        StageFailed: names the values; ONNX Runtime's quantizer lets them pass, as of 1.31.
+    """
+    scales = [tensor for tensor in model.graph.initializer if tensor.name.endswith(SCALE)]
+    if names := [name.removesuffix(SCALE) for name in not_finite(scales)]:
+        raise StageFailed(
+            context.stage,
+            CANNOT,
+            why=f"the range of {', '.join(names)} is infinite, and all that is in it would become 0",
+            hint="leave the nodes that yield them in float: `exclude`, or `op_types` without such as Add and Where",
+        )
 
 
 @contextmanager

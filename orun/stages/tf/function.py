@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from orun.stages.tf.model import Array
 
+COMPILED = "_XlaMustCompile"  # the attribute of a call whose function XLA is to compile
 ARGUMENT = "orun_input_{}"  # the name of an input while it is converted: any name of the model's may be taken inside
 
 
@@ -44,8 +46,12 @@ class Function:
             self._names = tuple(_names(returned))
             return list(keras.tree.flatten(returned))
 
-        self._function = tf.function(flat, autograph=False)
-        self._concrete = self._function.get_concrete_function(*self._signature)
+        self._flat = flat
+        self._function, self._concrete = self._traced()
+
+    def _traced(self) -> tuple[Any, Any]:
+        function = tf.function(self._flat, autograph=False)
+        return function, function.get_concrete_function(*self._signature)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -69,19 +75,39 @@ class Function:
         """What tf2onnx makes of it."""
         import tf2onnx
 
-        model, _ = tf2onnx.convert.from_function(self._function, input_signature=self._signature, opset=opset)
-        self._store_constants(model)
+        function, concrete = self._function, self._concrete
+        if any(node.attr[COMPILED].b for node in concrete.graph.as_graph_def().node):
+            with _uncompiled():
+                function, concrete = self._traced()
+        model, _ = tf2onnx.convert.from_function(function, input_signature=self._signature, opset=opset)
+        _store_constants(model, concrete)
         inputs = [ARGUMENT.format(n) for n in range(len(self.inputs))]
         return model, inputs, [value.name for value in model.graph.output]
 
-    def _store_constants(self, model: ModelProto) -> None:
-        """Store the tensors that the function holds, as Keras's Normalization does: tf2onnx makes inputs of them."""
-        from onnx import numpy_helper
 
-        held = {inside.name: value for value, inside in self._concrete.graph.captures if hasattr(value, "numpy")}
-        for value in [value for value in model.graph.input if value.name in held]:
-            model.graph.input.remove(value)
-            model.graph.initializer.append(numpy_helper.from_array(held[value.name].numpy(), value.name))
+def _store_constants(model: ModelProto, concrete: Any) -> None:
+    """Store the tensors that the function holds, as Keras's Normalization does: tf2onnx makes inputs of them."""
+    from onnx import numpy_helper
+
+    held = {inside.name: value for value, inside in concrete.graph.captures if hasattr(value, "numpy")}
+    for value in [value for value in model.graph.input if value.name in held]:
+        model.graph.input.remove(value)
+        model.graph.initializer.append(numpy_helper.from_array(held[value.name].numpy(), value.name))
+
+
+@contextmanager
+def _uncompiled() -> Iterator[None]:
+    """Trace what XLA is to compile, such as Keras's grouped convolutions, as any function, into which tf2onnx sees."""
+    given = tf.function
+
+    def function(*words: Any, **options: Any) -> Any:
+        return given(*words, **{**options, "jit_compile": None})
+
+    tf.function = function
+    try:
+        yield
+    finally:
+        tf.function = given
 
 
 def _type(item: Input) -> Any:

@@ -27,7 +27,8 @@ def mend(context: Context, model: ModelProto) -> None:
 
     for graph in graphs(model):
         if isinstance(graph, GraphProto):
-            types = {value.name: value.type.tensor_type.elem_type for value in graph.value_info}
+            values = (*graph.value_info, *graph.input)
+            types = {value.name: value.type.tensor_type.elem_type for value in values}
             nodes = [made for node in graph.node for made in _written(node, types)]
             del graph.node[:]
             graph.node.extend(nodes)
@@ -44,6 +45,9 @@ def _written(node: NodeProto, types: Mapping[str, int]) -> Iterator[NodeProto]:
     """A node of one of those operators by others: `1 - erf(x)`, `exp(x) - 1`, `log(1 + x)`; else itself."""
     from onnx import TensorProto, helper
 
+    if node.op_type == "Bucketize":
+        yield from _buckets(node, types.get(node.input[0], TensorProto.FLOAT))
+        return
     if node.op_type not in ONES:
         yield node
         return
@@ -60,6 +64,24 @@ def _written(node: NodeProto, types: Mapping[str, int]) -> Iterator[NodeProto]:
     else:
         yield helper.make_node("Add", [source, one], [inner])
         yield helper.make_node("Log", [inner], [result], name=node.name)
+
+
+def _buckets(node: NodeProto, kind: int) -> Iterator[NodeProto]:
+    """How many of the boundaries, which rise, each value reaches: in Keras's Discretization."""
+    from onnx import TensorProto, helper
+
+    (source,), (result,) = node.input, node.output
+    (bounds,) = (list(one.floats) for one in node.attribute if one.name == "boundaries")
+    constants = {
+        "axis": helper.make_tensor(f"{result}/axis", TensorProto.INT64, [1], [-1]),
+        "bounds": helper.make_tensor(f"{result}/bounds", kind, [len(bounds)], bounds),
+    }
+    for name, value in constants.items():
+        yield helper.make_node("Constant", [], [f"{result}/{name}"], value=value)
+    yield helper.make_node("Unsqueeze", [source, f"{result}/axis"], [f"{result}/one"])
+    yield helper.make_node("GreaterOrEqual", [f"{result}/one", f"{result}/bounds"], [f"{result}/reached"])
+    yield helper.make_node("Cast", [f"{result}/reached"], [f"{result}/counted"], to=TensorProto.INT32)
+    yield helper.make_node("ReduceSum", [f"{result}/counted", f"{result}/axis"], [result], name=node.name, keepdims=0)
 
 
 def _unknown(model: ModelProto) -> Iterator[str]:

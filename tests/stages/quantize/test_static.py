@@ -42,6 +42,20 @@ WEIGHTED = """
 g (float[n, 4] x) => (float[n, 2] y)
 <float[4, 2] w = {0.1, -0.2, 0.3, 0.4, 0.5, -0.6, 0.7, 0.8}> { y = MatMul (x, w) }
 """
+MASKED = """
+<ir_version: 9, opset_import: ["" : 20]>
+g (float[n, 4] x) => (float[n, 4] y)
+<float[4, 4] w = {1, 2, 3, 4, -1, 2, 1, 2, 0.5, 0.2, 0.3, 0.1, 1, 1, -1, 2}>
+{
+  scores = MatMul (x, w)
+  limit = Constant <value = float {0.5}> ()
+  shown = Less (x, limit)
+  none = Constant <value = float {0.0}> ()
+  away = Log (none)
+  hidden = Where (shown, scores, away)
+  y = Softmax (hidden)
+}
+"""
 IMAGES = {"image": np.random.default_rng(0).standard_normal((8, 3, 8, 8)).astype(np.float32)}  # as in examples.py
 
 
@@ -144,6 +158,20 @@ def test_a_value_that_never_changes_has_no_histogram(tmp_path: Path, tiny_bert: 
         "a value that never changes, such as a mask's, has no histogram: use `method: minmax`, or `op_types` without "
         "the operators that yield it"
     )
+
+
+def test_a_mask_of_minus_infinity_has_no_scale(tmp_path: Path) -> None:
+    before = artifact(tmp_path, parse(MASKED))
+    with pytest.raises(StageFailed) as caught:
+        quantize(tmp_path, before, "rows")
+    assert str(caught.value) == (
+        "ONNX Runtime cannot quantize the model so\n"
+        "  the range of hidden is infinite, and all that is in it would become 0\n"
+        "  hint: leave the nodes that yield them in float: `exclude`, or `op_types` without such as Add and Where"
+    )
+    made = quantize(tmp_path, before, "rows", op_types=["MatMul"])
+    rows = np.random.default_rng(0).uniform(-1, 0.4, (5, 4)).astype(np.float32)
+    assert noise(made.model, before / "model.onnx", {"x": rows}) < 0.05
 
 
 def test_examples_of_a_model_whose_batch_is_fixed(tmp_path: Path) -> None:

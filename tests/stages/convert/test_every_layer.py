@@ -1,0 +1,68 @@
+"""convert/tensorflow on every layer of Keras: right, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keras import layers as kl
+
+from orun.errors import OrunError
+from tests.stages.modules import every_layer
+from tests.stages.support import run_stage
+
+MODULES = Path(__file__).parents[1] / "modules"
+LEFT_OUT = {
+    "InputSpec", "Layer", "Wrapper",  # what layers are made of
+    "FlaxLayer", "JaxLayer", "TFSMLayer", "TorchModuleWrapper",  # models of others
+    "MaxNumBoundingBoxes",  # of labels
+}  # fmt: skip
+TOLD: Mapping[str, Mapping[str, Any]] = {
+    "indices": {"inputs": {"words": {"low": 0, "high": 9}, "kind": {"low": 0, "high": 4}}}
+}
+NO_OPERATOR = (
+    "tf2onnx cannot convert {}\n  ONNX has no operator of that name, and tf2onnx leaves TensorFlow's in its place\n"
+)
+FAILS, UNOPENED = "tf2onnx cannot convert the model\n", "ONNX Runtime cannot open model.onnx for target 'cpu'\n"
+REFUSED: Mapping[str, str] = {
+    "area": "the converted model disagrees with the TensorFlow model in output 'output'\n",
+    "crossed": NO_OPERATOR.format("SparseCross"),
+    "cubic": UNOPENED,  # ONNX Runtime widens cubically where height and width come first
+    "half": UNOPENED,
+    "hashed": NO_OPERATOR.format("StringToHashBucketFast"),
+    "lanczos": NO_OPERATOR.format("ScaleAndTranslate"),
+    "looked_up": FAILS,
+    "mel": NO_OPERATOR.format("Imag, RFFT, Real"),
+    "padded_output": UNOPENED,
+    "texts": FAILS,
+    "words": FAILS,
+}
+
+
+def _used(layers: Any) -> Iterator[str]:
+    """Names of the classes of layers, and of those within them."""
+    for layer in layers:
+        yield type(layer).__name__
+        yield from _used(layer._flatten_layers(include_self=False))
+
+
+def test_no_layer_is_forgotten() -> None:
+    known = {one.__name__ for one in vars(kl).values() if isinstance(one, type)}
+    models = (*every_layer.RIGHT.values(), *every_layer.REFUSED.values())
+    tried = {name for made in models for name in _used(made().layers)}
+    assert known - tried == LEFT_OUT
+
+
+@pytest.mark.parametrize("name", every_layer.RIGHT)
+def test_layers_that_are_right(tmp_path: Path, name: str) -> None:
+    params = {"model": f"every_layer.py:{name}", **TOLD.get(name, {})}
+    assert run_stage("convert/tensorflow", tmp_path, params, root=MODULES).value("max_abs_error") < 1e-3
+
+
+@pytest.mark.parametrize("name", every_layer.REFUSED)
+def test_layers_that_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(OrunError) as caught:
+        run_stage("convert/tensorflow", tmp_path, {"model": f"every_layer.py:{name}"}, root=MODULES)
+    assert str(caught.value).startswith(REFUSED[name])
