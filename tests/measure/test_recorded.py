@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from orun.measure import latency
+from orun.measure.latency import Budget
 from orun.measure.oncpu import Times
-from orun.measure.quads import Round, _pairs
+from orun.measure.quads import FEWEST_QUADS, STEADY_QUADS, Round, _pairs
 from orun.measure.quantiles import bounded, median_error, quantile, ranks
-from orun.measure.sequential import Evidence
+from orun.measure.sequential import FEWEST, Evidence
 
 DATA = Path(__file__).parent / "data"
 NEIGHBOURS: dict[str, Any] = json.loads((DATA / "neighbours.json").read_text(encoding="utf-8"))
@@ -84,6 +86,39 @@ def test_the_interval_of_a_quantile_on_times_that_resemble_their_neighbours(
         found["below"] += interval.high < truth
         found["alone"] += ordered[low - 1] <= truth <= ordered[high - 1]
     assert found == {"above": above, "below": below, "alone": alone}
+
+
+@pytest.mark.parametrize(
+    ("quads", "spread", "equal", "slower"),
+    [
+        (FEWEST_QUADS, 0.0459, {"not slower": 170, "undecided": 22}, {"slower": 148, "undecided": 44}),
+        (STEADY_QUADS, 0.0203, {"not slower": 96}, {"slower": 96}),
+    ],
+)
+def test_short_launches_of_a_slow_model(
+    quads: int, spread: float, equal: dict[str, int], slower: dict[str, int]
+) -> None:
+    """Gates of launches in turn, each with so many of its 24 quads, by which few are decided and none wrongly."""
+    pairs = [_pairs(_rounds_of(order, times), "baseline", "thread") for order, times in NEIGHBOURS["launches"]]
+    parts = [[one[start : start + 2 * quads] for one in pairs] for start in range(0, 48, 2 * quads)]
+    values = [[float(np.median(one)) for one in part] for part in parts]
+    assert np.std(values, ddof=1) == pytest.approx(spread, abs=5e-5)
+    middle = float(np.mean(values))
+    for slowdown, expected in ((0.0, equal), (0.05, slower)):
+        shifted = [[value - middle + math.log1p(slowdown) for value in part] for part in values]
+        found = Counter(_promising([*part[start:], *part[:start]]) for part in shifted for start in range(len(part)))
+        assert found == expected
+
+
+def _promising(ratios: Sequence[float]) -> str:
+    """The answer after eight launches at most, or up to sixteen where these promise one, of a stage with no time."""
+    budget = Budget(0.0, 0.05, (3, 30), 30, 0.0, enough=8)
+    for count in range(FEWEST, len(ratios) + 1):
+        found = Evidence.of(ratios[:count])
+        answer = found.answer(math.log1p(0.05))
+        if answer != "undecided" or (count >= 8 and not latency._is_promising({"baseline": found}, budget)):
+            return answer
+    return "undecided"
 
 
 def test_launches_do_not_resemble_the_ones_before() -> None:
