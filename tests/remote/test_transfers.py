@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -118,6 +119,22 @@ def test_large_objects_go_and_come_in_parts(tmp_path: Path, s3: str, relay: Rela
     assert (tmp_path / "a").read_bytes() == data
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o444
     assert sum(request.startswith("GET") and large.digest[2:] in request for request in relay.requests) == 3
+
+
+def test_what_has_arrived_is_on_the_disk(
+    tmp_path: Path, folder: str, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transfers, sent, flushed, fsync = Transfers(Bucket(folder), Keyring(), pool), piece(tmp_path, b"good"), [], os.fsync
+    transfers.push(KEY, record("tree"), [sent])
+
+    def note(descriptor: int) -> None:
+        flushed.append((os.fstat(descriptor).st_ino, os.fstat(descriptor).st_size))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    arrived = tmp_path / "arrived"
+    assert transfers.fetch([Piece(sent.digest, 4, str(arrived))])["problems"] == []
+    assert flushed == [(arrived.stat().st_ino, 4)]
 
 
 def test_what_is_there_is_not_sent_again(tmp_path: Path, s3: str, relay: Relay, pool: ThreadPoolExecutor) -> None:
