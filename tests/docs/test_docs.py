@@ -122,6 +122,7 @@ RUN = {  # of each pipeline that is shown the stages that tests can afford: a la
         "size[per_channel=true]",
         "release",
     ],
+    ("moving.md", "from-olive.yaml", "release"): ["import", "int8", "accuracy", "release"],
     ("gates.md", "release.yaml", "accuracy"): ["import", "int8", "accuracy", "simple"],
 }
 
