@@ -42,6 +42,8 @@ def test_overview_and_detail(orun: CommandLine) -> None:
     ]
     assert re.search(r"▁█ +4  (just now|\d+ minutes? ago)  3 -> 4 \(\+33\.3 %\)$", lines[1])
     first, second, third, *_ = orun("history", "words").out.splitlines()
+    listed = [line.split() for line in orun("history", "words", "--last", "1").out.splitlines()[-2:]]
+    assert (listed[0][0], listed[1][2]) == ("measured", "4")  # below the titles the newest alone
     assert first.startswith("words count.words on ")
     assert first.endswith(": 2 measurements")
     assert second == "▁█"

@@ -101,6 +101,20 @@ def test_a_failed_stage_is_an_error_with_the_end_of_its_log(tmp_path: Path) -> N
     )
 
 
+def test_what_did_not_run_is_skipped_and_what_came_from_the_store_took_no_time() -> None:
+    stages = (
+        replace(INT8, outcome="skipped", reasons=("target gpu: no CUDAExecutionProvider",)),
+        replace(INT8, outcome="blocked", reasons=("export failed",)),
+        replace(INT8, outcome="cached"),
+    )
+    cases = parsed(replace(PASSED, stages=stages, verdicts=())).findall("testsuite/testcase")
+    assert [(case.get("time"), [part.attrib for part in case]) for case in cases] == [
+        ("0.000", [{"message": "skipped: target gpu: no CUDAExecutionProvider", "type": "skipped"}]),
+        ("0.000", [{"message": "blocked: export failed", "type": "blocked"}]),
+        ("0.000", []),
+    ]
+
+
 def test_what_xml_cannot_hold_is_replaced() -> None:
     failure = Failure("StageFailed", "bad byte \x00 and \x1b in <name> & \ud800")
     int8 = replace(INT8, outcome="failed", failure=failure)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
+from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
 
@@ -13,8 +15,8 @@ import pytest
 from orun.errors import OrunError, UsageError
 from orun.measure.latency_metrics import NAMES
 from orun.measure.quantiles import ranks
-from orun.stages.contract import MODEL
-from orun.stages.measure.latency import SPEC, Params, budget_for
+from orun.stages.contract import MODEL, Context
+from orun.stages.measure.latency import SPEC, Params, _subjects, budget_for
 from orun.stages.params import Duration, Ratio, params_of
 from orun.targets import Target
 from tests.measure.support import ONE_THREAD, save_model
@@ -47,6 +49,21 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> StageRun:
     model = saved(folder, "model")
     inputs = {"model": model, "reference": saved(folder, "reference", layers=6), "baseline": model}
     return run_stage("measure/latency", folder, QUICK, inputs=inputs, target=ONE_THREAD)
+
+
+def test_references_may_have_a_target_of_their_own(tmp_path: Path) -> None:
+    """The accepted model runs where the model does."""
+    model, other = saved(tmp_path, "model"), Target("two", session={"intra_op_num_threads": 2})
+    inputs = dict.fromkeys(("model", "reference", "reference.same", "baseline"), model)
+    logger = logging.getLogger("test")
+    context = Context(
+        "latency", inputs, tmp_path, tmp_path, ONE_THREAD, 0, None, None, lambda: logger, lambda *_: None,
+        further={"reference_target": other},
+    )  # fmt: skip
+    places = {name: one.target for name, one in _subjects(context, Params()).items()}
+    assert places == {"model": ONE_THREAD, "reference": other, "reference.same": other, "baseline": ONE_THREAD}
+    alike = _subjects(replace(context, further={}), Params())
+    assert all(one.target == ONE_THREAD for one in alike.values())
 
 
 def test_every_reference_is_compared_with(tmp_path: Path) -> None:
