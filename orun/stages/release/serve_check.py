@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +25,9 @@ from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnx import ModelProto
+
     from orun.stages.onnx.feeds import Case
 
 SPEC = Spec(
@@ -65,10 +68,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     _require_providers(context, params.providers)
     bundle = context.inputs["bundle"]
     model = load_graph(bundle / MODEL)
+    _require_tensors(context, model)
     outputs = [output.name for output in model.graph.output]
-    tries = tries_for(context, model, Trial(params.dims, params.inputs))
-    there, told = _served(context, params, bundle, tries, outputs)
+    tries = tries_for(replace(context, inputs={"model": bundle}), model, Trial(params.dims, params.inputs))
     here = answers(context, "the model", session(bundle / MODEL, outputs), tries)
+    there, told = _served(context, params, bundle, tries, outputs)
     agreement = Agreement(
         "the model as it is served", "the model in the pipeline", outputs, Tolerance(params.atol, params.rtol), ""
     )
@@ -96,6 +100,16 @@ def _require_providers(context: Context, names: Sequence[str]) -> None:
             raise StageFailed(context.stage, f"ONNX Runtime has no provider {name!r}", why=why)
 
 
+def _require_tensors(context: Context, model: ModelProto) -> None:
+    """Refuse outputs whose values no file of arrays can hold."""
+    if others := [value.name for value in model.graph.output if not value.type.HasField("tensor_type")]:
+        raise StageFailed(
+            context.stage,
+            f"what is served as {', '.join(others)} cannot be compared: it is no tensor",
+            hint="of a classifier from `convert/sklearn`: `zipmap: false`, which makes an array of its probabilities",
+        )
+
+
 def _served(
     context: Context, params: Params, bundle: Path, tries: Sequence[Case], outputs: Sequence[str]
 ) -> tuple[list[list[Any]], dict[str, Any]]:
@@ -110,14 +124,23 @@ def _served(
     making.make(environment, context.log.info)
     python = isolated.python(isolated.folder_of(environment))
     asked, answered = Path("asked.npz"), Path("answered.npz")
-    fed = {f"{number}/{name}": value for number, case in enumerate(tries) for name, value in case.feed.items()}
+    fed = {
+        f"{number}/{name}": value.astype(np.str_) if value.dtype == object else value  # texts, without pickle
+        for number, case in enumerate(tries)
+        for name, value in case.feed.items()
+    }
     np.savez(asked, **fed)  # type: ignore[arg-type]  # arrays by name, none of them called `file`
     told = _run(context, [str(python), "-I", str(Path(serving.__file__)), str(bundle), str(asked), str(answered),
                           *params.providers])  # fmt: skip
     with np.load(answered) as found:
-        values = [[found[f"{number}/{name}"] for name in outputs] for number in range(len(tries))]
+        values = [[_given(found[f"{number}/{name}"]) for name in outputs] for number in range(len(tries))]
     made = isolated.packages(environment) or {}
     return values, {**told, "packages": dict(made)}
+
+
+def _given(value: NDArray[Any]) -> NDArray[Any]:
+    """A value as ONNX Runtime gives it: texts as objects."""
+    return value.astype(object) if value.dtype.kind == "U" else value
 
 
 def _installed() -> list[str]:

@@ -6,13 +6,16 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import onnxruntime
 import pytest
 
 from orun.errors import StageFailed
 from tests.stages.support import run_stage
 
-from .support import make_bundle
+from .support import lineage_file, make_bundle
+
+MODULES = Path(__file__).parents[1] / "modules"
 
 CUSTOM = """
 <ir_version: 9, opset_import: ["" : 20, "org.example" : 1]>
@@ -72,3 +75,35 @@ def test_providers_that_nobody_has(tmp_path: Path, environments: Path, providers
         run_stage("release/serve-check", tmp_path, {"providers": providers}, inputs=ports)
     assert str(caught.value) == told
     assert sorted(environments.iterdir()) == before
+
+
+def _classifier(folder: Path, **params: object) -> Path:
+    """A released classifier of people by a number and a word, whose classes are words."""
+    asked = {"model": "estimators.py:columns_in_words", "data": "estimators.py:people", **params}
+    model = run_stage("convert/sklearn", folder, asked, root=MODULES).output
+    return run_stage("release/bundle", folder, inputs={"model": model}, lineage=lineage_file(folder)).output
+
+
+def test_texts_are_asked_and_answered(tmp_path: Path) -> None:
+    ports = {"bundle": _classifier(tmp_path)}
+    asked = {"inputs": "estimators.py:judged"}
+    run = run_stage("release/serve-check", tmp_path, asked, inputs=ports, root=MODULES)
+    assert run.value("answers") == 15
+    assert run.value("max_abs_error") < 1e-5
+
+
+def test_an_answer_that_is_no_tensor(tmp_path: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        run_stage("release/serve-check", tmp_path, inputs={"bundle": _classifier(tmp_path, zipmap=True)})
+    assert str(caught.value) == (
+        "what is served as output_probability cannot be compared: it is no tensor\n"
+        "  hint: of a classifier from `convert/sklearn`: `zipmap: false`, which makes an array of its probabilities"
+    )
+
+
+def test_inputs_that_the_model_does_not_take_are_no_fault_of_the_bundle(tmp_path: Path) -> None:
+    np.savez(tmp_path / "wide.npz", x=np.ones((2, 4)))
+    asked = {"inputs": {"path": "wide.npz", "types": {"x": "float64"}}, "dims": {"batch": [1]}}
+    with pytest.raises(StageFailed) as caught:
+        run_stage("release/serve-check", tmp_path, asked, inputs={"bundle": make_bundle(tmp_path).output})
+    assert caught.value.what == "the model cannot run example 0 of wide.npz"
