@@ -13,17 +13,22 @@ import pytest
 
 import orun
 from orun.cli.main import main
+from orun.codec import encode
 from orun.environment import device
 from orun.events import StageWaiting
 from orun.gates.baselines import Accepted, Baseline
 from orun.planner import Planner
+from orun.remote.envelope import seal
 from orun.remote.exchange import Exchange
+from orun.remote.keys import Keyring
+from orun.remote.names import object_name, record_name
 from orun.remote.settings import Settings
 from orun.store import Store
+from orun.store.sealed import canonical
 from orun.units import show
 from tests.project import built, outcomes
 from tests.remote.relay import Relay
-from tests.remote.support import contents, holding, machine, named, notices, remove, traffic
+from tests.remote.support import contents, holding, machine, named, notices, remove, traffic, write
 from tests.store.support import flip
 
 CLASSES = """
@@ -114,6 +119,19 @@ def test_a_measurement_stays_where_it_was_taken(tmp_path: Path, folder: str) -> 
     one.run(remote=folder)
     assert traffic(one) == "2 pushed"
     assert b"1 ms" not in contents(folder).values()
+    assert built(other.run(remote=folder)) == ["measured"]
+
+
+def test_a_measurement_that_is_there_all_the_same_is_not_taken(tmp_path: Path, folder: str) -> None:
+    one, other = machine(tmp_path, "one", CLASSES), machine(tmp_path, "other", CLASSES)
+    key = one.run(remote=folder)["measured"].key
+    with Store.open(one.store) as store:
+        (measured,) = store.actions(key)
+        tree = store.tree(measured.tree)
+        assert tree is not None
+        for digest in (*tree.objects, measured.log):
+            write(folder, object_name(digest), store.read(digest))
+    write(folder, record_name(key, 0), seal(canonical(encode(measured)), Keyring()))
     assert built(other.run(remote=folder)) == ["measured"]
 
 
