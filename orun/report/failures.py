@@ -30,7 +30,10 @@ def failure_note(stage: StageResult, terminal: Terminal) -> list[str]:
     lines += [f"  {line}" for line in failure.why.splitlines()]
     lines += [f"  hint: {line}" for line in failure.hint.splitlines()]
     if failure.log:
+        told = {failure.what, *(line.strip() for line in lines[1:])}
         tail = log_tail(Path(failure.log))
+        if told.issuperset(line.strip() for line in tail):
+            tail = []
         named = near(failure.log) in failure.hint
         lines += [] if named else [f"  log: {near(failure.log)}"]
         lines += [f"  last {count(len(tail), 'line')} of its log:"] if tail else []

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orun.report.failures import log_tail, plain
+from orun.codec import replace
+from orun.record import Failure
+from orun.report.failures import failure_note, log_tail, plain
+from orun.report.terminal import Terminal
+from tests.report.support import PASSED
 
 
 def test_the_last_lines(tmp_path: Path) -> None:
@@ -12,6 +16,17 @@ def test_the_last_lines(tmp_path: Path) -> None:
     log.write_text("".join(f"{number}\n" for number in range(100)))
     assert log_tail(log) == [str(number) for number in range(85, 100)]
     assert log_tail(log, 2) == ["98", "99"]
+
+
+def test_a_log_that_says_no_more_than_the_failure_is_not_shown(tmp_path: Path) -> None:
+    log = tmp_path / "stage.log"
+    failure = Failure("StageFailed", "no labels", "it has x", f"give it some\nIts log: {log}", str(log))
+    stage = replace(PASSED.stages[0], stage="judge", outcome="failed", failure=failure)
+    log.write_text("no labels\n  it has x\n  hint: give it some\n")
+    said = ["stage judge failed: no labels", "  it has x", "  hint: give it some", f"  hint: Its log: {log}"]
+    assert failure_note(stage, Terminal()) == said
+    log.write_text("loading\nno labels\n")
+    assert failure_note(stage, Terminal()) == [*said, "  last 2 lines of its log:", "  | loading", "  | no labels"]
 
 
 def test_blank_lines_at_the_end_are_left_out(tmp_path: Path) -> None:
