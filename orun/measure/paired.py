@@ -8,9 +8,10 @@ Fagerland, Lydersen and Laake (2014), Statistics in Medicine 33:2850-2875. For o
 Any other score: the percentile bootstrap over examples, both models resampled together: Efron and Tibshirani (1993),
 "An Introduction to the Bootstrap", chapter 13; expanded as Student's t is, because few examples that are resampled
 spread too little: Hesterberg (2015), "What Teachers Should Know About the Bootstrap", American Statistician 69:371-386.
-Of 6, 12 and 20 normal differences it then holds the truth in 93, 96 and 95 of 100 instead of 86, 92 and 93. Of fewer
-than six examples nothing is told: a change of all of them to one side has a chance of 2 in 2^n by itself, which is above
-5 %, and resampling one or two yields hardly any width.
+Of 6, 12 and 20 normal differences it then holds the truth in 93, 96 and 95 of 100 instead of 86, 92 and 93.
+
+Of fewer than six examples nothing is told: a change of all of them to one side has a chance of 2 in 2^n by itself,
+which is above 5 %, and resampling one or two yields hardly any width.
 """
 
 from __future__ import annotations

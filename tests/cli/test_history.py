@@ -50,6 +50,19 @@ def test_overview_and_detail(orun: CommandLine) -> None:
     assert "3 -> 4 (+33.3 %) in run " in third
 
 
+def test_one_pipeline_of_several(measured: Path, orun: CommandLine) -> None:
+    (measured / "other.yaml").write_text("extends: words.yaml\nname: other\n")
+    assert orun("other.yaml", "--set", "stages.write.with.text=a b c d e").code == 0
+    said = json.loads(orun("history", "words", "--pipeline", "other", "--json").out)["series"]
+    assert [(one["pipeline"], [p["value"] for p in one["points"]]) for one in said] == [("other", [5.0])]
+    assert [one["pipeline"] for one in json.loads(orun("history", "words", "--json").out)["series"]] == [
+        "other",
+        "words",
+    ]
+    shown = orun("history", "--pipeline", "gone")
+    assert (shown.code, shown.err.splitlines()[0]) == (2, "error: nothing of gone was measured yet")
+
+
 def test_csv(measured: Path, orun: CommandLine) -> None:
     assert orun("history", "count.words", "--csv", "words.csv").code == 0
     with (measured / "words.csv").open(newline="") as file:
