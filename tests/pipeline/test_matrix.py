@@ -84,12 +84,12 @@ def test_two_inputs_with_axes_of_their_own_are_crossed(tmp_path: Path) -> None:
 def test_an_axis_of_the_stages_own_picks_from_what_it_needs(tmp_path: Path) -> None:
     text = (
         f"stages:\n{EXPORT}{INT8}"
-        "  simple:\n    uses: optimize/simplify\n    needs: int8\n    matrix: {per_channel: [true]}\n"
-        "    with: {subgraphs: '${matrix.per_channel}'}\n"
+        "  simple:\n    uses: optimize/float16\n    needs: int8\n    matrix: {per_channel: [true]}\n"
+        "    with: {keep_io_types: '${matrix.per_channel}'}\n"
     )
     pipeline = loaded(tmp_path, text)
-    (stage,) = [stage for stage in pipeline.stages if stage.uses == "optimize/simplify"]
-    assert (stage.id, stage.upstream, stage.params["subgraphs"]) == (
+    (stage,) = [stage for stage in pipeline.stages if stage.uses == "optimize/float16"]
+    assert (stage.id, stage.upstream, stage.params["keep_io_types"]) == (
         "simple[per_channel=true]",
         ("int8[per_channel=true]",),
         True,

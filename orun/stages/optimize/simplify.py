@@ -59,9 +59,6 @@ class Params:
             "into what `optimize/transformer` cannot read (`fuse_matmul_add_bias_into_gemm_batched`), of onnxslim none."
         ),
     ] = None
-    subgraphs: Annotated[
-        bool, Doc("Simplify the bodies of If, Loop and Scan too; onnxslim does so whatever this says.")
-    ] = False
     dims: Dims = field(default_factory=dict)
     inputs: Inputs = None
     atol: Atol = 1e-5
@@ -121,7 +118,6 @@ def _by_onnxsim(context: Context, params: Params) -> Path:
             str(context.model()),
             output_path=str(simplified),
             skipped_optimizers=[UNREADABLE] if params.skip is None else params.skip,
-            include_subgraph=params.subgraphs,
             certify=False,
         )
     return simplified

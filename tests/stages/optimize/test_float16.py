@@ -12,6 +12,15 @@ from orun.errors import StageFailed
 from tests.stages.models import LOOKUP, WORDY, parse
 from tests.stages.support import StageRun, artifact, run_stage
 
+TWO_PRODUCTS = """
+<ir_version: 9, opset_import: ["" : 20]>
+g (float[n, 2] x) => (float[n, 2] y) <float[2, 2] w = {0.1, 0.2, 0.3, 0.4}, float[2, 2] v = {0.5, 0.6, 0.7, 0.8}>
+{
+  [first] h = MatMul (x, w)
+  [second] y = MatMul (h, v)
+}
+"""
+
 
 def convert(folder: Path, model: Path, **params: Any) -> StageRun:
     return run_stage("optimize/float16", folder, params, inputs={"model": model})
@@ -50,6 +59,12 @@ def test_a_fused_model_with_types_kept(tmp_path: Path, tiny_bert: Path, block: s
     assert operators(kept).count(block) == operators(every).count(block) > 0
     assert kept.value("half_weights") < every.value("half_weights")
     onnx.checker.check_model(kept.model)
+
+
+def test_a_node_is_kept_by_its_name(tmp_path: Path) -> None:
+    made = convert(tmp_path, artifact(tmp_path, parse(TWO_PRODUCTS)), block_nodes=["first"])
+    stored = {tensor.name: tensor.data_type for tensor in onnx.load(made.model).graph.initializer}
+    assert stored == {"w": TensorProto.FLOAT, "v": TensorProto.FLOAT16}
 
 
 def test_a_value_that_several_kept_nodes_read(tmp_path: Path, tiny_bert: Path) -> None:
