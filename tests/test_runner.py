@@ -32,6 +32,25 @@ from orun import stage
 def breaks(context):
     raise ValueError("the data is not there")
 """
+DAMAGES = """
+import os
+from pathlib import Path
+
+from orun import stage
+
+
+@stage(inputs={"text": "files"}, output="files")
+def after(context):
+    data = (context.inputs["text"] / "text").read_bytes()
+    for path in Path("OBJECTS").glob("*/*"):
+        if path.read_bytes() == data:
+            times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+            path.chmod(0o644)
+            path.write_bytes(data.swapcase())
+            path.chmod(0o444)
+            os.utime(path, ns=times)
+    (context.output / "text").write_bytes(data)
+"""
 EDITS = """
 from pathlib import Path
 
@@ -128,6 +147,17 @@ def test_what_is_edited_while_its_stage_runs_makes_nothing(tmp_path: Path, name:
     assert (failure.error, failure.what) == ("InputChanged", f"{name} was edited while edits ran")
     assert result.exit_code == 3
     assert not list((project.store / "actions").rglob("*.json"))
+
+
+def test_an_artifact_that_is_damaged_while_a_stage_reads_it_makes_nothing(tmp_path: Path) -> None:
+    text = "name: text\nstages:\n  make: {uses: ./stages.py:make}\n  after: {uses: ./damages.py:after, needs: make}\n"
+    project = Project.make(tmp_path / "project", text)
+    project.write("damages.py", DAMAGES.replace("OBJECTS", str(project.store / "objects")))
+    result = project.run()
+    failure = result["after"].failure
+    assert failure is not None
+    assert (failure.error, failure.what) == ("InputChanged", "input text was edited while after ran")
+    assert [path.name for path in (project.store / "out" / "text").iterdir()] == ["make"]
 
 
 def test_a_failed_gate_blocks_what_is_after_it_and_only_that(project: Project) -> None:

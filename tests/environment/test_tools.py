@@ -39,6 +39,13 @@ def test_the_first_alternative_that_is_installed_is_found(packages: Path) -> Non
     assert tools.find("onnxsim") is None
 
 
+def test_the_first_folder_on_the_path_wins(packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, version in (("first", "1.0"), ("second", "2.0")):
+        (packages / folder / f"foo-{version}.dist-info").mkdir(parents=True)
+    monkeypatch.setattr("sys.path", [str(packages / "first"), str(packages / "second")])
+    assert tools.find("foo") == ("foo", "1.0")
+
+
 @pytest.mark.parametrize(
     ("tool", "extra", "command"),
     [
