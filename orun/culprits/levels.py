@@ -56,10 +56,12 @@ def reason(result: RunResult, stage: str) -> str:
 
 
 def direction(gate: Gate, metrics: Mapping[str, Metric]) -> Literal[1, -1]:
-    """1 where more is better: as the metric says, or the gate's rule where the metric does not."""
+    """1 where more is better: as the gate's rule says, or the metric where the rule goes by it."""
+    if gate.rule in ("min", "max_drop"):
+        return 1
+    if gate.rule in ("max", "max_increase"):
+        return -1
     better = metrics[gate.metric].better if gate.metric in metrics else "neither"
-    if better == "neither":
-        return 1 if gate.rule in ("min", "max_drop") else -1
     return 1 if better == "higher" else -1
 
 

@@ -47,15 +47,16 @@ def test_no_more_than_it_takes(values: list[float | None], order: list[int]) -> 
 @pytest.mark.parametrize(
     ("rule", "better", "sign"),
     [
-        ("max", "higher", 1),  # what the metric says goes first
-        ("min", "lower", -1),
-        ("min", "neither", 1),
-        ("max_drop", "neither", 1),
-        ("max", "neither", -1),
-        ("max_increase", "neither", -1),
+        ("min", "lower", 1),  # what makes the gate fail
+        ("max_drop", "lower", 1),
+        ("max", "higher", -1),
+        ("max_increase", "higher", -1),
+        ("min_speedup", "higher", 1),  # of those that go by the metric
+        ("max_regression", "lower", -1),
+        ("max_regression", "neither", -1),
     ],
 )
-def test_what_is_worse_is_said_by_the_metric_or_else_by_the_rule(rule: Rule, better: Better, sign: int) -> None:
+def test_what_is_worse_is_said_by_the_rule_or_else_by_the_metric(rule: Rule, better: Better, sign: int) -> None:
     condition = gate("score", rule, "1", 1.0)
     assert direction(condition, {"score": metric(1.0, better=better)}) == sign
     assert direction(condition, {}) == direction(condition, {"score": metric(1.0)})
