@@ -23,12 +23,17 @@ def project_of(folder: Path) -> Path:
 
 
 def listing_digest(folder: str | Path) -> str:
-    """Digest of the sorted names in a folder, but for Python's cache; `ABSENT` when it cannot be listed."""
+    """Digest of the sorted names in a folder, but for Python's cache; `ABSENT` when it cannot be listed.
+
+    Those of folders are marked, links not followed: one that becomes a file of its name is another.
+    """
     try:
-        names = sorted(set(os.listdir(folder)) - {"__pycache__"})  # noqa: PTH208 - names alone are wanted
+        with os.scandir(folder) as entries:
+            names = sorted(f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name for entry in entries)
     except OSError:
         return ABSENT
-    return blake3("\n".join(names).encode(errors="surrogateescape")).hexdigest()
+    text = "\0".join(name for name in names if name != "__pycache__/")
+    return blake3(text.encode(errors="surrogateescape")).hexdigest()
 
 
 def presence(path: str | Path) -> str:

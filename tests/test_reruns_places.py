@@ -191,3 +191,27 @@ def test_what_is_asked_of_a_file_that_is_not_opened(folder: Project, what: str, 
     result = folder.run()
     assert result["names"].reasons == ("latest changed (looked for by the stage)",)
     assert folder.text("names") == after
+
+
+def test_a_folder_that_becomes_a_file_of_its_name(folder: Project) -> None:
+    folder.write(
+        "folder.py",
+        """
+        import os
+
+        from orun import stage
+
+
+        @stage(inputs={}, output="files")
+        def names(context, *, folder: str):
+            found = (entry.name for entry in os.scandir(context.root / folder) if entry.is_dir())
+            (context.output / "text").write_text(" ".join(found))
+        """,
+    )
+    (folder.folder / "data" / "deep").mkdir()
+    assert built(folder.run()) == ["names"]
+    assert folder.text("names") == "deep"
+    (folder.folder / "data" / "deep").rmdir()
+    folder.write("data/deep", "")
+    assert built(folder.run()) == ["names"]
+    assert folder.text("names") == ""
