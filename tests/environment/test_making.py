@@ -68,6 +68,7 @@ def test_made_once_whatever_its_name() -> None:
     assert isolated.packages(TINY) == {"inner": "1.0", "tiny": "1.0"}
     assert make(Environment("other", ("tiny==1.0",))) == []
     assert isolated.folder_of(TINY) != isolated.folder_of(Environment("tiny", ("tiny==2.0",)))
+    assert isolated.folder_of(TINY) != isolated.folder_of(Environment("tiny", TINY.requirements, ("inner==1.0",)))
 
 
 def test_it_runs_orun_with_its_own_packages_and_no_other() -> None:
