@@ -11,8 +11,7 @@
 | distributions that the project's code imports, or would if they were installed | `packages.py` |
 | distributions whose versions it asks for by name | a function of `importlib.metadata` (`versions.py`) |
 
-Not seen: times and modes of files, and what `os.scandir` tells of one beside its name; folders that native code lists,
-and files that it asks for without opening them; the environment as native code reads it, as a copy of it is, or by the
-names that are in it; what comes over a network, from a clock or from a random device; and, away from Linux, files that
-native code opens.
+Not seen: times and modes of files, and sizes that `os.scandir` tells; folders that native code lists, and files that it
+asks for without opening them; the environment as native code reads it, as a copy of it is, or by the names that are in
+it; what comes over a network, from a clock or from a random device; and, away from Linux, files that native code opens.
 """
