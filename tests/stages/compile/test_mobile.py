@@ -41,6 +41,17 @@ def test_it_runs_as_before_and_says_what_a_build_needs(tmp_path: Path, optimizat
     assert run.value("max_abs_error") < 1e-5
 
 
+def test_what_is_laid_out_for_a_processor(tmp_path: Path) -> None:
+    model = artifact(tmp_path, convolution())
+    domains = {}
+    for platform in (None, "arm", "amd64"):
+        run = run_stage("compile/mobile", tmp_path, {"platform": platform}, inputs={"model": model})
+        lines = (run.output / "required_operators.config").read_text().splitlines()
+        domains[platform] = {line.partition(";")[0] for line in lines}
+    plain = {"ai.onnx", "com.microsoft"}
+    assert domains == {None: plain, "arm": plain, "amd64": {"ai.onnx", "com.microsoft.nchwc"}}
+
+
 def test_what_coreml_and_nnapi_would_take(tmp_path: Path) -> None:
     run = run_stage("compile/mobile", tmp_path, inputs={"model": artifact(tmp_path, convolution())})
     found = {name: run.value(name) for name in run.metrics if "nnapi" in name}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 
 from orun.errors import OrunError
 from orun.stages import room
-from orun.stages.sklearn import converters
+from orun.stages.sklearn import check, converters
 from orun.stages.sklearn.export import learned
 from tests.stages.modules import estimators
 from tests.stages.support import StageRun, run_stage
@@ -134,6 +135,21 @@ def test_a_disagreement_names_an_example(tmp_path: Path) -> None:
     assert " of 100 examples differ, further off than 0 + 1e-09 x |reference|\n  example " in text
     allowed = convert(tmp_path, "ridge", "bodies", atol=0.0, rtol=1e-9, min_agreement=0.0)
     assert allowed.value("agreement") < 1
+
+
+def test_each_output_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels of another order beside scores that agree."""
+    answered = check._expected
+
+    def shifted(*words: Any, **options: Any) -> Iterator[Any]:
+        labels, *scores = answered(*words, **options)
+        yield np.where(np.arange(len(labels)) < 3, (labels + 1) % 10, labels)
+        yield from scores
+
+    monkeypatch.setattr(check, "_expected", shifted)
+    assert refusal(tmp_path, "pipeline", "digits").startswith(
+        "the converted model disagrees with scikit-learn in output 'label'\n  3 of 200 examples differ\n  example 0: "
+    )
 
 
 def test_what_cannot_be_converted(tmp_path: Path) -> None:

@@ -64,3 +64,16 @@ def test_what_is_folded_in_a_model_of_old(tmp_path: Path) -> None:
     made = optimize(tmp_path, artifact(tmp_path, parse(OF_OLD)), level="basic")
     assert operators(made) == {"MatMul"}
     assert onnx.load(made.model).ir_version == 4
+
+
+GELU = """
+<ir_version: 9, opset_import: ["" : 20, "com.microsoft" : 1]>
+g (float[n, 4] x) => (float[n, 4] y) { y = com.microsoft.Gelu (x) }
+"""
+
+
+def test_the_session_options_of_the_target_decide(tmp_path: Path) -> None:
+    model = artifact(tmp_path, onnx.parser.parse_model(GELU))
+    target = Target("fast", session={"optimization.enable_gelu_approximation": "1"})
+    made = [optimize(tmp_path, model, one, level="extended", atol=1e-2) for one in (None, target)]
+    assert [[node.op_type for node in onnx.load(one.model).graph.node] for one in made] == [["Gelu"], ["FastGelu"]]

@@ -70,6 +70,15 @@ def test_every_method_is_near(tmp_path: Path, method: str) -> None:
     )  # it cuts more off than so few examples bear
 
 
+@pytest.mark.parametrize(("per_channel", "sizes"), [(True, {5, 6}), (False, {1})])
+def test_a_scale_for_each_channel_of_a_weight(tmp_path: Path, per_channel: bool, sizes: set[int]) -> None:
+    made = quantize(tmp_path, artifact(tmp_path, convolution()), per_channel=per_channel)
+    stored = {tensor.name: tensor for tensor in onnx.load(made.model).graph.initializer}
+    weights = [name for name, tensor in stored.items() if len(tensor.dims) > 1]
+    found = {numpy_helper.to_array(stored[f"{name.removesuffix('_quantized')}_scale"]).size for name in weights}
+    assert found == sizes
+
+
 def scales(path: Path) -> dict[str, float]:
     model = onnx.load(path)
     return {one.name: float(numpy_helper.to_array(one)) for one in model.graph.initializer if one.name[-6:] == "_scale"}
@@ -127,6 +136,22 @@ def test_a_method_that_cuts_an_outlier_off(tmp_path: Path) -> None:
     }
     assert errors["minmax"] > 0.2
     assert errors["percentile"] < 0.1
+
+
+def test_bounds_of_the_examples_on_average(tmp_path: Path) -> None:
+    before = artifact(tmp_path, parse(WORDY))
+    widest, average = (quantize(tmp_path, before, "outliers", moving_average=value) for value in (False, True))
+    assert scales(average.model)["x_scale"] < 0.5 * scales(widest.model)["x_scale"]
+
+
+def test_seven_bits_of_eight(tmp_path: Path) -> None:
+    before = artifact(tmp_path, parse(WEIGHTED))
+    most = {}
+    for reduced in (False, True):
+        made = quantize(tmp_path, before, "rows", reduce_range=reduced)
+        (weight,) = [one for one in onnx.load(made.model).graph.initializer if len(one.dims) > 1]
+        most[reduced] = int(np.abs(numpy_helper.to_array(weight).astype(int)).max())
+    assert most == {False: 127, True: 64}
 
 
 def test_fewer_samples_give_other_ranges(tmp_path: Path) -> None:

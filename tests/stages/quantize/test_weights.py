@@ -74,6 +74,17 @@ def test_how_near_each_way_is(tmp_path: Path, product: Path, params: dict[str, A
     onnx.checker.check_model(made.model)
 
 
+@pytest.mark.parametrize("algorithm", ["rtn", "gptq"])
+def test_zero_points_and_the_precision_of_the_product(tmp_path: Path, product: Path, algorithm: str) -> None:
+    def node(**params: Any) -> tuple[int, int]:
+        (found,) = onnx.load(quantize(tmp_path, product, algorithm=algorithm, **params).model).graph.node
+        given = [name for name in found.input if name]
+        return len(given), next((one.i for one in found.attribute if one.name == "accuracy_level"), 0)
+
+    assert node() == (4, 0)
+    assert node(symmetric=True, accuracy_level=4) == (3, 4)
+
+
 def test_smaller_blocks_are_nearer_and_larger(tmp_path: Path, product: Path) -> None:
     small, large = (quantize(tmp_path, product, block_size=size) for size in (16, 128))
     assert noise(small, product) < noise(large, product)
