@@ -14,6 +14,7 @@ from blake3 import blake3
 from orun.errors import StoreError
 from orun.store import Store, objects, placing
 from orun.store.objects import SMALL
+from orun.store.reading import signature_of
 from tests.store.support import DAMAGE, NOBODY, add, bytes_read, fill, needs_proc, needs_root, object_path
 
 BIG = os.urandom(1 << 20) * 5 + b"end"
@@ -174,3 +175,15 @@ def test_a_file_of_somebody_else_is_copied(store: Store, tmp_path: Path) -> None
     tree = store.add_tree(folder)
     assert object_path(store, tree.entries[0].digest).stat().st_uid == os.geteuid()
     assert (folder / "model.onnx").stat().st_uid == NOBODY
+
+
+def test_nothing_is_known_of_an_object_before_the_disk_has_it(store: Store) -> None:
+    """A power cut would leave a file of its size and times, and an index that says what is no longer in it."""
+    with store.together():
+        digest = store.add_bytes(b"model")
+        store.flush()
+        seen = signature_of(object_path(store, digest).stat())
+        with Store.open(store.root) as other:
+            assert other.parts.index.get(seen) is None
+    with Store.open(store.root) as other:
+        assert other.parts.index.get(seen) == digest

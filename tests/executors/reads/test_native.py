@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from orun.codec import encode
 from orun.executors import LocalExecutor
 from tests.executors.support import Project, outcomes, result
@@ -55,6 +57,33 @@ def test_what_both_see_is_one_discovery(executor: LocalExecutor, project: Projec
     project.write("pipelines/mine.py", BOTH)
     job = project.job("mine.py:f", params={"seen": str(seen), "unseen": str(unseen)})
     assert list(result(executor, job).reads) == [f"{project.root}/mine.py", str(seen), str(unseen)]
+
+
+OPENAT2 = """
+import ctypes
+import os
+import struct
+
+def f(context, *, folder, writes):
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    for name, flags in (("data.txt", os.O_RDONLY), (writes, os.O_WRONLY | os.O_CREAT)):
+        how = struct.pack("QQQ", flags, 0o600 if flags & os.O_CREAT else 0, 0)
+        descriptor = ctypes.CDLL(None).syscall(437, at, name.encode(), how, len(how))
+        if descriptor >= 0:
+            os.close(descriptor)
+    return {"opened": descriptor >= 0}
+"""
+
+
+def test_a_newer_call_that_opens_a_file_in_a_folder(executor: LocalExecutor, project: Project) -> None:
+    data = project.write("pipelines/data.txt", "0,1")
+    project.write("pipelines/mine.py", OPENAT2)
+    job = project.job("mine.py:f", params={"folder": str(project.root), "writes": "new.txt"})
+    found = result(executor, job)
+    if not found.metrics["opened"].value:
+        pytest.skip("the kernel has no openat2")
+    assert [path for path, seen in found.reads.items() if seen] == [str(data), f"{project.root}/mine.py"]
+    assert f"{project.root}/new.txt" not in found.reads
 
 
 def test_many_threads_that_open_files_while_signals_arrive(executor: LocalExecutor, project: Project) -> None:
