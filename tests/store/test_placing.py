@@ -5,16 +5,27 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from blake3 import blake3
 
 from orun.errors import StoreError
-from orun.store import Store
-from orun.store.copying import reflink
+from orun.store import Store, placing
+from orun.store.copying import link, reflink
 from orun.store.durable import READ_ONLY
-from tests.store.support import add, bytes_read, content, fill, flip, has_reflinks, needs_proc, object_path
+from tests.store.support import (
+    add,
+    bytes_read,
+    content,
+    edit_and_restore_time,
+    fill,
+    flip,
+    has_reflinks,
+    needs_proc,
+    object_path,
+)
 
 FILES = {"a.bin": b"one", "sub/deep/b.bin": b"two"}
 BIG = os.urandom(1 << 20)
@@ -184,3 +195,40 @@ def test_a_reflink_has_its_mode_whatever_the_umask(tmp_path: Path, monkeypatch: 
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "target").stat().st_mode) == READ_ONLY
+
+
+@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize(
+    ("damage", "problem"), [(flip, "damaged"), (edit_and_restore_time, "damaged"), (Path.unlink, "missing")]
+)
+def test_a_damaged_object_is_not_placed(
+    store: Store, tmp_path: Path, damage: Callable[[Path], None], problem: str, copied: bool
+) -> None:
+    folder = fill(store.scratch("output"), {"tool": b"0123"})
+    (folder / "tool").chmod(0o755 if copied else 0o644)
+    tree = store.add_tree(folder)
+    store.place(tree.digest, tmp_path / "before")  # from then on it is known whether there are reflinks
+    damage(object_path(store, tree.entries[0].digest))
+    with pytest.raises(StoreError) as caught:
+        store.place(tree.digest, tmp_path / "placed")
+    assert str(caught.value) == (
+        "tool cannot be taken from the store\n"
+        f"  its object {tree.entries[0].digest} is {problem}\n"
+        "  hint: Run the pipeline again: the stage that made it will be built again"
+    )
+
+
+def test_an_object_that_is_edited_while_it_is_linked_is_not_trusted(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if has_reflinks(store):
+        pytest.skip("this file system has reflinks, which go first")
+    digest = add(store, {"a.bin": b"one"})
+
+    def edit_and_link(source: str, target: str) -> bool:
+        flip(Path(source))
+        return link(source, target)
+
+    monkeypatch.setattr(placing, "link", edit_and_link)
+    store.place(digest, tmp_path / "placed")
+    assert store.check(digest) == ("a.bin was damaged in the store",)
