@@ -10,7 +10,8 @@ import pytest
 from blake3 import blake3
 
 from orun.errors import StoreError
-from orun.store import Store
+from orun.store import Store, stat_cache
+from orun.store.reading import signature_of
 from tests.store.support import bytes_read, fill, needs_proc
 
 BIG = os.urandom(1 << 20)
@@ -167,3 +168,14 @@ def test_a_file_that_never_comes_to_rest_is_an_error(
         f"  {path}: Changes while it is read\n"
         f"  hint: Wait for that process; see which it is: fuser -v {path}"
     )
+
+
+def test_a_file_that_was_put_back_to_an_old_time_just_now_may_change_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stat_cache, "CLOCK", 3600 * 10**9)  # so that its change is recent however slow this is
+    path = tmp_path / "data.txt"
+    path.write_bytes(b"one")
+    os.utime(path, ns=(0, 0))
+    assert store.files.digest_file(path) == blake3(b"one").hexdigest()
+    assert store.parts.index.get(signature_of(path.stat())) is None
