@@ -1,9 +1,9 @@
 """Fix dynamic axes to one size and work out the shape of every value.
 
 Accelerators need shapes that are known beforehand, and simplifying can fold more once they are. ONNX Runtime's symbolic
-inference finds the shapes, through its own operators too. The result is compared with the model before it at the fixed
-sizes. `fixed_shapes` counts the values inside whose shape is all numbers, `dynamic_values` the inputs
-and outputs whose shape is not.
+inference finds the shapes, through its own operators too; where it cannot follow a model, ONNX's does. The result is
+compared with the model before it at the fixed sizes. `fixed_shapes` counts the values inside whose shape is all
+numbers, `dynamic_values` the inputs and outputs whose shape is not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from orun.stages.contract import Context, Port, Spec
 from orun.stages.known import require_known
 from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc
-from orun.stages.said import failing
+from orun.stages.said import failing, said
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
@@ -95,10 +95,18 @@ def _fix(context: Context, model: ModelProto, sizes: Mapping[str, int]) -> None:
 
 
 def _infer(context: Context, model: ModelProto) -> ModelProto:
+    """The model with its shapes, by ONNX Runtime's inference; by ONNX's own where that cannot follow the model."""
+    from onnx import shape_inference
+
     from orun.stages.onnx.symbolic import infer
 
-    with failing(context, "the shapes of the model cannot be worked out", "simplify the model first"):
+    try:
         return infer(model)
+    except Exception as error:  # noqa: BLE001 - it raises whatever it runs into
+        context.log.warning("ONNX Runtime's inference cannot follow the model, ONNX's own is used: %s", said(error))
+    with failing(context, "the shapes of the model cannot be worked out", "simplify the model first"):
+        made: ModelProto = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    return made
 
 
 def _is_known(value: ValueInfoProto) -> bool:

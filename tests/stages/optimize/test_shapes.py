@@ -86,3 +86,28 @@ def test_a_model_that_needs_its_axis(tmp_path: Path) -> None:
 
 def test_a_model_of_two_inputs_with_one_axis(tmp_path: Path) -> None:
     assert shapes(fix(tmp_path, artifact(tmp_path, parse(ADD)), fix={"n": 9})) == {"x": [9, 3], "y": [9, 3]}
+
+
+WINDOWED = """
+<ir_version: 9, opset_import: ["" : 20]>
+g (float[n, 4] x) => (float[n, 4] y)
+{
+  size = Constant <value = int64 {4}> ()
+  window = HannWindow (size)
+  shown = Mul (x, window)
+  y = Neg (shown)
+}
+"""
+
+
+def test_shapes_that_are_declared_inside_follow(tmp_path: Path) -> None:
+    model = parse(WINDOWED)
+    model.graph.value_info.append(onnx.helper.make_tensor_value_info("shown", onnx.TensorProto.FLOAT, [3, 4]))
+    assert shapes(fix(tmp_path, artifact(tmp_path, model), fix={"n": 2}))["shown"] == [2, 4]
+
+
+def test_what_onnx_runtimes_inference_cannot_follow(tmp_path: Path) -> None:
+    made = fix(tmp_path, artifact(tmp_path, parse(WINDOWED)), fix={"n": 2})
+    assert made.log.startswith("ONNX Runtime's inference cannot follow the model, ONNX's own is used: ")
+    assert shapes(made)["shown"] == [2, 4]
+    assert made.value("dynamic_values") == 0
