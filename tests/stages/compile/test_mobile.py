@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import numpy_helper
 
 from orun.errors import StageFailed
 from orun.stages.compile import mobile
+from orun.stages.contract import Context
+from orun.stages.engines import mobile as engines
 from tests.stages.models import convolution
 from tests.stages.support import artifact, run_stage
 
@@ -39,6 +44,25 @@ def test_it_runs_as_before_and_says_what_a_build_needs(tmp_path: Path, optimizat
         assert run.value("operators") == 4
     assert "#" not in "".join(config)
     assert run.value("max_abs_error") < 1e-5
+
+
+def test_another_answer_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = convolution()
+    (bias,) = [tensor for tensor in other.graph.initializer if tensor.name == "bias"]
+    bias.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(bias) + 1, "bias"))
+    wrong = run_stage("compile/mobile", tmp_path, inputs={"model": artifact(tmp_path, other)}).output / "model.ort"
+    convert = engines.convert
+
+    def exchanged(context: Context, *words: Any, **options: Any) -> int:
+        operators = convert(context, *words, **options)
+        shutil.copyfile(wrong, context.output / "model.ort")
+        return operators
+
+    monkeypatch.setattr(engines, "convert", exchanged)
+    with pytest.raises(StageFailed) as caught:
+        run_stage("compile/mobile", tmp_path, inputs={"model": artifact(tmp_path, convolution())})
+    assert caught.value.what == "model.ort disagrees with the model before it in output 'scores'"
+    assert caught.value.hint == "try `optimization: runtime`"
 
 
 def test_what_is_laid_out_for_a_processor(tmp_path: Path) -> None:
