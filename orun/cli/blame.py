@@ -117,12 +117,12 @@ def _asked(pipeline: Pipeline, result: RunResult, gate: str | None) -> list[Ques
 
 def _stage_of(pipeline: Pipeline, gate: str) -> str:
     """The stage that is meant by its id, or by its id and a metric."""
-    names = [stage.id for stage in pipeline.stages]
-    found = [name for name in names if gate == name or gate.startswith(f"{name}.")]
-    if not found:
+    names = (stage.id for stage in pipeline.stages)  # of which none has a dot, but for values of a matrix
+    found = next((name for name in names if gate == name or gate.startswith(f"{name}.")), None)
+    if found is None:
         why = f"stages with gates are {', '.join(stage.id for stage in pipeline.stages if stage.gates) or 'none'}"
         raise UsageError(f"there is no stage or gate {gate!r} in {pipeline.file.name}", why=why)
-    return max(found, key=len)
+    return found
 
 
 def _seconds(text: str) -> float:
