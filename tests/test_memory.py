@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import orun
 from orun import memory, remember
 from orun.codec import replace
 from orun.errors import StoreError
-from orun.events import Notice
+from orun.events import Event, Notice, StageFinished
 from orun.memory import Request
 from orun.planner import Done, Planner
 from orun.record import RunResult
@@ -117,4 +118,33 @@ def test_a_record_that_another_process_has_replaced_meanwhile_is_not_noted(
     project.run()
     monkeypatch.undo()
     assert not project.run().repeats
+    assert project.run().repeats
+
+
+@pytest.mark.parametrize(("name", "old", "new"), [("stages.py", '"!"', '"?"'), ("deep.py", "split()", "split('b')")])
+def test_what_is_edited_after_it_was_decided_upon_is_not_noted(project: Project, name: str, old: str, new: str) -> None:
+    (note,) = project.store.glob("index/run-*.json")
+    note.unlink()
+
+    def edit(event: Event) -> None:
+        if isinstance(event, StageFinished) and event.result.stage == "count":
+            project.edit(name, old, new)
+
+    orun.run(project.folder / "pipeline.yaml", store=project.store, on_event=edit)
+    result = project.run()
+    assert not result.repeats
+    assert set(outcomes(result).values()) == {"built"}
+
+
+def test_a_file_that_changed_just_now_is_noted_by_its_content(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remember, "CLOCK", 3600 * 10**9)  # however slow this is
+    (note,) = project.store.glob("index/run-*.json")
+    note.unlink()
+    project.run()
+    content = unseal(note.read_bytes())
+    mine = [str(project.folder / name) for name in ("deep.py", "helper.py", "pipeline.yaml", "stages.py")]
+    assert [path for path in content["contents"] if Path(path).suffix in {".py", ".yaml"}] == mine
+    assert not set(memory.joined(content["read"]["files"])) & set(mine)
     assert project.run().repeats
