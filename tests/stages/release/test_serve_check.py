@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
 
 from orun.errors import StageFailed
+from orun.stages.onnx import agreement
 from tests.stages.support import run_stage
 
 from .support import lineage_file, make_bundle
@@ -43,6 +45,23 @@ def test_it_answers_as_the_pipeline_does(tmp_path: Path) -> None:
     assert not {"orun", "onnx", "torch", "blake3"} & told["packages"].keys()
     assert run.value("answers") > 1
     assert run.value("max_abs_error") < 1e-5
+
+
+def test_sizes_and_tolerance_are_those_that_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ports = {"bundle": make_bundle(tmp_path).output}
+    run = run_stage("release/serve-check", tmp_path, {"dims": {"batch": [3]}}, inputs=ports)
+    assert run.value("answers") == 3  # at one size: at random, lowest and highest
+    here = agreement.session
+
+    def shifted(*words: Any, **options: Any) -> Any:
+        model = here(*words, **options)
+        return lambda feed: [value + np.float32(0.5) for value in model(feed)]
+
+    monkeypatch.setattr(agreement, "session", shifted)
+    with pytest.raises(StageFailed) as caught:
+        run_stage("release/serve-check", tmp_path, inputs=ports)
+    assert caught.value.what == "the model as it is served disagrees with the model in the pipeline in output 'y'"
+    assert run_stage("release/serve-check", tmp_path, {"atol": 1.0}, inputs=ports).value("max_abs_error") == 0.5
 
 
 def test_a_damaged_file_is_not_served(tmp_path: Path) -> None:
