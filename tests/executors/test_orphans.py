@@ -47,6 +47,16 @@ def runaway(context, *, pipe):
 
 def quick(context):
     pass
+
+def leaves(context, *, pipe):
+    held = os.open(pipe, os.O_WRONLY)
+    if os.fork() == 0:
+        time.sleep(600)
+
+def waits(context, *, sign):
+    context.progress(1, 2, "")
+    while not os.path.exists(sign):
+        time.sleep(0.01)
 """
 
 RUNNER = """
@@ -148,3 +158,16 @@ def test_the_supervisor_is_killed(executor: LocalExecutor, project: Project) -> 
         f"  hint: Run it alone: orun {job.file} --only family"
     )
     assert isinstance(result(executor, project.job("mine.py:quick")), JobResult)
+
+
+def test_what_a_stage_leaves_behind_ends_with_it_while_another_runs(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/mine.py", CODE)
+    pipe, sign = Pipe(project.work / "pipe"), project.work / "sign"
+    other = project.job("mine.py:waits", params={"sign": str(sign)})
+    executor.start(other)
+    until_progress(executor)
+    executor.start(project.job("mine.py:leaves", params={"pipe": pipe.path}))
+    assert list(outcomes(executor, 1)) == ["leaves"]
+    pipe.wait_until_nobody_holds_it()
+    sign.touch()
+    assert list(outcomes(executor, 1)) == ["waits"]
