@@ -253,3 +253,11 @@ def test_only_the_canonical_form_is_a_list_of_files(data: bytes, message: str) -
     with pytest.raises(ValueError, match=r"\w") as caught:
         decode(data)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(("mode", "executable"), [(0o744, True), (0o644, False), (0o654, False)])
+def test_a_file_is_executable_when_its_owner_may_execute_it(store: Store, mode: int, executable: bool) -> None:
+    folder = fill(store.scratch("output"), {"tool": b"0123"})
+    (folder / "tool").chmod(mode)
+    assert store.describe(folder).entries[0].executable is executable
+    assert store.add_tree(folder).entries[0].executable is executable
