@@ -53,7 +53,7 @@ class Scope:
         ignored = tuple(f"{folder}/" for folder in job.ignore)
         own = (*job.inputs.values(), job.output, job.scratch, job.log, job.lineage or job.log)
         code = (job.project, *(() if job.interpreter else places(os.environ.get(VARIABLE, ""))))
-        named = tuple(folder for folder in job.named if f"{folder}/".startswith(installed()))
+        named = tuple(folder for folder in job.named if _is_of_one(f"{folder}/"))
         return scope_of(code, (*job.ignore, *(path for path in own if not path.startswith(ignored))), named)
 
     def is_code(self, path: str) -> bool:
@@ -109,13 +109,22 @@ def _holds_packages(folder: str) -> bool:
 
 @functools.cache
 def installed() -> tuple[str, ...]:
-    """Prefixes of the paths to the machine's files, the interpreter, installed packages and orun itself."""
+    """Prefixes of the paths to the machine's files, the interpreter, installed packages, orun itself and caches."""
+    home = os.path.expanduser("~")
+    return _prefixes((*_libraries(), *(os.path.join(home, name) for name in (*CREDENTIALS, *CACHES))))
+
+
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    """Those of them in which programs and libraries lie."""
     prefixes = (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)
     packages = (*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.__file__))
-    home = os.path.expanduser("~")
-    private = (os.path.join(home, name) for name in (*CREDENTIALS, *CACHES))
-    ours = (str(PACKAGE), os.path.dirname(blake3.__file__))
-    return _prefixes((*SYSTEM, *prefixes, *packages, *ours, *private))
+    return _prefixes((*SYSTEM, *prefixes, *packages, str(PACKAGE), os.path.dirname(blake3.__file__)))
+
+
+def _is_of_one(folder: str) -> bool:
+    """Whether a folder of the machine belongs to something there, and is not one in which all libraries lie."""
+    return folder.startswith(installed()) and not any(prefix.startswith(folder) for prefix in _libraries())
 
 
 def _prefixes(paths: Iterable[str]) -> tuple[str, ...]:

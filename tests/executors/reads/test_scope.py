@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import orun
+from orun.codec import replace
 from orun.executors.reads.scope import Scope
+from tests.executors.support import Project
 
 
 @pytest.mark.parametrize(
@@ -77,3 +79,15 @@ def test_what_lies_beside_a_file_of_the_machine_that_is_named() -> None:
     assert scope.is_discovery("/usr/share/models/v1/net.data")
     assert not scope.is_discovery("/usr/share/models/v2/net.data")
     assert not scope.is_code("/usr/share/models/v1/net.py")
+
+
+def test_a_file_among_all_that_is_installed_makes_none_of_it_the_stage_s(project: Project) -> None:
+    packages = Path(pytest.__file__).parents[1]
+    job = replace(
+        project.job("mine.py:f"), named=(str(packages), "/usr", f"{packages}/onnx_models", "/usr/share/models")
+    )
+    scope = Scope.of(job)
+    assert not scope.is_discovery(pytest.__file__)
+    assert not scope.is_discovery("/usr/lib/libc.so.6")
+    assert scope.is_discovery(f"{packages}/onnx_models/net.data")
+    assert scope.is_discovery("/usr/share/models/net.data")
