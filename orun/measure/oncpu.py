@@ -136,7 +136,7 @@ def waits() -> dict[str, float]:
     """Seconds that each thread of this process has waited for a core so far; empty where the kernel does not count."""
     found: dict[str, float] = {}
     for statistics in Path("/proc/self/task").glob("*/schedstat"):
-        with suppress(FileNotFoundError):  # the thread ended meanwhile
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread ended before it was opened, or read
             found[statistics.parent.name] = int(statistics.read_text(encoding="ascii").split()[1]) / 1e9
     return found
 

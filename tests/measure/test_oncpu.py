@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -141,6 +142,22 @@ def test_waiting_is_counted() -> None:
     assert times.waited is not None
     assert times.waited >= 0
     assert waits()[str(os.getpid())] >= before[str(os.getpid())]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the time on run queues")
+@pytest.mark.parametrize("error", [FileNotFoundError, ProcessLookupError])  # of opening, and of reading what is open
+def test_a_thread_that_ends_while_it_is_looked_at(monkeypatch: pytest.MonkeyPatch, error: type[OSError]) -> None:
+    read, mine = Path.read_text, str(os.getpid())
+
+    def gone(path: Path, encoding: str) -> str:
+        if path.parent.name != mine:
+            raise error
+        return read(path, encoding)
+
+    with ThreadPoolExecutor(1) as helper:
+        helper.submit(long_work).result()
+        monkeypatch.setattr(Path, "read_text", gone)
+        assert waits().keys() == {mine}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the time on run queues")
