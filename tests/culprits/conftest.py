@@ -94,7 +94,7 @@ class Planted:
             self.started.append(event.stage)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
     folder = tmp_path_factory.mktemp("planted")
     for part in PARTS.iterdir():
