@@ -15,7 +15,7 @@ from orun.cli import options
 from orun.cli.ends import find, record_of
 from orun.cli.verb import Verb
 from orun.errors import UsageError
-from orun.report.figures import count, shortened
+from orun.report.figures import ABSENT, NOT_THERE, count, shortened
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
 from orun.units import show
@@ -30,8 +30,6 @@ EXAMPLES = (
     ("orun diff 20261121-0930 ci/record.json --json", "a run of this store and one of another machine, for a program"),
 )
 SIDES = (Column("old", flexible=True), Column("new", flexible=True))
-ABSENT = "-"
-NOT_THERE = "not there"  # a file that was looked for
 COMMIT = 10  # digits of a commit that tell two apart for people
 SHOWN = 5  # files that were not as in a commit
 

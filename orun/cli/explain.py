@@ -13,7 +13,7 @@ import click
 import orun
 from orun.cli import options
 from orun.cli.verb import Verb
-from orun.report.figures import shortened
+from orun.report.figures import ABSENT, NOT_THERE, shortened
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal, detect
 
@@ -27,8 +27,6 @@ EXAMPLES = (
 COLUMNS = (Column(""), Column("part of the key"), Column("last time", flexible=True), Column("now", flexible=True))
 VERDICTS = {"run": "would run", "maybe": "may run", "cached": "is up to date", "skipped": "is skipped"}
 READ = (Column(""), Column("seen to use"), *COLUMNS[2:])
-ABSENT = "-"
-NOT_THERE = "not there"  # a file that was looked for
 
 
 @click.command("explain", cls=Verb, examples=EXAMPLES)

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from orun.metrics import Metric
 from orun.units import show
 
+ABSENT = "-"  # where there is nothing to show
+NOT_THERE = "not there"  # a file that was looked for
 DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _AGES = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"))
 
