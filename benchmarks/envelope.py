@@ -3,11 +3,12 @@
     python -m benchmarks.envelope                        the models in artifacts/out/bert
     python -m benchmarks.envelope --store FOLDER --rounds 20 --threads 2
 
-Batch 1, 128 tokens. Each round times a few inferences of every form in random order. On one thread the figure is the
-median CPU time of the process that does them, which hardly hangs on what else the machine does; on several, where that
-is work and not latency, the lower quartile of the wall times. Cosine is to PyTorch's embeddings of the texts of
-`pipelines/docs.py`, and recall@1 is that of its retrieval task. OpenVINO runs in the environment of
-`pipelines/openvino.yaml`, which is made when it is not there.
+Batch 1, 128 tokens. Each round times a few inferences of every form in random order, after as many that warm the
+caches, which the form before has filled with its own. On one thread the figure is the median CPU time of the process
+that does them, which hardly hangs on what else the machine does; on several, where that is work and not latency, the
+lower quartile of the wall times. Cosine is to PyTorch's embeddings of the texts of `pipelines/docs.py`, and recall@1 is
+that of its retrieval task. OpenVINO runs in the environment of `pipelines/openvino.yaml`, which is made when it is not
+there.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ TORCH = "PyTorch eager"
 COMPILED = "torch.compile"
 PRECISIONS = ("f32", "bf16")  # of OpenVINO
 SEQUENCE = 128
-BLOCK = 5  # inferences of a form in a round
+BLOCK = 5  # inferences of a form in a round that count, and before them as many that do not
 WARMUP = 0.3  # seconds
 WALL_QUANTILE = 0.25  # less disturbed than the median where threads wait for one another
 
@@ -115,6 +116,7 @@ def times(
         order = random.Random(0)
         for _ in range(rounds):
             for name in order.sample(list(timers), len(timers)):
+                timers[name](BLOCK)
                 found = timers[name](BLOCK)
                 spent[name].append(found.process if threads == 1 else found.wall)
     share = 0.5 if threads == 1 else WALL_QUANTILE

@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from orun.measure.pressure import Pressure, PressureGauge
-from orun.measure.quads import MODEL, PATIENCE, Launch, Pace, launch
+from orun.measure.quads import BASELINE, MODEL, PATIENCE, Launch, Pace, launch
 from orun.measure.sequential import FEWEST, FLOOR, Evidence
 from orun.measure.workers import Subject
 
-BASELINE = "baseline"
 QUADS_SHARE = 0.5  # of the time, for quads
 PROMISED = 2  # in times of the launches that are enough
 ERROR_SHARE = 0.4  # of the slow-down to be told: how well a launch is known; more launches say more than longer ones

@@ -7,6 +7,10 @@ The launch's value is the median of these pairs. A core that is shared changes i
 to the next: a quad as a whole is disturbed twice as often as a pair, and too often for a median. Quads go on until the
 median is known well enough.
 
+What ran before leaves its data in the caches. Beside the baseline that does the same to both. Of a model that is much
+faster than its reference it would hide up to a fifth of the speed-up, which users, whose model has its core to itself,
+would see: there a block that counts comes after one that does not.
+
 What is compared is the time on the CPU, by one of four methods:
 
 thread  The calling thread does all: its CPU time, on the quietest core, to which the processes are pinned.
@@ -41,7 +45,7 @@ from orun.measure.workers import Opened, Subject, Worker
 
 Method = Literal["thread", "nodes", "process", "wall"]
 
-MODEL = "model"
+MODEL, BASELINE = "model", "baseline"
 BLOCK_SECONDS = 0.015
 PROFILED_BLOCK_SECONDS = 0.03  # nodes need a few inferences of each model, whatever they take
 PROFILED_MOST = 8  # inferences in a profiled block: each writes an event for every node
@@ -50,6 +54,7 @@ PATIENCE = 2.0  # in times of the time, for waiting for a core
 MOST_PROFILED_QUADS = 10
 FEWEST_QUADS = 4  # of a slow model, two are disturbed too often for a median: a launch starts two sessions anyhow
 SHORT = 0.002  # seconds of an inference that is short beside a time slice
+SETTLED = 7 / 4  # blocks for each that counts, where caches are warmed first
 STEADY_QUADS = 8  # below which the standard error of their median is hardly known
 
 
@@ -194,7 +199,7 @@ class _Rounds:
         block = {name: self.counts[name] * opened[name].each for name in self.workers}
         cap = MOST_PROFILED_QUADS if self.method == "nodes" else MOST_QUADS
         most = {
-            name: min(max(int(self.pace.quads / (2 * (block[MODEL] + block[name]))), FEWEST_QUADS), cap)
+            name: min(max(int(self.pace.quads / self._seconds(block, name)), FEWEST_QUADS), cap)
             for name in self.workers
             if name != MODEL or len(self.workers) == 1
         }
@@ -209,10 +214,27 @@ class _Rounds:
                 pairs[name] += _pairs(rounds[-1:], name, self.method)
         return rounds
 
+    def _seconds(self, block: Mapping[str, float], other: str) -> float:
+        """Of a quad, by those of a block."""
+        return (SETTLED if self._settles(other) else 1.0) * 2 * (block[MODEL] + block[other])
+
+    def _settles(self, other: str) -> bool:
+        """Whether a block warms the caches before one that counts; a profile could not leave it out."""
+        return other not in (MODEL, BASELINE) and self.method != "nodes"
+
     def _quad(self, other: str) -> list[Block]:
         first, second = self.random.sample([MODEL, other], 2)
-        names = (first, second, second, first)
-        return [(name, self.workers[name].time(self.counts[name])) for name in names]
+        return [
+            self._block(first, settle=self._settles(other)),
+            self._block(second, settle=self._settles(other)),
+            self._block(second, settle=False),
+            self._block(first, settle=self._settles(other)),
+        ]
+
+    def _block(self, name: str, *, settle: bool) -> Block:
+        if settle:
+            self.workers[name].time(self.counts[name])
+        return name, self.workers[name].time(self.counts[name])
 
     def _known(self, pairs: Sequence[float]) -> bool:
         """Whether the median of the pairs is known well enough; of nodes it is not what counts."""

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from orun.measure import latency, paired
-from orun.measure.latency import BASELINE, Budget
+from orun.measure.latency import Budget
+from orun.measure.quads import BASELINE
 from orun.measure.quantiles import bounded
 from orun.measure.sequential import ALPHA, BETA, FEWEST, Evidence
 from orun.metrics import Comparison, Estimate, Metric

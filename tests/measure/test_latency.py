@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -58,21 +61,45 @@ class Recorder:
         return Times(taken, taken, taken, 0.0)
 
 
+def rounds_of(names: Sequence[str], method: Method = "thread") -> tuple[list[quads.Round], list[str]]:
+    """The quads of models whose inferences seem to take 0.1 s, in blocks of two, and who was asked in which order."""
+    order: list[str] = []
+    workers = {name: Recorder(name, order) for name in names}
+    pace = replace(PACE, quads=12.0, error=-1.0)  # never known well enough
+    rounds = quads._Rounds(workers, dict.fromkeys(names, 2), method, pace, Random(3))  # type: ignore[arg-type]
+    opened = replace(launched({"model": [1.0]}, {}).opened["model"], each=0.1)
+    return rounds.run(dict.fromkeys(names, opened)), order
+
+
 def test_blocks_of_a_quad_mirror_one_another_and_either_model_begins() -> None:
     """So that a drift cancels, and neither has the better place."""
-    order: list[str] = []
-    workers = {name: Recorder(name, order) for name in ("model", "baseline", "reference")}
-    pace = replace(PACE, quads=10.0)  # 12 quads of 0.8 s, as they would take
-    rounds = quads._Rounds(workers, dict.fromkeys(workers, 2), "thread", pace, Random(3))  # type: ignore[arg-type]
-    opened = replace(launched({"model": [1.0]}, {}).opened["model"], each=0.1)
-    found = rounds.run(dict.fromkeys(workers, opened))
-    assert len(found) == 2 * 12
+    found, order = rounds_of(("model", "baseline"))
+    assert len(found) == 15  # of 0.8 s
     assert [name for _, blocks in found for name, _ in blocks] == order
     asked = [tuple(order[start : start + 4]) for start in range(0, len(order), 4)]
-    assert all(one[0] == one[3] != one[1] == one[2] for one in asked)
-    assert {(one[0], one[1]) for one in asked} == {
-        (first, second) for other in ("baseline", "reference") for first, second in (("model", other), (other, "model"))
-    }
+    assert set(asked) == {("model", "baseline", "baseline", "model"), ("baseline", "model", "model", "baseline")}
+
+
+def test_beside_a_reference_a_block_counts_after_one_that_warms_the_caches() -> None:
+    """Else the faster of the two is slowed down by what the slower one left in them."""
+    found, order = rounds_of(("model", "baseline", "reference"))
+    assert Counter(other for other, _ in found) == {"baseline": 15, "reference": 8}  # of 1.4 s
+    expected = []
+    for other, blocks in found:
+        names = [name for name, _ in blocks]
+        first, second = names[:2]
+        assert names == [first, second, second, first]
+        assert {first, second} == {"model", other}
+        expected += names if other == "baseline" else [first, first, second, second, second, first, first]
+    assert order == expected
+    ends = itertools.accumulate(4 if other == "baseline" else 7 for other, _ in found)  # blocks timed by then
+    assert [blocks[-1][1].wall[0] for _, blocks in found] == [1.0 + end % 3 for end in ends]
+
+
+def test_nothing_is_warmed_for_a_profile_or_a_model_alone() -> None:
+    for names, method in ((("model", "reference"), "nodes"), (("model",), "thread")):
+        found, order = rounds_of(names, method)
+        assert len(order) == 4 * len(found)
 
 
 def test_a_block_counts_by_the_median_of_its_inferences() -> None:
