@@ -96,10 +96,10 @@ def test_beside_a_reference_a_block_counts_after_one_that_warms_the_caches() -> 
     assert [blocks[-1][1].wall[0] for _, blocks in found] == [1.0 + end % 3 for end in ends]
 
 
-def test_nothing_is_warmed_for_a_profile_or_a_model_alone() -> None:
-    for names, method in ((("model", "reference"), "nodes"), (("model",), "thread")):
-        found, order = rounds_of(names, method)
-        assert len(order) == 4 * len(found)
+@pytest.mark.parametrize(("names", "method"), [(("model", "reference"), "nodes"), (("model",), "thread")])
+def test_nothing_is_warmed_for_a_profile_or_a_model_alone(names: Sequence[str], method: Method) -> None:
+    found, order = rounds_of(names, method)
+    assert len(order) == 4 * len(found)
 
 
 def test_a_block_counts_by_the_median_of_its_inferences() -> None:
