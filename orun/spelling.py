@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from orun.errors import UsageError
 
 MOST = 60  # names in a list for people
+MISSPELT = 0.95  # likeness by difflib: one letter or two of thirty
 SHORTEST = 3  # letters from which the beginning of a name is taken for the name
 
 
@@ -20,6 +21,12 @@ def closest(word: str, options: Iterable[str]) -> str:
         return known[close[0]]
     begun = [option for name, option in known.items() if len(lowered) >= SHORTEST and name.startswith(lowered)]
     return begun[0] if len(begun) == 1 else ""
+
+
+def misspelt(word: str, options: Iterable[str]) -> str:
+    """The option that a word, which is none, is but a letter or two away from, or an empty text."""
+    known = list(options)
+    return "" if word in known else next(iter(difflib.get_close_matches(word, known, n=1, cutoff=MISSPELT)), "")
 
 
 def one_of(options: Iterable[str]) -> str:

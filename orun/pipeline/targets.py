@@ -12,8 +12,8 @@ from orun.pipeline.grammar import TargetKeys
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
 from orun.pipeline.problems import Problems
 from orun.pipeline.values import localise
-from orun.providers import PROVIDERS, OptionType
-from orun.spelling import closest
+from orun.providers import PROVIDERS, SESSION_ENTRIES, OptionType
+from orun.spelling import closest, misspelt
 from orun.stages.params import params_of
 from orun.targets import EXTENSIONS, Environment, Provider, Target
 from orun.units import parse_size
@@ -56,7 +56,11 @@ def _target(name: str, node: Map, environment: Environment | None, problems: Pro
         for param in params_of(TargetKeys)
         if node.get(param.name) and param.name != KEY
     }
-    session = {key: _option(key, entry.value) for key, entry in node.map("session").entries.items()}
+    options = node.map("session").entries
+    for key, entry in options.items():
+        if "." in key and (meant := misspelt(key, SESSION_ENTRIES)):
+            problems.add(entry.key, f"'{key}' is not a configuration entry of a session", suggestion=meant)
+    session = {key: _option(key, entry.value) for key, entry in options.items()}
     return Target(
         name, tuple(provider for provider, _ in providers), session, environment=environment, **cast("Any", given)
     )
