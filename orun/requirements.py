@@ -119,7 +119,7 @@ def lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
     if missing:
         names = ", ".join(tool.replace("|", " or ") for tool in missing)
         verb = "is" if len(missing) == 1 else "are"
-        where, hint = "installed", tools.install_command(missing[0], spec.extra)
+        where, hint = "installed", tools.install_command(missing, spec.extra)
         if stage.environment:
             where = f"in environment {stage.environment.name!r}"
             hint = f"add it to that environment: {missing[0].partition('|')[0]}==VERSION"

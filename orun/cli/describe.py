@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from orun.environment.tools import install_command
 from orun.pipeline.fragments import plain_default, words
 from orun.report.table import wrap
 from orun.units import show
@@ -99,7 +100,7 @@ def facts(kind: Kind) -> list[tuple[str, str]]:
         ("output", kind.spec.output),
         ("metrics", "what its parameters ask for" if names is None else ", ".join(names)),
         ("tools in its key", ", ".join(tool.replace("|", " or ") for tool in kind.spec.tools)),
-        ("extra", f'pip install "orun[{kind.spec.extra}]"' if kind.spec.extra else ""),
+        ("extra", install_command(kind.spec.tools, kind.spec.extra, {}) if kind.spec.extra else ""),
         ("result holds for", BOUND[kind.spec.stage_class]),
         ("deterministic", "" if kind.spec.deterministic else "no: the first result of equal inputs is kept"),
     ]

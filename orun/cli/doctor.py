@@ -97,7 +97,7 @@ def _tools() -> list[dict[str, Any]]:
     for tool, kinds in needed.items():
         found = tools.find(tool)
         name = found[0] if found else tool.replace("|", " or ")
-        install = "" if found else tools.install_command(tool, kinds[0].spec.extra)
+        install = "" if found else tools.install_command([tool])
         rows.append(
             {
                 "tool": name,

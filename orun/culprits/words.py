@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from orun.culprits.found import Diagnosis, Place, Proof
 from orun.metrics import Comparison, Unit
+from orun.report.figures import count
 from orun.units import show
 
 NEARLY_ALL = 0.95
@@ -140,7 +141,7 @@ def _named(stage: str) -> str:
 
 
 def _slow(place: Place) -> str:
-    others = f" and {len(place.nodes) - 1} nodes beside it" if len(place.nodes) > 1 else ""
+    others = f" and {count(len(place.nodes) - 1, 'node')} beside it" if len(place.nodes) > 1 else ""
     return f"{place.node}{others} ({show(place.after or 0.0, 's')} for {show(place.before or 0.0, 's')})"
 
 

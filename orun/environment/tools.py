@@ -12,13 +12,20 @@ from orun.environment.once import once
 ABSENT = "not installed"  # the version of what is not there
 # The extra of orun that brings a distribution, for the hint of a missing one.
 EXTRAS: Mapping[str, str] = {
-    "onnx": "cpu",
+    "keras": "tensorflow",
+    "ml-dtypes": "onnx",
+    "numpy": "onnx",
+    "onnx": "onnx",
+    "onnx-ir": "onnx",
     "onnxruntime": "cpu",
     "onnxruntime-gpu": "gpu",
     "onnxscript": "torch",
-    "onnxsim": "cpu",
+    "onnxsim": "onnx",
+    "onnxslim": "slim",
+    "optuna": "tune",
     "scikit-learn": "sklearn",
     "skl2onnx": "sklearn",
+    "sympy": "onnx",
     "tensorflow": "tensorflow",
     "tensorflow-cpu": "tensorflow",
     "tf2onnx": "tensorflow",
@@ -107,8 +114,22 @@ def find(tool: str, packages: Mapping[str, str] | None = None) -> tuple[str, str
     return None
 
 
-def install_command(tool: str, extra: str = "") -> str:
-    """The command that installs a missing tool."""
-    name = tool.split("|", maxsplit=1)[0]
-    wanted = extra or EXTRAS.get(name, "")
-    return f'pip install "orun[{wanted}]"' if wanted else f"pip install {name}"
+def install_command(missing: Iterable[str], extra: str = "", packages: Mapping[str, str] | None = None) -> str:
+    """The one command that installs all of these tools.
+
+    Args:
+        missing: the tools, each as `find` takes it.
+        extra: the extra of orun that a kind asks for; it brings whatever no other does.
+        packages: what is there already, as `find` takes it: where no ONNX Runtime is, the one for the CPU is wanted, and
+            where one is, none, as the builds overwrite one another.
+    """
+    names = [tool.partition("|")[0] for tool in missing]
+    extras = {EXTRAS[name] for name in names if name in EXTRAS} | ({extra} if extra else set())
+    if "onnx" in extras and not find("onnxruntime", packages):
+        extras.add("cpu")
+    elif "cpu" in extras and "onnxruntime" not in names:
+        extras = extras - {"cpu"} | {"onnx"}
+    if len(extras) > 1:
+        extras.discard("onnx")  # the others bring it
+    wanted = [f'"orun[{",".join(sorted(extras))}]"'] if extras else []
+    return " ".join(["pip install", *wanted, *(name for name in names if name not in EXTRAS and not extra)])

@@ -162,5 +162,5 @@ def _check_packages(settings: Settings, environment: Mapping[str, str]) -> None:
         if tools.find(name) is None:
             raise UsageError(
                 f"the remote {settings.url} needs {name}, which is not installed",
-                hint=tools.install_command(name, "remote"),
+                hint=tools.install_command([name], "remote"),
             )

@@ -47,13 +47,27 @@ def test_the_first_folder_on_the_path_wins(packages: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("tool", "extra", "command"),
+    ("missing", "extra", "command"),
     [
-        ("onnxruntime|onnxruntime-gpu", "", 'pip install "orun[cpu]"'),
-        ("torch", "", 'pip install "orun[torch]"'),
-        ("onnx", "torch", 'pip install "orun[torch]"'),
-        ("unheard-of", "", "pip install unheard-of"),
+        (["onnxruntime|onnxruntime-gpu"], "", 'pip install "orun[cpu]"'),
+        (["torch"], "torch", 'pip install "orun[torch]"'),
+        (["torch", "onnx", "onnxruntime|onnxruntime-gpu"], "torch", 'pip install "orun[cpu,torch]"'),
+        (["onnx"], "cpu", 'pip install "orun[cpu]"'),
+        (["unheard-of"], "", "pip install unheard-of"),
+        (["unheard-of"], "sklearn", 'pip install "orun[sklearn]"'),
+        (["onnx", "unheard-of"], "", 'pip install "orun[cpu]" unheard-of'),
     ],
 )
-def test_a_missing_tool_has_a_command_that_installs_it(tool: str, extra: str, command: str) -> None:
-    assert tools.install_command(tool, extra) == command
+def test_one_command_installs_all_that_is_missing(missing: list[str], extra: str, command: str) -> None:
+    assert tools.install_command(missing, extra, {}) == command
+
+
+@pytest.mark.parametrize(
+    ("missing", "extra", "command"),
+    [
+        (["onnx"], "cpu", 'pip install "orun[onnx]"'),
+        (["numpy", "torch"], "torch", 'pip install "orun[torch]"'),
+    ],
+)
+def test_beside_one_build_of_onnx_runtime_no_other_is_installed(missing: list[str], extra: str, command: str) -> None:
+    assert tools.install_command(missing, extra, {"onnxruntime-gpu": "1.31.1"}) == command
