@@ -56,6 +56,7 @@ class Attempt:
             lineage_file.write_bytes(lineage)
         return Job(
             stage=stage.id,
+            key=self.step.key,
             origin=use.origin,
             entry=use.entry,
             spec=use.spec,

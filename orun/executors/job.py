@@ -19,6 +19,7 @@ class Job(Record, frozen=True):
 
     Attributes:
         stage: its id, unique among the jobs of an executor.
+        key: of its result, as far as it is known before it runs.
         origin: `built-in`, `plug-in` or `file`.
         entry: a module, or `path.py:function` relative to `root`.
         spec: what its kind depends on and yields.
@@ -42,6 +43,7 @@ class Job(Record, frozen=True):
     """
 
     stage: str
+    key: str
     origin: Literal["built-in", "plug-in", "file"]
     entry: str
     spec: Spec

@@ -89,6 +89,7 @@ def _produce(job: Job, channel: Channel) -> dict[str, Metric]:
 def _call(job: Job, channel: Channel, inputs: Mapping[str, Path]) -> object:
     context = Context(
         stage=job.stage,
+        key=job.key,
         inputs=inputs,
         output=Path(job.output),
         root=Path(job.root),

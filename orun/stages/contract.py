@@ -112,6 +112,7 @@ class Context:
         root: the folder of the pipeline file; code and paths are relative to it.
         target: the target that the parameters name, or None; the first when several do.
         further: those that other parameters name, by the parameter.
+        key: of the result, as far as it is known before the stage runs: a name for what outlives an interrupted run.
         seed: seed for every random choice.
         timeout: seconds that the stage may run, or None.
         lineage: path of `lineage.json` for kinds that ask for it.
@@ -130,6 +131,7 @@ class Context:
     open_log: Callable[[], logging.Logger]
     progress: Callable[[int, int, str], None]
     further: Mapping[str, Target] = dataclasses.field(default_factory=dict)
+    key: str = ""
 
     @cached_property
     def log(self) -> logging.Logger:

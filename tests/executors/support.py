@@ -62,6 +62,7 @@ class Project:
             (work / name).mkdir(parents=True)
         return Job(
             stage=stage or entry.rpartition(":")[2].rpartition(".")[2],
+            key="",
             origin=origin,
             entry=entry,
             spec=spec or Spec(output="metrics"),

@@ -54,6 +54,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
     seed: int = 0,
     timeout: float | None = None,
     lineage: Path | None = None,
+    key: str = "",
 ) -> StageRun:
     """Run a built-in kind as its own process would: scratch working folder, empty output, inputs left alone.
 
@@ -67,6 +68,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
         seed: seed of every random choice.
         timeout: seconds that the stage may run.
         lineage: path of `lineage.json`.
+        key: of the result; one of its own when left out.
     """
     module = cast("KindModule", module_of(uses))
     work = Path(tempfile.mkdtemp(prefix="stage-", dir=folder))
@@ -80,6 +82,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
     log.addHandler(logging.StreamHandler(text))
     context = Context(
         stage=uses,
+        key=key or work.name,
         inputs=ports,
         output=output,
         root=root or folder,

@@ -27,6 +27,7 @@ from orun.stages.contract import Port, Spec
 HERE = str(Path(__file__).parent)
 JOB = Job(
     stage="rehearsal",
+    key="",
     origin="file",
     entry="nothing.py:nothing",
     spec=Spec({"input": Port(("files",), "")}, "metrics"),

@@ -137,7 +137,7 @@ def _search(context: Context, params: Params) -> Search:
     from orun.stages.onnx.io import load_graph
     from orun.stages.onnx.signature import input_names, ranks_of
     from orun.stages.tuning.build import Workshop
-    from orun.stages.tuning.ledger import Ledger
+    from orun.stages.tuning.ledger import Ledger, name_of
     from orun.stages.tuning.search import Search
     from orun.stages.tuning.settings import places, recipes
     from orun.targets import Target as Where
@@ -146,14 +146,15 @@ def _search(context: Context, params: Params) -> Search:
     dataset = load_dataset(context, params.dataset)
     calibrated = params.calibration is not None
     model = load_graph(context.model())
-    if params.calibration is not None:
-        load_dataset(context, params.calibration, input_names(model))  # refused here, not with every candidate
+    datasets = [dataset]
+    if params.calibration is not None:  # refused here, not with every candidate
+        datasets.append(load_dataset(context, params.calibration, input_names(model)))
     graph = model.graph
     return Search(
         workshop=Workshop(context, params.calibration, 128),
         judge=_judge(context, params, dataset, where),
         places=where,
-        ledger=Ledger(_digest(context, params)),
+        ledger=Ledger(name_of(context.key, datasets)),
         recipes=recipes(list(where), {node.op_type for node in graph.node}, calibrated=calibrated, fusable=params.fuse),
         objective=params.objective,
         trials=params.trials,
@@ -201,26 +202,3 @@ def _told(trial: Trial, search: Search) -> dict[str, Any]:
         "size": trial.size,
         "providers": [{one.name: dict(one.options)} for one in target.providers],
     }
-
-
-def _digest(context: Context, params: Params) -> str:
-    """What the trials depend on: the model, what the file says, the tools, and the machine."""
-    import hashlib
-
-    import onnx
-    import onnxruntime
-    import optuna
-
-    from orun.codec import encode
-    from orun.environment import device
-
-    digest = hashlib.sha256()
-    for path in sorted(context.model().parent.rglob("*")):
-        if path.is_file():
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-    told = [encode(params), encode(context.target) if context.target else None, context.seed, context.stage]
-    tools = [onnxruntime.__version__, onnx.__version__, optuna.__version__]
-    machine = device.fingerprint("measurement", context.target)
-    digest.update(json.dumps([told, tools, machine], sort_keys=True, default=str).encode())
-    return digest.hexdigest()

@@ -1,18 +1,23 @@
 """What was tried, on disk beside nothing else of orun's, so that an interrupted search goes on where it was.
 
-A line of JSON for each trial, in the user's cache, in a file named by the digest of all that a trial depends on: the
-model, the parameters, the dataset, the versions of the tools, and the machine. It is removed when the search is over.
+A line of JSON for each trial, in the user's cache, in a file named by the digest of all that a trial depends on: what
+the stage's result does (the model, the parameters, orun's code, the tools and the machine) and the examples. It is
+removed when the search is over.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+
 from orun.environment.cache import cache_folder
 from orun.errors import UsageError
+from orun.measure.dataset import Dataset
 from orun.stages.tuning.settings import Settings
 
 
@@ -37,11 +42,30 @@ class Trial:
     kept: tuple[str, ...] = ()
 
 
+def name_of(key: str, datasets: Iterable[Dataset]) -> str:
+    """Digest of what the trials of a search depend on.
+
+    Args:
+        key: of the stage, which does not know yet what the functions of the datasets read without saying so.
+        datasets: what these functions returned.
+    """
+    digest = hashlib.sha256(key.encode())
+    for dataset in datasets:
+        parts = [*dataset.inputs.items(), *(dataset.candidates or {}).items(), *dataset.fields.items()]
+        if dataset.labels is not None:
+            parts.append(("label", dataset.labels))
+        for name, values in parts:
+            for one in [values] if isinstance(values, np.ndarray) else values:
+                digest.update(f"{name} {one.dtype} {one.shape} ".encode())
+                digest.update(repr(one.tolist()).encode() if one.dtype.hasobject else one.tobytes())
+    return digest.hexdigest()
+
+
 class Ledger:
     """The trials of one search, in their order.
 
     Args:
-        name: digest of what they depend on.
+        name: see `name_of`.
 
     Raises:
         UsageError: when there is no folder to keep them in.

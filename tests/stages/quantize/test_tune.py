@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from orun.errors import StageFailed
 from orun.stages.onnx.agreement import session
 from orun.stages.onnx.io import load_graph
 from orun.stages.tuning.harm import answers, candidates, energy, grouped, rank
-from orun.stages.tuning.judge import Goal
+from orun.stages.tuning.judge import Goal, Judge
 from orun.stages.tuning.ledger import Ledger, Trial, folder
 from orun.stages.tuning.settings import places, recipes, settings
 from orun.targets import Provider, Target
@@ -68,10 +69,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder()
 
 
-def tune(folder: Path, **params: Any) -> StageRun:
+def tune(folder: Path, key: str = "", **params: Any) -> StageRun:
     (folder / "data.py").write_text(DATA)
     told = {"dataset": "data.py:examples", "metric": "sqnr", "objective": "size", "fuse": False, **params}
-    return run_stage("quantize/tune", folder, told, inputs={"model": artifact(folder, layers())}, root=folder)
+    return run_stage("quantize/tune", folder, told, inputs={"model": artifact(folder, layers())}, root=folder, key=key)
 
 
 def told(run: StageRun) -> dict[str, Any]:
@@ -163,6 +164,44 @@ def test_an_interrupted_search_goes_on(cache: Path) -> None:
     assert list(Ledger("abc").trials.values()) == [trial, refused]
     first.remove()
     assert Ledger("abc").trials == {}
+
+
+class Trials:
+    """Counts the models that are judged on a few examples, and breaks off when there were enough."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count, self.most = 0, math.inf
+        judged = Judge.accuracy
+
+        def accuracy(judge: Judge, model: Path, target: Target, *, everything: bool = False) -> float:
+            if self.count == self.most:
+                raise KeyboardInterrupt
+            self.count += not everything
+            return judged(judge, model, target, everything=everything)
+
+        monkeypatch.setattr(Judge, "accuracy", accuracy)
+
+    def of(self, folder: Path, most: float = math.inf) -> int:
+        """How many one more search judges."""
+        self.count, self.most = 0, most
+        with contextlib.suppress(KeyboardInterrupt):
+            tune(folder, key="one", at_least=1.0, trials=1, dataset="files.py:examples")
+        return self.count
+
+
+def test_a_search_that_was_broken_off_goes_on_unless_its_examples_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The function reads a file that no parameter names: the key does not know of it before the stage has ended."""
+    seed, trials = tmp_path / "seed.txt", Trials(monkeypatch)
+    (tmp_path / "files.py").write_text(DATA.replace("rng(3)", f"rng(int(np.loadtxt({str(seed)!r})))"))
+    seed.write_text("3")
+    every = trials.of(tmp_path)
+    assert trials.of(tmp_path, most=2) == 2
+    assert trials.of(tmp_path) == every - 2 > 0
+    assert trials.of(tmp_path, most=2) == 2
+    seed.write_text("4")
+    assert trials.of(tmp_path) == every
 
 
 def test_where_a_model_can_run() -> None:
