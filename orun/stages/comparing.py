@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from orun.stages.contract import Context
 from orun.stages.data.source import Examples
 from orun.stages.datasets import load_dataset
-from orun.stages.known import require_axes
+from orun.stages.known import require_made_up
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,6 +34,6 @@ def feeds_of(
     if examples is None:
         dataset = synthetic(context.model(), samples, dims, context.seed)
     else:
-        require_axes(context, dims)
+        require_made_up(context, dims, "dataset")
         dataset = load_dataset(context, examples, list(names)).take(samples)
     return [dict(batch.feed) for batch in batches({name: dataset.inputs[name] for name in names}, 1)]

@@ -32,15 +32,21 @@ def require_known(context: Context, parameter: str, names: Collection[str], know
             )
 
 
-def require_axes(context: Context, dims: Mapping[str, Sequence[int]]) -> None:
-    """Refuse sizes of axes that the model does not have also where examples are given, which bring their own.
+def require_made_up(context: Context, dims: Mapping[str, Sequence[int]], given: str) -> None:
+    """Refuse sizes of dynamic axes where examples are given, which bring their own.
+
+    Args:
+        context: of the stage.
+        dims: the sizes.
+        given: the parameter that names the examples.
 
     Raises:
-        UsageError: as `assignments` does.
+        StageFailed: when there are any.
     """
-    from orun.stages.onnx.feeds import assignments
-    from orun.stages.onnx.io import load_graph
-    from orun.stages.onnx.signature import inputs_of
-
     if dims:
-        assignments(inputs_of(load_graph(context.model())), dims)
+        raise StageFailed(
+            context.stage,
+            f"`dims` is of no use beside `{given}`",
+            why="its examples bring their own sizes",
+            hint=f"leave one of them out: without `{given}` inputs are made up, of these sizes",
+        )

@@ -32,6 +32,10 @@ def first(outputs, dataset):
 """
 UNNAMED = "the model has no ''\n  it has 1 such names\n  hint: any ONNX viewer shows the names of nodes"
 NO_OPTIMIZER = f"skip: ONNX Runtime {onnxruntime.__version__} has no optimizer"
+OF_NO_USE = (
+    "`dims` is of no use beside `inputs`\n  its examples bring their own sizes\n"
+    "  hint: leave one of them out: without `inputs` inputs are made up, of these sizes"
+)
 NO_TYPES = "`op_types` is empty\n  hint: name what is to be quantized, or leave it out for all types"
 
 
@@ -58,18 +62,18 @@ TUNE = {"dataset": "examples.py:rows", "metric": "cosine.min", "at_least": 0.9}
         ),
         (
             "optimize/simplify",
-            {"dims": {"k": [1]}, "inputs": "data.py:some"},
-            "the model has no dynamic axis 'k'\n  its dynamic axes are n",
+            {"dims": {"n": [1]}, "inputs": "data.py:some"},
+            OF_NO_USE,
         ),
         (
             "quantize/debug",
-            {"dims": {"k": [1]}, "dataset": "data.py:some"},
-            "the model has no dynamic axis 'k'\n  its dynamic axes are n",
+            {"dims": {"n": [1]}, "dataset": "data.py:some"},
+            OF_NO_USE.replace("`inputs`", "`dataset`"),
         ),
         (
             "measure/accuracy",
-            {"dims": {"k": [1]}, "dataset": "data.py:some", "metrics": ["cosine"]},
-            "the model has no dynamic axis 'k'\n  its dynamic axes are n",
+            {"dims": {"n": [1]}, "dataset": "data.py:some", "metrics": ["cosine"]},
+            OF_NO_USE.replace("`inputs`", "`dataset`"),
         ),
         (
             "measure/accuracy",
@@ -86,6 +90,7 @@ TUNE = {"dataset": "examples.py:rows", "metric": "cosine.min", "at_least": 0.9}
         ("optimize/float16", {"block_nodes": [""]}, f"block_nodes: {UNNAMED}"),
         ("quantize/static", {"exclude": [""], "preprocess": False}, f"exclude: {UNNAMED}"),
         ("quantize/static", {"op_types": []}, NO_TYPES),
+        ("quantize/weights", {"dims": {"n": [1]}, "inputs": "data.py:some", "block_size": 16}, OF_NO_USE),
         ("quantize/dynamic", {"op_types": []}, NO_TYPES),
         ("quantize/weights", {"dataset": "data.py:none"}, "`dataset` needs `algorithm: gptq`, not rtn"),
         ("quantize/weights", {"samples": 8}, "`samples` needs `algorithm: gptq`, not rtn"),

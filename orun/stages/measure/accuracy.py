@@ -54,7 +54,7 @@ from orun.stages.contract import Context, Port, Spec
 from orun.stages.data.source import Examples
 from orun.stages.datasets import load_dataset
 from orun.stages.given import MadeUpDims, Where, WhereReferences
-from orun.stages.known import require_axes
+from orun.stages.known import require_made_up
 from orun.stages.params import Code, Doc, Range
 from orun.targets import Target
 
@@ -153,7 +153,7 @@ def _dataset(context: Context, params: Params) -> Dataset:
 
     if params.dataset is None:
         return synthetic(context.model(), params.samples or MADE_UP, params.dims, context.seed)
-    require_axes(context, params.dims)
+    require_made_up(context, params.dims, "dataset")
     dataset = load_dataset(context, params.dataset)
     return dataset if params.samples is None else dataset.take(params.samples)
 

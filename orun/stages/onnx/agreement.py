@@ -55,7 +55,7 @@ class Trial:
     """What a model and the one that it was made of are both fed.
 
     Attributes:
-        dims: sizes of dynamic axes that are not `feeds.SIZES`.
+        dims: sizes of dynamic axes that are not `feeds.SIZES`, for inputs that are made up.
         inputs: a dataset of inputs; they are made up when it is None.
         masks: what a mask that is made up may hide.
     """
@@ -220,13 +220,13 @@ def check_against_input(
 def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, ...]:
     """What a model is fed: examples of the trial's dataset, or values made up from what the model takes."""
     from orun.stages.datasets import load_dataset, title
-    from orun.stages.known import require_axes
+    from orun.stages.known import require_made_up
     from orun.stages.onnx.signature import input_names, inputs_of, ranks_of
 
     if trial.inputs is None:
         return tuple(cases(inputs_of(model), trial.dims, context.seed, trial.masks))
+    require_made_up(context, trial.dims, "inputs")
     ranks = ranks_of(model)
-    require_axes(context, trial.dims)
     names = input_names(model)
     dataset = load_dataset(context, trial.inputs, names).take(EXAMPLES)
 

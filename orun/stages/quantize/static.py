@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
     from orun.measure.dataset import Dataset
-    from orun.stages.onnx.agreement import Feed
+    from orun.stages.onnx.agreement import Trial
 
 METHODS: Mapping[str, str] = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 
@@ -117,7 +117,7 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the quantized model to `context.result`."""
-    from orun.stages.onnx.agreement import Trial, check_against_input
+    from orun.stages.onnx.agreement import check_against_input
     from orun.stages.onnx.domains import tidy_domains
     from orun.stages.onnx.io import save, weigh
     from orun.stages.room import require_room
@@ -131,8 +131,14 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     require_scales(context, result)
     tidy_domains(result)
     save(result, context.result)
-    error = check_against_input(context, "the quantized model", Trial(params.dims, params.inputs), None)
+    error = check_against_input(context, "the quantized model", _trial(params), None)
     return {**weigh(context.result), "quantized": Metric(quantized, better="higher"), "max_abs_error": error}
+
+
+def _trial(params: Params) -> Trial:
+    from orun.stages.quantizing.calibrating import trial
+
+    return trial(params.dims, params.inputs, ranges_made_up=params.dataset is None)
 
 
 def _require_possible(context: Context, params: Params) -> None:
@@ -200,7 +206,7 @@ def _smooth(context: Context, model: ModelProto, params: Params, dataset: Datase
     """Smooth what is going to be quantized, and check that the float model still computes the same."""
     import onnx
 
-    from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
+    from orun.stages.onnx.agreement import Tolerance, check_against_input
     from orun.stages.onnx.io import save
     from orun.stages.quantizing.smoothing import smooth
 
@@ -218,8 +224,8 @@ def _smooth(context: Context, model: ModelProto, params: Params, dataset: Datase
         )
     context.log.info("%d products with smoothed inputs:\n  %s", len(done), "\n  ".join(done))
     save(model, context.result)  # the quantized model takes its place
-    trial = Trial(params.dims, params.inputs)
-    check_against_input(context, "the smoothed float model", trial, Tolerance(1e-4, 1e-3), hint="leave `smooth` out")
+    tolerance = Tolerance(1e-4, 1e-3)
+    check_against_input(context, "the smoothed float model", _trial(params), tolerance, hint="leave `smooth` out")
     onnx.load_external_data_for_model(model, str(context.output))  # saving empties what goes beside the model
     for path in context.output.iterdir():
         path.unlink()
@@ -230,9 +236,10 @@ def _quantize(context: Context, params: Params, prepared: Prepared) -> ModelProt
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
     from orun.stages.onnx.io import load
+    from orun.stages.quantizing.calibrating import reader_of
 
     result = prepared.path.with_name("quantized.onnx")
-    reader = _reader(context, prepared.dataset, prepared.ranks)
+    reader = reader_of(context, prepared.dataset, prepared.ranks)
     # A mask may span all of float32, whose width overflows.
     with _told(context, prepared.path), np.errstate(over="ignore", invalid="ignore"):
         quantize_static(
@@ -277,32 +284,3 @@ def _told(context: Context, path: Path) -> Iterator[None]:
                 hint="a value that never changes, such as a mask's, has no histogram: use `method: minmax`, or "
                 "`op_types` without the operators that yield it",
             ) from error
-
-
-def _reader(context: Context, dataset: Dataset, ranks: Mapping[str, int]) -> Any:
-    """The examples as ONNX Runtime asks for them: one dictionary after another, then None."""
-    import numpy as np
-    from onnxruntime.quantization import CalibrationDataReader
-
-    from orun.stages.onnx.feeds import one_example
-
-    class Reader(CalibrationDataReader):  # type: ignore[misc]  # ONNX Runtime is not checked
-        shapes_differ = not all(isinstance(dataset.inputs[name], np.ndarray) for name in ranks)
-
-        def __init__(self) -> None:
-            self.set_range(0, len(dataset))
-
-        def __len__(self) -> int:
-            return len(dataset)
-
-        def set_range(self, start_index: int, end_index: int) -> None:
-            self.numbers = iter(range(start_index, end_index))
-
-        def get_next(self) -> Feed | None:
-            number = next(self.numbers, None)
-            if number is None:
-                return None
-            context.progress(number, len(dataset), "calibrate")
-            return one_example(dataset.inputs, number, ranks)
-
-    return Reader()

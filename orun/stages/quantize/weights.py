@@ -78,8 +78,9 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the quantized model to `context.result`."""
-    from orun.stages.onnx.agreement import Trial, check_against_input
+    from orun.stages.onnx.agreement import check_against_input
     from orun.stages.onnx.io import load, save, store_freely, weigh
+    from orun.stages.quantizing.calibrating import trial
 
     model = load(context.model())
     require_known(context, "exclude", params.exclude, [node.name for node in model.graph.node])
@@ -97,7 +98,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             hint="look at `exclude`; `optimize/simplify` with `skip: []` turns MatMul into Gemm",
         )
     save(result, context.result)
-    error = check_against_input(context, "the quantized model", Trial(params.dims, params.inputs), None)
+    compared = trial(params.dims, params.inputs, ranges_made_up=params.algorithm == "gptq" and params.dataset is None)
+    error = check_against_input(context, "the quantized model", compared, None)
     return {**weigh(context.result), "quantized": Metric(quantized, better="higher"), "max_abs_error": error}
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from orun.measure.dataset import Dataset
+    from orun.stages.onnx.agreement import Feed, Trial
 
 
 def typical(
@@ -36,6 +37,48 @@ def typical(
         return load_dataset(context, dataset, names).take(samples)
     context.log.warning("no dataset: ranges are those of made-up inputs, which are not those of data")
     return synthetic(context.model(), samples, dims, context.seed)
+
+
+def trial(dims: Mapping[str, Sequence[int]], inputs: Examples | None, *, ranges_made_up: bool) -> Trial:
+    """What the result is compared on: where ranges come of made-up inputs, `dims` are the sizes of these, too."""
+    from orun.stages.onnx.agreement import Trial
+
+    return Trial({} if ranges_made_up and inputs is not None else dims, inputs)
+
+
+def reader_of(context: Context, dataset: Dataset, ranks: Mapping[str, int]) -> Any:
+    """The examples as ONNX Runtime asks for them: one dictionary after another, then None.
+
+    Args:
+        context: of the stage.
+        dataset: the examples.
+        ranks: how many axes each input of the model has.
+    """
+    import numpy as np
+    from onnxruntime.quantization import CalibrationDataReader
+
+    from orun.stages.onnx.feeds import one_example
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]  # ONNX Runtime is not checked
+        shapes_differ = not all(isinstance(dataset.inputs[name], np.ndarray) for name in ranks)
+
+        def __init__(self) -> None:
+            self.set_range(0, len(dataset))
+
+        def __len__(self) -> int:
+            return len(dataset)
+
+        def set_range(self, start_index: int, end_index: int) -> None:
+            self.numbers = iter(range(start_index, end_index))
+
+        def get_next(self) -> Feed | None:
+            number = next(self.numbers, None)
+            if number is None:
+                return None
+            context.progress(number, len(dataset), "calibrate")
+            return one_example(dataset.inputs, number, ranks)
+
+    return Reader()
 
 
 def watched(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iterator[dict[str, NDArray[Any]]]:

@@ -122,7 +122,7 @@ def test_an_answer_that_is_no_tensor(tmp_path: Path) -> None:
 
 def test_inputs_that_the_model_does_not_take_are_no_fault_of_the_bundle(tmp_path: Path) -> None:
     np.savez(tmp_path / "wide.npz", x=np.ones((2, 4)))
-    asked = {"inputs": {"path": "wide.npz", "types": {"x": "float64"}}, "dims": {"batch": [1]}}
+    asked = {"inputs": {"path": "wide.npz", "types": {"x": "float64"}}}
     with pytest.raises(StageFailed) as caught:
         run_stage("release/serve-check", tmp_path, asked, inputs={"bundle": make_bundle(tmp_path).output})
     assert caught.value.what == "the model cannot run example 0 of wide.npz"
