@@ -14,6 +14,9 @@ import orun
 from orun.cli import options
 from orun.cli.verb import Verb
 from orun.errors import Interrupted, OrunError, UsageError
+from orun.pipeline.model import conditions
+from orun.report.figures import quoted
+from orun.spelling import closest, near
 
 if TYPE_CHECKING:
     from orun.culprits.blame import Question
@@ -117,12 +120,17 @@ def _asked(pipeline: Pipeline, result: RunResult, gate: str | None) -> list[Ques
 
 def _stage_of(pipeline: Pipeline, gate: str) -> str:
     """The stage that is meant by its id, or by its id and a metric."""
-    names = (stage.id for stage in pipeline.stages)  # of which none has a dot, but for values of a matrix
-    found = next((name for name in names if gate == name or gate.startswith(f"{name}.")), None)
-    if found is None:
-        why = f"stages with gates are {', '.join(stage.id for stage in pipeline.stages if stage.gates) or 'none'}"
-        raise UsageError(f"there is no stage or gate {gate!r} in {pipeline.file.name}", why=why)
-    return found
+    known = {stage.id: stage.id for stage in pipeline.stages}
+    known |= {f"{stage.id}.{one.metric}": stage.id for stage in pipeline.stages for one in conditions(stage.gates)}
+    if gate not in known:
+        gated = [stage.id for stage in pipeline.stages if stage.gates]
+        close = closest(gate, known)
+        raise UsageError(
+            f"there is no stage or gate {gate!r} in {pipeline.file.name}",
+            why=f"did you mean {close}?" if close else f"stages with gates are {', '.join(gated) or 'none'}",
+            hint=f"orun graph {quoted(near(str(pipeline.file)))}",
+        )
+    return known[gate]
 
 
 def _seconds(text: str) -> float:

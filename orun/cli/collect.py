@@ -17,7 +17,7 @@ from orun.report.figures import ago, count
 from orun.report.stages import SHORT
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
-from orun.units import parse_duration, parse_size, show
+from orun.units import parse_duration, parse_size, show, split
 
 if TYPE_CHECKING:
     from orun.retention import Root
@@ -29,16 +29,21 @@ REMOVED = (Column("stage", flexible=True), Column("artifact"), Column("size", "r
 REMOVED_RUNS = (Column("run", flexible=True), Column("size", "right"))
 
 
-def _quantity(parse: Callable[[str | float], float]) -> Callable[..., float | None]:
-    """What reads the text of an option as people write a duration or a size."""
+def _quantity(parse: Callable[[str | float], float], unit: str) -> Callable[..., float | None]:
+    """What reads the text of an option as people write a duration or a size.
+
+    A plain number is refused: `--max-age 30` may mean days, and 30 seconds would be gone for good.
+    """
 
     def read(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
         try:
             found = None if text is None else parse(text)
         except ValueError as error:
-            raise click.BadParameter(str(error), ctx, param) from error
+            raise click.BadParameter(str(error).partition(" (")[0], ctx, param) from error
         if found is not None and found < 0:
             raise click.BadParameter(f"{text!r} is less than nothing", ctx, param)
+        if found and text and (parts := split(text)) and not parts[1]:
+            raise click.BadParameter(f"{text!r} has no unit, as in {text}{unit}", ctx, param)
         return found
 
     return read
@@ -75,13 +80,13 @@ EXAMPLES = (
 )
 @click.option(
     "--max-size",
-    callback=_quantity(parse_size),
+    callback=_quantity(parse_size, "GB"),
     metavar="SIZE",
     help="Keep further results, the last used first, until all that is kept has this size, as in 20GB.",
 )
 @click.option(
     "--max-age",
-    callback=_quantity(parse_duration),
+    callback=_quantity(parse_duration, "d"),
     metavar="AGE",
     help="Keep further results that were used, and runs that began, within this time, as in 30d.",
 )

@@ -56,4 +56,8 @@ def _from_end(store: Store, before: int) -> Path:
                 return folder
             found += 1
     why = f"{count(found, 'run')} of {pipeline}" if found else "no run that has ended"
-    raise UsageError(f"there is no last~{before}" if before else "there is no last run", why=f"the store has {why}")
+    raise UsageError(
+        f"there is no last~{before}" if before else "there is no last run",
+        why=f"the store has {why}",
+        hint="" if found else "orun FILE, or where the store is: --store DIR",
+    )

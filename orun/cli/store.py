@@ -173,11 +173,11 @@ def _tree(store: Store, artifact: str) -> str:
         return trees[0]
     if trees:
         raise UsageError(f"{len(trees)} artifacts begin with {artifact!r}", why="\n".join(trees))
-    from orun.spelling import closest
+    from orun.spelling import closest, one_of
 
     close = closest(artifact, stages)
     raise UsageError(
         f"no artifact {artifact!r} is in the store",
-        why=f"did you mean {close}?" if close else "it is neither `pipeline/stage` nor the beginning of a digest",
+        why=f"did you mean {close}?" if close else f"expected the beginning of a digest, or {one_of(sorted(stages))}",
         hint=f"orun store pin NAME {quoted(close or 'PIPELINE/STAGE')}",
     )

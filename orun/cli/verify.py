@@ -55,6 +55,12 @@ def command(target: str, rebuild: Sequence[str], overrides: Sequence[str], store
         return _rebuild(target, names, options.parse_overrides(overrides), store, as_json=as_json)
     if Path(target).is_file():
         raise UsageError(f"{target} is a file, not a bundle", hint=f"orun verify --rebuild {quoted(target)}")
+    if not Path(target).exists():
+        raise UsageError(
+            f"there is no bundle {target}",
+            why="expected the folder of a stage of release/bundle, or a copy of it",
+            hint="ls artifacts/out",
+        )
     return _verify_bundle(Path(target), as_json=as_json)
 
 

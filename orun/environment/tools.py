@@ -120,7 +120,7 @@ def install_command(missing: Iterable[str], extra: str = "", packages: Mapping[s
     Args:
         missing: the tools, each as `find` takes it.
         extra: the extra of orun that a kind asks for; it brings whatever no other does.
-        packages: what is there already, as `find` takes it: where no ONNX Runtime is, the one for the CPU is wanted, and
+        packages: what is there already, as `find` takes it. Where no ONNX Runtime is, the one for the CPU is wanted;
             where one is, none, as the builds overwrite one another.
     """
     names = [tool.partition("|")[0] for tool in missing]

@@ -96,7 +96,14 @@ def test_a_gate_on_no_model(orun: CommandLine) -> None:
 def test_no_such_gate(orun: CommandLine) -> None:
     done = orun("blame", "words.yaml", "speed")
     assert done.code == 2
-    assert done.err == ("error: there is no stage or gate 'speed' in words.yaml\n  stages with gates are count\n")
+    assert done.err == (
+        "error: there is no stage or gate 'speed' in words.yaml\n  stages with gates are count\n"
+        "  hint: orun graph words.yaml\n"
+    )
+    assert orun("blame", "words.yaml", "count.wrods").err == (
+        "error: there is no stage or gate 'count.wrods' in words.yaml\n  did you mean count.words?\n"
+        "  hint: orun graph words.yaml\n"
+    )
 
 
 @pytest.mark.usefixtures("project")

@@ -13,6 +13,7 @@ import pytest
 from orun import __version__
 from orun.codec import replace
 from orun.rundiff import compare
+from orun.store import Store
 from tests.git import commit, git
 from tests.report.support import BLOCKED, PASSED, SPEEDUP
 
@@ -240,6 +241,15 @@ def test_a_file_that_was_not_there_says_so(orun: CommandLine, project: Path) -> 
     (project / "helper.py").write_text("MARK = '?'\n")
     orun("words.yaml")
     assert "write  read helper.py  not there  DIGEST\n" in plain(orun("diff").out)
+
+
+def test_a_store_without_runs(orun: CommandLine, project: Path) -> None:
+    with Store.open(project / "artifacts"):
+        pass
+    assert orun("diff").err == (
+        "error: there is no last~1\n  the store has no run that has ended\n"
+        "  hint: orun FILE, or where the store is: --store DIR\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,20 @@ def test_a_bundle_that_was_changed(orun: CommandLine, bundle: Path) -> None:
     assert [f"  {problem}" for problem in document["problems"]] == problems
 
 
+@pytest.mark.usefixtures("bundle")
+def test_a_bundle_that_is_not_there(orun: CommandLine) -> None:
+    shown = orun("verify", "relaese")
+    assert (shown.code, shown.out, shown.err) == (
+        2,
+        "",
+        (
+            "error: there is no bundle relaese\n"
+            "  expected the folder of a stage of release/bundle, or a copy of it\n"
+            "  hint: ls artifacts/out\n"
+        ),
+    )
+
+
 def test_what_is_no_bundle(orun: CommandLine, bundle: Path) -> None:
     del bundle
     shown = orun("verify", ".")

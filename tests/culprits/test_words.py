@@ -52,3 +52,12 @@ def test_an_answer_that_was_not_shown(proof: Proof | None, end: str) -> None:
         "`int8` lost 9 points of recall; 83 % of the error enters at /MatMul, "
         f"where `MatMul` is now MatMulInteger; {end}"
     )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "named"),
+    [(("a",), "a"), (("a", "b"), "a and 1 node beside it"), (("a", "b", "c"), "a and 2 nodes beside it")],
+)
+def test_how_many_nodes_a_slow_place_has(nodes: tuple[str, ...], named: str) -> None:
+    place = Place("a", 0.5, nodes, "2 for 1", before=0.001, after=0.002)
+    assert words._slow(place) == f"{named} (2 ms for 1 ms)"
