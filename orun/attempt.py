@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import time
+from typing import TypeVar
 
 from orun.codec import replace
 from orun.discovery import carry_over, changed_meanwhile, collect_files
@@ -15,13 +16,15 @@ from orun.errors import InputChanged
 from orun.executors.job import Job, JobResult
 from orun.observe import portable_name, value_digest
 from orun.pipeline.model import Pipeline
-from orun.planner import Step
+from orun.planner import Done, Step
 from orun.store import Action, Discovered, Signature, Store
 from orun.store.layout import safe_name
 from orun.store.refusals import quoted
+from orun.strays import require_apart
 from orun.targets import Target
 
 SHORT = 12  # characters of a digest that tell two apart for people
+Told = TypeVar("Told")
 
 
 @dataclass(frozen=True)
@@ -86,21 +89,27 @@ class Attempt:
         python = None if environment == stage.environment else isolated.interpreter(environment)
         return target.below(self.pipeline.root, python)
 
-    def conclude(self, result: JobResult) -> Action:
+    def conclude(self, result: JobResult, done: Mapping[str, Done]) -> Action:
         """Store what a stage made, once it is known that nothing it read changed meanwhile.
 
         Where the same inputs have made another artifact before, the first one is kept and returned.
 
+        Args:
+            result: what its process said.
+            done: the stages that are up to date.
+
         Raises:
             InputChanged: when something did.
+            UndeclaredInput: when it reads what one of `done` wrote beside its output, or the other way about.
             StoreError: when the store cannot take it.
         """
         self.require_unchanged()
-        discovered = self._discovered(result)
+        discovered, wrote = self._discovered(result), _by_name(result.wrote, self.pipeline.root, self.pipeline.project)
+        require_apart(self.pipeline, self.step.stage, discovered, wrote, done)
         with self.store.together():
-            return self._store(result, discovered)
+            return self._store(result, discovered, wrote)
 
-    def _store(self, result: JobResult, discovered: Discovered) -> Action:
+    def _store(self, result: JobResult, discovered: Discovered, wrote: Mapping[str, bool]) -> Action:
         tree = self.store.add_tree(self.scratch / "output")
         step, use = self.step, self.pipeline.kinds[self.step.stage.uses]
         packages = isolated.packages(step.stage.environment_of(step.stage.target))
@@ -119,6 +128,7 @@ class Attempt:
             seconds=result.seconds,
             cpu_seconds=result.cpu_seconds,
             peak_memory=result.peak_memory,
+            wrote=wrote,
         )
         kept = self._kept(action)
         self.store.put_action(kept)
@@ -137,7 +147,8 @@ class Attempt:
         if differs and spec.deterministic:
             self.store.notices.append(self._rebuilt_differently(first, action, kept))
         trees = dict.fromkeys((*first.others, first.tree, action.tree))
-        return replace(kept, others=tuple(tree for tree in trees if tree != kept.tree))
+        others = tuple(tree for tree in trees if tree != kept.tree)
+        return replace(kept, others=others, wrote={**first.wrote, **action.wrote})
 
     def _rebuilt_differently(self, first: Action, action: Action, kept: Action) -> str:
         old, new = first.tree[:SHORT], action.tree[:SHORT]
@@ -194,5 +205,5 @@ def _declared(pipeline: Pipeline, store: Store, step: Step) -> dict[str, Signatu
     return {name: seen for path in paths for name, seen in store.files.signatures(path).items()}
 
 
-def _by_name(found: Mapping[str, str], root: Path, project: Path) -> dict[str, str]:
+def _by_name(found: Mapping[str, Told], root: Path, project: Path) -> dict[str, Told]:
     return {portable_name(Path(path), root, project): what for path, what in sorted(found.items())}

@@ -12,7 +12,8 @@ OrunError                    exit code
 │   ├── StageCrashed             its process died of a signal
 │   ├── StageTimeout             it ran past its time
 │   ├── OutputRefused            it ended well, and what it left is not what its kind promises
-│   └── InputChanged             what it read was edited while it ran
+│   ├── InputChanged             what it read was edited while it ran
+│   └── UndeclaredInput          it reads what another stage wrote beside its output
 └── Interrupted              130 the user stopped it
 
 Anything else that reaches the top is a bug in orun: exit code 5, the traceback in a log file.
@@ -118,6 +119,10 @@ class OutputRefused(StageError):
 
 class InputChanged(StageError):
     """What the stage depends on was edited while it ran, so that its result belongs to no version, or at each look."""
+
+
+class UndeclaredInput(StageError):
+    """The stage reads what another one wrote beside its output, or wrote there what another one reads."""
 
 
 class Interrupted(OrunError):

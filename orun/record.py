@@ -130,6 +130,8 @@ class StageResult(Record, frozen=True):
         inputs: all that its result rests on, by name: each part of its key, and what it was seen to read besides; none
             in a run that repeats another.
         unjudged: its gates, those in groups left out, where it is not up to date: then none of them was judged.
+        wrote: files of the project that it wrote beside its output, by their paths from the pipeline's folder: they do
+            not come back with its result.
     """
 
     stage: str
@@ -148,6 +150,7 @@ class StageResult(Record, frozen=True):
     others: tuple[str, ...] = ()
     inputs: Mapping[str, str] = field(default_factory=dict)
     unjudged: tuple[Unjudged, ...] = ()
+    wrote: tuple[str, ...] = ()
 
 
 class RunResult(Record, frozen=True):

@@ -28,6 +28,7 @@ from orun.record import VERBS, Outcome, StageResult, Verdict
 from orun.schedule import Schedule
 from orun.store import Action, Store
 from orun.store.refusals import refusals
+from orun.strays import require_apart
 from orun.turns import SAME_STAGE, Turn, Turns
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class Runner:
         if step.action == "skipped":
             self._settle(stage, "skipped", step.reasons)
         elif step.hit:
-            self._finish(step, step.hit, "cached")
+            self._reuse(step, step.hit)
         elif self.remote and self.remote.wants(step):
             return self._fetch(step, self.remote)
         elif stage.id not in self.allowed or not step.key:
@@ -257,7 +258,7 @@ class Runner:
         try:
             if isinstance(message.result, StageError):
                 raise message.result
-            action = self._attempts[message.stage].conclude(message.result)
+            action = self._attempts[message.stage].conclude(message.result, self.done)
         except StageError as error:
             self._fail(step, error)
         else:
@@ -265,6 +266,15 @@ class Runner:
         finally:
             self._attempts.pop(message.stage).discard()
             self._turns.end(message.stage)
+
+    def _reuse(self, step: Step, action: Action) -> None:
+        """Take a stored result, unless what another stage wrote by now is in it."""
+        try:
+            require_apart(self.planner.pipeline, step.stage, action.discovered, action.wrote, self.done)
+        except StageError as error:
+            self._fail(step, error)
+        else:
+            self._finish(step, action, "cached")
 
     def _finish(self, step: Step, action: Action, outcome: Outcome) -> None:
         """A stage is up to date: put its artifact where people look, judge its gates, and let those after it go on."""

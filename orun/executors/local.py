@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -74,7 +74,7 @@ class Running:
         process: the id of its process; 0 until it has started.
         cancelled: it is to be stopped.
         said: what it said of its end.
-        written: files that it has opened for writing.
+        written: files that it has opened for writing -> whether only to add to their end.
     """
 
     job: Job
@@ -82,7 +82,7 @@ class Running:
     process: int = 0
     cancelled: bool = False
     said: JobResult | Trouble | None = None
-    written: frozenset[str] = frozenset()
+    written: Mapping[str, bool] = field(default_factory=dict)
 
 
 class LocalExecutor:
@@ -201,7 +201,7 @@ class LocalExecutor:
             return [Progress(stage, *message["progress"])]
         elif "result" in message:
             running.said = decode(JobResult, message["result"])
-            running.written = frozenset(message["written"])
+            running.written = message["written"]
         elif "trouble" in message:
             running.said = decode(Trouble, message["trouble"])
         else:

@@ -44,7 +44,7 @@ class Ended(Record, frozen=True):
         stopped: why the supervisor stopped it; empty when it did not.
         out_of_memory: the kernel killed some process for want of memory meanwhile.
         reads: files that were opened below Python: path -> signature when first opened, None when not there.
-        written: files that were opened for writing below Python.
+        written: files that were opened for writing below Python -> whether only to add to their end.
     """
 
     status: int
@@ -54,4 +54,4 @@ class Ended(Record, frozen=True):
     stopped: Stop = ""
     out_of_memory: bool = False
     reads: Mapping[str, Signature | None] = field(default_factory=dict)
-    written: tuple[str, ...] = ()
+    written: Mapping[str, bool] = field(default_factory=dict)

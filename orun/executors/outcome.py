@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 
 from orun.codec import replace
 from orun.errors import StageError
@@ -11,26 +11,28 @@ from orun.executors.job import Job, JobResult, Signature
 from orun.executors.messages import Ended, Trouble
 from orun.executors.reads.recorder import signature_of
 from orun.executors.reads.scope import Scope
+from orun.executors.strays import strays
 from orun.observe import tells_of_link
 
 
 def outcome_of(
-    job: Job, said: JobResult | Trouble | None, written: Collection[str], ended: Ended
+    job: Job, said: JobResult | Trouble | None, written: Mapping[str, bool], ended: Ended
 ) -> JobResult | StageError:
     """The result of a job, or why there is none.
 
     Args:
         job: the job.
         said: what its process said; None when it ended without a word.
-        written: what Python has made or opened for writing in it.
+        written: what Python has made or opened for writing in it -> whether only to add to its end.
         ended: what its supervisor saw.
     """
     if ended.stopped or said is None or ended.status:
         return from_end(job, ended)
     if isinstance(said, Trouble):
         return from_trouble(job, said)
-    reads, made = {**ended.reads, **said.reads}, {*written, *ended.written}
-    own = {path for path in made & reads.keys() if not _is_input(job, path, reads[path])}
+    reads, made = {**ended.reads, **said.reads}, {**ended.written, **written}
+    made |= {path: made[path] and adds for path, adds in ended.written.items()}
+    own = {path for path in made.keys() & reads.keys() if not _is_input(job, path, reads[path])}
     return replace(
         said,
         reads={path: seen for path, seen in sorted(reads.items()) if path not in own},
@@ -39,6 +41,7 @@ def outcome_of(
             for path, what in sorted(said.probed.items())
             if path not in made and (path not in reads or tells_of_link(what))
         },
+        wrote=strays(job, made),
         seconds=ended.seconds,
         cpu_seconds=ended.cpu_seconds,
         peak_memory=ended.peak_memory,

@@ -103,7 +103,7 @@ class Supervised:
             stopped=self.stopped,
             out_of_memory=bool(end.status) and out_of_memory_kills() > self._kills,
             reads=self.native.recorder.reads if self.native else {},
-            written=tuple(sorted(self.native.recorder.written)) if self.native else (),
+            written=self.native.recorder.written if self.native else {},
         )
 
     def release(self) -> None:

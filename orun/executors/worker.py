@@ -54,7 +54,7 @@ def perform(job: Job, scope: Scope, channel: Channel, observer: Observer) -> dic
             blame.write(scope, error)
         return {"trouble": encode(blame.trouble(job, scope, error))}
     result = JobResult(metrics, recorder.reads, recorder.listings, packages, variables.found, probes.found)
-    return {"result": encode(result), "written": sorted(recorder.written)}
+    return {"result": encode(result), "written": recorder.written}
 
 
 def _packages(scope: Scope, recorder: Recorder) -> dict[str, str]:

@@ -10,6 +10,7 @@ from orun.report.failures import failure_notes
 from orun.report.gates import gate_notes, gate_table
 from orun.report.lines import Lines
 from orun.report.stages import stage_table
+from orun.report.strays import stray_notes
 from orun.report.summary import summary_line
 from orun.report.terminal import Terminal
 
@@ -72,6 +73,7 @@ def result_lines(result: RunResult, terminal: Terminal, detail: Detail = "normal
     quiet = detail == "quiet"
     blocks = [
         [] if quiet else stage_table(result, terminal, verbose=detail == "verbose"),
+        [] if quiet else stray_notes(result, terminal),
         failure_notes(result, terminal),
         [] if quiet else gate_table(result, terminal),
         gate_notes(result, terminal, failing_only=quiet),

@@ -15,14 +15,16 @@ from orun.places import Position
 from orun.record import RunResult, StageResult
 from orun.report.failures import failure_note
 from orun.report.gates import NOT_JUDGED, next_step, open_gates, place_of, why, why_unjudged
+from orun.report.strays import stray_note
 from orun.report.terminal import Terminal
 
 Level = Literal["error", "warning", "notice"]
 
 
 def commands(result: RunResult) -> list[str]:
-    """Lines for stages and gates that failed, gates that are undecided, and stages whose gates were not judged."""
-    return [*_stages(result), *_gates(result, fails=True), *_gates(result, fails=False), *_unjudged(result)]
+    """Lines for what failed, gates that are undecided, what was written beside outputs, and what was not judged."""
+    gates = [*_gates(result, fails=True), *_gates(result, fails=False)]
+    return [*_stages(result), *gates, *_strays(result), *_unjudged(result)]
 
 
 def mistakes(error: PipelineError) -> list[str]:
@@ -50,6 +52,13 @@ def _gates(result: RunResult, *, fails: bool) -> Iterator[str]:
         title = f"gate {verdict.outcome}: {verdict.title}"
         hint = [f"hint: {next_step(verdict, result)}"] if fails else []
         yield _line("error" if fails else "warning", place_of(verdict, result), title, [why(verdict), *hint])
+
+
+def _strays(result: RunResult) -> Iterator[str]:
+    for stage in result.stages:
+        if stage.wrote:
+            title = f"{stage.stage} wrote beside its output"
+            yield _line("warning", _place(stage, result), title, [stray_note(result, stage)])
 
 
 def _unjudged(result: RunResult) -> Iterator[str]:

@@ -9,6 +9,7 @@ from orun.record import RunResult, StageResult, Unjudged, Verdict
 from orun.report.failures import failure_note
 from orun.report.gates import INDENT, NOT_JUDGED, gate_row, open_gates, unjudged, why, why_unjudged
 from orun.report.stages import stage_row
+from orun.report.strays import stray_notes
 from orun.report.summary import summary_line
 from orun.report.terminal import Terminal
 from orun.spelling import near
@@ -23,6 +24,7 @@ def markdown(result: RunResult) -> str:
         escape(summary_line(result, PLAIN)),
         *_checklist(result),
         *_stages(result),
+        *[escape(note) for note in stray_notes(result, PLAIN)],
         *[_failure(stage) for stage in result.stages if stage.failure],
     ]
     return "\n\n".join(blocks) + "\n"

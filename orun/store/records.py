@@ -83,6 +83,7 @@ class Action(Record, frozen=True):
         seconds, cpu_seconds: what it took.
         peak_memory: bytes of its largest process.
         others: digests of other trees that the same inputs have made: the stage is not deterministic.
+        wrote: path of a file of the project that it left beside its output -> whether it only added to its end.
     """
 
     key: str
@@ -100,6 +101,7 @@ class Action(Record, frozen=True):
     cpu_seconds: float
     peak_memory: int
     others: tuple[str, ...] = ()
+    wrote: Mapping[str, bool] = field(default_factory=dict)
 
     @property
     def inputs(self) -> dict[str, str]:

@@ -30,13 +30,14 @@ class Recorder:
     Attributes:
         reads: absolute path -> signature when it was first opened, or None when it was not there.
         listings: absolute path of a folder -> digest of its names when it was first listed.
-        written: what this process has made, removed or opened for writing; what it reads of it later is its own.
+        written: what this process has made, removed or opened for writing -> whether only to add to its end; what it
+            reads of it later is its own.
     """
 
     def __init__(self) -> None:
         self.reads: dict[str, Signature | None] = {}
         self.listings: dict[str, str] = {}
-        self.written: set[str] = set()
+        self.written: dict[str, bool] = {}
         self._scope = scope_of()
         self._passed: set[str] = set()
         self._paused = False
@@ -109,7 +110,7 @@ class Recorder:
         if flags & WRITES != os.O_WRONLY and not emptied:
             self.read(name)
         if flags & WRITES:
-            self._write(name)
+            self._write(name, adds=bool(flags & os.O_APPEND))
 
     def _opened(self, path: Any, _mode: str | None, flags: int) -> None:
         if not isinstance(path, int):
@@ -130,9 +131,9 @@ class Recorder:
         """Note that it is for the stage whether something is there."""
         self._write(absolute(os.fsdecode(path)))
 
-    def _write(self, path: str) -> None:
+    def _write(self, path: str, *, adds: bool = False) -> None:
         if self._scope.is_discovery(path):
-            self.written.add(path)
+            self.written[path] = adds and self.written.get(path, True)
 
     def _listed(self, folder: Any = None) -> None:
         if isinstance(folder, int):

@@ -1,0 +1,39 @@
+"""Files of the project that a stage wrote beside its output, against its contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from orun.executors.job import Job
+from orun.executors.reads.scope import Scope
+
+CACHES = "__pycache__"
+TAG = "CACHEDIR.TAG"  # marks a folder as a cache: https://bford.info/cachedir/
+
+
+def strays(job: Job, written: Mapping[str, bool]) -> dict[str, bool]:
+    """What is left of it that matters to others: no caches, and nothing that is gone again.
+
+    Args:
+        job: the stage.
+        written: absolute path -> whether it was only ever opened to add to its end.
+    """
+    if not written:
+        return {}
+    code = [(Path(job.root) / job.entry.rpartition(":")[0]).parent] if job.origin == "file" else []
+    tops = [Path(job.project), *code]
+    scope = Scope(map(str, tops))
+    return {
+        name: added
+        for name, added in sorted(written.items())
+        if scope.is_code(name) and not _is_cached(path := Path(name), tops) and path.is_file()
+    }
+
+
+def _is_cached(path: Path, tops: list[Path]) -> bool:
+    """Whether a file is hidden, or in a folder that is, or in one that tells that it is a cache."""
+    top = next((one for one in tops if path.is_relative_to(one)), path.parent)
+    parts = path.relative_to(top).parts
+    folders = [top.joinpath(*parts[:depth]) for depth in range(1, len(parts))]
+    return any(part.startswith(".") or part == CACHES for part in parts) or any((one / TAG).exists() for one in folders)

@@ -1,0 +1,27 @@
+"""Stages that wrote beside their output: what, and what to do about it."""
+
+from __future__ import annotations
+
+from orun.record import RunResult, StageResult
+from orun.report.figures import count, quoted
+from orun.report.terminal import Terminal
+from orun.spelling import near
+
+SHOWN = 3  # files of a stage; the record names them all
+
+
+def stray_notes(result: RunResult, terminal: Terminal) -> list[str]:
+    """A line for each stage that did, in the order of the plan."""
+    label = terminal.paint("warning", "doubt")
+    return [f"{label}: {stray_note(result, stage)}" for stage in result.stages if stage.wrote]
+
+
+def stray_note(result: RunResult, stage: StageResult) -> str:
+    """What a stage wrote beside its output, why that is no good, and what to do."""
+    rest = len(stage.wrote) - SHOWN
+    files = ", ".join(stage.wrote[:SHOWN]) + (f" and {count(rest, 'more file')}" if rest > 0 else "")
+    again = f"orun {quoted(near(result.file))} --force {quoted(stage.stage)}"
+    return (
+        f"{stage.stage} wrote beside its output: {files}; that does not come back with its stored result, so write to "
+        f"context.output; to have it written again: {again}"
+    )
