@@ -2,10 +2,11 @@
 
 `model` names a function of yours that takes nothing and returns the module, whose weights may come from a file; or a
 file that PyTorch wrote, TorchScript or an ExportedProgram (`.pt2`); or a folder of `transformers`; `hub` names a model
-on the Hugging Face hub. Nothing but weights is unpickled, and no Python that comes with a model is run. TorchScript
-takes `exporter: torchscript`, and an ExportedProgram has the dynamic axes that it was exported with. `inputs` says what
-its `forward` takes: by name when each of them is a parameter of `forward`, otherwise in the order given. An axis that
-has a name instead of a size is dynamic; axes of one name have the same size.
+on the Hugging Face hub. A stage of your own that trains may hand over the weights for the function's module:
+`needs: train`. Nothing but weights is unpickled, and no Python that comes with a model is run. TorchScript takes
+`exporter: torchscript`, and an ExportedProgram has the dynamic axes that it was exported with. `inputs` says what its
+`forward` takes: by name when each of them is a parameter of `forward`, otherwise in the order given. An axis that has a
+name instead of a size is dynamic; axes of one name have the same size.
 
 The exported model and PyTorch are compared on random and boundary inputs at several sizes of each dynamic axis.
 """
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
-from orun.stages.contract import Context, Spec
+from orun.stages.contract import Context, Port, Spec
 from orun.stages.given import PADDED, DType, ExternalData, Fill, High, Low
 from orun.stages.onnx.agreement import Atol, Dims, Rtol
 from orun.stages.params import Code, Doc, FilePath, Range
@@ -99,6 +100,14 @@ class Params:
 
 
 SPEC = Spec(
+    inputs={
+        "weights": Port(
+            ("files",),
+            "With a function: what a stage that trains left, the `state_dict` of its module, as a file of PyTorch's or "
+            ".safetensors.",
+            optional=True,
+        )
+    },
     output="onnx",
     tools=("torch", "onnx", "onnxscript", "numpy", "onnxruntime|onnxruntime-gpu"),
     extra="torch",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 COMMIT = re.compile(r".+@[0-9a-f]{40}")
 SAFETENSORS = ".safetensors"
+WEIGHTS = (SAFETENSORS, ".pt", ".pth")
 FUNCTION = (
     "a pickled module or `state_dict` takes a function that makes the module: model: file.py:function, weights: FILE"
 )
@@ -55,16 +56,24 @@ def open_model(context: Context, params: Params, inputs: Sequence[Input]) -> Bou
 def _require_used(context: Context, params: Params) -> None:
     """Refuse what the source of the model would leave unread."""
     made = params.hub is None and CODE.fullmatch(str(params.model)) is not None
+    connected = "weights" in context.inputs
     if made and params.transformers != type(params.transformers)():
         raise StageFailed(
             context.stage,
             f"`transformers` is of no use, as {params.model} makes the model itself",
             hint="leave it out, and choose class and attention in that function",
         )
-    if params.weights is not None and not made:
+    if (params.weights is not None or connected) and not made:
         source = params.hub or params.model
+        given = "the input `weights`" if connected else "`weights`"
         raise StageFailed(
-            context.stage, f"`weights` is of no use, as {source} brings its own", hint=f"leave it out, or {FUNCTION}"
+            context.stage, f"{given} is of no use, as {source} brings its own", hint=f"leave it out, or {FUNCTION}"
+        )
+    if params.weights is not None and connected:
+        raise StageFailed(
+            context.stage,
+            "weights come from a stage and from a file",
+            hint="leave one of them out: `needs` or `weights`",
         )
 
 
@@ -77,17 +86,35 @@ def _made(context: Context, params: Params) -> Any:
         raise StageFailed(
             context.stage, f"{params.model} must return a torch.nn.Module", why=f"it returned a {type(module).__name__}"
         )
+    path = _trained(context) if "weights" in context.inputs else None
     if params.weights is not None:
-        state = _weights(context, context.root / params.weights, str(params.weights))
+        path = context.root / params.weights
+    if path is not None:
+        name = params.weights or path.name
+        state = _weights(context, path, str(name))
         try:
             module.load_state_dict(state)
         except RuntimeError as error:
             raise StageFailed(
                 context.stage,
-                f"{params.weights} does not fit the module that {params.model} returns",
+                f"{name} does not fit the module that {params.model} returns",
                 why="\n".join(line.strip() for line in str(error).splitlines()[1:6]),
             ) from error
     return module
+
+
+def _trained(context: Context) -> Path:
+    """The one file of weights among what the stage before this one left."""
+    folder = context.inputs["weights"]
+    found = sorted(path for path in folder.rglob("*") if path.suffix in WEIGHTS)
+    if len(found) != 1:
+        names = ", ".join(str(path.relative_to(folder)) for path in found) or "none"
+        raise StageFailed(
+            context.stage,
+            f"the input `weights` must hold one file of weights: {', '.join(WEIGHTS)}",
+            why=f"found {names}",
+        )
+    return found[0]
 
 
 def _weights(context: Context, path: Path, name: str) -> Any:

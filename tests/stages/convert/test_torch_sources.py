@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,61 @@ def test_weights_from_a_file(files: Path, tmp_path: Path) -> None:
     loaded = convert(files, tmp_path, model="small.py:scorer", weights="state.pt")
     safe = convert(files, tmp_path, model="small.py:scorer", weights="state.safetensors")
     assert weights(loaded) == weights(safe) != weights(plain)
+
+
+def trained(folder: Path, *names: str) -> dict[str, Path]:
+    """What a stage that trains leaves, for the port."""
+    made = Path(tempfile.mkdtemp(dir=folder))
+    for name in names:
+        (made / name).write_bytes((folder / name).read_bytes())
+    return {"weights": made}
+
+
+@pytest.mark.parametrize("name", ["state.pt", "state.safetensors"])
+def test_weights_from_a_stage(files: Path, tmp_path: Path, name: str) -> None:
+    loaded = convert(files, tmp_path, model="small.py:scorer", weights=name)
+    ports = trained(files, name)
+    made = run_stage("convert/torch", tmp_path, {**SCORER, "model": "small.py:scorer"}, root=files, inputs=ports)
+    assert weights(made) == weights(loaded)
+
+
+@pytest.mark.parametrize(
+    ("names", "params", "message"),
+    [
+        (
+            ("state.pt", "state.safetensors"),
+            {"model": "small.py:scorer"},
+            (
+                "the input `weights` must hold one file of weights: .safetensors, .pt, .pth\n"
+                "  found state.pt, state.safetensors"
+            ),
+        ),
+        (
+            ("small.py",),
+            {"model": "small.py:scorer"},
+            "the input `weights` must hold one file of weights: .safetensors, .pt, .pth\n  found none",
+        ),
+        (
+            ("state.pt",),
+            {"model": "small.py:scorer", "weights": "state.pt"},
+            "weights come from a stage and from a file\n  hint: leave one of them out: `needs` or `weights`",
+        ),
+        (
+            ("state.pt",),
+            {"model": "module.pt"},
+            (
+                "the input `weights` is of no use, as module.pt brings its own\n  hint: leave it out, or a pickled "
+                "module or `state_dict` takes a function that makes the module: model: file.py:function, weights: FILE"
+            ),
+        ),
+    ],
+)
+def test_weights_from_a_stage_that_do_not_fit(
+    files: Path, tmp_path: Path, names: tuple[str, ...], params: dict[str, str], message: str
+) -> None:
+    with pytest.raises(OrunError) as caught:
+        run_stage("convert/torch", tmp_path, {**SCORER, **params}, root=files, inputs=trained(files, *names))
+    assert str(caught.value) == message
 
 
 def test_torchscript_and_exported_programs(files: Path, tmp_path: Path) -> None:
