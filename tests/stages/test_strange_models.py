@@ -169,6 +169,70 @@ def test_outputs_that_are_no_tensors_are_not_compared(tmp_path: Path) -> None:
         assert made.value("tensors") == 1
 
 
+def typed(name: str, kind: onnx.TypeProto) -> onnx.ValueInfoProto:
+    return helper.make_value_info(name, kind)
+
+
+def with_output(node: onnx.NodeProto, kind: onnx.TypeProto, *domains: onnx.OperatorSetIdProto) -> onnx.ModelProto:
+    """The product with an output that is no tensor, made of its `y`."""
+    model = product()
+    model.graph.node.append(node)
+    model.graph.output.append(typed(node.output[0], kind))
+    model.opset_import.extend(domains)
+    return model
+
+
+def odd_outputs() -> list[onnx.ModelProto]:
+    """A sequence, an optional value, and a sequence of maps, as a classifier has them."""
+    tensor = helper.make_tensor_type_proto(TensorProto.FLOAT, ["n", 16])
+    maps = onnx.TypeProto()
+    maps.sequence_type.elem_type.map_type.key_type = TensorProto.INT64
+    maps.sequence_type.elem_type.map_type.value_type.tensor_type.elem_type = TensorProto.FLOAT
+    labels = helper.make_node("ZipMap", ["y"], ["z"], domain="ai.onnx.ml", classlabels_int64s=range(16))
+    return [
+        with_output(helper.make_node("SequenceConstruct", ["y"], ["z"]), helper.make_sequence_type_proto(tensor)),
+        with_output(helper.make_node("Optional", ["y"], ["z"]), helper.make_optional_type_proto(tensor)),
+        with_output(labels, maps, helper.make_opsetid("ai.onnx.ml", 3)),
+    ]
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_shapes_beside_outputs_that_are_no_tensors(tmp_path: Path, place: int) -> None:
+    model = odd_outputs()[place]
+    made = run_stage("optimize/shapes", tmp_path, {"fix": {"n": 3}}, inputs={"model": artifact(tmp_path, model)})
+    outputs = load_graph(made.model).graph.output
+    assert [axis.dim_value for axis in outputs[0].type.tensor_type.shape.dim] == [3, 16]
+    assert outputs[1].type.WhichOneof("value") == model.graph.output[1].type.WhichOneof("value")
+
+
+def test_maps_are_compared_by_their_values(tmp_path: Path) -> None:
+    model = artifact(tmp_path, odd_outputs()[2])
+    assert 0 < run_stage("optimize/float16", tmp_path, inputs={"model": model}).value("max_abs_error") < 0.02
+
+
+def test_what_a_branch_takes_from_around_it_is_quantized_before_it(tmp_path: Path) -> None:
+    taken = helper.make_graph([helper.make_node("Relu", ["a"], ["r"])], "taken", [], [float_value("r", "n", 16)])
+    other = helper.make_graph([helper.make_node("Neg", ["x"], ["r"])], "other", [], [float_value("r", "n", 16)])
+    model = product()
+    model.graph.node[0].output[0] = "a"
+    model.graph.node.append(helper.make_node("If", ["c"], ["y"], then_branch=taken, else_branch=other))
+    model.graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
+    made = run_stage("quantize/dynamic", tmp_path, inputs={"model": artifact(tmp_path, model)})
+    assert made.value("quantized") == 1
+    assert 0 < made.value("max_abs_error") < 0.5
+
+
+def test_a_matrix_without_values_is_not_pruned(tmp_path: Path) -> None:
+    model = product(w=np.zeros((16, 0), np.float32))
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 0
+    assert refusal("optimize/prune", tmp_path, model).startswith("nothing in the model could be pruned\n")
+
+
+def test_what_the_mobile_format_cannot_hold(tmp_path: Path) -> None:
+    message = refusal("compile/mobile", tmp_path, odd_outputs()[1])
+    assert message.startswith("ONNX Runtime cannot write the model in its own format\n  Error converting ")
+
+
 def test_outputs_of_a_node_that_nobody_asked_for(tmp_path: Path) -> None:
     weights = {"w": (1, 16, 3), "r": (1, 16, 4)}
     stored = [numpy_helper.from_array(RANDOM.standard_normal(s).astype(np.float32), n) for n, s in weights.items()]

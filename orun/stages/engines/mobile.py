@@ -47,7 +47,8 @@ def convert(context: Context, optimization: str, platform: str | None, *, types:
                 context.model(), made, [style], target_platform=platform, enable_type_reduction=types
             )
     except Exception as error:  # it raises whatever its parts do
-        why = "\n".join([*said.getvalue().strip().splitlines()[-3:], str(error).strip()][:4])
+        lines = [line for line in said.getvalue().splitlines() if line and not line.startswith("Converting ")]
+        why = "\n".join([*lines[-3:], str(error).strip()])
         raise StageFailed(context.stage, "ONNX Runtime cannot write the model in its own format", why=why) from error
     context.log.info("%s", said.getvalue().strip())
     (model,) = made.rglob("*.ort")

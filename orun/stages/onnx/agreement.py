@@ -250,6 +250,10 @@ def difference(
             return f"{len(value)} values instead of {len(right)}", 0.0
         found = [difference(one, other, tolerance) for one, other in zip(right, value, strict=True)]
         return next((problem for problem, _ in found if problem), ""), max((error for _, error in found), default=0.0)
+    if isinstance(right, dict) and isinstance(value, dict):
+        if right.keys() != value.keys():
+            return "a map with other keys", 0.0
+        return difference([right[key] for key in right], [value[key] for key in right], tolerance)
     right, value = np.asarray(right), np.asarray(value)
     if right.shape != value.shape or right.dtype != value.dtype:
         return f"{value.dtype}{list(value.shape)} instead of {right.dtype}{list(right.shape)}", 0.0

@@ -62,9 +62,11 @@ def infer(model: ModelProto) -> ModelProto:
     result: ModelProto = inference.out_mp_
     found = {value.name: value for value in result.graph.value_info}
     for output in result.graph.output:  # whose shapes it leaves as they are
-        if output.name in found:
-            _complete(output.type.tensor_type.shape, found.pop(output.name).type.tensor_type.shape)
-    kept = list(found.values())
+        known = found.pop(output.name, None)
+        if known is not None and output.type.HasField("tensor_type"):
+            _complete(output.type.tensor_type.shape, known.type.tensor_type.shape)
+    # Of sequences, optional values and maps it has an entry that says nothing, which the checker refuses.
+    kept = [value for value in found.values() if value.type.WhichOneof("value")]
     del result.graph.value_info[:]
     result.graph.value_info.extend(kept)
     return result

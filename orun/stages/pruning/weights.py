@@ -48,7 +48,8 @@ def zero(model: ModelProto, choice: Choice) -> int:
     Of equal magnitudes the first goes first.
     """
     kept = stored(model)
-    names = list(dict.fromkeys(name for _, name, _ in choice.layers(model, kept)))
+    found = dict.fromkeys(name for _, name, _ in choice.layers(model, kept))
+    names = [name for name in found if kept.arrays[name].size]
     tensors = {tensor.name: tensor for tensor in model.graph.initializer}
     ranks = (np.abs(kept.arrays[name]).ravel() for name in names)
     for name, gone in zip(names, _least(ranks, choice), strict=True):  # one at a time, as they may be large

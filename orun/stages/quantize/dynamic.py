@@ -143,6 +143,7 @@ def _quantize(source: Path, op_types: list[str], params: Params) -> ModelProto:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     from orun.stages.onnx.io import load
+    from orun.stages.onnx.order import sort_nodes
 
     result = source.with_name("quantized.onnx")
     quantize_dynamic(
@@ -155,4 +156,6 @@ def _quantize(source: Path, op_types: list[str], params: Params) -> ModelProto:
         nodes_to_exclude=params.exclude,
         use_external_data_format=True,
     )
-    return load(result)
+    made = load(result)
+    sort_nodes(made.graph)  # the quantizer does not see what the graphs of an If or Loop take from around them
+    return made
