@@ -28,17 +28,24 @@ COLUMNS = (Column("kind"), Column("what it does", flexible=True))
 
 
 def _complete_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from orun.stages.registry import all_kinds
+    from orun.stages.plugins import offered
+    from orun.stages.registry import BUILTIN
 
     del ctx, param
-    return [kind.name for kind in all_kinds() if kind.name.startswith(incomplete)]
+    return [name for name in (*BUILTIN, *offered()) if name.startswith(incomplete)]
 
 
 @click.command("stages", cls=Verb, examples=EXAMPLES)
 @click.argument("kind", required=False, shell_complete=_complete_kind)
 @options.json_option
 def command(kind: str | None, as_json: bool) -> int:
-    """List the kinds that `uses` may name, or document KIND: what it does, its inputs, parameters and metrics."""
+    """List the kinds that `uses` may name, or document KIND: what it does, its inputs, parameters and metrics.
+
+    Kinds of plug-in packages are listed after those of the library, and those that cannot be loaded below, with the
+    reason.
+    """
+    from orun.spelling import Unknown
+    from orun.stages.plugins import every
     from orun.stages.registry import all_kinds, find
 
     terminal = detect(sys.stdout, os.environ)
@@ -48,10 +55,16 @@ def command(kind: str | None, as_json: bool) -> int:
             options.show_json(kind_data(found))
         else:
             options.show(kind_lines(found, terminal))
-    elif as_json:
-        options.show_json([kind_data(one) for one in all_kinds()])
+        return 0
+    plug_ins = tuple(every())
+    kinds = (*all_kinds(), *(one for one in plug_ins if not isinstance(one, Unknown)))
+    if as_json:
+        options.show_json([kind_data(one) for one in kinds])
     else:
-        options.show(_library(all_kinds(), terminal))
+        options.show(_library(kinds, terminal))
+    for broken in plug_ins:
+        if isinstance(broken, Unknown):
+            click.echo(f"\n{broken}", err=True)
     return 0
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Literal
 
 from orun.stages.contract import Spec
-from orun.stages.params import Param
+from orun.stages.params import Param, build, params_of
 
 
 @dataclass(frozen=True)
@@ -38,3 +39,13 @@ class Kind:
     def summary(self) -> str:
         """One sentence on what it does."""
         return self.doc.partition("\n")[0]
+
+
+def metrics_of(module: ModuleType) -> Callable[[Mapping[str, Any]], Collection[str] | None]:
+    """The names of a kind's metrics for resolved parameters; None while a required one is missing."""
+    spec: Spec = module.SPEC
+    declared = getattr(module, "metrics", None)
+    if declared is None:
+        return lambda _params: spec.metrics
+    required = {param.name for param in params_of(module.Params) if param.required}
+    return lambda params: declared(build(module.Params, params)) if required <= params.keys() else None

@@ -5,27 +5,19 @@ Finding a kind imports that kind's module and no other. A plug-in package is imp
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
 from orun.spelling import Unknown, closest
-from orun.stages import custom
+from orun.stages import custom, plugins
 from orun.stages.codefile import CodeFiles
-from orun.stages.contract import Spec
-from orun.stages.kind import Kind
-from orun.stages.params import build, params_of
+from orun.stages.kind import Kind, metrics_of
+from orun.stages.params import params_of
 
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
-GROUP = "orun.stages"
 BUILTIN: tuple[str, ...] = (
     "convert/torch",
     "convert/tensorflow",
@@ -104,71 +96,21 @@ def _built_in(name: str) -> Kind:
         doc=inspect.cleandoc(module.__doc__ or ""),
         params=params_of(module.Params),
         spec=module.SPEC,
-        metrics=_metrics(module),
+        metrics=metrics_of(module),
     )
 
 
 def _plug_in(uses: str) -> Kind:
-    from importlib.metadata import entry_points
-
-    offered = {point.name: point for point in entry_points(group=GROUP)}
-    if uses not in offered:
+    found = plugins.offered()
+    if points := found.get(uses):
+        return plugins.load(points)
+    if uses.endswith(".py"):
         raise Unknown(
-            f"there is no kind of stage {uses!r}",
-            expected=f"one of {', '.join((*BUILTIN, *offered))}, or ./file.py:function",
-            suggestion=closest(uses, (*BUILTIN, *offered)),
-            hint="orun stages",
+            f"{uses!r} is a file, and a stage is a function in it", expected=f"{uses}:FUNCTION", hint="orun stages"
         )
-    point = offered[uses]
-    package = point.dist.name if point.dist else point.value
-    module = _loaded(point, package)
-    return Kind(
-        name=uses,
-        origin="plug-in",
-        entry=module.__name__,
-        doc=inspect.cleandoc(module.__doc__ or ""),
-        params=_params(module, uses, package),
-        spec=module.SPEC,
-        metrics=_metrics(module),
-        distribution=package,
+    raise Unknown(
+        f"there is no kind of stage {uses!r}",
+        expected=f"one of {', '.join((*BUILTIN, *found))}, or ./file.py:function",
+        suggestion=closest(uses, (*BUILTIN, *found)),
+        hint="orun stages",
     )
-
-
-def _loaded(point: EntryPoint, package: str) -> ModuleType:
-    try:
-        module = point.load()
-    except Exception as error:  # a plug-in may raise anything when it is imported
-        raise _broken(point.name, package, f"{type(error).__name__}: {error}") from error
-    if not isinstance(module, ModuleType):
-        raise _broken(point.name, package, f"{point.value} is not a module")
-    if not isinstance(getattr(module, "SPEC", None), Spec):
-        raise _broken(point.name, package, f"{point.value} has no SPEC of type orun.stages.contract.Spec")
-    if not callable(getattr(module, "run", None)):
-        raise _broken(point.name, package, f"{point.value} has no function run(context, params)")
-    return module
-
-
-def _params(module: ModuleType, uses: str, package: str) -> tuple[Any, ...]:
-    if not dataclasses.is_dataclass(getattr(module, "Params", None)):
-        raise _broken(uses, package, f"{module.__name__} has no dataclass Params")
-    try:
-        return params_of(module.Params)
-    except (TypeError, NameError) as error:
-        raise _broken(uses, package, f"Params: {error}") from error
-
-
-def _broken(uses: str, package: str, why: str) -> Unknown:
-    return Unknown(
-        f"the kind {uses!r} of the package {package} cannot be used: {why}",
-        hint=f"pip install --upgrade {package}",
-    )
-
-
-def _metrics(module: ModuleType) -> Callable[[Mapping[str, Any]], Collection[str] | None]:
-    """The names of the metrics for resolved parameters; None while a required one is missing."""
-    spec: Spec = module.SPEC
-    declared = getattr(module, "metrics", None)
-    if declared is None:
-        return lambda _params: spec.metrics
-    required = {param.name for param in params_of(module.Params) if param.required}
-    return lambda params: declared(build(module.Params, params)) if required <= params.keys() else None

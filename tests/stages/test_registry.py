@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -7,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from orun.cli.main import main
 from orun.errors import PipelineError
 from orun.pipeline import load
 from orun.pipeline.problems import render
@@ -159,8 +162,12 @@ def test_mistakes_in_a_plug_ins_stage_are_told_like_any(install: Install, monkey
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("import nothing_of_that_name\n", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
-        ("1 / 0\n", "ZeroDivisionError: division by zero"),
+        (
+            "import nothing_of_that_name\n",
+            "ModuleNotFoundError: No module named 'nothing_of_that_name' at site/acme_orun/prune.py:1",
+        ),
+        ("\n1 / 0\n", "ZeroDivisionError: division by zero at site/acme_orun/prune.py:2"),
+        ("x = (\n", "SyntaxError: '(' was never closed at site/acme_orun/prune.py:1"),
         ("x = 1\n", "acme_orun.prune has no SPEC of type orun.stages.contract.Spec"),
         (
             "from orun.stages.contract import Spec\nSPEC = Spec()\n",
@@ -181,6 +188,55 @@ def test_a_broken_plug_in_is_named(text: str, why: str, install: Install, monkey
         "      |                 ^^^^^^^^^^\n"
         "  hint: pip install --upgrade acme-orun"
     )
+
+
+def test_who_works_on_a_broken_plug_in_is_told_how_to_see_more(install: Install) -> None:
+    """It was installed from a folder: there is nothing to upgrade to."""
+    folder = install("1 / 0\n")
+    (folder / "site" / "acme_orun-1.2.dist-info" / "direct_url.json").write_text("{}")
+    with pytest.raises(Unknown, match=r"\n  hint: python -c 'import acme_orun\.prune'$"):
+        find("acme/prune", folder)
+
+
+def test_two_packages_that_offer_one_kind(install: Install) -> None:
+    folder = install(GOOD)
+    other = folder / "site" / "zeta-0.1.dist-info"
+    shutil.copytree(folder / "site" / "acme_orun-1.2.dist-info", other)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: zeta\nVersion: 0.1\n", encoding="utf-8")
+    with pytest.raises(Unknown) as caught:
+        find("acme/prune", folder)
+    assert str(caught.value) == (
+        "the kind 'acme/prune' is offered by 2 packages: acme-orun, zeta\n"
+        "  expected one of them, as it decides what the stage does\n  hint: pip uninstall zeta"
+    )
+
+
+def test_a_file_without_a_function() -> None:
+    with pytest.raises(Unknown) as caught:
+        find("./prune.py", Path())
+    assert str(caught.value) == (
+        "'./prune.py' is a file, and a stage is a function in it\n  expected ./prune.py:FUNCTION\n  hint: orun stages"
+    )
+
+
+def test_plug_ins_are_listed_and_in_the_schema(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install(GOOD)
+    assert main(["stages"]) == 0
+    assert capsys.readouterr().out.endswith("\n\nacme/prune            Prune a model.\n")
+    assert main(["schema"]) == 0
+    chosen = [
+        one["if"]["properties"]["uses"]["const"]
+        for one in json.loads(capsys.readouterr().out)["definitions"]["stage"]["allOf"]
+    ]
+    assert chosen == [*BUILTIN, "acme/prune"]
+
+
+def test_a_broken_plug_in_does_not_hide_the_others(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install("1 / 0\n")
+    assert main(["stages"]) == 0
+    shown = capsys.readouterr()
+    assert "release/triton" in shown.out
+    assert shown.err.startswith("\nthe kind 'acme/prune' of the package acme-orun cannot be used: ZeroDivisionError")
 
 
 def test_a_plug_in_that_cannot_say_what_it_measures(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
