@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from orun.places import Problem
 
+MORE_MEMORY = "Nothing that was stored is lost. Free some memory, or raise the limit: ulimit -v unlimited"
+
 
 class OrunError(Exception):
     """What went wrong in one sentence, why, and the next command to type.

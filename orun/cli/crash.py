@@ -14,12 +14,18 @@ from orun.errors import OrunError
 
 def bug(error: Exception, words: Sequence[str]) -> OrunError:
     """The message for an unexpected error, after writing what is needed to understand it to a log file."""
-    handle, path = tempfile.mkstemp(prefix="orun-bug-", suffix=".log")
-    with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as log:  # of whatever names files have
-        log.write(_report(error, words))
+    report = _report(error, words)
+    try:
+        handle, path = tempfile.mkstemp(prefix="orun-bug-", suffix=".log")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as log:  # of whatever names files have
+            log.write(report)
+    except OSError as refused:  # a full disk, or no folder for temporary files
+        why = f"{report}and no file takes this: {refused.strerror}"
+    else:
+        why = f"the traceback and versions are in {path}"
     return OrunError(
         f"this is a bug in orun: {type(error).__name__}: {error}",
-        why=f"the traceback and versions are in {path}",
+        why=why,
         hint="nothing that was stored is lost; please report it with that file",
     )
 

@@ -14,7 +14,7 @@ from click.exceptions import Exit
 
 from orun import __version__
 from orun.cli.verb import Verbs
-from orun.errors import Interrupted, OrunError, PipelineError, UsageError
+from orun.errors import MORE_MEMORY, Interrupted, OrunError, PipelineError, StoreError, UsageError
 
 BUG = 5
 BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
@@ -104,12 +104,24 @@ def _answered(words: list[str]) -> int:
     except KeyboardInterrupt:
         interrupted = Interrupted("interrupted")
         return _fail(interrupted, interrupted.exit_code, words)
+    except MemoryError:
+        return _without_memory(words)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in OUTPUT and error.filename is None:
             raise
         from orun.cli.crash import bug
 
         return _fail(bug(error, words), BUG, words)
+
+
+def _without_memory(words: Sequence[str]) -> int:
+    """Tell that there is none; with what little there is, where that is not enough to tell it well."""
+    error = StoreError("there is not enough memory to go on", hint=MORE_MEMORY)
+    try:
+        return _fail(error, error.exit_code, words)
+    except MemoryError:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
 
 
 def _invoke(words: list[str]) -> int:

@@ -143,9 +143,10 @@ def _unreadable(file: Path, error: OSError) -> UsageError:
             why=f"expected a file, such as {one_of(inside[:MOST])}" if inside else "",
             hint=f"orun validate {inside[0] if inside else 'FILE'}",
         )
-    near = neighbour(file, os.path.relpath(file))
+    there = os.path.lexists(file)  # and leads nowhere, or is not to be read
+    near = "" if there else neighbour(file, os.path.relpath(file))
     return UsageError(
         f"cannot read the pipeline file {os.path.relpath(file)}: {error.strerror}",
         why=f"did you mean {near}?" if near else "",
-        hint=f"orun validate {near or 'FILE'}",
+        hint=f"ls -l {os.path.relpath(file)}" if there else f"orun validate {near or 'FILE'}",
     )

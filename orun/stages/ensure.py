@@ -15,6 +15,8 @@ from orun.stages.onnx import io as onnx_io
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
+LONGEST = 3000  # bytes of a folder's path; the system takes about 4096, and artifacts are placed elsewhere
+SHOWN = 60  # characters of such a path
 Shape = tuple[int | None, ...]  # None for a dimension that is left open
 Value = tuple[str, str, Shape]  # name, type, shape
 
@@ -52,6 +54,9 @@ def _names(stage: str, output: Path) -> list[str]:
         raise OutputRefused(stage, f"{stage} left no output folder", why="it was there, and something took it away")
     names, folders = [], [str(output)]
     while folders:
+        if len(os.fsencode(folders[-1])) > LONGEST:
+            why = f"{folders[-1][len(str(output)) + 1 :][:SHOWN]}...: a path of more than {LONGEST} bytes"
+            raise OutputRefused(stage, f"{stage} left folders in folders that are too deep", why=why)
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):

@@ -19,6 +19,7 @@ from orun.store.records import Entry, Tree
 from orun.store.trees import parents
 
 EXECUTABLE = 0o555
+FAR_DOWN = 700  # bytes of a path; systems take 4096, or 1024
 
 
 class Placer:
@@ -68,7 +69,7 @@ class Placer:
             with os.scandir(folders[-1]) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
-                        pending.append(entry.path)
+                        pending.append(_within_reach(entry.path, path))
                     else:
                         self._unlink(entry.path)
         for folder in reversed(folders):
@@ -117,6 +118,16 @@ class Placer:
         known = signature_of(before)
         if self._index.get(known) == digest and signature_of(after)[:4] == known[:4]:
             self._index.put(signature_of(after), digest)
+
+
+def _within_reach(folder: str, top: str) -> str:
+    """Where a folder is, so that all in it can be named: one far down, relative paths reach further, is moved up."""
+    if len(os.fsencode(folder)) < FAR_DOWN:
+        return folder
+    open_up(folder)
+    moved = f"{top}/{os.urandom(6).hex()}"
+    os.rename(folder, moved)
+    return moved
 
 
 def open_up(folder: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orun.errors import StoreError
+from orun.errors import MORE_MEMORY, StoreError
 
 _KEPT = "Nothing that was stored is lost."
 
@@ -16,6 +16,7 @@ _KEPT = "Nothing that was stored is lost."
 _REFUSALS = {
     errno.ENOSPC: ("the disk is full", f"{_KEPT} Free some space and run it again: df -h {{place}}"),
     errno.EDQUOT: ("the disk quota is used up", f"{_KEPT} Free some space and run it again: quota -s"),
+    errno.ENOMEM: ("there is not enough memory", MORE_MEMORY),
     errno.EFBIG: ("a file is larger than this process may write", f"{_KEPT} Raise the limit: ulimit -f unlimited"),
     errno.EROFS: ("the file system is read-only", "Choose a place that can be written: ls -ld {path}"),
     errno.EACCES: ("permission denied", "See whose it is: ls -ld {path}"),

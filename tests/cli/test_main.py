@@ -156,6 +156,39 @@ def test_a_bug_is_5_and_its_traceback_is_in_a_file(orun: CommandLine, monkeypatc
     assert "s3cret" not in text
 
 
+def test_a_bug_where_no_file_can_be_written(orun: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("tree")
+
+    monkeypatch.setattr(api, "load", broken)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    shown = orun("bert.yaml")
+    assert (shown.code, shown.out) == (5, "")
+    first, *why, reason, hint = shown.err.splitlines()
+    assert first == "error: this is a bug in orun: KeyError: 'tree'"
+    assert "  KeyError: 'tree'" in why
+    assert reason == "  and no file takes this: No such file or directory"
+    assert hint == "  hint: nothing that was stored is lost; please report it with that file"
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_memory_that_is_used_up_is_no_bug(orun: CommandLine, monkeypatch: pytest.MonkeyPatch, *, again: bool) -> None:
+    """Also when there is not enough left to say so as errors are said."""
+
+    def exhausted(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(api, "load", exhausted)
+    if again:
+        monkeypatch.setattr("orun.cli.main._text", exhausted)
+    shown = orun("bert.yaml")
+    assert (shown.code, shown.out) == (3, "")
+    assert shown.err == (
+        "error: there is not enough memory to go on\n"
+        "  hint: Nothing that was stored is lost. Free some memory, or raise the limit: ulimit -v unlimited\n"
+    )
+
+
 def test_a_reader_that_has_gone_is_no_error() -> None:
     command = f"{sys.executable} -m orun stages --json; echo $? >&2"
     read, write = os.pipe()

@@ -75,6 +75,18 @@ def test_no_such_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("to", "why"), [("p.yaml", "Too many levels of symbolic links"), ("gone.yaml", "No such file or directory")]
+)
+def test_a_link_that_leads_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str, why: str) -> None:
+    """It was asked whether the same name was meant."""
+    monkeypatch.chdir(tmp_path)
+    Path("p.yaml").symlink_to(to)
+    with pytest.raises(UsageError) as caught:
+        load(Path("p.yaml"))
+    assert str(caught.value) == f"cannot read the pipeline file p.yaml: {why}\n  hint: ls -l p.yaml"
+
+
 def test_a_folder_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     tmp_path.joinpath("folder").mkdir()

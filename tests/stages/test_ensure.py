@@ -126,6 +126,17 @@ def test_a_name_that_is_not_unicode(output: Path) -> None:
     assert refusal(Spec(output="files"), output) == "int8 left a file whose name is not Unicode\n  caf\ufffd"
 
 
+def test_folders_deeper_than_a_path_may_be_long(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(output)
+    for _ in range(25):
+        Path("d" * 200).mkdir()
+        os.chdir("d" * 200)
+    os.chdir(output)
+    assert refusal(Spec(output="files"), output) == (
+        f"int8 left folders in folders that are too deep\n  {'d' * 60}...: a path of more than 3000 bytes"
+    )
+
+
 @pytest.mark.parametrize("make", [lambda _: None, Path.touch, link])
 def test_no_output_folder(output: Path, make: Callable[[Path], None]) -> None:
     output.rmdir()

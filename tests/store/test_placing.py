@@ -45,6 +45,19 @@ def test_a_placed_tree_is_read_only(store: Store, tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+def test_a_folder_deeper_than_a_path_may_be_long_is_removed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had kept every later run from cleaning up after the one that left it."""
+    scratch = store.scratch("deep")
+    monkeypatch.chdir(scratch)
+    for _ in range(25):
+        Path("d" * 200).mkdir()
+        Path("file").touch()
+        os.chdir("d" * 200)
+    os.chdir(scratch)
+    store.discard(scratch)
+    assert not scratch.exists()
+
+
 def test_files_are_hard_links_where_there_are_no_reflinks(store: Store, tmp_path: Path) -> None:
     if has_reflinks(store):
         pytest.skip("this file system has reflinks, which go first")
