@@ -70,6 +70,11 @@ def appearance_as(told: str, path: str | Path) -> str:
     return appearance(path, size=told.endswith(BYTES), link=tells_of_link(told), target=told.startswith(LINK_TO))
 
 
+def was_absent(told: str) -> bool:
+    """Whether an `appearance` is of nothing."""
+    return told in (ABSENT, NO_LINK)
+
+
 def tells_of_link(told: str) -> bool:
     """Whether an `appearance` holds more than what the content of the file could tell."""
     return told.startswith((LINK_TO, A_LINK, NO_LINK))

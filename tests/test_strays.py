@@ -39,6 +39,13 @@ def reads(context):
 """
 WRITE = '(HERE / "side.txt").write_text(text.upper())'
 READ = '(HERE / "side.txt").read_text()'
+FOUND = """
+def found():
+    try:
+        return open(HERE / "side.txt").close() is None
+    except FileNotFoundError:
+        return False
+"""
 WHY = "what is written there does not come back with a stored result: what is read may be of another run"
 HINT = """\
 Write it to context.output in writes, and read it from context.inputs in reads
@@ -155,6 +162,23 @@ def test_logs_caches_and_what_is_gone_again_are_nothing_to_tell(tmp_path: Path) 
 
 def test_a_log_that_another_stage_reads_is_refused(tmp_path: Path) -> None:
     made = project(tmp_path, 'open(HERE / "side.txt", "a").write(text)', READ)
+    assert outcomes(made.run()) == {"writes": "built", "reads": "failed"}
+
+
+@pytest.mark.parametrize(
+    "missing", ['not (HERE / "side.txt").exists()', 'not os.path.isfile(HERE / "side.txt")', "not found()"]
+)
+def test_what_is_made_where_it_is_missing_may_be_read_by_all_until_it_is_written_over(
+    tmp_path: Path, missing: str
+) -> None:
+    """Data that a function fetches once: another stage that needs it makes it again."""
+    made = project(tmp_path, f"if {missing}: {WRITE}", READ)
+    made.write("beside.py", f"{(made.folder / 'beside.py').read_text()}\n{FOUND}")
+    assert outcomes(made.run()) == {"writes": "built", "reads": "built"}
+    result = made.run()
+    assert outcomes(result) == {"writes": "cached", "reads": "cached"}
+    assert result["writes"].wrote == ()
+    made.edit("beside.py", f"if {missing}: ", "")
     assert outcomes(made.run()) == {"writes": "built", "reads": "failed"}
 
 

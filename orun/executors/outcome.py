@@ -12,7 +12,7 @@ from orun.executors.messages import Ended, Trouble
 from orun.executors.reads.recorder import signature_of
 from orun.executors.reads.scope import Scope
 from orun.executors.strays import strays
-from orun.observe import tells_of_link
+from orun.observe import tells_of_link, was_absent
 
 
 def outcome_of(
@@ -33,6 +33,8 @@ def outcome_of(
     reads, made = {**ended.reads, **said.reads}, {**ended.written, **written}
     made |= {path: made[path] and adds for path, adds in ended.written.items()}
     own = {path for path in made.keys() & reads.keys() if not _is_input(job, path, reads[path])}
+    sought = {path for path, seen in reads.items() if seen is None}
+    sought |= {path for path, what in said.probed.items() if was_absent(what)}
     return replace(
         said,
         reads={path: seen for path, seen in sorted(reads.items()) if path not in own},
@@ -41,7 +43,7 @@ def outcome_of(
             for path, what in sorted(said.probed.items())
             if path not in made and (path not in reads or tells_of_link(what))
         },
-        wrote=strays(job, made),
+        wrote=strays(job, {path: adds for path, adds in made.items() if path not in sought}),
         seconds=ended.seconds,
         cpu_seconds=ended.cpu_seconds,
         peak_memory=ended.peak_memory,

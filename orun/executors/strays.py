@@ -17,7 +17,8 @@ def strays(job: Job, written: Mapping[str, bool]) -> dict[str, bool]:
 
     Args:
         job: the stage.
-        written: absolute path -> whether it was only ever opened to add to its end.
+        written: absolute path -> whether it was only ever opened to add to its end; none that the stage had looked for
+            in vain and then made, which whoever needs it makes again.
     """
     if not written:
         return {}
