@@ -86,7 +86,21 @@ def _lines(problem: Problem, colour: bool) -> list[str]:
         ("hint", problem.hint),
     ):
         lines += _labelled(label, text, colour)
-    return lines
+    return lines + _labelled("note", _look_alikes(problem), colour)
+
+
+def _look_alikes(problem: Problem) -> str:
+    """The letters that people cannot tell from those of what was probably meant, by name."""
+    if not problem.suggestion or not problem.suggestion.isascii():
+        return ""
+    import unicodedata
+
+    start = problem.position.column - 1
+    names = {
+        letter: unicodedata.name(letter, "a control character") for letter in problem.source[start:][: problem.width]
+    }
+    odd = {letter: name for letter, name in names.items() if not letter.isascii() and not name.startswith("LATIN ")}
+    return ", ".join(f"U+{ord(letter):04X} in it is {name}" for letter, name in odd.items())
 
 
 def place(position: Position) -> str:

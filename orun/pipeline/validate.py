@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from jsonschema import Draft7Validator, validators
@@ -29,6 +29,7 @@ BOOLEANS: Mapping[str, str] = {
     **dict.fromkeys(("no", "off", "n", "false"), "false"),
 }
 A_NUMBER = re.compile(NUMBER)
+SHARED = "what anchors (&name) hold for several places may stand under `vars`"
 
 
 def validate(root: Map, schema: Mapping[str, Any], problems: Problems) -> set[Path]:
@@ -99,15 +100,15 @@ class _Report:
     def _unknown(self, error: Any, node: Node, path: Path) -> None:
         """Keys that mean nothing."""
         known = error.schema.get("properties", {})
-        noun = _noun(error.schema, path)
+        noun, parameters = _noun(error.schema, path), _parameters(error)
         for key, entry in node.entries.items() if isinstance(node, Map) else ():
             if not _is_known(key, error.schema):
                 self.problems.add(
                     entry.key,
                     f"{key!r} is not {_article(noun)} {noun}{'' if known else ', which has none'}",
                     expected=one_of(known),
-                    suggestion=closest(key, known),
-                    hint=error.schema.get("x-hint", ""),
+                    suggestion=f"with: {{{key}: ...}}" if key in parameters else closest(key, known),
+                    hint=SHARED if not path and key.startswith(("x-", ".")) else error.schema.get("x-hint", ""),
                 )
 
     def _missing(self, error: Any, span: Span, path: Path) -> None:
@@ -201,6 +202,16 @@ def _constants(schema: Mapping[str, Any]) -> Iterator[Any]:
     yield from schema.get("enum", ())
     for branch in schema.get("anyOf", ()):
         yield from _constants(branch)
+
+
+def _parameters(error: Any) -> Collection[str]:
+    """Where a stage was complained of, the parameters of its kind: they belong under `with`."""
+    branches, uses = error.schema.get("allOf", ()), error.instance.get("uses")
+    kinds = _kinds(branches) or {}
+    if not isinstance(uses, str) or uses not in kinds:
+        return ()
+    found: Mapping[str, Any] = branches[kinds[uses]]["then"]["properties"]["with"].get("properties", {})
+    return found
 
 
 def _name(path: Path) -> str:
