@@ -233,6 +233,20 @@ def test_what_the_mobile_format_cannot_hold(tmp_path: Path) -> None:
     assert message.startswith("ONNX Runtime cannot write the model in its own format\n  Error converting ")
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"), [(TensorProto.BFLOAT16, "bfloat16"), (TensorProto.FLOAT8E5M2, "float8_e5m2")]
+)
+def test_types_that_no_array_has(tmp_path: Path, kind: int, name: str) -> None:
+    model = product()
+    model.graph.node[0].input[0] = "cast"
+    model.graph.node.insert(0, helper.make_node("Cast", ["x"], ["cast"], to=TensorProto.FLOAT))
+    model.graph.input[0].type.tensor_type.elem_type = kind
+    assert refusal("optimize/graph", tmp_path, model) == (
+        f"input 'x' of the model is of {name}, which ONNX Runtime takes from no array of NumPy\n"
+        "  hint: let the model take float32 and cast it"
+    )
+
+
 def test_outputs_of_a_node_that_nobody_asked_for(tmp_path: Path) -> None:
     weights = {"w": (1, 16, 3), "r": (1, 16, 4)}
     stored = [numpy_helper.from_array(RANDOM.standard_normal(s).astype(np.float32), n) for n, s in weights.items()]

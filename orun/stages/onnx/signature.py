@@ -25,7 +25,7 @@ def inputs_of(model: ModelProto) -> tuple[Input, ...]:
     and 1, since that suits flags and lengths as well.
 
     Raises:
-        UsageError: when an input is no tensor.
+        UsageError: when an input is no tensor, or of a type that ONNX Runtime takes from no array.
     """
     rows = _rows(model.graph)
     names = input_names(model)
@@ -60,6 +60,11 @@ def _input(value: ValueInfoProto, rows: int | None) -> Input:
     if tensor.elem_type == TensorProto.STRING:
         return Input(value.name, "object", shape)
     dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+    if dtype.isbuiltin != 1:  # 2 is a type that `ml_dtypes` registered
+        raise UsageError(
+            f"input {value.name!r} of the model is of {dtype.name}, which ONNX Runtime takes from no array of NumPy",
+            hint="let the model take float32 and cast it",
+        )
     if dtype.kind not in "iub":
         return Input(value.name, dtype.name, shape)
     if rows is None:

@@ -61,6 +61,16 @@ def test_a_fused_model_with_types_kept(tmp_path: Path, tiny_bert: Path, block: s
     onnx.checker.check_model(kept.model)
 
 
+def test_what_has_no_float16_form_stays_as_it_is(tmp_path: Path) -> None:
+    graph = "g (float[n,4] x) => (float[n,4] y) <int64 axis = {1}> { a = MatMul (x, w) y = CumSum (a, axis) }"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {graph}')
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.eye(4, dtype=np.float32), "w"))
+    made = run_stage("optimize/float16", tmp_path, inputs={"model": artifact(tmp_path, model)})
+    (sums,) = (node for node in onnx.load(made.model).graph.node if node.op_type == "CumSum")
+    (cast,) = (node for node in onnx.load(made.model).graph.node if sums.input[0] in node.output)
+    assert (cast.op_type, cast.attribute[0].i) == ("Cast", onnx.TensorProto.FLOAT)
+
+
 def test_a_node_is_kept_by_its_name(tmp_path: Path) -> None:
     made = convert(tmp_path, artifact(tmp_path, parse(TWO_PRODUCTS)), block_nodes=["first"])
     stored = {tensor.name: tensor.data_type for tensor in onnx.load(made.model).graph.initializer}
@@ -81,6 +91,14 @@ def test_what_half_precision_cannot_hold(tmp_path: Path) -> None:
         convert(tmp_path, artifact(tmp_path, model))
     assert caught.value.what == "the float16 model disagrees with the model before it in output 'y'"
     assert caught.value.hint == "keep what needs range or precision in float32: `block_types`, `block_nodes`"
+
+
+def test_no_error_beyond_the_tolerance(tmp_path: Path) -> None:
+    model = artifact(tmp_path, parse(TWO_PRODUCTS))
+    error = convert(tmp_path, model, rtol=0.0).value("max_abs_error")
+    assert convert(tmp_path, model, rtol=0.0, atol=error).value("max_abs_error") == error > 0
+    with pytest.raises(StageFailed, match=r"^the float16 model disagrees with the model before it in output 'y'\n"):
+        convert(tmp_path, model, rtol=0.0, atol=error * 0.9)
 
 
 def test_nothing_to_convert(tmp_path: Path) -> None:
