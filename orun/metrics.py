@@ -48,6 +48,7 @@ class Comparison(Record, frozen=True):
         difference: this model's value minus the other's, in the metric's unit.
         method: how they were compared, for people ("paired bootstrap over 312 examples").
         count: independent units of evidence behind it (launches, examples); 0 for an exact metric.
+        changed: examples that the two answered differently, where answers are right or wrong or classes; else None.
     """
 
     value: float
@@ -55,6 +56,7 @@ class Comparison(Record, frozen=True):
     difference: Estimate
     method: str
     count: int = 0
+    changed: int | None = None
 
 
 class Metric(Record, frozen=True):

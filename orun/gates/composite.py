@@ -99,7 +99,9 @@ def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find) -> Finding:
     names = [name for name in metrics if name.startswith(start)]
     if not names:
         sliced = any(f"[{gate.by}=" in name for name in metrics)
-        why = "it is one figure of all examples" if sliced else "add it to `slices`"
+        why = (
+            "no slice has a figure of it; one number of your own needs `resamples`" if sliced else "add it to `slices`"
+        )
         return Finding("failed", f"{gate.metric} was not measured by {gate.by}: {why}")
     found = {name: find(replace(gate, metric=name, by="")) for name in names}
     outcome = together("all", [one.outcome for one in found.values()])

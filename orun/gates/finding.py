@@ -35,6 +35,7 @@ class Change:
         method: how it was found, for people.
         count: independent units of evidence; 0 for an exact figure.
         width: half of the interval of the ratio to the other, as a log ratio; infinite where it has none.
+        changed: examples that the two answered differently; None where answers are not right or wrong or classes.
     """
 
     noun: str
@@ -44,6 +45,7 @@ class Change:
     method: str
     count: int
     width: float = math.inf
+    changed: int | None = None
 
     @property
     def exact(self) -> bool:

@@ -12,6 +12,7 @@ from orun.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from orun.pipeline.model import Gate
 from orun.units import show
 
+Z2 = 1.959964**2  # of the normal quantile of 95 %
 REFERENCE = "the reference"  # of the input `reference`; others are called by their names
 
 
@@ -40,7 +41,8 @@ def speedup(comparison: Comparison, metric: Metric, against: str) -> Change:
     ratio = comparison.ratio
     if metric.better == "lower":
         ratio = Estimate(_inverse(ratio.value), _inverse(ratio.high), _inverse(ratio.low))
-    return Change("speed-up", against, ratio, "x", comparison.method, comparison.count, log_width(ratio))
+    count, changed = comparison.count, comparison.changed
+    return Change("speed-up", against, ratio, "x", comparison.method, count, log_width(ratio), changed)
 
 
 def change(comparison: Comparison, metric: Metric, noun: str, against: str, *, relative: bool) -> Change:
@@ -55,7 +57,8 @@ def change(comparison: Comparison, metric: Metric, noun: str, against: str, *, r
     if noun == "drop":
         rise = Estimate(-rise.value, -rise.high, -rise.low)
     unit = "ratio" if relative else metric.unit
-    return Change(noun, against, rise, unit, method, comparison.count, log_width(comparison.ratio))
+    width = log_width(comparison.ratio)
+    return Change(noun, against, rise, unit, method, comparison.count, width, comparison.changed)
 
 
 def _proportion(ratio: float) -> float:
@@ -106,8 +109,22 @@ def _more(gate: Gate, found: Change, metric: Metric, params: Mapping[str, Any]) 
     apart = above(found.estimate.value, gate.threshold.value) or above(gate.threshold.value, found.estimate.value)
     if not (found.count and apart and share):
         return ""
-    needed = max(found.count * (share**-2 - 1), 1)  # the width falls with the root of the count
+    needed = max(_examples(found, share) - found.count, 1)
     return f"; about {float(f'{needed:.2g}'):.0f} more examples would decide it"
+
+
+def _examples(found: Change, share: float) -> float:
+    """Examples, of the same mix, of which the interval is so narrow.
+
+    Its width falls with the root of their number. Where answers are right or wrong or classes, and next to none
+    changed, it falls with the number itself, as the interval of Tango does: for a share r of n that changed its half h
+    solves n h^2 = z^2 (r + h (1 - h)), nearly.
+    """
+    if found.changed is None:
+        return found.count / share**2
+    rate, seen = found.changed / found.count, found.count + Z2
+    half = share * (Z2 + math.sqrt(Z2 * Z2 + 4 * seen * Z2 * rate)) / (2 * seen)
+    return Z2 * (rate + half * (1 - half)) / half**2
 
 
 def _inverse(value: float) -> float:

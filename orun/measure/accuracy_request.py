@@ -30,6 +30,7 @@ class Request:
         batch: examples that are fed together at most.
         seed: of the bootstrap.
         slices: fields of the dataset by each of whose values every metric is told, too.
+        resamples: how often a function that returns one number of all examples is called on resamples; None for never.
     """
 
     stage: str
@@ -40,6 +41,7 @@ class Request:
     batch: int
     seed: int
     slices: tuple[str, ...] = ()
+    resamples: int | None = None
 
     @property
     def task(self) -> tuple[str, ...]:

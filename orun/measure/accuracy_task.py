@@ -1,4 +1,4 @@
-"""The metrics that score a model by the labels of a dataset, compared example by example with other models."""
+"""The metrics that score a model by the labels of a dataset, compared on the same examples with other models."""
 
 from __future__ import annotations
 
@@ -6,27 +6,36 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orun.codec import replace
 from orun.errors import StageFailed, UsageError
-from orun.measure import metrics_task, paired
-from orun.measure.accuracy_names import BASELINE, MODEL, RECALL, REFERENCE, RETRIEVAL
+from orun.measure import metrics_pooled, metrics_task, paired
+from orun.measure.accuracy_names import BASELINE, LABEL, MODEL, RECALL, REFERENCE, RETRIEVAL
+from orun.measure.accuracy_own import CANDIDATES, own_scores
 from orun.measure.accuracy_request import Floats, Report, Request
 from orun.measure.accuracy_run import Answers
 from orun.measure.dataset import Array, Dataset, Values
-from orun.measure.slices import slices
-from orun.metrics import Comparison, Metric, further
+from orun.measure.metrics_pooled import Pooled
+from orun.measure.resampling import resample
+from orun.measure.slices import Slice, slices
+from orun.metrics import Comparison, Estimate, Metric, further
 
-Scores = Mapping[str, Floats]
-"""By metric: one value for each example `[n]`, or one for all of them `[]`."""
+Scores = Mapping[str, Floats | Pooled]
+"""By metric: one value for each example `[n]`, or what is one number of all of them: `[]`, or `Pooled`."""
 
 BY_LABEL: Mapping[str, Callable[[Array, Array], Floats]] = {
     "accuracy": metrics_task.accuracy,
     "accuracy_at_5": partial(metrics_task.accuracy_at, 5),
-    "f1": metrics_task.f1,
-    "auc": metrics_task.auc,
-    "average_precision": metrics_task.average_precision,
+}
+POOLED: Mapping[str, Callable[..., Pooled | None]] = {
+    "f1": metrics_pooled.f1,
+    "auc": metrics_pooled.auc,
+    "average_precision": metrics_pooled.average_precision,
+}
+PARTS: Mapping[str, Callable[..., Pooled | None]] = {
+    "f1": metrics_pooled.f1,
+    "auc": partial(metrics_pooled.auc, part=True),
+    "average_precision": partial(metrics_pooled.average_precision, part=True),
 }
 
 
@@ -41,35 +50,69 @@ def task_report(request: Request, dataset: Dataset, judged: str, given: Answers,
         found: and to the candidates.
     """
     scores: dict[str, Scores] = {}
+    answers: dict[str, Mapping[str, Values]] = {}
     for role, outputs in given.kept.items():
         candidates = {} if found is None else found.kept[role]
-        both = {**outputs, **{f"candidates.{name}": values for name, values in candidates.items()}}
+        answers[role] = {**outputs, **{f"{CANDIDATES}{name}": values for name, values in candidates.items()}}
         built_in = _built_in(request, dataset, outputs[judged], candidates.get(judged)) if request.task else {}
-        scores[role] = {**built_in, **_own(request, dataset, both)}
+        scores[role] = {**built_in, **own_scores(request, dataset, answers[role])}
     metrics = {name: _metric(request, name, scores) for name in scores[MODEL]}
     for part in slices(request, dataset):
-        chosen = {role: _taken(by_name, part.examples) for role, by_name in scores.items()}
+        chosen = {
+            role: _taken(by_name, part) | _pooled_parts(request, dataset, judged, answers[role], part)
+            for role, by_name in scores.items()
+        }
         metrics |= {
-            part.name(name): replace(_metric(request, name, chosen), examples=part.count) for name in chosen[MODEL]
+            part.name(name): replace(_metric(request, name, chosen), examples=part.count)
+            for name in scores[MODEL]
+            if name in chosen[MODEL]
         }
     examples = {
-        f"{name}/{role}": values for role, by_name in scores.items() for name, values in by_name.items() if values.ndim
+        f"{name}/{role}": values
+        for role, by_name in scores.items()
+        for name, values in by_name.items()
+        if isinstance(values, np.ndarray) and values.ndim
     }
     return Report(metrics, examples)
 
 
-def _taken(scores: Scores, examples: NDArray[np.intp]) -> Scores:
-    """The scores of some examples; a metric that is one number for all has none."""
-    return {name: values[examples] for name, values in scores.items() if values.ndim}
+def _taken(scores: Scores, part: Slice) -> dict[str, Floats | Pooled]:
+    """The scores of some examples, of metrics that have one for each."""
+    return {
+        name: values[part.examples] for name, values in scores.items() if isinstance(values, np.ndarray) and values.ndim
+    }
+
+
+def _pooled_parts(
+    request: Request, dataset: Dataset, judged: str, answers: Mapping[str, Values], part: Slice
+) -> dict[str, Floats | Pooled]:
+    """Metrics that are one number of a slice: of a label that of its class against the rest, else of its examples."""
+    found: dict[str, Floats | Pooled] = {}
+    names = [name for name in POOLED if name in request.task]
+    if names:
+        output, labels = _array(answers[judged]), np.asarray(dataset.labels)
+        for name in names:
+            if part.field == LABEL:
+                pooled = POOLED[name](output, labels, only=part.value)
+            else:
+                pooled = PARTS[name](output[part.examples], labels[part.examples])
+            if pooled is not None:
+                found[name] = pooled
+    if request.resamples is not None:
+        found |= own_scores(request, dataset, answers, part.examples)
+    return found
 
 
 def _built_in(request: Request, dataset: Dataset, output: Values, candidates: Values | None) -> Scores:
     labels = np.asarray(dataset.labels)  # that there are any was checked before the models ran
-    scores: dict[str, Floats] = {}
+    scores: dict[str, Floats | Pooled] = {}
     try:
         for name, measure in BY_LABEL.items():
             if name in request.task:
                 scores[name] = measure(_array(output), labels)
+        for name, pool in POOLED.items():
+            if name in request.task and (pooled := pool(_array(output), labels)) is not None:
+                scores[name] = pooled
         if candidates is not None and any(name in RETRIEVAL for name in request.task):
             rank = metrics_task.ranks(_array(output), _array(candidates), labels)
             scores["mrr"] = metrics_task.reciprocal_rank(rank)
@@ -90,44 +133,36 @@ def _array(values: Values) -> Array:
     )
 
 
-def _own(request: Request, dataset: Dataset, outputs: Mapping[str, Values]) -> Scores:
-    scores: dict[str, Floats] = {}
-    for name, function in request.functions.items():
-        values = np.asarray(function(outputs, dataset), dtype=np.float64)
-        if values.shape not in ((), (len(dataset),)):
-            raise StageFailed(
-                request.stage,
-                f"the metric {name} must return one number, or one for each of the {len(dataset)} examples",
-                why=f"it returned an array of shape {list(values.shape)}",
-            )
-        if not np.isfinite(values).all():
-            raise StageFailed(request.stage, f"the metric {name} returned a number that is not finite")
-        scores[name] = values
-    return scores
-
-
 def _metric(request: Request, name: str, scores: Mapping[str, Scores]) -> Metric:
-    ours = scores[MODEL][name]
+    value, interval, compared = _compared(request, {role: by_name[name] for role, by_name in scores.items()})
     return Metric(
-        value=float(ours.mean()),
+        value=value,
         unit=request.unit(name),
         better=request.direction(name),
-        noise="sample" if ours.ndim else "none",
-        interval=paired.interval(ours, request.seed) if ours.ndim else None,
-        reference=_comparison(request, name, scores, REFERENCE),
-        baseline=_comparison(request, name, scores, BASELINE),
-        references={further(role): found for role in scores if (found := _further(request, name, scores, role))},
+        noise="none" if interval is None else "sample",
+        interval=interval,
+        reference=compared.get(REFERENCE),
+        baseline=compared.get(BASELINE),
+        references={further(role): found for role, found in compared.items() if further(role)},
     )
 
 
-def _further(request: Request, name: str, scores: Mapping[str, Scores], role: str) -> Comparison | None:
-    return _comparison(request, name, scores, role) if further(role) else None
+def _compared(
+    request: Request, scores: Mapping[str, Floats | Pooled]
+) -> tuple[float, Estimate | None, dict[str, Comparison]]:
+    """A metric of the model with its interval, and against every other role's."""
+    ours = scores[MODEL]
+    if isinstance(ours, Pooled):
+        found = resample({role: one for role, one in scores.items() if isinstance(one, Pooled)}, request.seed)
+        ours_found = found.pop(MODEL)
+        return ours_found.value, ours_found.interval, {role: ours_found.against(one) for role, one in found.items()}
+    value = float(ours.mean())
+    compared = {role: _compare(request, ours, one) for role, one in scores.items() if role != MODEL}
+    return value, paired.interval(ours, request.seed) if ours.ndim else None, compared
 
 
-def _comparison(request: Request, name: str, scores: Mapping[str, Scores], role: str) -> Comparison | None:
-    if role not in scores:
-        return None
-    ours, theirs = scores[MODEL][name], scores[role][name]
-    if ours.ndim and theirs.ndim:
+def _compare(request: Request, ours: Floats, theirs: Floats | Pooled) -> Comparison:
+    if isinstance(theirs, np.ndarray) and ours.ndim and theirs.ndim:
         return paired.compare(ours, theirs, request.seed)
-    return paired.exact(float(ours.mean()), float(theirs.mean()))
+    other = theirs.overall if isinstance(theirs, Pooled) else float(theirs.mean())
+    return paired.exact(float(ours.mean()), other)

@@ -63,10 +63,19 @@ class Dataset:
 
     def take(self, examples: int) -> Dataset:
         """The first `examples` of it, or all when it has fewer; every candidate stays."""
-        inputs = {name: values[:examples] for name, values in self.inputs.items()}
-        labels = None if self.labels is None else self.labels[:examples]
-        fields = {name: values[:examples] for name, values in self.fields.items()}
+        return self.choose(np.arange(min(examples, len(self))))
+
+    def choose(self, examples: NDArray[np.intp]) -> Dataset:
+        """The examples at these places, in this order, as often as they are named; every candidate stays."""
+        inputs = {name: choose(values, examples) for name, values in self.inputs.items()}
+        labels = None if self.labels is None else self.labels[examples]
+        fields = {name: values[examples] for name, values in self.fields.items()}
         return dataclasses.replace(self, inputs=inputs, labels=labels, fields=fields)
+
+
+def choose(values: Values, examples: NDArray[np.intp]) -> Values:
+    """The values at these places, in this order."""
+    return values[examples] if isinstance(values, np.ndarray) else [values[place] for place in examples]
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ def accuracy(output: NDArray[Any], labels: NDArray[Any]) -> Floats:
             "accuracy needs one label for each class that the model predicts",
             why=f"the output is {list(output.shape)}, and the labels are {list(labels.shape)}",
         )
-    _need_alike("accuracy", predicted, labels)
+    need_alike("accuracy", predicted, labels)
     right = (predicted == labels).reshape(len(labels), -1)
     return np.asarray(right.mean(axis=1), dtype=np.float64)
 
@@ -52,29 +51,7 @@ def accuracy_at(k: int, output: NDArray[Any], labels: NDArray[Any]) -> Floats:
     return np.asarray(right.mean(axis=1), dtype=np.float64)
 
 
-def f1(output: NDArray[Any], labels: NDArray[Any]) -> Floats:
-    """F1 of each class that is a label or was predicted, averaged with equal weights (macro), `[]`.
-
-    Raises:
-        UsageError: when the shapes do not fit.
-    """
-    predicted = top_class(output)
-    if predicted.shape != labels.shape:
-        raise UsageError(
-            "f1 needs one label for each class that the model predicts",
-            why=f"the output is {list(output.shape)}, and the labels are {list(labels.shape)}",
-        )
-    _need_alike("f1", predicted, labels)
-    predicted, labels = predicted.ravel(), labels.ravel()
-    scores = [
-        2 * np.count_nonzero((predicted == one) & (labels == one))
-        / (np.count_nonzero(predicted == one) + np.count_nonzero(labels == one))
-        for one in sorted({*predicted.tolist(), *labels.tolist()})
-    ]  # fmt: skip
-    return np.asarray(np.mean(scores), dtype=np.float64)
-
-
-def _need_alike(metric: str, predicted: NDArray[Any], labels: NDArray[Any]) -> None:
+def need_alike(metric: str, predicted: NDArray[Any], labels: NDArray[Any]) -> None:
     """Refuse texts beside numbers, of which none is ever the same."""
     texts = [values.dtype.kind in "OUS" for values in (predicted, labels)]
     if texts[0] != texts[1]:
@@ -83,74 +60,6 @@ def _need_alike(metric: str, predicted: NDArray[Any], labels: NDArray[Any]) -> N
             f"{metric} compares what the model predicts, {kinds[0]}, with labels that are {kinds[1]}",
             hint="give labels of the same kind: where the model yields scores, the number of the class from 0 on",
         )
-
-
-def auc(output: NDArray[Any], labels: NDArray[Any]) -> Floats:
-    """Area under the ROC curve, ties counted half; of several classes the mean of one against the rest, `[]`.
-
-    Args:
-        output: the score of class 1, `[n]` or `[n, 1]`; of both classes, `[n, 2]`; or of each class, `[n, classes]`.
-        labels: classes `[n]`, from 0; or whether an example is of each class, `[n, classes]` of 0 and 1.
-
-    Raises:
-        UsageError: when the shapes do not fit, or a class has no example or all of them.
-    """
-    return np.asarray(np.mean([_area(*one) for one in _against_the_rest("auc", output, labels)]))
-
-
-def average_precision(output: NDArray[Any], labels: NDArray[Any]) -> Floats:
-    """Mean over classes (mAP) of the precision at each threshold, weighed by the recall that it adds, `[]`.
-
-    That is the area under the precision-recall curve without interpolation, as scikit-learn's average_precision_score
-    has it.
-
-    Args:
-        output: as for `auc`.
-        labels: as for `auc`.
-
-    Raises:
-        UsageError: when the shapes do not fit, or a class has no example.
-    """
-    return np.asarray(np.mean([_precision(*one) for one in _against_the_rest("average_precision", output, labels)]))
-
-
-def _against_the_rest(
-    metric: str, output: NDArray[Any], labels: NDArray[Any]
-) -> Iterator[tuple[Floats, NDArray[np.bool_], int]]:
-    """For each class the scores of the examples, which of them are of it, and its number; of two classes the second."""
-    scores = output.reshape(len(output), -1).astype(np.float64)
-    many = labels.ndim == 2 and labels.shape == scores.shape  # noqa: PLR2004 - [n, classes]
-    if output.dtype.kind != "f" or not (many or labels.shape == (len(output),)) or labels.dtype.kind not in "iub":
-        raise UsageError(
-            f"{metric} needs scores for each example, and the label of its class as a number",
-            why=f"the output is {output.dtype} {list(output.shape)}, the labels {labels.dtype} {list(labels.shape)}",
-            hint="name the output that holds scores in `outputs`",
-        )
-    if many:
-        yield from ((scores[:, one], labels[:, one] > 0, one) for one in range(scores.shape[1]))
-    elif scores.shape[1] <= 2:  # noqa: PLR2004 - one class against the other
-        yield scores[:, -1], labels == 1, 1
-    else:
-        yield from ((scores[:, one], labels == one, one) for one in range(scores.shape[1]))
-
-
-def _area(scores: Floats, positive: NDArray[np.bool_], name: int) -> float:
-    """Mann-Whitney's statistic: how often a positive example scores above a negative one."""
-    count = int(np.count_nonzero(positive))
-    if count in (0, len(positive)):
-        raise UsageError(f"auc: {'no' if count == 0 else 'every'} example is of class {name}")
-    _, place, times = np.unique(scores, return_inverse=True, return_counts=True)
-    rank = (np.cumsum(times) - (times - 1) / 2)[place]
-    return float((rank[positive].sum() - count * (count + 1) / 2) / (count * (len(positive) - count)))
-
-
-def _precision(scores: Floats, positive: NDArray[np.bool_], name: int) -> float:
-    """The mean over positive examples of the precision among those that score at least as high."""
-    if not positive.any():
-        raise UsageError(f"average_precision: no example is of class {name}")
-    _, place, times = np.unique(-scores, return_inverse=True, return_counts=True)
-    right = np.cumsum(np.bincount(place, weights=positive))
-    return float((right / np.cumsum(times))[place][positive].mean())
 
 
 def _need_scores(metric: str, output: NDArray[Any]) -> None:

@@ -41,8 +41,8 @@ def interval(scores: Floats, seed: int) -> Estimate:
     if _right_or_wrong(scores):
         return Estimate(value, *_wilson(value, len(scores)))
     if len(scores) < FEWEST:
-        return _unknown(value)
-    return _quantiles(value, _resample(seed, scores)[0], len(scores))
+        return unknown(value)
+    return quantiles(value, _resample(seed, scores)[0], len(scores))
 
 
 def compare(scores: Floats, others: Floats, seed: int) -> Comparison:
@@ -60,14 +60,14 @@ def compare(scores: Floats, others: Floats, seed: int) -> Comparison:
     value, other = float(scores.mean()), float(others.mean())
     if len(scores) < FEWEST:
         few = "1 example" if len(scores) == 1 else f"{len(scores)} examples"
-        change = _unknown(ratio(value, other)), _unknown(value - other)
+        change = unknown(ratio(value, other)), unknown(value - other)
         return Comparison(other, *change, f"{few}, too few for an interval", len(scores))
     means, other_means = _resample(seed, scores, others)
     ratios = np.array([ratio(ours, theirs) for ours, theirs in zip(means, other_means, strict=True)])
     return Comparison(
         value=other,
-        ratio=_quantiles(ratio(value, other), ratios, len(scores)),
-        difference=_quantiles(value - other, means - other_means, len(scores)),
+        ratio=quantiles(ratio(value, other), ratios, len(scores)),
+        difference=quantiles(value - other, means - other_means, len(scores)),
         method=f"paired bootstrap over {len(scores)} examples",
         count=len(scores),
     )
@@ -107,6 +107,7 @@ def _compare_right_or_wrong(scores: Floats, others: Floats) -> Comparison:
         difference=Estimate(value - other, low, high),
         method=f"McNemar's score interval over {examples} examples, {better} better and {worse} worse",
         count=examples,
+        changed=better + worse,
     )
 
 
@@ -168,11 +169,13 @@ def _resample(seed: int, *scores: Floats) -> tuple[Floats, ...]:
     return tuple(means)
 
 
-def _unknown(value: float) -> Estimate:
+def unknown(value: float) -> Estimate:
+    """A value of which nothing is told."""
     return Estimate(value, -math.inf, math.inf)
 
 
-def _quantiles(value: float, resampled: Floats, examples: int) -> Estimate:
+def quantiles(value: float, resampled: Floats, examples: int) -> Estimate:
+    """A value with the percentiles of its resamples, expanded as Student's t is for so many examples."""
     reach = student(examples - 1) * math.sqrt(examples / (examples - 1)) if examples < MANY else Z
     tail = NormalDist().cdf(-reach)
     # A resampled value, never one between two of them: ratios to zero are no numbers to calculate with.

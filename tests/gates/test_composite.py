@@ -180,9 +180,11 @@ def test_of_many_slices_some_are_named() -> None:
 
 
 def test_a_figure_of_all_examples_has_no_slices() -> None:
-    condition = replace(gate("f1", "min", "60%", 0.6), by="label")
-    (verdict,) = judged(condition, sliced({"0": (0.95, 40)}) | {"f1": metric(0.9, "ratio", "higher")})
-    assert verdict.why == "f1 was not measured by label: it is one figure of all examples"
+    condition = replace(gate("bleu", "min", "60%", 0.6), by="label")
+    (verdict,) = judged(condition, sliced({"0": (0.95, 40)}) | {"bleu": metric(0.9, "ratio", "higher")})
+    assert verdict.why == (
+        "bleu was not measured by label: no slice has a figure of it; one number of your own needs `resamples`"
+    )
 
 
 def test_slices_that_were_not_measured() -> None:

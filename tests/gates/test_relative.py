@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from orun.measure.paired import tango
 from orun.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from tests.gates.support import compared, gate, metric, verdict_of
 
@@ -189,3 +190,51 @@ def test_a_comparison_without_a_figure_fails() -> None:
     verdict = verdict_of(gate("recall", "max_drop", "1%", 0.01), {"recall": metric(0.8, reference=other)})
     assert verdict.outcome == "failed"
     assert verdict.why.startswith("recall cannot be compared: ")
+
+
+def right_or_wrong(better: int, worse: int, examples: int) -> Metric:
+    """The accuracy of a model and of another, which gets 80 of 100 right."""
+    low, high = tango(better, worse, examples)
+    change = (better - worse) / examples
+    other = Comparison(
+        0.8,
+        Estimate(*(1 + one / 0.8 for one in (change, low, high))),
+        Estimate(change, low, high),
+        "by test",
+        examples,
+        better + worse,
+    )
+    return metric(0.8 + change, "ratio", "higher", "sample", (0.7, 0.9), other)
+
+
+@pytest.mark.parametrize(
+    ("better", "worse", "examples", "limit"),
+    [
+        (0, 0, 30, 0.01),
+        (0, 0, 300, 0.01),
+        (1, 1, 100, 0.01),
+        (0, 1, 100, 0.03),
+        (20, 20, 400, 0.01),
+        (10, 30, 400, 0.02),
+    ],
+)
+def test_as_many_more_examples_as_it_says_decide_it(better: int, worse: int, examples: int, limit: float) -> None:
+    """Where none changed sides, the interval narrows with their number, and not with its root: 350, not 3800."""
+    measured = {"accuracy": right_or_wrong(better, worse, examples)}
+    verdict = verdict_of(gate("accuracy", "max_drop", f"{limit}", limit), measured)
+    assert verdict.outcome == "undecided"
+    more = int(verdict.why.rpartition("; about ")[2].split(" ")[0])
+    times = (examples + more) / examples
+    for factor, outcome in ((0.8, "undecided"), (1.2, None)):
+        scaled = [round(factor * times * count) for count in (better, worse, examples)]
+        found = verdict_of(
+            gate("accuracy", "max_drop", f"{limit}", limit),
+            {"accuracy": right_or_wrong(scaled[0], scaled[1], scaled[2])},
+        ).outcome
+        assert (found == "undecided") == (outcome == "undecided"), (factor, more)
+
+
+def test_a_proportion_of_little_asks_for_as_many_examples() -> None:
+    measured = {"accuracy": right_or_wrong(0, 0, 30)}
+    found = verdict_of(gate("accuracy", "max_drop", "1.25%", 0.0125), measured)
+    assert found.why.endswith("the interval holds 1.25%; about 350 more examples would decide it")

@@ -73,6 +73,7 @@ class TestRightOrWrong:
             difference=Estimate(0.0, low, high),
             method="McNemar's score interval over 8 examples, 2 better and 2 worse",
             count=8,
+            changed=4,
         )
 
     def test_nothing_right_in_either(self) -> None:

@@ -17,15 +17,19 @@ several classes, the mean of one against the rest, which is the mAP of classific
 `recall_at_1`, `recall_at_5`, `recall_at_10` and `mrr` by cosine similarity; they judge the first output, or the first
 of `outputs`. Where an example may be of several classes, `auc` and `average_precision` take labels `[n, classes]` of 0
 and 1. The mAP of boxes, which COCO and others each define, is for a metric of your own. With a reference or a baseline
-metrics are compared example by example, with a 95 % interval of the difference; `f1`, `auc` and `average_precision` are
-of all examples and have none.
+metrics are compared on the same examples, with a 95 % interval of the difference. `f1`, `auc` and `average_precision`
+are no means over examples: their intervals are of resampled examples, and take six of each class.
 
 A metric of your own is `file.py:function` and goes by the function's name. It is called with (outputs, dataset):
 `outputs` maps the name of each output to an array `[n, ...]`, or to n arrays where shapes differ; those of candidates
-are there as `candidates.<name>`. It returns one number for each example, or one for all, which has no interval then.
+are there as `candidates.<name>`. It returns one number for each example, which is best: the interval costs nothing
+then. Or it returns one for all, such as a BLEU score, which has no interval unless `resamples: 1000` has it called so
+often on examples drawn anew, for each model; it may return a number that is not finite for those that it has none for.
 
 With `slices: [label]` everything is measured for the examples of each label by themselves, too, as in
-`accuracy[label=3]`, and a gate may ask of each of them: `accuracy: {min: 60%, by: label}`.
+`accuracy[label=3]`, and a gate may ask of each of them: `accuracy: {min: 60%, by: label}`. `f1[label=3]`, `auc` and
+`average_precision` by label are those of that class against the rest, of which `f1` is the mean. A slice of another
+field has no `auc` where its examples are all of one class, and one number of your own needs `resamples` for slices.
 
 Further references are inputs `reference.NAME`: task metrics are compared with each, and a gate says `against: NAME`.
 
@@ -117,6 +121,11 @@ class Params:
         list[str],
         Doc("Fields of the dataset by whose values everything is measured, too: `label`, and those in its `fields`."),
     ] = field(default_factory=list)
+    resamples: Annotated[
+        int | None,
+        Doc("How often a metric of your own that is one number of all examples is called on examples drawn anew."),
+        Range(low=200),
+    ] = None
 
 
 def metrics(params: Params) -> Collection[str]:
@@ -214,6 +223,7 @@ def _request(context: Context, params: Params) -> Request:
         batch=params.batch,
         seed=context.seed,
         slices=tuple(params.slices),
+        resamples=params.resamples,
     )
 
 

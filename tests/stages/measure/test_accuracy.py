@@ -147,6 +147,7 @@ def test_a_task_is_compared_example_by_example(folder: Path) -> None:
             Estimate(-0.25, low, high),
             "McNemar's score interval over 4 examples, 1 better and 2 worse",
             4,
+            3,
         ),
     )
 

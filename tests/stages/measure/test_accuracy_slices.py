@@ -29,6 +29,21 @@ def odd():
     fields = {"score": np.array([1.5, np.nan, np.nan, 1.5]), "mixed": mixed}
     return orun.Dataset({"x": X}, labels=[0, 1, 2, 1], fields=fields)
 
+def pictures():
+    random = np.random.default_rng(0)
+    labels = np.arange(90) % 3
+    x = random.standard_normal((90, 3)).astype(np.float32)
+    x[np.arange(90), labels] += 1
+    camera = np.where(np.arange(90) < 60, "left", np.where(labels == 1, "right", "rear"))
+    return orun.Dataset({"x": x}, labels=labels, fields={"camera": camera})
+
+def error(outputs, dataset):
+    ours = outputs["y"].argmax(axis=1) != dataset.labels
+    return ours.sum() / np.exp(dataset.inputs["x"]).sum()
+
+def listed(outputs, dataset):
+    return 1.0 if len(dataset) == 90 and len(set(dataset.inputs["x"][:, 0])) == 90 else [1.0, 2.0]
+
 def first_score(outputs, dataset):
     return outputs["y"][:, 0]
 
@@ -154,3 +169,89 @@ def test_fields_that_do_not_fit(fields: dict[str, list[object]], message: str) -
     with pytest.raises(UsageError) as caught:
         Dataset({"x": np.ones((3, 2))}, fields={name: np.array(values) for name, values in fields.items()})
     assert str(caught.value) == message
+
+
+def test_one_class_against_the_rest_by_label(folder: Path) -> None:
+    asked = ["f1", "auc", "average_precision"]
+    run = measure(
+        folder,
+        {"dataset": "data.py:pictures", "metrics": asked, "slices": ["label"]},
+        model=linear(SWAPPED),
+        reference=linear(EYE),
+    )
+    for name in asked:
+        by_label = [run.metrics[f"{name}[label={one}]"] for one in range(3)]
+        assert [metric.examples for metric in by_label] == [30, 30, 30]
+        assert np.mean([metric.value for metric in by_label]) == pytest.approx(run.value(name))
+        for metric in (run.metrics[name], *by_label):
+            assert metric.noise == "sample"
+            assert metric.interval is not None
+            assert metric.interval.low < metric.value < metric.interval.high
+            assert metric.reference is not None
+            assert metric.reference.method == "paired bootstrap over 90 examples"
+    drop = run.metrics["f1[label=0]"].reference
+    kept = run.metrics["f1[label=2]"].reference
+    assert drop is not None
+    assert kept is not None
+    assert drop.difference.high < -0.1  # classes 0 and 1 are taken for one another
+    assert kept.difference.value == 0
+    assert kept.difference.low < 0 < kept.difference.high
+
+
+def test_metrics_of_all_examples_by_another_field(folder: Path) -> None:
+    params = {
+        "dataset": "data.py:pictures",
+        "metrics": ["auc", "average_precision", "f1", "data.py:error"],
+        "slices": ["camera"],
+        "resamples": 200,
+    }
+    run = measure(folder, params, model=linear(SWAPPED), reference=linear(EYE))
+    found = {name: metric.examples for name, metric in run.metrics.items() if "[" in name}
+    assert found == {
+        "auc[camera=left]": 60,
+        "average_precision[camera=left]": 60,
+        "f1[camera=left]": 60,
+        "error[camera=left]": 60,
+        "auc[camera=rear]": 20,
+        "average_precision[camera=rear]": 20,
+        "f1[camera=rear]": 20,
+        "error[camera=rear]": 20,
+        "average_precision[camera=right]": 10,
+        "f1[camera=right]": 10,
+        "error[camera=right]": 10,
+    }  # examples that are all of class 1 have no area under a ROC curve
+    without = run.metrics["auc[camera=left]"].reference
+    assert without is not None
+    assert without.method == "paired bootstrap over 60 examples"
+
+
+def test_one_number_of_the_users_own_is_resampled_where_that_is_asked(folder: Path) -> None:
+    models = {"model": linear(SWAPPED), "reference": linear(EYE)}
+    params: dict[str, object] = {
+        "dataset": "data.py:pictures",
+        "metrics": ["data.py:error"],
+        "better": {"error": "lower"},
+    }
+    plain = measure(folder, params, **models).metrics["error"]
+    drawn = measure(folder, params | {"resamples": 400}, **models).metrics["error"]
+    assert plain.noise == "none"
+    assert plain.interval is None
+    assert plain.reference is not None
+    assert plain.reference.method == "exact"
+    assert (drawn.noise, drawn.value, drawn.better) == ("sample", plain.value, "lower")
+    assert drawn.interval is not None
+    assert 0.6 * drawn.value < drawn.interval.low < drawn.value < drawn.interval.high < 1.5 * drawn.value
+    assert drawn.reference is not None
+    assert drawn.reference.method == "paired bootstrap over 90 examples"
+    assert drawn.reference.difference.value == plain.reference.difference.value
+    assert 0 < drawn.reference.difference.low < drawn.reference.difference.high
+
+
+def test_one_number_of_all_examples_must_be_one_of_any(folder: Path) -> None:
+    params = {"dataset": "data.py:pictures", "metrics": ["data.py:listed"], "resamples": 200}
+    with pytest.raises(StageFailed) as caught:
+        measure(folder, params, model=linear(EYE))
+    assert str(caught.value) == (
+        "the metric listed must return one number of any examples, as it does of all\n"
+        "  it returned an array of shape [2] of 90 resampled ones"
+    )

@@ -1,0 +1,88 @@
+"""Metrics of the user's own: functions of what a model answered and of the dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+
+from orun.errors import StageFailed
+from orun.measure.accuracy_request import Floats, Function, Request
+from orun.measure.dataset import Dataset, Values, choose
+from orun.measure.metrics_pooled import Pooled, Rows, Weighted
+
+CANDIDATES = "candidates."  # before the names of their outputs, which belong to no example
+
+
+def own_scores(
+    request: Request, dataset: Dataset, outputs: Mapping[str, Values], part: Rows | None = None
+) -> dict[str, Floats | Pooled]:
+    """By name one value for each example `[n]`, or what is one number of all: `[]`, or `Pooled` to be resampled.
+
+    Args:
+        request: what was asked.
+        dataset: the examples.
+        outputs: of one model, by name.
+        part: indices of the examples of a slice, of which only what is resampled is worked out; all when left out.
+
+    Raises:
+        StageFailed: when a function returns another number of values, or one that is not finite.
+    """
+    scores: dict[str, Floats | Pooled] = {}
+    for name, function in request.functions.items():
+        if part is None:
+            values = _finite(request, name, np.asarray(function(outputs, dataset), dtype=np.float64), len(dataset))
+            scores[name] = values
+            if values.ndim or request.resamples is None:
+                continue
+        rows = np.arange(len(dataset)) if part is None else part
+        scores[name] = Pooled(
+            columns=np.arange(len(rows), dtype=np.float64)[:, None],
+            of=partial(_called, request, name, function, dataset, outputs, rows),
+            fewest=len(rows),
+            resamples=request.resamples,
+        )
+    return scores
+
+
+def _called(
+    request: Request,
+    name: str,
+    function: Function,
+    dataset: Dataset,
+    outputs: Mapping[str, Values],
+    examples: Rows,
+    rows: Rows,
+) -> Weighted:
+    """What calls the function on each resample."""
+
+    def weigh(weights: Floats) -> Floats:
+        return np.array([once(np.repeat(examples[rows], row.astype(np.intp))) for row in weights])
+
+    def once(chosen: Rows) -> float:
+        taken = {
+            key: values if key.startswith(CANDIDATES) else choose(values, chosen) for key, values in outputs.items()
+        }
+        value = np.asarray(function(taken, dataset.choose(chosen)), dtype=np.float64)
+        if value.ndim:
+            raise StageFailed(
+                request.stage,
+                f"the metric {name} must return one number of any examples, as it does of all",
+                why=f"it returned an array of shape {list(value.shape)} of {len(chosen)} resampled ones",
+            )
+        return float(value)
+
+    return weigh
+
+
+def _finite(request: Request, name: str, values: Floats, examples: int) -> Floats:
+    if values.shape not in ((), (examples,)):
+        raise StageFailed(
+            request.stage,
+            f"the metric {name} must return one number, or one for each of the {examples} examples",
+            why=f"it returned an array of shape {list(values.shape)}",
+        )
+    if not np.isfinite(values).all():
+        raise StageFailed(request.stage, f"the metric {name} returned a number that is not finite")
+    return values

@@ -1,0 +1,176 @@
+"""F1 and areas under curves: scikit-learn's figures, for all examples and for weighted ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+
+from orun.errors import UsageError
+from orun.measure.metrics_pooled import Pooled, auc, average_precision, f1
+
+Floats = NDArray[np.float64]
+Metric = Callable[..., Pooled | None]
+
+
+def scores(classes: int) -> tuple[Floats, NDArray[np.int64]]:
+    """Probabilities with ties, and labels that they know something of."""
+    random = np.random.default_rng(classes)
+    labels = np.concatenate([np.arange(classes), random.integers(0, classes, 200)])
+    table = random.integers(1, 9, (len(labels), classes)) + 3.0 * (np.arange(classes) == labels[:, None])
+    return table / table.sum(axis=1, keepdims=True), labels
+
+
+def overall(pooled: Pooled | None) -> float:
+    assert pooled is not None
+    return pooled.overall
+
+
+def test_f1_is_that_of_scikit_learn() -> None:
+    table, labels = scores(6)
+    assert f1(table, labels).overall == pytest.approx(f1_score(labels, table.argmax(axis=1), average="macro"))
+    words = np.array(["a", "b", "a"], dtype=object)
+    assert f1(words, np.array(["a", "a", "c"], dtype=object)).overall == pytest.approx((2 / 4 + 0 + 0) / 3)
+
+
+def test_f1_of_positions_counts_each() -> None:
+    answered, labels = np.array([[0, 1, 1], [2, 1, 0]]), np.array([[0, 0, 1], [2, 1, 2]])
+    found = f1(answered, labels)
+    assert found.overall == pytest.approx(f1_score(labels.ravel(), answered.ravel(), average="macro"))
+    assert (found.fewest, found.rarest, found.classes) == (1, 0, 3)  # of class 0 there is one example, not one position
+
+
+def test_auc_is_that_of_scikit_learn() -> None:
+    table, labels = scores(5)
+    assert overall(auc(table, labels)) == pytest.approx(roc_auc_score(labels, table, multi_class="ovr"))
+    table, labels = scores(2)
+    expected = roc_auc_score(labels, table[:, 1])
+    for output in (table, table[:, 1], table[:, 1:]):
+        assert overall(auc(output, labels)) == pytest.approx(expected)
+
+
+def test_average_precision_is_that_of_scikit_learn() -> None:
+    table, labels = scores(5)
+    table = table.round(1)  # so that some score the same
+    expected = average_precision_score(np.eye(5)[labels], table, average="macro")
+    assert overall(average_precision(table, labels)) == pytest.approx(expected)
+    assert overall(average_precision(table, np.eye(5, dtype=np.int64)[labels])) == pytest.approx(expected)
+    table, labels = scores(2)
+    expected = average_precision_score(labels, table[:, 1])
+    assert overall(average_precision(table, labels)) == pytest.approx(expected)
+    assert overall(average_precision(table[:, 1], labels)) == pytest.approx(expected)
+
+
+def test_examples_of_several_classes() -> None:
+    random = np.random.default_rng(2)
+    table, labels = random.standard_normal((60, 4)), random.integers(0, 2, (60, 4))
+    assert overall(average_precision(table, labels)) == pytest.approx(average_precision_score(labels, table))
+    assert overall(auc(table, labels)) == pytest.approx(roc_auc_score(labels, table))
+
+
+def repeated(metric: Metric, output: Floats, labels: NDArray[np.int64], weights: Floats) -> float:
+    chosen = np.repeat(np.arange(len(labels)), weights.astype(int))
+    return overall(metric(output[chosen], labels[chosen]))
+
+
+@pytest.mark.parametrize("metric", [f1, auc, average_precision])
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("digits", [1, 15])
+def test_a_weight_is_so_many_examples(metric: Metric, classes: int, digits: int) -> None:
+    table, labels = scores(classes)
+    table = table.round(digits)
+    weights = np.random.default_rng(1).integers(0, 4, (5, len(labels))).astype(np.float64)
+    pooled = metric(table, labels)
+    assert pooled is not None
+    expected = [repeated(metric, table, labels, row) for row in weights]
+    assert pooled.of(np.arange(len(labels)))(weights).tolist() == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_class_that_no_weighted_example_has_is_left_out() -> None:
+    labels = np.array([0, 0, 1, 2])
+    table = np.array([[0.9, 0.1, 0.5], [0.2, 0.8, 0.1], [0.3, 0.7, 0.2], [0.1, 0.0, 0.9]])
+    without = np.array([[1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
+    areas, precisions = (metric(table, labels) for metric in (auc, average_precision))
+    assert areas is not None
+    assert precisions is not None
+    rows = np.arange(4)
+    assert areas.of(rows)(without).tolist() == pytest.approx([(0.5 + 0.5) / 2, np.nan, np.nan], nan_ok=True)
+    assert precisions.of(rows)(without).tolist() == pytest.approx([(5 / 6 + 0.5) / 2, 1.0, np.nan], nan_ok=True)
+    assert f1(table, labels).of(rows)(without).tolist() == pytest.approx([2 / 3, (2 / 3 + 0) / 2, np.nan], nan_ok=True)
+
+
+def test_one_class_against_the_rest() -> None:
+    table, labels = scores(4)
+    answers = table.argmax(axis=1)
+    by_class = f1_score(labels, answers, average=None)
+    for one in range(4):
+        found = f1(table, labels, only=one)
+        assert found.overall == pytest.approx(by_class[one])
+        assert (found.fewest, found.rarest, found.classes) == (int(np.count_nonzero(labels == one)), one, 1)
+        assert overall(auc(table, labels, only=one)) == pytest.approx(roc_auc_score(labels == one, table[:, one]))
+        expected = average_precision_score(labels == one, table[:, one])
+        assert overall(average_precision(table, labels, only=one)) == pytest.approx(expected)
+    assert np.mean(by_class) == pytest.approx(f1(table, labels).overall)
+    assert auc(table, labels, only=9) is None
+
+
+def test_either_of_two_classes() -> None:
+    table, labels = scores(2)
+    expected = average_precision_score(labels == 0, -table[:, 1])
+    assert overall(average_precision(table[:, 1], labels, only=0)) == pytest.approx(expected)
+    assert overall(auc(table[:, 1], labels, only=0)) == overall(auc(table[:, 1], labels))
+
+
+def test_part_of_the_examples_may_lack_classes() -> None:
+    table, labels = scores(3)
+    some = labels != 2
+    found = auc(table[some], labels[some], part=True)
+    expected = np.mean([roc_auc_score(labels[some] == one, table[some, one]) for one in (0, 1)])
+    assert overall(found) == pytest.approx(expected)
+    alone = labels == 1
+    assert auc(table[alone], labels[alone], part=True) is None
+    assert overall(average_precision(table[alone], labels[alone], part=True)) == 1.0
+
+
+def test_the_rarest_class() -> None:
+    labels = np.repeat([0, 1, 2], [20, 3, 9])
+    table = np.random.default_rng(0).random((32, 3))
+    for metric in (f1, auc, average_precision):
+        pooled = metric(table, labels)
+        assert pooled is not None
+        assert (pooled.fewest, pooled.rarest, pooled.classes) == (3, 1, 3)
+    two = auc(table[:, 0], np.repeat([0, 1], [4, 28]))
+    precision = average_precision(table[:, 0], np.repeat([0, 1], [4, 28]))
+    assert two is not None
+    assert precision is not None
+    assert (two.fewest, two.rarest) == (4, 1)  # what is not of class 1 is as rare for its area
+    assert (precision.fewest, precision.rarest) == (28, 1)
+
+
+def test_what_scores_need() -> None:
+    with pytest.raises(UsageError) as error:
+        auc(np.array([1, 0]), np.array([1, 0]))
+    assert str(error.value) == (
+        "auc needs scores for each example, and the label of its class as a number\n"
+        "  the output is int64 [2], the labels int64 [2]\n"
+        "  hint: name the output that holds scores in `outputs`"
+    )
+    with pytest.raises(UsageError) as error:
+        auc(np.array([0.1, 0.2]), np.array([1, 1]))
+    assert str(error.value) == "auc: every example is of class 1"
+    assert overall(average_precision(np.array([0.1, 0.2]), np.array([1, 1]))) == 1
+    with pytest.raises(UsageError) as error:
+        average_precision(np.array([0.1, 0.2]), np.array([0, 0]))
+    assert str(error.value) == "average_precision: no example is of class 1"
+    with pytest.raises(UsageError) as error:
+        f1(np.zeros((2, 5, 3)), np.zeros(2, int))
+    assert error.value.what == "f1 needs one label for each class that the model predicts"
+    with pytest.raises(UsageError) as error:
+        f1(np.eye(2), np.array(["0", "1"]))
+    assert str(error.value) == (
+        "f1 compares what the model predicts, numbers, with labels that are texts\n"
+        "  hint: give labels of the same kind: where the model yields scores, the number of the class from 0 on"
+    )

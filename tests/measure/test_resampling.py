@@ -1,0 +1,177 @@
+"""Metrics of all examples by resampling: figures by hand, coverage on data whose truth is known, and the edges."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from orun.measure import resampling
+from orun.measure.metrics_pooled import Pooled, Weighted, auc, f1
+from orun.measure.paired import Z, tango
+from orun.measure.resampling import resample
+from orun.metrics import Comparison, Estimate
+
+Floats = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+def compared(ours: Pooled | None, theirs: Pooled | None, seed: int = 0) -> tuple[Estimate, Comparison]:
+    assert ours is not None
+    assert theirs is not None
+    found = resample({"model": ours, "reference": theirs}, seed)
+    return found["model"].interval, found["model"].against(found["reference"])
+
+
+def ends(estimate: Estimate) -> tuple[float, float, float]:
+    return estimate.value, estimate.low, estimate.high
+
+
+def drawn(seed: int, examples: int, share: float) -> tuple[Labels, Floats, Floats]:
+    """Labels of which a share is 1, and normal scores of two models, the first of them a little worse."""
+    random = np.random.default_rng(seed)
+    labels = (random.random(examples) < share).astype(np.int64)
+    theirs = random.standard_normal((examples, 2))
+    theirs[np.arange(examples), labels] += 1
+    return labels, theirs + 0.5 * random.standard_normal((examples, 2)), theirs
+
+
+@pytest.mark.parametrize(("examples", "share"), [(20, 0.5), (100, 0.5), (100, 0.15)])
+@pytest.mark.parametrize("metric", [f1, auc])
+def test_covers_the_truth_about_as_often_as_it_says(
+    metric: type[Pooled], examples: int, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resampling, "RESAMPLES", 1000)
+    labels, ours, theirs = drawn(0, 100_000, share)
+    truth = metric(ours, labels).overall, metric(theirs, labels).overall  # type: ignore[call-arg,arg-type]
+    held = told = 0
+    for seed in range(1, 41):
+        labels, ours, theirs = drawn(seed, examples, share)
+        interval, comparison = compared(metric(ours, labels), metric(theirs, labels), seed)  # type: ignore[call-arg,arg-type]
+        if math.isfinite(interval.low):
+            told += 2
+            held += interval.low <= truth[0] <= interval.high
+            held += comparison.difference.low <= truth[0] - truth[1] <= comparison.difference.high
+    assert told >= 64
+    assert held >= 0.91 * told
+
+
+def test_of_many_normal_scores_it_is_as_wide_as_delongs() -> None:
+    """DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44:837-845: the variance by placements."""
+    labels, ours, theirs = drawn(3, 1500, 0.4)
+    interval, comparison = compared(auc(ours[:, 1], labels), auc(theirs[:, 1], labels))
+    placed = [placements(scores[:, 1], labels) for scores in (ours, theirs)]
+    for found, (positive, negative) in [
+        (interval, placed[0]),
+        (comparison.difference, tuple(one - other for one, other in zip(*placed, strict=True))),
+    ]:
+        spread = math.sqrt(positive.var(ddof=1) / len(positive) + negative.var(ddof=1) / len(negative))
+        assert found.low == pytest.approx(found.value - Z * spread, abs=0.15 * spread)
+        assert found.high == pytest.approx(found.value + Z * spread, abs=0.15 * spread)
+    assert comparison.method == "paired bootstrap over 1500 examples"
+    assert (comparison.count, comparison.changed) == (1500, None)
+
+
+def placements(scores: Floats, labels: Labels) -> tuple[Floats, Floats]:
+    above = scores[labels == 1][:, None] > scores[labels == 0]
+    return above.mean(axis=1), above.mean(axis=0)
+
+
+def test_answers_that_are_all_alike_are_as_doubtful_as_mcnemars_test_has_it() -> None:
+    labels = np.repeat([0, 1], [30, 10])
+    answers = labels.copy()
+    answers[[0, 39]] = [1, 0]
+    _, comparison = compared(f1(answers, labels), f1(answers, labels))
+    low, high = tango(0, 0, 10)
+    assert ends(comparison.difference) == pytest.approx((0.0, low / 2, high / 2))
+    assert comparison.changed == 0
+    value = comparison.value
+    assert ends(comparison.ratio) == pytest.approx((1.0, 1 + low / 2 / value, 1 + high / 2 / value))
+
+
+def test_classes_that_are_told_apart_by_all_examples_may_still_not_be_by_others() -> None:
+    labels = np.repeat([0, 1], [30, 10])
+    scores = labels + np.linspace(0, 0.5, 40)
+    interval, comparison = compared(auc(scores, labels), auc(scores**2, labels))
+    unseen = Z * Z / (10 + Z * Z)
+    assert ends(interval) == pytest.approx((1.0, 1 - unseen, 1.0))
+    assert ends(comparison.difference) == pytest.approx((0.0, -unseen, unseen))
+    assert (comparison.count, comparison.changed) == (40, 0)
+
+
+def test_how_many_answers_changed() -> None:
+    labels = np.repeat([0, 1, 2], 20)
+    ours, theirs = labels.copy(), labels.copy()
+    ours[:5], theirs[4:10] = 2, 1
+    _, comparison = compared(f1(ours, labels), f1(theirs, labels))
+    assert comparison.changed == 10
+    assert comparison.difference.low < comparison.difference.value < comparison.difference.high
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 example"), (5, "5 examples")])
+def test_a_rare_class_tells_nothing(count: int, said: str) -> None:
+    labels = np.repeat([0, 1], [60, count])
+    scores = np.random.default_rng(0).random(60 + count)
+    interval, comparison = compared(auc(scores, labels), auc(scores**3 - scores, labels))
+    assert (interval.low, interval.high) == (-math.inf, math.inf)
+    assert (comparison.difference.low, comparison.ratio.high) == (-math.inf, math.inf)
+    assert comparison.method == f"{said} of class 1, too few for an interval"
+    labels = np.repeat([0, 1], [60, 6])
+    interval, _ = compared(auc(np.arange(66.0) % 7, labels), auc(np.arange(66.0) % 5, labels))
+    assert math.isfinite(interval.low)
+
+
+def test_resamples_that_lack_a_class_are_left_out() -> None:
+    labels = np.repeat([0, 1], [60, 6])
+    scores = np.random.default_rng(0).random((2, 66))
+    _, comparison = compared(auc(scores[0], labels), auc(scores[1], labels))
+    start, _, rest = comparison.method.partition(", ")
+    lost, _, said = rest.partition(" ")
+    assert start == "paired bootstrap over 66 examples"
+    assert said == "of 5000 resamples left out"
+    assert 2 <= int(lost) <= 25  # of 5000 times (60 / 66) ** 66, which is 9
+    assert math.isfinite(comparison.difference.low)
+
+
+def test_nothing_is_told_where_most_resamples_have_no_figure() -> None:
+    def nothing(rows: NDArray[np.intp]) -> Weighted:
+        assert len(rows) == 8
+        return lambda weights: np.where(np.arange(len(weights)) % 8, np.nan, 1.0)
+
+    pooled = Pooled(np.arange(8.0)[:, None], nothing, 8, resamples=200)
+    found = resample({"model": pooled}, 0)["model"]
+    assert found.interval == Estimate(1.0, -math.inf, math.inf)
+    assert found.against(found).method == "paired bootstrap over 8 examples, 175 of 200 resamples left out"
+
+
+def test_the_same_seed_gives_the_same_interval_whatever_the_order() -> None:
+    labels, ours, theirs = drawn(5, 80, 0.4)
+    order = np.random.default_rng(0).permutation(80)
+    for metric in (f1, auc):
+        one = compared(metric(ours, labels), metric(theirs, labels), 4)
+        assert one == compared(metric(ours, labels), metric(theirs, labels), 4)
+        assert one != compared(metric(ours, labels), metric(theirs, labels), 5)
+        again = compared(metric(ours[order], labels[order]), metric(theirs[order], labels[order]), 4)
+        assert again[1].difference.value == pytest.approx(one[1].difference.value)
+
+
+@pytest.mark.parametrize("metric", [f1, auc])
+def test_many_examples_are_resampled_in_pieces(metric: type[Pooled], monkeypatch: pytest.MonkeyPatch) -> None:
+    labels, ours, theirs = drawn(5, 80, 0.4)
+    whole = compared(metric(ours, labels), metric(theirs, labels))  # type: ignore[call-arg,arg-type]
+    monkeypatch.setattr(resampling, "CHUNK", 200)
+    pieces = compared(metric(ours, labels), metric(theirs, labels))  # type: ignore[call-arg,arg-type]
+    assert pieces[1].difference.low == pytest.approx(whole[1].difference.low, abs=1e-9)
+
+
+def test_much_work_is_resampled_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resampling, "WORK", 300_000)
+    labels, ours, _ = drawn(5, 400, 0.4)
+    for examples, resamples in ((50, 5000), (200, 1500), (400, 1000)):
+        pooled = auc(ours[:examples, 1], labels[:examples])
+        assert pooled is not None
+        assert len(resample({"model": pooled}, 0)["model"].values) == resamples
+    few = f1(ours, labels)  # of which there are but four kinds of examples
+    assert len(resample({"model": few}, 0)["model"].values) == 5000
