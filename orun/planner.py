@@ -23,7 +23,7 @@ from orun.gates.judge import judge
 from orun.gates.regression import ACCEPT, Terms
 from orun.pipeline.model import Pipeline, Stage, conditions
 from orun.reasons import HISTORY, UPSTREAM, VERDICTS, key_changes
-from orun.record import Verdict
+from orun.record import NEVER_RUN, Verdict
 from orun.store import Action, Store
 
 Decision = Literal["run", "cached", "maybe", "skipped"]
@@ -206,7 +206,7 @@ class Planner:
         unknown = [*unknown, *(f"environment {name!r} is made" for name in waited)]
         waits = f"after {', '.join(unknown)}"
         if not step.previous:
-            return replace(step, action="run", reasons=("never run before", waits))
+            return replace(step, action="run", reasons=(NEVER_RUN, waits))
         return replace(step, action="run" if mine else "maybe", reasons=(*mine, waits))
 
     def _look_up(self, step: Step) -> Step:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from orun.key import MODULES
 from orun.pipeline.model import Stage
+from orun.record import NEVER_RUN
 
 HISTORY, VERDICTS = "history", "verdicts"  # parts of the key of a stage that is told what led to it
 UPSTREAM = ("input ", HISTORY, f"the {HISTORY} of ", f"the {VERDICTS} of ")  # how reasons begin that lie before a stage
@@ -16,7 +17,7 @@ LONGEST = 60  # characters of a value that fit on a line beside its twin
 def key_changes(stage: Stage, then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """What differs between the parts of a stage's key when it ran last and those of this time, one sentence each."""
     if not then:
-        return ["never run before"]
+        return [NEVER_RUN]
     pairs = [(name, then.get(name), now.get(name)) for name in dict.fromkeys([*now, *then])]
     differing = [(name, old, new) for name, old, new in pairs if old != new and not _told(name, old, new)]
     return list(dict.fromkeys(_sentence(stage, *change) for change in differing))

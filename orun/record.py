@@ -109,6 +109,9 @@ class Failure(Record, frozen=True):
     log: str = ""
 
 
+NEVER_RUN = "never run before"  # the reason of a stage's first run
+
+
 class StageResult(Record, frozen=True):
     """What became of one stage.
 

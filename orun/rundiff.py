@@ -166,13 +166,14 @@ def _stages(
     for name in dict.fromkeys([*new, *old]):
         pair = old.get(name), new.get(name)
         before, after = pair
+        known = before is None or after is None or bool(before.inputs and after.inputs)  # of a blocked one nothing is
         found = StageDifference(
             name,
             outcome=(before.outcome if before else None, after.outcome if after else None),
             key=(before.key or None if before else None, after.key or None if after else None),
             tree=(before.tree or None if before else None, after.tree or None if after else None),
             size=(before.size if before and before.tree else None, after.size if after and after.tree else None),
-            inputs=tuple(_changes(*(one.inputs if one else {} for one in pair))) if inputs else (),
+            inputs=tuple(_changes(*(one.inputs if one else {} for one in pair))) if inputs and known else (),
             metrics=tuple(_figures(*(one.metrics if one else {} for one in pair))),
         )
         if _differs(found):

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from orun.places import Position
-from orun.record import VERBS, RunResult, StageResult, Unjudged, Verdict
+from orun.record import NEVER_RUN, VERBS, RunResult, StageResult, Unjudged, Verdict
 from orun.report.figures import quoted
 from orun.report.stages import why as reasons
 from orun.report.table import Cell, Column, render
@@ -135,7 +135,10 @@ def next_step(verdict: Verdict, result: RunResult) -> str:
         return f"if the change is meant, accept it as the new baseline: {accept}"
     if verdict.rule == "max_regression" and verdict.outcome == "undecided" and verdict.measured is None:
         return f"to compare the next runs with this one: {accept}"
-    metric = result[verdict.stage].metrics.get(verdict.metric)
+    found = result[verdict.stage]
+    metric = found.metrics.get(verdict.metric)
     if metric is not None and metric.noise == "timing":
         return f"to measure again: orun run {file} --only {stage} --fresh"
-    return f"to see what changed: orun explain {file} {stage}"
+    if found.outcome == "built" and NEVER_RUN not in found.reasons:
+        return "to see what changed since the run before: orun diff"
+    return f"to see what it rests on: orun explain {file} {stage}"

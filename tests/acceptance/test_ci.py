@@ -112,7 +112,7 @@ def test_github(project: Path, scripts: Path) -> None:
     (annotation,) = [line for line in second[2].stdout.splitlines() if line.startswith("::")]
     assert annotation == (
         "::error file=pipelines/release.yaml,line=7,col=16,title=gate failed%3A write length max 20::"
-        "length is 23, above the maximum of 20%0Ahint: to see what changed: orun explain pipelines/release.yaml write"
+        "length is 23, above the maximum of 20%0Ahint: to see what changed since the run before: orun diff"
     )
     summary = (project / "summary.md").read_text()
     assert "### Trend on this machine" in summary

@@ -112,6 +112,12 @@ def test_runs_are_counted_of_the_same_pipeline(orun: CommandLine, project: Path)
     assert (shown.code, shown.err.splitlines()) == (2, ["error: there is no last~2", "  the store has 2 runs of words"])
 
 
+def test_what_a_blocked_stage_would_rest_on_is_not_listed_as_gone() -> None:
+    made = replace(PASSED["release"], stage=BLOCKED.stage, inputs={"kind": "release/bundle", "seed": "0"})
+    found = compare(replace(PASSED, stages=(made,)), replace(PASSED, stages=(BLOCKED,)))
+    assert [(one.outcome, one.inputs) for one in found.stages] == [(("built", "blocked"), ())]
+
+
 def test_a_stage_that_fared_otherwise_and_has_nothing_differs() -> None:
     blocked = replace(PASSED, stages=(BLOCKED,))
     skipped = replace(blocked, stages=(replace(BLOCKED, outcome="skipped"),))

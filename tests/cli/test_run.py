@@ -81,7 +81,7 @@ def test_a_gate_that_fails_is_exit_1(orun: CommandLine, project: Path) -> None:
     assert steady(shown.out) == (
         """\
 words.yaml:7:15: gate failed: count words min 3: words is 1, below the minimum of 3
-  hint: to see what changed: orun explain words.yaml count
+  hint: to see what it rests on: orun explain words.yaml count
 
 failed: 2 stages (2 built), 0 of 1 gate passed, 1 failed, TIME; exit 1
 """

@@ -36,7 +36,7 @@ def test_a_group_of_each_of_a_matrix(orun: CommandLine, project: Path) -> None:
         "  write[text=ccc] length  3  min 3  passed",
         "",
         "groups.yaml:6:7: gate failed: write[text=bb] any of 2: failed: length max 1, length min 3",
-        "  hint: to see what changed: orun explain groups.yaml 'write[text=bb]'",
+        "  hint: to see what it rests on: orun explain groups.yaml 'write[text=bb]'",
         "groups.yaml:7:20: gate failed: write[text=bb] length max 1: length is 2, above the maximum of 1",
         "groups.yaml:8:20: gate failed: write[text=bb] length min 3: length is 2, below the minimum of 3",
         "",

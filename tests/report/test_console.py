@@ -228,7 +228,7 @@ def test_an_undecided_gate_that_must_be_decided() -> None:
             "pipelines/bert.yaml:32:7: gate undecided: accuracy recall_at_1 max_drop 1%: "
             "the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide it"
         ),
-        "  hint: to see what changed: orun explain pipelines/bert.yaml accuracy",
+        "  hint: to see what changed since the run before: orun diff",
         "",
         "undecided: 5 stages (3 built, 2 cached), 0 of 1 gate passed, 1 undecided, 12.3 s; exit 4",
     ]

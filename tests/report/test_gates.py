@@ -8,7 +8,7 @@ import pytest
 
 from orun.codec import replace
 from orun.places import Position
-from orun.record import Verdict
+from orun.record import NEVER_RUN, Verdict
 from orun.report.gates import gate_notes, next_step, open_gates, place_of, why
 from orun.report.terminal import Terminal
 
@@ -26,10 +26,10 @@ NO_BASELINE = replace(SLOWER, outcome="undecided", measured=None)
         (SPEEDUP, "to measure again: orun run pipelines/bert.yaml --only latency --fresh"),
         (
             replace(COSINE, rule="max_regression", outcome="failed", measured=None),  # of what has no regression
-            "to see what changed: orun explain pipelines/bert.yaml accuracy",
+            "to see what changed since the run before: orun diff",
         ),
-        (COSINE, "to see what changed: orun explain pipelines/bert.yaml accuracy"),
-        (replace(COSINE, metric="unknown"), "to see what changed: orun explain pipelines/bert.yaml accuracy"),
+        (COSINE, "to see what changed since the run before: orun diff"),
+        (replace(COSINE, metric="unknown"), "to see what changed since the run before: orun diff"),
     ],
 )
 def test_the_next_step(verdict: Verdict, expected: str) -> None:
@@ -55,9 +55,10 @@ def test_a_gate_of_the_command_line_is_where_its_stage_is() -> None:
 
 def test_names_are_quoted_for_the_shell() -> None:
     stage = "accuracy[bits=8]"
-    result = replace(PASSED, file="my pipeline.yaml", stages=(replace(PASSED["accuracy"], stage=stage),))
+    first = replace(PASSED["accuracy"], stage=stage, reasons=(NEVER_RUN,))
+    result = replace(PASSED, file="my pipeline.yaml", stages=(first,))
     assert next_step(replace(COSINE, stage=stage), result) == (
-        "to see what changed: orun explain 'my pipeline.yaml' 'accuracy[bits=8]'"
+        "to see what it rests on: orun explain 'my pipeline.yaml' 'accuracy[bits=8]'"
     )
 
 
