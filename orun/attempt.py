@@ -10,17 +10,17 @@ from time import time
 from typing import TypeVar
 
 from orun.codec import replace
-from orun.discovery import carry_over, changed_meanwhile, collect_files
+from orun.discovery import carry_over, changed_meanwhile, collect_files, digest_now
 from orun.environment import device, isolated, tools
 from orun.errors import InputChanged
 from orun.executors.job import Job, JobResult
 from orun.observe import portable_name, value_digest
 from orun.pipeline.model import Pipeline
 from orun.planner import Done, Step
-from orun.store import Action, Discovered, Signature, Store
+from orun.store import Action, Discovered, Signature, Store, Stray
 from orun.store.layout import safe_name
 from orun.store.refusals import quoted
-from orun.strays import require_apart
+from orun.strays import Apart
 from orun.targets import Target
 
 SHORT = 12  # characters of a digest that tell two apart for people
@@ -100,16 +100,17 @@ class Attempt:
 
         Raises:
             InputChanged: when something did.
-            UndeclaredInput: when it reads what one of `done` wrote beside its output, or the other way about.
+            UndeclaredInput: when it read what one of `done` wrote beside its output, in another state; or the other
+                way about.
             StoreError: when the store cannot take it.
         """
         self.require_unchanged()
-        discovered, wrote = self._discovered(result), _by_name(result.wrote, self.pipeline.root, self.pipeline.project)
-        require_apart(self.pipeline, self.step.stage, discovered, wrote, done)
+        discovered, wrote = self._discovered(result), self._strays(result)
+        Apart(self.pipeline, done, self.store.files).require(self.step.stage, discovered, wrote)
         with self.store.together():
             return self._store(result, discovered, wrote)
 
-    def _store(self, result: JobResult, discovered: Discovered, wrote: Mapping[str, bool]) -> Action:
+    def _store(self, result: JobResult, discovered: Discovered, wrote: Mapping[str, Stray]) -> Action:
         tree = self.store.add_tree(self.scratch / "output")
         step, use = self.step, self.pipeline.kinds[self.step.stage.uses]
         packages = isolated.packages(step.stage.environment_of(step.stage.target))
@@ -181,6 +182,13 @@ class Attempt:
 
     def _changed(self, what: str) -> InputChanged:
         return changed_meanwhile(self.step.stage.id, f"{what} was edited")
+
+    def _strays(self, result: JobResult) -> dict[str, Stray]:
+        found = {
+            path: Stray(how, "" if how == "added" else digest_now(Path(path), self.store.files))
+            for path, how in result.wrote.items()
+        }
+        return _by_name(found, self.pipeline.root, self.pipeline.project)
 
     def _discovered(self, result: JobResult) -> Discovered:
         root, files = self.pipeline.root, self.store.files

@@ -55,7 +55,7 @@ def standing(
     """How things stand now that a stage found when it ran; takes what `changes` takes."""
     packages = tools.exact() if packages is None else packages
     return Discovered(
-        files={name: _digest(root / name, files) for name in discovered.files},
+        files={name: digest_now(root / name, files) for name in discovered.files},
         folders={name: listing_digest(root / name) for name in discovered.folders},
         packages={name: packages.get(name, tools.ABSENT) for name in discovered.packages},
         environment={name: value_digest(os.environ.get(name)) for name in discovered.environment},
@@ -63,7 +63,8 @@ def standing(
     )
 
 
-def _digest(path: Path, files: StatCache) -> str:
+def digest_now(path: Path, files: StatCache) -> str:
+    """Digest of the content of a file as it is; `ABSENT` when it cannot be read."""
     try:
         return files.digest_file(path)
     except OSError:  # absent, or no longer a file that can be read: either way not what the stage read
@@ -101,7 +102,7 @@ def collect_files(
         named = portable_name(path, root, project)
         if files.signature(path) != signature:
             raise changed_meanwhile(stage, f"{named} was edited")
-        found[named] = _digest(path, files)
+        found[named] = digest_now(path, files)
     return found
 
 

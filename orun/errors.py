@@ -13,7 +13,7 @@ OrunError                    exit code
 │   ├── StageTimeout             it ran past its time
 │   ├── OutputRefused            it ended well, and what it left is not what its kind promises
 │   ├── InputChanged             what it read was edited while it ran
-│   └── UndeclaredInput          it reads what another stage wrote beside its output
+│   └── UndeclaredInput          it reads what another stage wrote beside its output in another run
 └── Interrupted              130 the user stopped it
 
 Anything else that reaches the top is a bug in orun: exit code 5, the traceback in a log file.
@@ -124,7 +124,7 @@ class InputChanged(StageError):
 
 
 class UndeclaredInput(StageError):
-    """The stage reads what another one wrote beside its output, or wrote there what another one reads."""
+    """The stage reads what another one wrote beside its output in another run, or wrote there what another one read."""
 
 
 class Interrupted(OrunError):

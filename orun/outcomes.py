@@ -35,7 +35,7 @@ def up_to_date(step: Step, action: Action, outcome: Outcome, out: str, *, brough
         position=step.stage.position,
         others=action.others,
         inputs=action.inputs,
-        wrote=tuple(name for name, adds in action.wrote.items() if not adds),  # of a log nobody makes a model
+        wrote=tuple(name for name, stray in action.wrote.items() if stray.how == "written"),
     )
 
 

@@ -28,7 +28,7 @@ from orun.record import VERBS, Outcome, StageResult, Verdict
 from orun.schedule import Schedule
 from orun.store import Action, Store
 from orun.store.refusals import refusals
-from orun.strays import require_apart
+from orun.strays import Apart
 from orun.turns import SAME_STAGE, Turn, Turns
 
 if TYPE_CHECKING:
@@ -268,9 +268,11 @@ class Runner:
             self._turns.end(message.stage)
 
     def _reuse(self, step: Step, action: Action) -> None:
-        """Take a stored result, unless what another stage wrote by now is in it."""
+        """Take a stored result, unless it rests on what another stage wrote beside its output in some other run."""
         try:
-            require_apart(self.planner.pipeline, step.stage, action.discovered, action.wrote, self.done)
+            Apart(self.planner.pipeline, self.done, self.store.files).require(
+                step.stage, action.discovered, action.wrote
+            )
         except StageError as error:
             self._fail(step, error)
         else:

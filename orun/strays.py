@@ -1,58 +1,79 @@
-"""What a stage wrote beside its output is for no other stage to read.
+"""What a stage wrote beside its output does not come back with its stored result: no stage may rest on another's.
 
-Bazel and Nix keep such a file out of sight, tup refuses it. It does not come back when the stage's result comes from
-the store, so that a stage that reads it makes something else of the same inputs, depending on which run wrote it last.
+Bazel and Nix keep such a file out of sight, tup refuses it. Here it may be read as long as it is what a clean build
+would read: as it was left by the run of the stage whose result this run has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
+from orun.discovery import digest_now
 from orun.errors import UndeclaredInput
 from orun.observe import portable_name
 from orun.pipeline.model import Pipeline, Stage
 from orun.planner import Done
-from orun.store import Discovered
+from orun.store import Discovered, StatCache, Stray
+
+Strays = Mapping[str, Stray]
 
 
-def require_apart(
-    pipeline: Pipeline, stage: Stage, found: Discovered, wrote: Mapping[str, bool], done: Mapping[str, Done]
-) -> None:
-    """Refuse a stage that reads what another one wrote beside its output, or the other way about.
+@dataclass(frozen=True)
+class Apart:
+    """Holds the stages of a run against one another.
 
-    Args:
+    Attributes:
         pipeline: theirs.
-        stage: the later of the two.
-        found: what it read.
-        wrote: what it wrote beside its output -> whether it only added to its end.
-        done: the stages that are up to date.
-
-    Raises:
-        UndeclaredInput: when it does.
+        done: those that are up to date.
+        files: digests of files.
     """
-    for name, one in done.items():
-        if name != stage.id and one.action.wrote and (file := _read(pipeline, stage, found, one.action.wrote)):
-            raise _refused(stage.id, file, reader=stage.id, writer=name)
-        if name != stage.id and wrote and (file := _read(pipeline, one.step.stage, one.action.discovered, wrote)):
-            raise _refused(stage.id, file, reader=name, writer=stage.id)
 
+    pipeline: Pipeline
+    done: Mapping[str, Done]
+    files: StatCache
 
-def _read(pipeline: Pipeline, stage: Stage, found: Discovered, wrote: Mapping[str, bool]) -> str:
-    """The first of the files that a stage read, was told of, or looked for: who adds to a log may look for it."""
-    paths = (pipeline.root / reference.path for reference in stage.references)
-    told = {portable_name(path, pipeline.root, pipeline.project) for path in paths}
-    for name, adds in wrote.items():
-        below = (f"{name}/".startswith(f"{one}/") for one in told)
-        if name in found.files or (name in found.probed and not adds) or any(below):
-            return name
-    return ""
+    def require(self, stage: Stage, found: Discovered, wrote: Strays) -> None:
+        """Refuse a stage that read what another one wrote as some other run has left it, or the other way about.
+
+        Args:
+            stage: the later of the two.
+            found: what it read.
+            wrote: what it wrote beside its output.
+
+        Raises:
+            UndeclaredInput: when it did.
+        """
+        for name, one in self.done.items():
+            if name == stage.id:
+                continue
+            for file in self._changed(stage, found, one.action.wrote):
+                raise _refused(stage.id, file, reader=stage.id, writer=name)
+            for file in self._changed(one.step.stage, one.action.discovered, wrote):
+                raise _refused(stage.id, file, reader=name, writer=stage.id)
+
+    def _changed(self, stage: Stage, found: Discovered, wrote: Strays) -> Iterator[str]:
+        """The files that a stage read, looked for or was told of, and that are not as they were left."""
+        for name, stray in wrote.items():
+            seen = found.files.get(name)
+            asked = name in found.probed and stray.how != "added"  # who adds to a log may look for it
+            if seen is None and (asked or self._is_told_of(stage, name)):
+                seen = digest_now(self.pipeline.root / name, self.files)
+            if seen not in (None, stray.digest):
+                yield name
+
+    def _is_told_of(self, stage: Stage, name: str) -> bool:
+        root, project = self.pipeline.root, self.pipeline.project
+        told = (Path(portable_name(root / reference.path, root, project)) for reference in stage.references)
+        return any(Path(name).is_relative_to(one) for one in told)
 
 
 def _refused(stage: str, file: str, *, reader: str, writer: str) -> UndeclaredInput:
     return UndeclaredInput(
         stage,
-        f"{reader} reads {file}, which {writer} wrote beside its output",
-        why="what is written there does not come back with a stored result: what is read may be of another run",
+        f"{reader} reads {file}, which is not as {writer} left it",
+        why=f"{writer} writes it beside its output, so that it does not come back with its stored result",
         hint=f"Write it to context.output in {writer}, and read it from context.inputs in {reader}\n"
-        f"Where it is a cache, put a CACHEDIR.TAG into its folder and use --force {writer}",
+        f"To have it written again: --force {writer}",
     )

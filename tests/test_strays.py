@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from orun.markup import escape
 from orun.report.console import result_lines
+from orun.report.github import commands
+from orun.report.markdown import markdown
 from orun.report.terminal import Terminal
 from tests.project import Project, outcomes
 
@@ -46,10 +49,19 @@ def found():
     except FileNotFoundError:
         return False
 """
-WHY = "what is written there does not come back with a stored result: what is read may be of another run"
+WHY = "writes writes it beside its output, so that it does not come back with its stored result"
 HINT = """\
 Write it to context.output in writes, and read it from context.inputs in reads
-Where it is a cache, put a CACHEDIR.TAG into its folder and use --force writes"""
+To have it written again: --force writes"""
+WRITES = ', output="files")\ndef writes'
+TOLD_OF = """
+from orun import FilePath, stage
+
+
+@stage(inputs={"text": "files"}, output="files")
+def read(context, *, name: FilePath):
+    (context.output / "text").write_text("told")
+"""
 SAID = """
 writes wrote beside its output: b, c, d and 1 more file; that does not come back with its stored result, so write to
 context.output; to have it written again:
@@ -81,53 +93,63 @@ def project(folder: Path, write: str = WRITE, read: str = '"nothing"') -> Projec
     return made
 
 
-def test_a_stage_that_reads_what_another_wrote_beside_its_output_is_refused(tmp_path: Path) -> None:
-    """Its result would be stale: here writes comes from the store for `one`, and side.txt is of `two`."""
+def test_a_stage_that_reads_what_another_run_of_a_stage_left_is_refused(tmp_path: Path) -> None:
+    """It had been built of TWO: writes comes from the store for `one`, and side.txt is still of `two`."""
     made = project(tmp_path, read=READ)
-    for text in ("one", "two", "one"):
+    for text in ("one", "two"):
         made.write("given.txt", text)
+        assert outcomes(made.run()) == {"writes": "built", "reads": "built"}
+        assert made.text("reads") == text.upper()
+    made.write("given.txt", "one")
+    for _ in range(2):
         result = made.run()
         assert result.exit_code == 3
+        assert outcomes(result) == {"writes": "cached", "reads": "failed"}
         failure = result["reads"].failure
         assert failure is not None
         assert failure.error == "UndeclaredInput"
-        assert failure.what == "reads reads side.txt, which writes wrote beside its output"
+        assert failure.what == "reads reads side.txt, which is not as writes left it"
         assert (failure.why, failure.hint) == (WHY, HINT)
-        assert result["reads"].tree == ""
-    assert outcomes(result) == {"writes": "cached", "reads": "failed"}
+    assert outcomes(made.run(force=["writes"])) == {"writes": "built", "reads": "cached"}
+    assert made.text("reads") == "ONE"
 
 
 @pytest.mark.parametrize("read", ['str((HERE / "side.txt").exists())', 'str(list(open(HERE / "side.txt", "a+")))'])
 def test_to_look_for_it_or_to_add_to_it_is_to_read_it(tmp_path: Path, read: str) -> None:
-    assert outcomes(project(tmp_path, read=read).run()) == {"writes": "built", "reads": "failed"}
+    made = project(tmp_path, read=read)
+    assert made.run(only=["writes"]).exit_code == 0
+    made.write("side.txt", "of another run")
+    assert outcomes(made.run()) == {"writes": "cached", "reads": "failed"}
 
 
-def test_a_stage_that_is_told_of_it_is_refused_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["side.txt", "."])
+def test_a_stage_that_is_told_of_it_is_refused_too(tmp_path: Path, name: str) -> None:
+    """Of the file, or of a folder that it is in."""
     made = project(tmp_path)
     made.write("side.txt", "of long ago")
-    made.write(
-        "pipeline.yaml", f"{PIPELINE}  told: {{uses: ./stages.py:read, needs: writes, with: {{name: side.txt}}}}\n"
-    )
-    made.edit("stages.py", "def read(context, *, name: str)", "def read(context, *, name: FilePath)")
-    made.edit("stages.py", "from orun import Metric, stage", "from orun import FilePath, Metric, stage")
-    made.edit(
-        "stages.py",
-        '@stage(inputs={}, output="files")\ndef read',
-        '@stage(inputs={"x": "files"}, output="files")\ndef read',
-    )
+    told = f"{{uses: ./told.py:read, needs: writes, with: {{name: {name}}}}}"
+    made.write("pipeline.yaml", f"{PIPELINE}  told: {told}\n")
+    made.write("told.py", TOLD_OF)
+    made.run(only=["writes"])
+    made.write("side.txt", "of another run")
     result = made.run()
-    assert outcomes(result) == {"writes": "built", "reads": "built", "told": "failed"}
-
-
-def test_a_result_of_before_is_not_taken_either(tmp_path: Path) -> None:
-    """It was stored when side.txt was the user's own."""
-    made = project(tmp_path, write="pass", read=READ)
+    assert outcomes(result) == {"writes": "cached", "reads": "built", "told": "failed"}
     made.write("side.txt", "ONE")
+    assert outcomes(made.run()) == {"writes": "cached", "reads": "cached", "told": "built"}
+
+
+def test_a_stored_result_of_it_is_not_taken(tmp_path: Path) -> None:
+    """It was made when side.txt was the user's own."""
+    made = project(tmp_path, write="pass")
+    made.edit(
+        "pipeline.yaml", "{uses: ./beside.py:reads, needs: writes}", "{uses: ./stages.py:read, with: {name: side.txt}}"
+    )
+    made.write("side.txt", "mine")
     assert outcomes(made.run()) == {"writes": "built", "reads": "built"}
     made.edit("beside.py", "    pass", f"    {WRITE}")
-    made.edit("beside.py", "always this", "always  this")
-    result = made.run()
-    assert outcomes(result) == {"writes": "built", "reads": "failed"}
+    made.run(only=["writes"])
+    made.write("side.txt", "mine")
+    assert outcomes(made.run()) == {"writes": "cached", "reads": "failed"}
 
 
 def test_whichever_comes_later_is_refused(tmp_path: Path) -> None:
@@ -136,14 +158,12 @@ def test_whichever_comes_later_is_refused(tmp_path: Path) -> None:
     made.edit("pipeline.yaml", "{uses: ./beside.py:writes}", "{uses: ./beside.py:writes, needs: reads}")
     made.edit("pipeline.yaml", ", needs: writes", "")
     made.edit("beside.py", 'inputs={"text": "files"}', "inputs={}")
-    made.edit(
-        "beside.py", 'inputs={}, output="files")\ndef writes', 'inputs={"text": "files"}, output="files")\ndef writes'
-    )
+    made.edit("beside.py", f"inputs={{}}{WRITES}", f'inputs={{"text": "files"}}{WRITES}')
     result = made.run()
     assert outcomes(result) == {"writes": "failed", "reads": "built"}
     failure = result["writes"].failure
     assert failure is not None
-    assert failure.what == "reads reads side.txt, which writes wrote beside its output"
+    assert failure.what == "reads reads side.txt, which is not as writes left it"
 
 
 def test_what_is_written_into_the_project_is_told(tmp_path: Path) -> None:
@@ -168,18 +188,16 @@ def test_a_log_that_another_stage_reads_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "missing", ['not (HERE / "side.txt").exists()', 'not os.path.isfile(HERE / "side.txt")', "not found()"]
 )
-def test_what_is_made_where_it_is_missing_may_be_read_by_all_until_it_is_written_over(
-    tmp_path: Path, missing: str
-) -> None:
-    """Data that a function fetches once: another stage that needs it makes it again."""
+def test_what_is_made_where_it_is_missing_is_nothing_to_tell(tmp_path: Path, missing: str) -> None:
+    """Data that a function fetches once; other data than those are refused."""
     made = project(tmp_path, f"if {missing}: {WRITE}", READ)
     made.write("beside.py", f"{(made.folder / 'beside.py').read_text()}\n{FOUND}")
     assert outcomes(made.run()) == {"writes": "built", "reads": "built"}
     result = made.run()
     assert outcomes(result) == {"writes": "cached", "reads": "cached"}
     assert result["writes"].wrote == ()
-    made.edit("beside.py", f"if {missing}: ", "")
-    assert outcomes(made.run()) == {"writes": "built", "reads": "failed"}
+    made.write("side.txt", "of another day")
+    assert outcomes(made.run()) == {"writes": "cached", "reads": "failed"}
 
 
 def test_a_stage_may_read_what_it_wrote_itself(tmp_path: Path) -> None:
@@ -199,7 +217,10 @@ def test_once_it_writes_to_its_output_all_is_well(tmp_path: Path) -> None:
 
 def test_how_it_is_said(tmp_path: Path) -> None:
     result = project(tmp_path, f'{WRITE}; (HERE / "b").touch(); (HERE / "c").touch(); (HERE / "d").touch()').run()
-    told = [line for line in result_lines(result, Terminal()) if line.startswith("warning")]
-    assert told == [
-        f"warning: {' '.join(SAID.split())} orun {result.file} --force writes",
-    ]
+    said = f"{' '.join(SAID.split())} orun {result.file} --force writes"
+    assert [line for line in result_lines(result, Terminal()) if "beside" in line] == [f"warning: {said}"]
+    assert not [line for line in result_lines(result, Terminal(), "quiet") if "beside" in line]
+    assert [line for line in markdown(result).splitlines() if "beside" in line] == [escape(f"warning: {said}")]
+    (line,) = commands(result)
+    assert line.startswith("::warning file=")
+    assert line.endswith(f",line=4,col=3,title=writes wrote beside its output::{said}")

@@ -9,6 +9,7 @@ from orun.codec import Record, field
 from orun.errors import StageError
 from orun.metrics import Metric
 from orun.stages.contract import Spec
+from orun.store.records import How
 from orun.targets import Interpreter, Target
 
 Signature = tuple[int, int, int, int, int]  # device, inode, size, mtime and ctime in nanoseconds
@@ -80,8 +81,7 @@ class JobResult(Record, frozen=True):
         packages: distribution -> version of what the user's code imported, with what that needs and has loaded.
         environment: variable -> value, or None when it was not set, as the user's code looked it up.
         probed: absolute path -> what was there when it was first asked for, but not opened (`orun.observe.appearance`).
-        wrote: absolute path of a file of the project that it wrote and left beside its output -> whether it only added
-            to its end.
+        wrote: absolute path of a file of the project that it wrote and left beside its output -> how.
         seconds: wall time.
         cpu_seconds: of its process and those that it started and waited for.
         peak_memory: resident bytes of its largest process, shared pages of preloaded libraries included.
@@ -93,7 +93,7 @@ class JobResult(Record, frozen=True):
     packages: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str | None] = field(default_factory=dict)
     probed: Mapping[str, str] = field(default_factory=dict)
-    wrote: Mapping[str, bool] = field(default_factory=dict)
+    wrote: Mapping[str, How] = field(default_factory=dict)
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     peak_memory: int = 0

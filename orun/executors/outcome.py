@@ -43,7 +43,7 @@ def outcome_of(
             for path, what in sorted(said.probed.items())
             if path not in made and (path not in reads or tells_of_link(what))
         },
-        wrote=strays(job, {path: adds for path, adds in made.items() if path not in sought}),
+        wrote=strays(job, made, sought),
         seconds=ended.seconds,
         cpu_seconds=ended.cpu_seconds,
         peak_memory=ended.peak_memory,

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from orun.executors.job import Job
 from orun.executors.reads.scope import Scope
+from orun.store.records import How
 
 CACHES = "__pycache__"
 TAG = "CACHEDIR.TAG"  # marks a folder as a cache: https://bford.info/cachedir/
 
 
-def strays(job: Job, written: Mapping[str, bool]) -> dict[str, bool]:
-    """What is left of it that matters to others: no caches, and nothing that is gone again.
+def strays(job: Job, written: Mapping[str, bool], sought: Collection[str]) -> dict[str, How]:
+    """What is left of it, and how it was written; no caches.
 
     Args:
         job: the stage.
-        written: absolute path -> whether it was only ever opened to add to its end; none that the stage had looked for
-            in vain and then made, which whoever needs it makes again.
+        written: absolute path -> whether it was only ever opened to add to its end.
+        sought: what it had looked for in vain.
     """
     if not written:
         return {}
@@ -26,8 +27,8 @@ def strays(job: Job, written: Mapping[str, bool]) -> dict[str, bool]:
     tops = [Path(job.project), *code]
     scope = Scope(map(str, tops))
     return {
-        name: added
-        for name, added in sorted(written.items())
+        name: "added" if adds else "missed" if name in sought else "written"
+        for name, adds in sorted(written.items())
         if scope.is_code(name) and not _is_cached(path := Path(name), tops) and path.is_file()
     }
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from orun.store.locks import Lock, MachineLock, machine_lock
     from orun.store.reading import Signature
-    from orun.store.records import Action, Discovered, Entry, Tree
+    from orun.store.records import Action, Discovered, Entry, Stray, Tree
     from orun.store.stat_cache import StatCache
     from orun.store.store import Store
 
@@ -21,6 +21,7 @@ __all__ = [
     "Signature",
     "StatCache",
     "Store",
+    "Stray",
     "Tree",
     "machine_lock",
 ]
@@ -28,7 +29,7 @@ __all__ = [
 _HOMES = {
     "locks": ("Lock", "MachineLock", "machine_lock"),
     "reading": ("Signature",),
-    "records": ("Action", "Discovered", "Entry", "Tree"),
+    "records": ("Action", "Discovered", "Entry", "Stray", "Tree"),
     "stat_cache": ("StatCache",),
     "store": ("Store",),
 }

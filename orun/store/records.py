@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from orun.codec import Record, field
 from orun.metrics import Metric
@@ -66,6 +67,22 @@ class Discovered(Record, frozen=True):
         }
 
 
+How = Literal["written", "added", "missed"]
+
+
+class Stray(Record, frozen=True):
+    """A file of the project that a stage wrote beside its output.
+
+    Attributes:
+        how: `written`; `added`, when it was only ever opened to add to its end; or `missed`, when the stage had looked
+            for it in vain, as one looks for what is made once.
+        digest: BLAKE3 of what was left; empty for what was added to, which holds more each time.
+    """
+
+    how: How
+    digest: str
+
+
 class Action(Record, frozen=True):
     """A stage that was run: what went in, what came out.
 
@@ -83,7 +100,7 @@ class Action(Record, frozen=True):
         seconds, cpu_seconds: what it took.
         peak_memory: bytes of its largest process.
         others: digests of other trees that the same inputs have made: the stage is not deterministic.
-        wrote: path of a file of the project that it left beside its output -> whether it only added to its end.
+        wrote: what it left beside its output in the project, by path.
     """
 
     key: str
@@ -101,7 +118,7 @@ class Action(Record, frozen=True):
     cpu_seconds: float
     peak_memory: int
     others: tuple[str, ...] = ()
-    wrote: Mapping[str, bool] = field(default_factory=dict)
+    wrote: Mapping[str, Stray] = field(default_factory=dict)
 
     @property
     def inputs(self) -> dict[str, str]:
