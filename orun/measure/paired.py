@@ -174,10 +174,17 @@ def unknown(value: float) -> Estimate:
     return Estimate(value, -math.inf, math.inf)
 
 
-def quantiles(value: float, resampled: Floats, examples: int) -> Estimate:
-    """A value with the percentiles of its resamples, expanded as Student's t is for so many examples."""
+def quantiles(value: float, resampled: Floats, examples: int, bias: float = 0.0) -> Estimate:
+    """A value with the percentiles of its resamples, expanded as Student's t is for so many examples.
+
+    Args:
+        value: of the sample.
+        resampled: of each resample.
+        examples: that it rests on.
+        bias: normal quantile of the share of resamples that lie below the value.
+    """
     reach = student(examples - 1) * math.sqrt(examples / (examples - 1)) if examples < MANY else Z
-    tail = NormalDist().cdf(-reach)
+    tails = [NormalDist().cdf(2 * bias + side * reach) for side in (-1, 1)]
     # A resampled value, never one between two of them: ratios to zero are no numbers to calculate with.
-    low, high = np.quantile(resampled, (tail, 1 - tail), method="inverted_cdf")
+    low, high = np.quantile(resampled, tails, method="inverted_cdf")
     return Estimate(value, float(low), float(high))

@@ -175,3 +175,15 @@ def test_much_work_is_resampled_less_often(monkeypatch: pytest.MonkeyPatch) -> N
         assert len(resample({"model": pooled}, 0)["model"].values) == resamples
     few = f1(ours, labels)  # of which there are but four kinds of examples
     assert len(resample({"model": few}, 0)["model"].values) == 5000
+
+
+def test_what_resampling_makes_too_high_is_put_right() -> None:
+    """Sixty of 100 resamples lie below the value, so that the quantiles are those of 2 z(0.6) -/+ 1.96."""
+    steps = np.arange(1000)[:, None] / 1000.0
+    pooled = Pooled(steps, lambda _: lambda weights: np.full(len(weights), 0.5995), 1000)
+    found = resampling.Resampled(pooled, 0.5995, np.linspace(0.0, 0.999, 1000)).interval
+    assert ends(found) == pytest.approx((0.5995, 0.073, 0.993), abs=1.5e-3)
+    alike = resampling.Resampled(pooled, 0.5, np.full(1000, 0.5)).interval
+    assert ends(alike) == (0.5, 0.5, 0.5)
+    far = resampling.Resampled(pooled, 2.0, np.linspace(0.0, 0.999, 1000)).interval
+    assert ends(far) == pytest.approx((2.0, 0.515, 2.0), abs=1.5e-3)  # an interval holds its value
