@@ -31,7 +31,9 @@ EXAMPLES = (
 @click.command("history", cls=Verb, examples=EXAMPLES)
 @click.argument("metric", required=False, default="")
 @click.option("--pipeline", default="", metavar="NAME", help="Only of the pipeline of that name.")
-@click.option("--last", type=click.IntRange(1), default=20, metavar="N", help="Measurements to list of each series.")
+@click.option(
+    "--last", type=click.IntRange(1), default=20, metavar="N", help="Measurements and changes to list of each series."
+)
 @click.option(
     "--csv", "csv_file", type=click.Path(path_type=Path), metavar="FILE", help="Write CSV instead; - prints it."
 )

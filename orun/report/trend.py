@@ -76,14 +76,16 @@ def _markdown_cells(series: Series) -> list[str]:
 
 
 def detail(series: Series, now: float, terminal: Terminal, limit: int) -> list[str]:
-    """One series: its trend, its changes, and its newest measurements."""
+    """One series: its trend, its newest changes, and its newest measurements; `limit` of each at most."""
     last, points = series.last, series.points
     title = f"{last.pipeline} {series.name} on {_machine(last)}: {count(len(points), 'measurement')}"
     rows = [
         _point_row(points[number - 1] if number else None, points[number], now)
         for number in range(max(0, len(points) - limit), len(points))
     ]
-    told = [f"changed {_moment(points[change.index])}: {_told(change, series, terminal)}" for change in changes(series)]
+    found = changes(series)
+    told = [f"{count(len(found) - limit, 'change')} before these"] if len(found) > limit else []
+    told += [f"changed {_moment(points[change.index])}: {_told(change, series, terminal)}" for change in found[-limit:]]
     return [terminal.paint(title, "strong"), sparkline(series.values), *told, "", *render(POINTS, rows, terminal)]
 
 

@@ -41,6 +41,15 @@ bert      latency.p50  builder (fedcba987654)   1x  ▅              9.1 ms  1 m
     )
 
 
+def test_of_many_changes_the_newest_are_listed() -> None:
+    series = nightly([0.001, 0.002, 0.003, 0.004], noise="none")
+    title, _, *told = detail(series, NOW, Terminal(), 2)
+    assert title.endswith(": 4 measurements")
+    assert told[0] == "1 change before these"
+    assert [line.split(": ")[1].partition(" (")[0] for line in told[1:3]] == ["2 ms -> 3 ms", "3 ms -> 4 ms"]
+    assert told[3] == ""
+
+
 def test_detail() -> None:
     series = nightly(LEVELS)
     last = replace(series.last, low=0.0084, high=0.0086)
