@@ -1,12 +1,16 @@
 """Convert float32 to float16, except for what is named, with ONNX Runtime's converter.
 
-The result is compared with the model before it on random and boundary inputs at several sizes of each dynamic axis;
-`atol` and `rtol` say how much precision may be lost.
+The result is compared with the model before it on random and boundary inputs at several sizes of each dynamic axis, or
+on `inputs` of yours; `atol` and `rtol` say how much precision may be lost. With `mixed: true` the nodes that lose more
+are found, by converting halves, and stay float32; the log names them.
+
+There is no conversion to bfloat16: ONNX Runtime 1.31 has no such MatMul, Gemm, Conv or Add for the CPU, so that what
+came of it could be neither run nor compared there. OpenVINO computes float32 models in it by a setting of the target.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +25,7 @@ from orun.stages.said import failing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from onnx import ModelProto, ValueInfoProto
+    from onnx import ModelProto, NodeProto, ValueInfoProto
 
     from orun.stages.onnx.agreement import Feed, Model
 
@@ -35,6 +39,9 @@ class Params:
         list[str], Doc("Types of operators that stay float32, beside those that have no float16 form.")
     ] = field(default_factory=list)
     block_nodes: Annotated[list[str], Doc("Names of nodes that stay float32.")] = field(default_factory=list)
+    mixed: Annotated[
+        bool, Doc("Find which other nodes must stay float32 for the result to be within `atol` and `rtol`.")
+    ] = False
     dims: Dims = field(default_factory=dict)
     inputs: Inputs = None
     atol: Atol = 1e-2
@@ -47,16 +54,17 @@ SPEC = Spec(
     extra="cpu",
     interface="changed",
     preload=("onnx", "onnxruntime", "onnxruntime.transformers.float16"),
-    metrics=("size", "nodes", "nodes_before", "half_weights", "max_abs_error"),
+    metrics=("size", "nodes", "nodes_before", "half_weights", "kept", "max_abs_error"),
 )
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the converted model to `context.result`."""
-    from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
     from orun.stages.onnx.io import save, weigh
 
-    model = _convert(context, params)
+    _require_names(context, params)
+    kept = _kept(context, params) if params.mixed else []
+    model = _convert(context, params, kept)
     half = _half_weights(model)
     if not half:
         raise StageFailed(
@@ -66,33 +74,86 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         )
     save(model, context.result)
     del model  # before two sessions hold its weights
-    error = check_against_input(
+    error = _compare(context, params)
+    return {
+        **weigh(context.result),
+        "nodes_before": weigh(context.model())["nodes"],
+        "half_weights": Metric(half, better="higher"),
+        "kept": Metric(len(kept), better="lower"),
+        "max_abs_error": error,
+    }
+
+
+def _require_names(context: Context, params: Params) -> None:
+    from orun.stages.onnx.io import load_graph
+
+    nodes = load_graph(context.model()).graph.node
+    require_known(context, "block_nodes", params.block_nodes, [node.name for node in nodes])
+    require_known(context, "block_types", params.block_types, [node.op_type for node in nodes])
+
+
+def _compare(context: Context, params: Params) -> Metric:
+    from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
+
+    return check_against_input(
         context,
         "the float16 model",
         Trial(params.dims, params.inputs),
         Tolerance(params.atol, params.rtol),
         adapt=partial(_in_float32, context),
-        hint="keep what needs range or precision in float32: `block_types`, `block_nodes`",
+        hint="keep what needs range or precision in float32: "
+        + ("`block_types`" if params.mixed else "`mixed: true`, `block_types`, `block_nodes`"),
     )
-    return {
-        **weigh(context.result),
-        "nodes_before": weigh(context.model())["nodes"],
-        "half_weights": Metric(half, better="higher"),
-        "max_abs_error": error,
-    }
 
 
-def _convert(context: Context, params: Params) -> ModelProto:
-    from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
+def _kept(context: Context, params: Params) -> list[str]:
+    """What the nodes yield that must stay float32 for the result to be near enough; leaves the output folder empty."""
+    from orun.errors import OrunError
+    from orun.stages.halving import needed
+    from orun.stages.onnx.io import load_graph, save
+
+    blocked = {*_blocked_types(params), "Constant"}
+    free = [_mark(node) for node in load_graph(context.model()).graph.node if node.op_type not in blocked]
+
+    def good(kept: Collection[str]) -> bool:
+        try:
+            save(_convert(context, params, kept), context.result)
+            _compare(context, params)
+        except OrunError as error:
+            context.log.info("with %d of %d nodes in float32: %s", len(kept), len(free), error)
+            return False
+        finally:
+            for path in context.output.iterdir():
+                path.unlink()
+        return True
+
+    kept = needed(free, good)
+    context.log.info("%d of %d nodes stay float32:\n  %s", len(kept), len(free), "\n  ".join(kept))
+    return kept
+
+
+def _mark(node: NodeProto) -> str:
+    """What tells a node from all others, with a name or without: the first value that it yields."""
+    name: str = next(name for name in node.output if name)
+    return name
+
+
+def _blocked_types(params: Params) -> list[str]:
+    from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST
+
+    return [*DEFAULT_OP_BLOCK_LIST, *params.block_types]
+
+
+def _convert(context: Context, params: Params, kept: Collection[str]) -> ModelProto:
+    """The converted model; nodes that yield one of the values `kept` stay float32."""
+    from onnxruntime.transformers.float16 import convert_float_to_float16
 
     from orun.stages.onnx.io import load
     from orun.stages.onnx.order import sort_nodes
     from orun.stages.onnx.ort_graph import add_types
 
-    model = load(context.model())
-    require_known(context, "block_nodes", params.block_nodes, [node.name for node in model.graph.node])
-    require_known(context, "block_types", params.block_types, [node.op_type for node in model.graph.node])
-    model = add_types(model)
+    model = add_types(load(context.model()))
+    names = _name(model, kept)
     passed = _take_passed(model)
     hint = "leave nodes in float32: `block_nodes`, `block_types`"
     with failing(context, "ONNX Runtime's converter cannot make the model float16", hint):
@@ -100,13 +161,26 @@ def _convert(context: Context, params: Params) -> ModelProto:
             model,
             keep_io_types=params.keep_io_types,
             disable_shape_infer=True,
-            op_block_list=[*DEFAULT_OP_BLOCK_LIST, *params.block_types],
-            node_block_list=params.block_nodes,
+            op_block_list=_blocked_types(params),
+            node_block_list=[*params.block_nodes, *names],
         )
+        for node in converted.graph.node:
+            node.name = names.get(node.name, node.name)
         _merge_casts(converted)
+        _join_casts(converted)
         sort_nodes(converted.graph)
     _put_passed(converted, passed)
     return converted
+
+
+def _name(model: ModelProto, kept: Collection[str]) -> dict[str, str]:
+    """Give nodes that yield these values names for the converter, in place; what they were called, by these."""
+    wanted, names = set(kept), {}
+    for place, node in enumerate(model.graph.node):
+        if wanted and not wanted.isdisjoint(node.output):
+            names[f"float32/{place}"] = node.name
+            node.name = f"float32/{place}"
+    return names
 
 
 def _take_passed(model: ModelProto) -> dict[int, str]:
@@ -136,6 +210,34 @@ def _merge_casts(model: ModelProto) -> None:
             casts.add(node.output[0])
     del model.graph.node[:]
     model.graph.node.extend(kept)
+
+
+def _join_casts(model: ModelProto) -> None:
+    """Let nodes that stay float32 read one another: the converter puts every value between them into float16.
+
+    There it would lose the range for which they were kept. Casts of the model's own have other names.
+    """
+    from orun.stages.onnx.order import reads
+
+    graph = model.graph
+    narrowed = {node.output[0]: node.input[0] for node in graph.node if node.name.endswith("_cast_to_fp16_node")}
+    widened = {
+        node.output[0]: narrowed[node.input[0]]
+        for node in graph.node
+        if node.name.endswith("_cast_to_fp32_node") and node.input[0] in narrowed
+    }
+    for node in graph.node:
+        node.input[:] = [widened.get(name, name) for name in node.input]
+    made = (widened, narrowed)  # the latter are read by the former
+    for casts in made:
+        read = {name for node in graph.node for name in reads(node)} | {value.name for value in graph.output}
+        gone = casts.keys() - read
+        kept = [node for node in graph.node if gone.isdisjoint(node.output)]
+        del graph.node[:]
+        graph.node.extend(kept)
+        told = [value for value in graph.value_info if value.name not in gone]
+        del graph.value_info[:]
+        graph.value_info.extend(told)
 
 
 def _half_weights(model: ModelProto) -> int:

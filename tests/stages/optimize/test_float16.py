@@ -90,7 +90,34 @@ def test_what_half_precision_cannot_hold(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         convert(tmp_path, artifact(tmp_path, model))
     assert caught.value.what == "the float16 model disagrees with the model before it in output 'y'"
-    assert caught.value.hint == "keep what needs range or precision in float32: `block_types`, `block_nodes`"
+    assert caught.value.hint == (
+        "keep what needs range or precision in float32: `mixed: true`, `block_types`, `block_nodes`"
+    )
+
+
+RANGE = """
+<ir_version: 9, opset_import: ["" : 20]>
+g (float[n, 2] x) => (float[n, 2] y)
+<float[2, 2] a = {0.1, 0.2, 0.3, 0.4}, float[2, 2] large = {1e6, 2e6, 3e6, 4e6}, float scale = {1e-7}>
+{
+  p = MatMul (x, a) q = Tanh (p) r = MatMul (q, a) s = Tanh (r)
+  [beyond] t = MatMul (s, large) u = Mul (t, scale) v = MatMul (u, a) y = Tanh (v)
+}
+"""
+
+
+def test_what_must_stay_float32_is_found(tmp_path: Path) -> None:
+    model = artifact(tmp_path, parse(RANGE))
+    with pytest.raises(StageFailed, match=r"^the float16 model disagrees with the model before it"):
+        convert(tmp_path, model)
+    made = convert(tmp_path, model, mixed=True)
+    assert (made.value("kept"), made.value("half_weights")) == (2, 1)
+    assert "2 of 8 nodes stay float32:\n  t\n  u\n" in made.log
+    graph = onnx.load(made.model).graph
+    assert [node.name for node in graph.node if node.op_type == "MatMul"] == ["", "", "beyond", ""]
+    stored = {tensor.name: tensor.data_type for tensor in graph.initializer}
+    assert stored["large"] == TensorProto.FLOAT
+    assert stored["a"] == TensorProto.FLOAT16
 
 
 def test_no_error_beyond_the_tolerance(tmp_path: Path) -> None:
@@ -152,7 +179,9 @@ def test_an_operator_that_the_converter_makes_wrong(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         convert(tmp_path, model)
     assert caught.value.what == "ONNX Runtime cannot open the float16 model"
-    assert caught.value.hint == "keep what needs range or precision in float32: `block_types`, `block_nodes`"
+    assert caught.value.hint == (
+        "keep what needs range or precision in float32: `mixed: true`, `block_types`, `block_nodes`"
+    )
     assert convert(tmp_path, model, block_types=["LayerNormalization"]).value("half_weights") == 1
 
 
