@@ -46,8 +46,6 @@ class Apart:
             UndeclaredInput: when it did.
         """
         for name, one in self.done.items():
-            if name == stage.id:
-                continue
             for file in self._changed(stage, found, one.action.wrote):
                 raise _refused(stage.id, file, reader=stage.id, writer=name)
             for file in self._changed(one.step.stage, one.action.discovered, wrote):

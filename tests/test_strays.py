@@ -120,6 +120,8 @@ def test_to_look_for_it_or_to_add_to_it_is_to_read_it(tmp_path: Path, read: str)
     assert made.run(only=["writes"]).exit_code == 0
     made.write("side.txt", "of another run")
     assert outcomes(made.run()) == {"writes": "cached", "reads": "failed"}
+    (made.folder / "side.txt").unlink()
+    assert outcomes(made.run()) == {"writes": "cached", "reads": "failed"}
 
 
 @pytest.mark.parametrize("name", ["side.txt", "."])

@@ -1,0 +1,65 @@
+"""What is noted of stored results: every file of theirs, and nothing where one is not as it should be."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+
+from orun.observe import listing_digest
+from orun.store import Store
+from orun.store.checkouts import Checkouts
+from orun.store.reading import signature_of
+from orun.store.records import Tree
+from tests.store.support import add, flip, object_path
+
+FILES = {"a": b"one", "sub/b": b"two"}
+
+
+def test_the_evidence_is_of_every_object_and_file_and_of_every_folder(store: Store) -> None:
+    digest = add(store, FILES)
+    out, _ = store.checkout(digest, "p", "s")
+    objects = [object_path(store, one) for one in (digest, *(blake3(data).hexdigest() for data in FILES.values()))]
+    found = store.evidence("p", {"s": digest})
+    assert found is not None
+    assert found.files == {str(path): signature_of(path.stat()) for path in (*objects, out / "a", out / "sub/b")}
+    assert found.folders == {str(path): listing_digest(path) for path in (out, out / "sub")}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda objects, _: flip(objects[0]),
+        lambda objects, _: flip(objects[1]),
+        lambda objects, _: objects[1].unlink(),
+        lambda _, out: flip(out / "sub/b"),
+        lambda _, out: (out / "sub/b").unlink(),
+        lambda _, out: (out / "more").touch(),
+        lambda _, out: shutil.rmtree(out),
+    ],
+    ids=["tree", "object", "object gone", "output", "output gone", "another file", "no outputs"],
+)
+def test_there_is_none_of_what_is_not_whole(store: Store, damage: Callable[[list[Path], Path], None]) -> None:
+    digest = add(store, FILES)
+    out, _ = store.checkout(digest, "p", "s")
+    for folder in (out, out / "sub"):
+        folder.chmod(0o755)
+    damage([object_path(store, one) for one in (digest, blake3(b"one").hexdigest())], out)
+    assert store.evidence("p", {"s": digest}) is None
+
+
+def test_there_is_none_of_what_moves_meanwhile(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    digest = add(store, FILES)
+    out, _ = store.checkout(digest, "p", "s")
+    holds = Checkouts.holds
+
+    def touches(self: Checkouts, folder: str, tree: Tree) -> bool:
+        held = holds(self, folder, tree)
+        (out / "a").chmod(0o400)
+        return held
+
+    monkeypatch.setattr(Checkouts, "holds", touches)
+    assert store.evidence("p", {"s": digest}) is None
