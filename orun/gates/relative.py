@@ -13,6 +13,7 @@ from orun.pipeline.model import Gate
 from orun.units import show
 
 Z2 = 1.959964**2  # of the normal quantile of 95 %
+MOST = 100  # times as many examples that are worth naming
 REFERENCE = "the reference"  # of the input `reference`; others are called by their names
 
 
@@ -82,7 +83,8 @@ def by_interval(gate: Gate, metric: Metric, found: Change, params: Mapping[str, 
         return Finding("failed", f"{gate.metric} cannot be compared: {sentence}")
     least = gate.rule == "min_speedup"
     outcome = (against_minimum if least else against_maximum)(found.estimate, limit)
-    ending = f"the interval holds {text}"
+    known = math.isfinite(estimate.low) or math.isfinite(estimate.high)
+    ending = f"the interval holds {text}" if known else f"{text} is neither kept nor broken"
     if params is not None:
         ending += _more(gate, found, metric, params)
     if outcome != "undecided":
@@ -110,6 +112,8 @@ def _more(gate: Gate, found: Change, metric: Metric, params: Mapping[str, Any]) 
     if not (found.count and apart and share):
         return ""
     needed = max(_examples(found, share) - found.count, 1)
+    if needed > MOST * found.count:
+        return f"; over {MOST} times as many examples would decide it: choose another threshold"
     return f"; about {float(f'{needed:.2g}'):.0f} more examples would decide it"
 
 

@@ -61,7 +61,7 @@ def compare(scores: Floats, others: Floats, seed: int) -> Comparison:
     if len(scores) < FEWEST:
         few = "1 example" if len(scores) == 1 else f"{len(scores)} examples"
         change = unknown(ratio(value, other)), unknown(value - other)
-        return Comparison(other, *change, f"{few}, too few for an interval", len(scores))
+        return Comparison(other, *change, f"{few}, too few for an interval, which takes {FEWEST}", len(scores))
     means, other_means = _resample(seed, scores, others)
     ratios = np.array([ratio(ours, theirs) for ours, theirs in zip(means, other_means, strict=True)])
     return Comparison(

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.measure.metrics_pooled import Pooled
-from orun.measure.paired import FEWEST, RESAMPLES, Floats, Z, quantiles, ratio, unknown
+from orun.measure.paired import FEWEST, Floats, Z, quantiles, ratio, unknown
 from orun.metrics import Comparison, Estimate
 
-LEAST_RESAMPLES = 1000
+RESAMPLES = (1000, 2000)  # the fewest and the most
 WORK = 10_000_000  # weights by classes: what one metric of one model may take
 CHUNK = 1 << 16  # weights held at a time: few, so that they stay in the cache
 MOST_BIAS = 1.0  # standard errors; more says that resampling does not fit
@@ -82,7 +82,7 @@ def resample(models: Mapping[str, Pooled], seed: int) -> dict[str, Resampled]:
     first = next(iter(models.values()))
     columns = np.concatenate([model.columns for model in models.values()], axis=1)
     _, rows, counts = np.unique(columns, axis=0, return_index=True, return_counts=True)
-    wanted = first.resamples or min(max(WORK // (len(rows) * first.classes), LEAST_RESAMPLES), RESAMPLES)
+    wanted = first.resamples or min(max(WORK // (len(rows) * first.classes), RESAMPLES[0]), RESAMPLES[1])
     weighted = {role: model.of(rows) for role, model in models.items()}
     values: dict[str, list[Floats]] = {role: [] for role in models}
     for weights in _weights(counts, wanted, seed):
@@ -143,7 +143,7 @@ def _too_few(model: Pooled) -> str:
     count = model.fewest
     examples = "1 example" if count == 1 else f"{count} examples"
     of = "" if model.rarest is None else f" of class {model.rarest}"
-    return f"{examples}{of}, too few for an interval"
+    return f"{examples}{of}, too few for an interval, which takes {FEWEST}"
 
 
 def _left_out(values: Floats) -> str:

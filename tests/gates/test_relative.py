@@ -185,6 +185,28 @@ def test_an_interval_that_no_number_of_examples_narrows_enough() -> None:
     assert uncounted.why.endswith(": the interval holds 1%")
 
 
+def test_too_few_examples_say_so() -> None:
+    method = "4 examples of class 3, too few for an interval, which takes 6"
+    nothing = Comparison(0.8, Estimate(1.0, -math.inf, math.inf), Estimate(0.0, -math.inf, math.inf), method, 60)
+    for text in ("1%", "0.01"):
+        measured = {"f1": metric(0.8, "ratio", "higher", "sample", (-math.inf, math.inf), nothing)}
+        verdict = verdict_of(gate("f1", "max_drop", text, 0.01), measured)
+        assert verdict.outcome == "undecided"
+        assert verdict.why == (
+            f"the drop of f1 against the reference is 0 % (95 % interval unknown; {method}): "
+            f"{text} is neither kept nor broken"
+        )
+
+
+def test_a_drop_that_is_next_to_its_limit() -> None:
+    verdict = verdict_of(gate("recall", "max_drop", "1%", 0.01), recall((0.9901, 0.98, 1.0)))
+    assert verdict.why.endswith(
+        ": the interval holds 1%; over 100 times as many examples would decide it: choose another threshold"
+    )
+    enough = verdict_of(gate("recall", "max_drop", "1%", 0.01), recall((0.991, 0.981, 1.001)))
+    assert enough.why.endswith(": the interval holds 1%; about 31000 more examples would decide it")
+
+
 def test_a_comparison_without_a_figure_fails() -> None:
     other = Comparison(0.0, Estimate(math.nan, math.nan, math.nan), Estimate(0.0, 0.0, 0.0), "exact")
     verdict = verdict_of(gate("recall", "max_drop", "1%", 0.01), {"recall": metric(0.8, reference=other)})

@@ -159,7 +159,7 @@ class TestBootstrap:
             Estimate(0.5, -math.inf, math.inf),
             Estimate(-0.25, -math.inf, math.inf),
         )
-        assert found.method == f"{count} example{'s' if count > 1 else ''}, too few for an interval"
+        assert found.method == f"{count} example{'s' if count > 1 else ''}, too few for an interval, which takes 6"
         assert interval(ours, seed=0) == Estimate(0.25, -math.inf, math.inf)
         enough = compare(np.full(6, 0.25), np.full(6, 0.5), seed=0)
         assert enough.difference == Estimate(-0.25, -0.25, -0.25)

@@ -199,7 +199,7 @@ def test_metrics_of_ones_own(folder: Path) -> None:
     assert (score.value, score.noise, score.better) == (4.5, "sample", "higher")
     assert score.reference is not None
     assert score.reference.value == 2.25
-    assert score.reference.method == "4 examples, too few for an interval"
+    assert score.reference.method == "4 examples, too few for an interval, which takes 6"
     assert score.reference.ratio == Estimate(2.0, -math.inf, math.inf)
     assert error == Metric(
         5.0,
