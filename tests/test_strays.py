@@ -120,6 +120,11 @@ def test_to_look_for_it_or_to_add_to_it_is_to_read_it(tmp_path: Path, read: str)
     assert made.run(only=["writes"]).exit_code == 0
     made.write("side.txt", "of another run")
     assert outcomes(made.run()) == {"writes": "cached", "reads": "failed"}
+
+
+def test_a_stage_that_finds_it_gone_is_refused(tmp_path: Path) -> None:
+    made = project(tmp_path, read='str((HERE / "side.txt").exists())')
+    assert outcomes(made.run()) == {"writes": "built", "reads": "built"}
     (made.folder / "side.txt").unlink()
     assert outcomes(made.run()) == {"writes": "cached", "reads": "failed"}
 
