@@ -64,6 +64,7 @@ def test_what_is_expected_and_missing_fails_the_stage(tmp_path: Path, tiny_bert:
 def test_a_right_padded_mask_is_right_for_such_masks_alone(tmp_path: Path, tiny_bert: Path) -> None:
     made = fuse(tmp_path, tiny_bert, mask="right-padded")
     assert made.value("max_abs_error") < 1e-5
+    assert "disagrees" not in made.log  # it was compared on such masks alone
     (attention, _) = [node for node in onnx.load(made.model).graph.node if node.op_type == "Attention"]
     assert attention.input[3] != "attention_mask"  # positions where the text ends, one to a text
 
@@ -76,6 +77,11 @@ def test_dropping_the_mask_of_a_model_that_needs_it_is_caught(tmp_path: Path, ti
         "leave out the fusion that does it: `disable: [...]`; check `mask`, `num_heads` and `model_type`, or try "
         "another `method`"
     )
+
+
+def test_more_than_was_expected_fails_the_stage_too(tmp_path: Path, tiny_bert: Path) -> None:
+    with pytest.raises(StageFailed, match=r"^expected 1 Attention, got 2\n"):
+        fuse(tmp_path, tiny_bert, expect={"Attention": 1})
 
 
 def test_heads_are_read_from_the_graph(tiny_bert: Path) -> None:

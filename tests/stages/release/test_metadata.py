@@ -59,6 +59,15 @@ def test_what_is_written_is_in_the_model(tmp_path: Path) -> None:
     assert made.graph == before.graph
 
 
+def test_what_is_empty_is_written_and_what_is_left_out_stays(tmp_path: Path) -> None:
+    before = parse(WORDY)
+    before.doc_string, before.model_version, before.domain = "of old", 7, "org.example"
+    params = {"doc_string": "", "model_version": 0, "provenance": False}
+    run = run_stage("release/metadata", tmp_path, params, inputs={"model": artifact(tmp_path, before)})
+    made = onnx.load(run.model)
+    assert (made.doc_string, made.model_version, made.domain) == ("", 0, "org.example")
+
+
 def test_external_data_is_left_alone(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
