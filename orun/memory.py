@@ -32,8 +32,9 @@ from orun.store.refusals import refusals
 from orun.store.runs import Runs
 from orun.store.sealed import BrokenSealError, unseal
 from orun.targets import Target
+from orun.variables import given
 
-FORMAT = 4  # of a note; raise it when the meaning of a field changes
+FORMAT = 5  # of a note; raise it when the meaning of a field changes
 
 
 class Request(Record, frozen=True):
@@ -101,6 +102,7 @@ def _unchanged(note: Mapping[str, Any]) -> bool:
         _is_same(note["read"])
         and all(digest_file(path) == digest for path, digest in note["contents"].items())
         and all(value_digest(os.environ.get(name)) == digest for name, digest in note["variables"].items())
+        and note["secrets"] == given()
         and all(appearance_as(what, path) == what for path, what in note["probed"].items())
     )
 

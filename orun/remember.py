@@ -26,6 +26,7 @@ from orun.store.durable import replace_file
 from orun.store.reading import CLOCK, Signature
 from orun.store.sealed import seal
 from orun.targets import Target
+from orun.variables import given
 
 PACKAGE = Path(__file__).parent
 SECOND = 1_000_000_000  # nanoseconds
@@ -69,6 +70,7 @@ def _note(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict
         "read": noted(files | code | records, looked.folders | _listed(planner, done)),
         "contents": {path: digest_file(path) for path in sorted({*fresh, _config(planner)})},
         "variables": _variables(done),
+        "secrets": given(),
         "probed": _probed(planner, done),
         "result": encode(_again(result)),
         "artifacts": artifacts,

@@ -10,6 +10,11 @@ SHARED_KEY, SIGNING_KEY = "ORUN_REMOTE_KEY", "ORUN_REMOTE_SIGNING_KEY"  # what r
 SECRETS = frozenset({SHARED_KEY, SIGNING_KEY})
 
 
+def given() -> list[str]:
+    """Which secrets are set: with one of them a run may push what an earlier one could not. Their values go nowhere."""
+    return sorted(name for name in SECRETS if os.environ.get(name))
+
+
 @contextmanager
 def variable(name: str, value: str | None) -> Iterator[None]:
     """Within it the variable has that value, here and in processes that start meanwhile; then what it had before.

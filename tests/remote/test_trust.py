@@ -162,6 +162,22 @@ def test_readers_with_public_keys_read_what_the_signer_wrote(
     assert contents(folder) == before  # who cannot sign, writes nothing
 
 
+def test_who_is_given_a_key_pushes_what_was_built_without(
+    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run with the key has nothing to do, and is not the one that is remembered."""
+    private, public = pem(Ed25519PrivateKey.generate())
+    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+    for project in (one, other):
+        project.write("keys.pem", public)
+        project.write("pyproject.toml", f'[tool.orun.remote]\nurl = "{folder}"\ntrusted-keys = ["keys.pem"]\n')
+    assert (built(one.run()), built(one.run())) == (["make", "upper"], [])
+    monkeypatch.setenv(SIGNING_KEY, private)
+    assert built(one.run()) == []
+    monkeypatch.delenv(SIGNING_KEY)
+    assert built(other.run()) == []
+
+
 def test_a_bad_key_is_an_error_before_a_stage_starts(
     tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
