@@ -149,7 +149,7 @@ class Attempt:
             self.store.notices.append(self._rebuilt_differently(first, action, kept))
         trees = dict.fromkeys((*first.others, first.tree, action.tree))
         others = tuple(tree for tree in trees if tree != kept.tree)
-        return replace(kept, others=others, wrote={**first.wrote, **action.wrote})
+        return replace(kept, others=others, wrote=action.wrote)
 
     def _rebuilt_differently(self, first: Action, action: Action, kept: Action) -> str:
         old, new = first.tree[:SHORT], action.tree[:SHORT]

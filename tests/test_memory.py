@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ import orun
 from orun import memory, remember
 from orun.codec import replace
 from orun.errors import StoreError
-from orun.events import Event, Notice, StageFinished
+from orun.events import Event, Notice, RunStarted, StageFinished
 from orun.memory import Request
 from orun.planner import Done, Planner
 from orun.record import RunResult
@@ -76,8 +77,20 @@ def test_a_deleted_output_is_put_back_on_the_short_way(project: Project) -> None
         Notice("info", f"count: restored {out / 'count'}"),
     ]
     assert (project.text("make"), project.text("upper"), project.text("count")) == ("a b", "A B!", "2")
+    recalled = memory.recall(Request(project.store, project.folder / "pipeline.yaml", {}))
+    assert recalled is not None
+    assert recalled.in_place
     assert project.run().repeats
     assert notices(project) == []
+
+
+def test_outputs_that_move_while_they_are_put_back_are_not_noted(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(project.store / "out" / "text" / "upper")
+    monkeypatch.setattr(Store, "evidence", lambda *_: None)
+    assert project.run().repeats
+    assert project.text("upper") == "A B!"
 
 
 def test_what_was_changed_by_hand_is_put_away_on_the_short_way(project: Project) -> None:
@@ -100,7 +113,32 @@ def test_an_object_that_is_damaged_or_gone_takes_the_whole_way(project: Project)
         assert outcomes(result) == {"make": "cached", "upper": "built", "count": "cached"}
         assert result["upper"].reasons == ("its stored result is damaged: text is missing from the store",)
         assert project.text("upper") == "A B!"
+        assert [f"object {damaged.parent.name}{damaged.name} was damaged" in one.text for one in notices(project)] == (
+            [True] if damage is flip else []
+        )
         assert project.run().repeats
+
+
+def test_nothing_is_noted_when_orun_itself_was_edited_meanwhile(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which of its texts the run was of cannot be known."""
+    code = tmp_path / "code" / "module.py"
+    code.parent.mkdir()
+    code.touch()
+    monkeypatch.setattr(remember, "PACKAGE", code.parent)
+    (note,) = project.store.glob("index/run-*.json")
+    note.unlink()
+
+    def edit(event: Event) -> None:
+        if isinstance(event, RunStarted):
+            while code.stat().st_ctime <= event.started_at:
+                os.utime(code, (0, 0))  # as tools do that restore times
+
+    orun.run(project.folder / "pipeline.yaml", store=project.store, on_event=edit)
+    assert not note.exists()
+    project.run()
+    assert note.exists()
 
 
 def test_a_record_that_another_process_has_replaced_meanwhile_is_not_noted(

@@ -72,6 +72,7 @@ TOLD = (
     'Path("new").write_text(text); os.link("new", HERE / "linked.txt"); os.rename("new", HERE / "moved.txt")',
     '(HERE / "made").mkdir(); (HERE / "made" / "b").touch()',
     'open(HERE / "log.txt", "a").close(); open(HERE / "log.txt", "w").close()',
+    'open(HERE / "begun.txt", "w").close(); open(HERE / "begun.txt", "a").close()',
 )
 UNTOLD = (
     'open(HERE / "log.txt", "a").close()',
@@ -178,7 +179,15 @@ def test_what_is_written_into_the_project_is_told(tmp_path: Path) -> None:
     for outcome in ("built", "cached", "cached"):
         result = made.run()
         assert (result["writes"].outcome, result["reads"].wrote) == (outcome, ())
-        assert result["writes"].wrote == ("copied.txt", "linked.txt", "log.txt", "made/b", "moved.txt", "side.txt")
+        assert result["writes"].wrote == (
+            "begun.txt",
+            "copied.txt",
+            "linked.txt",
+            "log.txt",
+            "made/b",
+            "moved.txt",
+            "side.txt",
+        )
 
 
 def test_logs_caches_and_what_is_gone_again_are_nothing_to_tell(tmp_path: Path) -> None:
