@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import sqlite3
@@ -43,6 +44,13 @@ def test_points_come_back_as_they_were_and_once(tmp_path: Path) -> None:
     history.add([late])
     assert history.points() == (early, late)
     assert history.points(pipeline="other") == ()
+
+
+def test_the_run_that_measured_first_is_kept(tmp_path: Path) -> None:
+    history, first = History(tmp_path / "history.sqlite"), point(1.0, 100.0)
+    history.add([first])
+    history.add([dataclasses.replace(first, run="another", value=2.0)])
+    assert history.points() == (first,)
 
 
 def test_a_group_may_write_it_where_the_umask_lets_them(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from orun.measure import resampling
 from orun.measure.metrics_pooled import Pooled, Weighted, auc, f1
-from orun.measure.paired import Z, tango
+from orun.measure.paired import Z, quantiles, tango
 from orun.measure.resampling import resample
 from orun.metrics import Comparison, Estimate
 
@@ -107,6 +107,7 @@ def test_how_many_answers_changed() -> None:
     ours[:5], theirs[4:10] = 2, 1
     _, comparison = compared(f1(ours, labels), f1(theirs, labels))
     assert comparison.changed == 10
+    assert ends(comparison.ratio) == pytest.approx([1 + one / comparison.value for one in ends(comparison.difference)])
     assert comparison.difference.low < comparison.difference.value < comparison.difference.high
 
 
@@ -187,3 +188,40 @@ def test_what_resampling_makes_too_high_is_put_right() -> None:
     assert ends(alike) == (0.5, 0.5, 0.5)
     far = resampling.Resampled(pooled, 2.0, np.linspace(0.0, 0.999, 1000)).interval
     assert ends(far) == pytest.approx((2.0, 0.515, 2.0), abs=1.5e-3)  # an interval holds its value
+
+
+def test_positions_that_changed_are_of_one_example() -> None:
+    labels = np.tile([0, 1, 1, 0], (20, 1))
+    ours = labels.copy()
+    ours[3, 1] = ours[7, :] = 0
+    _, comparison = compared(f1(ours, labels), f1(labels, labels))
+    assert comparison.changed == 2
+
+
+def test_the_interval_of_f1_is_never_narrower_than_the_rarest_class_allows() -> None:
+    labels = np.repeat([0, 1], [600, 10])
+    answers = labels.copy()
+    answers[0] = 1  # of the common class
+    interval, comparison = compared(f1(answers, labels), f1(labels, labels))
+    unseen = Z * Z / (10 + Z * Z) / 2
+    assert interval.low <= interval.value - unseen
+    assert comparison.difference.low == pytest.approx(comparison.difference.value - unseen)
+    assert comparison.difference.high == pytest.approx(comparison.difference.value + unseen)
+
+
+def test_the_quantiles_are_of_as_few_examples_as_the_rarest_class_has() -> None:
+    spread = np.linspace(4.0, 6.0, 1001)
+    for fewest in (6, 30, 1000):
+        pooled = Pooled(np.arange(1000.0)[:, None], lambda _: lambda weights: np.full(len(weights), 5.0), fewest)
+        found = resampling.Resampled(pooled, 5.0, spread).interval
+        assert ends(found) == ends(quantiles(5.0, spread, fewest))  # as it is above 1, where no class is known
+
+
+@pytest.mark.parametrize("counts", [[5, 1, 1, 1], [1, 1, 1, 1], [30, 10, 20]])
+def test_each_kind_is_drawn_as_often_as_there_are_examples_of_it(counts: list[int]) -> None:
+    weights = np.concatenate(list(resampling._weights(np.array(counts), 4000, 0)))
+    assert weights.shape == (4000, len(counts))
+    assert set(weights.sum(axis=1).tolist()) == {float(sum(counts))}
+    assert weights.mean(axis=0).tolist() == pytest.approx(counts, rel=0.08)
+    share = np.array(counts) / sum(counts)
+    assert weights.var(axis=0).tolist() == pytest.approx((sum(counts) * share * (1 - share)).tolist(), rel=0.15)
