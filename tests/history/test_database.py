@@ -93,13 +93,13 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 def test_a_database_of_a_later_version(tmp_path: Path) -> None:
     path = tmp_path / "history.sqlite"
     database = sqlite3.connect(path)
-    database.execute("PRAGMA user_version = 7")
+    database.execute("PRAGMA user_version = 2")
     database.close()
     with pytest.raises(StoreError) as caught:
         History(path).add([point(1.0, 1)])
     assert str(caught.value) == (
         f"the history {path} was written by a later version of orun\n"
-        "  its format is 7; this version knows 1\n"
+        "  its format is 2; this version knows 1\n"
         "  hint: upgrade orun: pip install --upgrade orun"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -145,6 +146,8 @@ def test_nothing_is_told_where_most_resamples_have_no_figure() -> None:
     found = resample({"model": pooled}, 0)["model"]
     assert found.interval == Estimate(1.0, -math.inf, math.inf)
     assert found.against(found).method == "paired bootstrap over 8 examples, 175 of 200 resamples left out"
+    classes = dataclasses.replace(found, model=dataclasses.replace(pooled, rarest="cat"))
+    assert classes.interval == Estimate(1.0, -math.inf, math.inf)
 
 
 def test_the_same_seed_gives_the_same_interval_whatever_the_order() -> None:
