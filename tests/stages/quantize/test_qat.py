@@ -110,10 +110,39 @@ def test_no_weight_is_quantized(tmp_path: Path) -> None:
     assert "no weight of a product is rounded, by a QuantizeLinear or beforehand" in refusal(tmp_path, text)
 
 
-def test_integers_too_far_off(tmp_path: Path) -> None:
+@pytest.mark.parametrize("steps", [0.0, 0.5])
+def test_integers_too_far_off(tmp_path: Path, steps: float) -> None:
     """Integers are rounded once where fake quantization rounds twice: some values are a step off."""
     with pytest.raises(StageFailed, match="the integer model disagrees with the fake quantization in output 'y'"):
-        quantize(tmp_path, FAKE_QUANTIZED, steps=0.0)
+        quantize(tmp_path, FAKE_QUANTIZED, steps=steps)
+
+
+@pytest.mark.parametrize("scale", [-0.5, np.inf, np.nan])
+def test_scales_that_are_none(tmp_path: Path, scale: float) -> None:
+    model = parse(BROKEN)
+    (none,) = (tensor for tensor in model.graph.initializer if tensor.name == "none")
+    none.CopyFrom(numpy_helper.from_array(np.array(scale, np.float32), "none"))
+    with pytest.raises(StageFailed, match="\n  flat: its scale none is not above zero everywhere\n"):
+        run_stage("quantize/qat", tmp_path, inputs={"model": artifact(tmp_path, model)})
+
+
+TURNED = """
+<ir_version: 9, opset_import: ["" : 20]>
+turned (float[2, 2] x) => (float[2, 2] y)
+<float one = {0.5}, uint8 zero = {0}, float[2, 2] w = {0.1, -0.2, 0.3, 0.4}, float fine = {0.01}, int8 none = {0}>
+{
+  stored = QuantizeLinear (w, fine, none)
+  weight = DequantizeLinear (stored, fine, none)
+  a = QuantizeLinear (x, one)
+  b = Transpose <perm = [1, 0]> (a)
+  rounded = DequantizeLinear (b, one, zero)
+  y = MatMul (rounded, weight)
+}
+"""
+
+
+def test_integers_that_are_moved_and_a_zero_point_that_is_left_out(tmp_path: Path) -> None:
+    assert quantize(tmp_path, TURNED).value("quantized") == 1
 
 
 def test_scales_that_do_not_fit_the_weight(tmp_path: Path) -> None:
