@@ -36,8 +36,9 @@ def threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
 
 
 def check_unit(gate: Gate, unit: Unit, node: Scalar, problems: Problems) -> None:
-    """Note a threshold that is not in the unit of its metric."""
-    if gate.fits(unit):
+    """Note a threshold that is not in the unit of its metric, or, of a time or a size, in none."""
+    bare = unit in ("s", "B") and gate.rule in ("min", "max") and not gate.threshold.unit and gate.threshold.value != 0
+    if gate.fits(unit) and not bare:  # 12 is as likely meant in milliseconds, and no time would fail 12 seconds
         return
     expected = EXPECTED[unit] + (" or a proportion such as 5%" if gate.rule in RELATIVE else "")
     problems.add(

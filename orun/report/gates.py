@@ -54,14 +54,14 @@ def gate_row(verdict: Verdict) -> tuple[str, str, str, str]:
 
 
 def gate_notes(result: RunResult, terminal: Terminal, *, failing_only: bool = False) -> list[str]:
-    """Where, why and what next, for each gate that did not pass."""
+    """Where, why and what next, for each gate that did not pass; what next once for those that share it."""
+    told = [one for one in open_gates(result.verdicts) if one.fails or not failing_only]
+    hints = [f"  hint: {next_step(one, result)}" if one.fails else "" for one in told]
     lines: list[str] = []
-    for verdict in open_gates(result.verdicts):
-        if failing_only and not verdict.fails:
-            continue
+    for verdict, hint, following in zip(told, hints, [*hints, ""][1:], strict=True):
         lines.append(f"{terminal.paint(headline_of(verdict), style_of(verdict))}: {why(verdict)}")
-        if verdict.fails:
-            lines.append(f"  hint: {next_step(verdict, result)}")
+        if hint and hint != following:
+            lines.append(hint)
     return lines
 
 

@@ -62,6 +62,12 @@ def test_names_are_quoted_for_the_shell() -> None:
     )
 
 
+def test_gates_that_share_the_next_step_are_told_it_once() -> None:
+    failed = replace(COSINE, outcome="failed", fails=True)
+    notes = gate_notes(replace(GATE_FAILED, verdicts=(failed, replace(failed, metric="cosine.mean"))), Terminal())
+    assert [line.partition(":")[0] for line in notes] == [PASSED.file, PASSED.file, "  hint"]
+
+
 def test_an_undecided_gate_that_may_be_is_told_without_a_hint() -> None:
     lines = gate_notes(replace(GATE_FAILED, verdicts=(UNSURE, COSINE)), Terminal())
     assert lines == [
