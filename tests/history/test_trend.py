@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from orun.history import Series, series_of
+from orun.history.changes import changes
 from orun.metrics import Better
 from orun.report.sparkline import sparkline
 from orun.report.terminal import Terminal
-from orun.report.trend import detail, markdown_trend, overview
+from orun.report.trend import detail, markdown_trend, overview, shift
 from tests.history.support import NOW, nightly, point
 
 LEVELS = [0.00800, 0.00802, 0.00799, 0.00801, 0.00803, 0.00800, 0.00850, 0.00852, 0.00849, 0.00851, 0.00850, 0.00853]
@@ -29,6 +30,18 @@ LEVELS = [0.00800, 0.00802, 0.00799, 0.00801, 0.00803, 0.00800, 0.00850, 0.00852
 )
 def test_sparkline(values: list[float], line: str) -> None:
     assert sparkline(values, 2 if values[:1] == [9.0] else 40) == line
+
+
+def test_a_change_from_nothing_is_no_share_of_it() -> None:
+    series = nightly([0.0, 0.0, 2.0], noise="none")
+    assert shift(changes(series)[0], series) == "0 s -> 2 s"
+    series = nightly([2.0, 0.0, 0.0], noise="none")
+    assert shift(changes(series)[0], series) == "2 s -> 0 s (-100.0 %)"
+
+
+def test_the_newest_values_are_shown() -> None:
+    assert sparkline([5.0, *range(40)]) == sparkline(list(map(float, range(40))))
+    assert len(sparkline([1.0] * 60)) == 40
 
 
 def test_overview() -> None:

@@ -150,6 +150,15 @@ def test_the_rarest_class() -> None:
     assert (precision.fewest, precision.rarest) == (28, 1)
 
 
+def test_a_class_that_is_only_predicted_is_not_the_rarest() -> None:
+    labels = np.repeat([0, 1], [20, 7])
+    answers = labels.copy()
+    answers[:2] = 5
+    found = f1(answers, labels)
+    assert (found.fewest, found.rarest, found.classes) == (7, 1, 3)
+    assert found.overall == pytest.approx((2 * 18 / 38 + 1 + 0) / 3)
+
+
 def test_what_scores_need() -> None:
     with pytest.raises(UsageError) as error:
         auc(np.array([1, 0]), np.array([1, 0]))

@@ -228,3 +228,12 @@ def test_each_kind_is_drawn_as_often_as_there_are_examples_of_it(counts: list[in
     assert weights.mean(axis=0).tolist() == pytest.approx(counts, rel=0.08)
     share = np.array(counts) / sum(counts)
     assert weights.var(axis=0).tolist() == pytest.approx((sum(counts) * share * (1 - share)).tolist(), rel=0.15)
+
+
+@pytest.mark.parametrize("metric", [f1, auc])
+def test_resamples_lie_around_what_all_examples_say(metric: type[Pooled]) -> None:
+    """Examples that are answered alike and labelled otherwise are of two kinds."""
+    labels, ours, _ = drawn(8, 300, 0.4)
+    found = resample({"model": metric(ours.round(1), labels)}, 0)["model"]  # type: ignore[call-arg,arg-type]
+    assert found.values.mean() == pytest.approx(found.value, abs=0.01)
+    assert 0.015 < found.values.std() < 0.04
