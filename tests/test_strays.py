@@ -73,6 +73,7 @@ TOLD = (
     '(HERE / "made").mkdir(); (HERE / "made" / "b").touch()',
     'open(HERE / "log.txt", "a").close(); open(HERE / "log.txt", "w").close()',
     'open(HERE / "begun.txt", "w").close(); open(HERE / "begun.txt", "a").close()',
+    'again = HERE / "again"; again.touch(); again.unlink(); again.exists(); again.touch()',
 )
 UNTOLD = (
     'open(HERE / "log.txt", "a").close()',
@@ -180,6 +181,7 @@ def test_what_is_written_into_the_project_is_told(tmp_path: Path) -> None:
         result = made.run()
         assert (result["writes"].outcome, result["reads"].wrote) == (outcome, ())
         assert result["writes"].wrote == (
+            "again",
             "begun.txt",
             "copied.txt",
             "linked.txt",

@@ -215,6 +215,20 @@ def test_pins(orun: CommandLine, project: Path) -> None:
     )
 
 
+def test_the_runs_of_a_baseline_stay_though_another_one_made_its_model(orun: CommandLine, project: Path) -> None:
+    """The first made it, of the second it was accepted, the third tells where the baseline is, the last is the last."""
+    (project / "other.yaml").write_text(f"name: words\n{(project / 'words.yaml').read_text()}")
+    second = "stages.write.with.text=the second text"
+    assert orun("other.yaml", "--set", second).code == 0
+    assert orun("words.yaml", "--set", second).code == 0
+    assert orun("baseline", "accept", "words.yaml", "--set", second).code == 0
+    assert orun("store", "unpin", "baseline of words: count").code == 0
+    for file, text in (("words.yaml", "the third text"), ("other.yaml", "the fourth text")):
+        assert orun(file, "--set", f"stages.write.with.text={text}").code == 0
+    settle(project)
+    assert collected(orun, "--runs", "1")["runs"] == []
+
+
 def test_what_was_accepted_is_kept_as_long_as_it_is(orun: CommandLine, project: Path, tmp_path: Path) -> None:
     model = run(orun, "the accepted text")
     assert orun("baseline", "accept", "words.yaml", "--set", "stages.write.with.text=the accepted text").code == 0
@@ -248,6 +262,18 @@ def test_a_pipeline_that_is_gone_is_said(orun: CommandLine, project: Path) -> No
         f"warning: {project}/words.yaml is not there any more, so what was accepted for words is not known; "
         "to keep it: --baseline FILE"
     )
+
+
+@pytest.mark.parametrize("name", ["words", "words.blame"])
+def test_a_file_that_is_gone_is_not_said_where_another_is_there_or_nothing_is_accepted(
+    orun: CommandLine, project: Path, name: str
+) -> None:
+    """Of one pipeline in two files, or of an investigation."""
+    other = project / "other.yaml"
+    other.write_text(f"name: {name}\n{(project / 'words.yaml').read_text()}")
+    assert orun("words.yaml").code == orun("other.yaml").code == 0
+    other.unlink()
+    assert collected(orun)["notices"] == []
 
 
 BUNDLE = """
