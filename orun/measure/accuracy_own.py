@@ -15,35 +15,37 @@ from orun.measure.metrics_pooled import Pooled, Rows, Weighted
 CANDIDATES = "candidates."  # before the names of their outputs, which belong to no example
 
 
-def own_scores(
-    request: Request, dataset: Dataset, outputs: Mapping[str, Values], part: Rows | None = None
-) -> dict[str, Floats | Pooled]:
-    """By name one value for each example `[n]`, or what is one number of all: `[]`, or `Pooled` to be resampled.
+def own_scores(request: Request, dataset: Dataset, outputs: Mapping[str, Values]) -> dict[str, Floats | Pooled]:
+    """By name one value for each example `[n]`, or what is one number of all: `[]`, or `Pooled` where it is resampled.
 
     Args:
         request: what was asked.
         dataset: the examples.
         outputs: of one model, by name.
-        part: indices of the examples of a slice, of which only what is resampled is worked out; all when left out.
 
     Raises:
         StageFailed: when a function returns another number of values, or one that is not finite.
     """
+    pooled = own_parts(request, dataset, outputs, np.arange(len(dataset)))
     scores: dict[str, Floats | Pooled] = {}
     for name, function in request.functions.items():
-        if part is None:
-            values = _finite(request, name, np.asarray(function(outputs, dataset), dtype=np.float64), len(dataset))
-            scores[name] = values
-            if values.ndim or request.resamples is None:
-                continue
-        rows = np.arange(len(dataset)) if part is None else part
-        scores[name] = Pooled(
-            columns=np.arange(len(rows), dtype=np.float64)[:, None],
-            of=partial(_called, request, name, function, dataset, outputs, rows),
-            fewest=len(rows),
+        values = _finite(request, name, np.asarray(function(outputs, dataset), dtype=np.float64), len(dataset))
+        scores[name] = values if values.ndim else pooled.get(name, values)
+    return scores
+
+
+def own_parts(request: Request, dataset: Dataset, outputs: Mapping[str, Values], examples: Rows) -> dict[str, Pooled]:
+    """The functions as metrics of some of the examples, to be resampled; none where that was not asked for."""
+    return {
+        name: Pooled(
+            columns=np.arange(len(examples), dtype=np.float64)[:, None],
+            of=partial(_called, request, name, function, dataset, outputs, examples),
+            fewest=len(examples),
             resamples=request.resamples,
         )
-    return scores
+        for name, function in request.functions.items()
+        if request.resamples is not None
+    }
 
 
 def _called(

@@ -11,7 +11,7 @@ from orun.codec import replace
 from orun.errors import StageFailed, UsageError
 from orun.measure import metrics_pooled, metrics_task, paired
 from orun.measure.accuracy_names import BASELINE, LABEL, MODEL, RECALL, REFERENCE, RETRIEVAL
-from orun.measure.accuracy_own import CANDIDATES, own_scores
+from orun.measure.accuracy_own import CANDIDATES, own_parts, own_scores
 from orun.measure.accuracy_request import Floats, Report, Request
 from orun.measure.accuracy_run import Answers
 from orun.measure.dataset import Array, Dataset, Values
@@ -59,7 +59,7 @@ def task_report(request: Request, dataset: Dataset, judged: str, given: Answers,
     metrics = {name: _metric(request, name, scores) for name in scores[MODEL]}
     for part in slices(request, dataset):
         chosen = {
-            role: _taken(by_name, part) | _pooled_parts(request, dataset, judged, answers[role], part)
+            role: _taken(by_name, part) | _pooled_parts(request, dataset, by_name, judged, answers[role], part)
             for role, by_name in scores.items()
         }
         metrics |= {
@@ -84,7 +84,7 @@ def _taken(scores: Scores, part: Slice) -> dict[str, Floats | Pooled]:
 
 
 def _pooled_parts(
-    request: Request, dataset: Dataset, judged: str, answers: Mapping[str, Values], part: Slice
+    request: Request, dataset: Dataset, scores: Scores, judged: str, answers: Mapping[str, Values], part: Slice
 ) -> dict[str, Floats | Pooled]:
     """Metrics that are one number of a slice: of a label that of its class against the rest, else of its examples."""
     found: dict[str, Floats | Pooled] = {}
@@ -98,9 +98,8 @@ def _pooled_parts(
                 pooled = PARTS[name](output[part.examples], labels[part.examples])
             if pooled is not None:
                 found[name] = pooled
-    if request.resamples is not None:
-        found |= own_scores(request, dataset, answers, part.examples)
-    return found
+    own = own_parts(request, dataset, answers, part.examples)
+    return found | {name: pooled for name, pooled in own.items() if isinstance(scores[name], Pooled)}
 
 
 def _built_in(request: Request, dataset: Dataset, output: Values, candidates: Values | None) -> Scores:

@@ -60,3 +60,16 @@ def test_a_provider_that_changed_is_said() -> None:
 def test_equal_profiles_explain_nothing() -> None:
     same = times(("a", "MatMul", 2.0))
     assert [one.share for one in compare(same, same).places] == [0.0]
+
+
+def test_what_is_new_or_gone_moved_to_no_provider() -> None:
+    found = compare(times(("a", "MatMul", 2.0), ("n", "Tanh", 1.0)), times(("a", "MatMul", 1.0)))
+    assert [(one.name, one.provider) for one in found.places] == [("a", ""), ("n", "")]
+    back = compare(times(("a", "MatMul", 1.0)), times(("a", "MatMul", 1.0), ("n", "Tanh", 1.0)))
+    assert [(one.name, one.provider) for one in back.operators] == [("MatMul", ""), ("Tanh", "")]
+
+
+def test_shares_of_a_model_that_got_faster() -> None:
+    found = compare(times(("a", "MatMul", 1.0), ("b", "Tanh", 2.0)), times(("a", "MatMul", 4.0), ("b", "Tanh", 1.0)))
+    assert found.seconds == -2.0
+    assert [(one.name, one.share) for one in found.places] == [("b", -0.5), ("a", 1.5)]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
-from orun.diagnosis.values import Tally
+from orun.diagnosis.values import Probe, Tally
 from orun.measure.metrics_fidelity import SQNR_LIMIT
+from orun.targets import Target
 
 RIGHT = np.array([3.0, 4.0], np.float32)
 
@@ -53,3 +56,20 @@ def test_of_another_shape_or_type_nothing_is_told(value: np.ndarray) -> None:
     assert tally.sqnr("y") is None
     assert tally.error() == 0.0
     assert tally.sqnr("other") is None
+
+
+def test_an_output_or_input_that_is_asked_for_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
+    nodes = [helper.make_node("Neg", ["x"], ["h"]), helper.make_node("Abs", ["h"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [value], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    probe = Probe(model, ["y", "h", "x", "h"], Target("cpu"))
+    found = probe.run({"x": RIGHT, "more": RIGHT})
+    assert {name: values.tolist() for name, values in found.items()} == {
+        "x": [3.0, 4.0],
+        "h": [-3.0, -4.0],
+        "y": [3.0, 4.0],
+    }
+    assert [item.name for item in probe.session.get_outputs()] == ["y", "h"]
+    assert [value.name for value in model.graph.output] == ["y"]

@@ -247,6 +247,19 @@ def test_one_number_of_the_users_own_is_resampled_where_that_is_asked(folder: Pa
     assert 0 < drawn.reference.difference.low < drawn.reference.difference.high
 
 
+def test_values_of_each_example_are_not_called_for_anew(folder: Path) -> None:
+    models = {"model": linear(SWAPPED), "reference": linear(EYE)}
+    params: dict[str, object] = {
+        "dataset": "data.py:pictures",
+        "metrics": ["data.py:first_score"],
+        "slices": ["camera"],
+    }
+    plain, asked = (measure(folder, {**params, **more}, **models) for more in ({}, {"resamples": 200}))
+    assert asked.metrics == plain.metrics
+    assert plain.metrics["first_score"].reference is not None
+    assert plain.metrics["first_score"].reference.method == "paired bootstrap over 90 examples"
+
+
 def test_one_number_of_all_examples_must_be_one_of_any(folder: Path) -> None:
     params = {"dataset": "data.py:pictures", "metrics": ["data.py:listed"], "resamples": 200}
     with pytest.raises(StageFailed) as caught:
