@@ -28,7 +28,6 @@ class Condemned:
 
     def write(self, digests: Collection[str]) -> None:
         """Write the list, which is there as a whole or not at all."""
-        self.clear()
         temporary = f"{self._path}.{os.getpid()}"
         write_file(temporary, "".join(f"{digest}\n" for digest in digests).encode("ascii"))
         os.rename(temporary, self._path)

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from orun.stages.releasing.manifest import MANIFEST
+from orun.store import Store
 from orun.units import show
-from tests.store.support import flip
+from tests.store.support import flip, object_path
 
 from .conftest import CommandLine, steady
 
@@ -303,6 +305,14 @@ def test_releases_are_kept(orun: CommandLine, project: Path) -> None:
 
     assert removed() == {made[""]}
     assert removed("--releases", "1") == {made["1.0"], made[""]}
+    with Store.open(project / "artifacts") as store:
+        tree = store.tree(made["1.1"])
+        assert tree is not None
+        (manifest,) = (object_path(store, entry.digest) for entry in tree.entries if entry.path == MANIFEST)
+    flip(manifest)
+    document = json.loads(orun("store", "gc", "--json", "--dry-run", "--runs", "0").out)
+    assert [root["tree"] for root in document["kept"]["roots"]] == [made["1.0"]]
+    assert [one for one in document["notices"] if one.startswith(f"artifact {made['1.1']} does not count as a")] != []
 
 
 SLOW = """\
