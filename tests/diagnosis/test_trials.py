@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, numpy_helper, parser
 
 from orun.diagnosis import trials
+from orun.diagnosis.alignment import constants
 from orun.diagnosis.comparing import Comparison
 from orun.diagnosis.findings import Effort, analyse
 from orun.diagnosis.patching import restored
@@ -73,6 +74,22 @@ def test_weights_count_wherever_they_lie(tmp_path: Path, monkeypatch: pytest.Mon
     sizes = {one.name: numpy_helper.to_array(one).nbytes for one in model.graph.initializer}
     found = {one.name: weight(one) for one in load_apart(tmp_path / "model.onnx", "weights").graph.initializer}
     assert all(sizes[name] <= found[name] <= sizes[name] + 50 for name in sizes)
+
+
+def test_places_are_put_together_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = made("optimize/float16", tmp_path)
+    places = compared(pair)[1]
+    stored = constants(pair.reference)
+    first, second, third = (sum(weight(stored[name]) for name in one.theirs.constants) for one in places)
+    assert min(first, second, third) > 0
+    for held, sizes in (
+        (first + second + third, [3]),
+        (first + second + third - 1, [2, 1]),
+        (first + second, [2, 1]),
+        (max(first, second, third), [1, 1, 1]),
+    ):
+        monkeypatch.setattr(trials, "HELD", held)
+        assert [len(group) for group in trials._groups(places, pair.reference)] == sizes
 
 
 def test_values_are_converted_where_the_models_compute_in_other_types(tmp_path: Path) -> None:

@@ -198,6 +198,11 @@ def test_too_few_examples_say_so() -> None:
         )
 
 
+def test_an_interval_with_one_end_still_holds_a_threshold() -> None:
+    verdict = verdict_of(gate("error", "max_increase", "5%", 0.05), of_nothing(0.0, 0.0, 0.3))
+    assert verdict.why.endswith(": the interval holds 5%")
+
+
 def test_a_drop_that_is_next_to_its_limit() -> None:
     verdict = verdict_of(gate("recall", "max_drop", "1%", 0.01), recall((0.9901, 0.98, 1.0)))
     assert verdict.why.endswith(

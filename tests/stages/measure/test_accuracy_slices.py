@@ -220,6 +220,13 @@ def test_metrics_of_all_examples_by_another_field(folder: Path) -> None:
         "f1[camera=right]": 10,
         "error[camera=right]": 10,
     }  # examples that are all of class 1 have no area under a ROC curve
+    random = np.random.default_rng(0)  # the examples as the dataset makes them
+    x = random.standard_normal((90, 3)).astype(np.float32)
+    x[np.arange(90), np.arange(90) % 3] += 1
+    chosen = x[[place for place in range(60, 90) if place % 3 == 1]]
+    wrong = np.count_nonzero((chosen @ SWAPPED).argmax(axis=1) != 1)
+    assert wrong > 0
+    assert run.value("error[camera=right]") == pytest.approx(wrong / np.exp(chosen).sum())
     without = run.metrics["auc[camera=left]"].reference
     assert without is not None
     assert without.method == "paired bootstrap over 60 examples"
