@@ -37,7 +37,7 @@ def refusal(error: OSError, doing: str, path: str | Path) -> StoreError:
     reason = error.strerror or str(error)
     where = error.filename if isinstance(error.filename, str) else path
     text, hint = _REFUSALS.get(error.errno or 0, (reason.lower(), _OTHER))
-    hint = hint.format(place=quoted(_existing(path)), path=quoted(_existing(where)))
+    hint = hint.format(place=quoted(_existing(path)), path=quoted(_existing(where))) + _owner(error, _existing(where))
     return StoreError(f"cannot {doing}: {text}", why=f"{where}: {reason}", hint=hint)
 
 
@@ -62,6 +62,14 @@ def quoted(path: str | Path) -> str:
     text = str(path)
     plain = text.replace("/", "").translate({ord(character): "" for character in "._-+=@%:,"}).isalnum()
     return text if plain else "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+def _owner(error: OSError, path: Path) -> str:
+    """Of what another user owns and keeps to himself: who that is, and what he may do about it."""
+    if error.errno not in (errno.EACCES, errno.EPERM) or (uid := path.lstat().st_uid) in (os.geteuid(), 0):
+        return ""
+    given = f"`chmod -R g+w {quoted(path)}`, and by `umask 002` from now on"
+    return f". It is user {uid}'s, who lets the group write by {given}"
 
 
 def _existing(path: str | Path) -> Path:

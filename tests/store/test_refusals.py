@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import shlex
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,3 +27,20 @@ def test_an_error_that_nobody_thought_of_is_told_too() -> None:
         "cannot clean up: directory not empty\n  /tmp: Directory not empty\n  hint: Look at what is there: ls -ld /tmp"
     )
     assert error.what == refusal(OSError("Directory not empty"), "clean up", "/").what
+
+
+def test_what_another_user_keeps_to_himself_is_told_with_what_he_may_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of users who share a store, one whose umask is wrong keeps the others from going on."""
+    mine = refusal(PermissionError(errno.EPERM, "Operation not permitted", str(tmp_path)), "check out a/b", tmp_path)
+    assert str(mine).endswith(f"\n  hint: See whose it is: ls -ld {tmp_path}")
+    found = SimpleNamespace(st_uid=4242)
+    monkeypatch.setattr(Path, "lstat", lambda _path: found)
+    error = refusal(PermissionError(errno.EPERM, "Operation not permitted", str(tmp_path)), "check out a/b", tmp_path)
+    monkeypatch.undo()
+    assert str(error) == (
+        f"cannot check out a/b: permission denied\n  {tmp_path}: Operation not permitted\n"
+        f"  hint: See whose it is: ls -ld {tmp_path}. It is user 4242's, who lets the group write by"
+        f" `chmod -R g+w {tmp_path}`, and by `umask 002` from now on"
+    )
