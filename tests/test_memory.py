@@ -63,6 +63,22 @@ def test_the_record_of_a_repeating_run_is_that_of_the_run_but_for_itself(project
     assert [stage.outcome for stage in first.stages] == ["cached"] * len(first.stages)
 
 
+def test_what_one_run_built_is_up_to_date_for_the_next(project: Project) -> None:
+    project.edit("pipeline.yaml", "text: a b", "text: a b c")
+    assert set(outcomes(project.run()).values()) == {"built"}
+    result = project.run()
+    assert result.repeats
+    assert {(stage.outcome, stage.reasons) for stage in result.stages} == {("cached", ("up to date",))}
+
+
+def test_what_a_dead_process_left_takes_the_whole_way_which_removes_it(project: Project) -> None:
+    left = project.store / "tmp" / "1-dead"
+    left.mkdir()
+    assert not project.run().repeats
+    assert not left.exists()
+    assert project.run().repeats
+
+
 def notices(project: Project) -> list[Notice]:
     return [event for event in project.events if isinstance(event, Notice)]
 
