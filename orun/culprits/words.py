@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from orun.culprits.found import Diagnosis, Place, Proof
 from orun.metrics import Comparison, Unit
-from orun.report.figures import count
 from orun.units import show
 
 NEARLY_ALL = 0.95
@@ -141,7 +140,8 @@ def _named(stage: str) -> str:
 
 
 def _slow(place: Place) -> str:
-    others = f" and {count(len(place.nodes) - 1, 'node')} beside it" if len(place.nodes) > 1 else ""
+    more = len(place.nodes) - 1
+    others = f" and {more} node{'s' if more > 1 else ''} beside it" if more else ""
     return f"{place.node}{others} ({show(place.after or 0.0, 's')} for {show(place.before or 0.0, 's')})"
 
 
