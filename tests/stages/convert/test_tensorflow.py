@@ -208,6 +208,11 @@ def test_what_the_model_does_not_say(tmp_path: Path) -> None:
     )
 
 
+def test_sizes_of_axes_that_the_model_has_not(tmp_path: Path) -> None:
+    text = refusal(tmp_path, "sequential", dims={"width": [1]})
+    assert text.startswith("the model has no dynamic axis 'width'\n  its dynamic axes are ")
+
+
 def test_what_the_model_contradicts(tmp_path: Path) -> None:
     assert refusal(tmp_path, "sequential", inputs={"input": {"shape": ["n", 8, 9, 1]}}) == (
         "inputs: the shape of 'input' cannot be ['n', 8, 9, 1]\n"
