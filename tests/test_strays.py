@@ -198,6 +198,12 @@ def test_logs_caches_and_what_is_gone_again_are_nothing_to_tell(tmp_path: Path) 
     assert result["writes"].wrote == ()
 
 
+def test_a_log_that_another_stage_looks_for_is_not(tmp_path: Path) -> None:
+    """As one does before adding to it."""
+    made = project(tmp_path, 'open(HERE / "side.txt", "a").write(text)', 'str((HERE / "side.txt").exists())')
+    assert outcomes(made.run()) == {"writes": "built", "reads": "built"}
+
+
 def test_a_log_that_another_stage_reads_is_refused(tmp_path: Path) -> None:
     made = project(tmp_path, 'open(HERE / "side.txt", "a").write(text)', READ)
     assert outcomes(made.run()) == {"writes": "built", "reads": "failed"}
