@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -118,7 +119,8 @@ def watched(run: Run, seconds: float) -> Work:
 
 
 def _watched(run: Run, seconds: float) -> Work:
-    before = waits()
+    caller = str(threading.get_native_id())
+    before = {thread: waited for thread, waited in waits().items() if thread == caller}
     start = time.perf_counter()
     process, thread = time.process_time(), time.thread_time()
     found: list[Times] = []

@@ -77,6 +77,14 @@ def test_a_thread_that_sleeps_does_not_do_all() -> None:
     assert not found.in_turn
 
 
+def test_what_other_threads_wait_for_a_core_is_not_taken_for_the_waiting_of_one_that_sleeps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caller = str(threading.get_native_id())
+    monkeypatch.setattr(oncpu, "waits", lambda: {caller: 0.0, "other": 0.997 * time.perf_counter()})
+    assert not watched(lambda: time.sleep(0.01), 0.05).alone
+
+
 ALONE, STOLEN, SHARED = (Work(*one) for one in ((1.0, 1.0, 1.0, 1.0), (1.0, 1.0, 0.8, 0.8), (2.0, 1.0, 0.9, 1.9)))
 
 
