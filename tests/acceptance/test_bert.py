@@ -76,6 +76,17 @@ def test_it_ends_with_every_gate_judged(cold: tuple[Project, Mapping[str, Any]])
     assert not [gate for gate in result["verdicts"] if gate["fails"]]
 
 
+def test_static_integers_share_what_comes_before_them_and_keep_the_accuracy(project: Project) -> None:
+    done = project.orun("bert-static.yaml", "--to", "accuracy", "--json")
+    result = json.loads(done.stdout)
+    assert done.returncode == 0, result
+    assert outcomes(result) == {"export": "cached", "simplify": "cached", "int8": "built", "accuracy": "built"}
+    assert [(gate["stage"], gate["outcome"]) for gate in result["verdicts"]] == [
+        ("int8", "passed"),
+        *[("accuracy", "passed")] * 5,
+    ]
+
+
 def test_again_everything_is_cached_and_judged(cold: tuple[Project, Mapping[str, Any]]) -> None:
     project, first = cold
     code, second = project.run()
