@@ -93,8 +93,14 @@ class Judge:
         """Time of a candidate divided by that of the model in float on the CPU, measured side by side."""
         if model == self.reference.model and target.providers[0].name == CPU:
             return 1.0
-        subjects = {"model": Subject(model, target, self.feed), "reference": self.reference}
-        measured = measure(subjects, THOROUGH if thorough else QUICK, self.seed, lambda *_: None)
+        return self._ratio(Subject(model, target, self.feed), self.reference, THOROUGH if thorough else QUICK)
+
+    def beside(self, candidate: tuple[Path, Target], other: tuple[Path, Target]) -> float:
+        """Time of a candidate divided by that of another, measured side by side and with care."""
+        return self._ratio(Subject(*candidate, self.feed), Subject(*other, self.feed), THOROUGH)
+
+    def _ratio(self, subject: Subject, other: Subject, budget: Budget) -> float:
+        measured = measure({"model": subject, "reference": other}, budget, self.seed, lambda *_: None)
         return math.exp(median(measured.log_ratios("reference")))
 
 

@@ -112,6 +112,22 @@ def test_latency_is_measured_side_by_side(tmp_path: Path) -> None:
     assert run.value("tried") == 5  # all single recipes, whatever `trials` says
 
 
+def test_the_finalists_are_held_against_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the times to the model in float were of other minutes, who is faster is seen side by side."""
+    ratios = iter((1.1, 0.9, 0.9))
+    monkeypatch.setattr(Judge, "time", lambda *_, **__: 0.5)
+    monkeypatch.setattr(Judge, "beside", lambda *_: next(ratios))
+    run = tune(tmp_path, at_least=-100.0, objective="latency", trials=3)
+    told = [line for line in run.log.splitlines() if " of the time of " in line]
+    assert len(told) == 3
+    first, second = told[0].split(" takes 1.100 of the time of ")
+    third, again = told[1].split(" takes 0.900 of the time of ")
+    fourth, last = told[2].split(" takes 0.900 of the time of ")
+    assert (again, last) == (second, third)
+    assert len({first, second, third, fourth}) == 4
+    assert f"chosen: {fourth}" in run.log
+
+
 def test_a_goal_that_nothing_reaches(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         tune(tmp_path, metric="cosine.min", at_least=2.0)
