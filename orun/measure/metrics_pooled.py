@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.errors import UsageError
-from orun.measure.metrics_fidelity import Floats, top_class
-from orun.measure.metrics_task import need_alike
+from orun.measure.metrics_fidelity import Floats
+from orun.measure.metrics_task import predicted_classes
 
 Array = NDArray[Any]
 Rows = NDArray[np.intp]
@@ -68,13 +68,7 @@ def f1(output: Array, labels: Array, only: object = None) -> Pooled:
     Raises:
         UsageError: when the shapes do not fit.
     """
-    predicted = top_class(output)
-    if predicted.shape != labels.shape:
-        raise UsageError(
-            "f1 needs one label for each class that the model predicts",
-            why=f"the output is {list(output.shape)}, and the labels are {list(labels.shape)}",
-        )
-    need_alike("f1", predicted, labels)
+    predicted = predicted_classes("f1", output, labels)
     names, codes = np.unique(np.concatenate([labels.ravel(), predicted.ravel()]), return_inverse=True)
     truth, answers = codes[: labels.size].reshape(len(labels), -1), codes[labels.size :].reshape(len(labels), -1)
     held = np.array([np.count_nonzero((truth == code).any(axis=1)) for code in range(len(names))])

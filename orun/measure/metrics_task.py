@@ -23,14 +23,7 @@ def accuracy(output: NDArray[Any], labels: NDArray[Any]) -> Floats:
     Raises:
         UsageError: when the shapes do not fit.
     """
-    predicted = top_class(output)
-    if predicted.shape != labels.shape:
-        raise UsageError(
-            "accuracy needs one label for each class that the model predicts",
-            why=f"the output is {list(output.shape)}, and the labels are {list(labels.shape)}",
-        )
-    need_alike("accuracy", predicted, labels)
-    right = (predicted == labels).reshape(len(labels), -1)
+    right = (predicted_classes("accuracy", output, labels) == labels).reshape(len(labels), -1)
     return np.asarray(right.mean(axis=1), dtype=np.float64)
 
 
@@ -41,24 +34,35 @@ def accuracy_at(k: int, output: NDArray[Any], labels: NDArray[Any]) -> Floats:
         UsageError: when the output holds no scores of classes, or the shapes do not fit.
     """
     _need_scores(f"accuracy_at_{k}", output)
-    if output.shape[:-1] != labels.shape:
-        raise UsageError(
-            f"accuracy_at_{k} needs one label for each class that the model predicts",
-            why=f"the output is {list(output.shape)}, and the labels are {list(labels.shape)}",
-        )
+    _need_fitting(f"accuracy_at_{k}", output.shape[:-1], output, labels)
     best = top_classes(k, output.reshape(-1, output.shape[-1]))
     right = (best == labels.reshape(-1, 1)).any(axis=1).reshape(len(labels), -1)
     return np.asarray(right.mean(axis=1), dtype=np.float64)
 
 
-def need_alike(metric: str, predicted: NDArray[Any], labels: NDArray[Any]) -> None:
-    """Refuse texts beside numbers, of which none is ever the same."""
+def predicted_classes(metric: str, output: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
+    """The class that a model predicts wherever there is a label, `[n, ...]`.
+
+    Raises:
+        UsageError: when the shapes do not fit, or texts stand beside numbers, of which none is ever the same.
+    """
+    predicted = top_class(output)
+    _need_fitting(metric, predicted.shape, output, labels)
     texts = [values.dtype.kind in "OUS" for values in (predicted, labels)]
     if texts[0] != texts[1]:
         kinds = ["texts" if text else "numbers" for text in texts]
         raise UsageError(
             f"{metric} compares what the model predicts, {kinds[0]}, with labels that are {kinds[1]}",
             hint="give labels of the same kind: where the model yields scores, the number of the class from 0 on",
+        )
+    return predicted
+
+
+def _need_fitting(metric: str, shape: tuple[int, ...], output: NDArray[Any], labels: NDArray[Any]) -> None:
+    if shape != labels.shape:
+        raise UsageError(
+            f"{metric} needs one label for each class that the model predicts",
+            why=f"the output is {list(output.shape)}, and the labels are {list(labels.shape)}",
         )
 
 
