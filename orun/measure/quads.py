@@ -126,7 +126,7 @@ def launch(subjects: Mapping[str, Subject], pace: Pace, random: Random, method: 
             workers[name] = stack.enter_context(Worker(subjects[name]))
             opened[name] = workers[name].open(pace.warmup)
         alone = workers[MODEL].time(pace.samples, pace.alone)
-        method = method or _method(opened)
+        method = method or method_of(opened)
         _prepare(workers, method, core, pace.warmup)
         rounds = _Rounds(workers, _counts(opened, method), method, pace, random).run(opened)
         every = [block for _, blocks in rounds for block in blocks]
@@ -158,7 +158,8 @@ def _shuffled(names: Mapping[str, object], random: Random) -> list[str]:
     return random.sample(list(names), len(names))
 
 
-def _method(opened: Mapping[str, Opened]) -> Method:
+def method_of(opened: Mapping[str, Opened]) -> Method:
+    """The method by which the times of all of some models can be compared."""
     if all(one.work.alone for one in opened.values()):
         return "thread"
     if all(one.host for one in opened.values()):

@@ -144,7 +144,7 @@ def test_a_model_alone(model: Path) -> None:
 
 def test_several_threads_are_timed_node_by_node(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     two = Target("cpu", session={"intra_op_num_threads": 2, "session.intra_op.allow_spinning": "1"})
-    monkeypatch.setattr(quads, "_method", lambda _: "nodes")  # two threads share no work as small as this
+    monkeypatch.setattr(quads, "method_of", lambda _: "nodes")  # two threads share no work as small as this
     found = launch({"model": subject(model, two), "baseline": subject(model, two)}, PACE, Random(1))
     assert (found.method, found.core, found.pairs) == ("nodes", None, {})
     assert found.ratios["baseline"] == math.log(found.busy["model"] / found.busy["baseline"])
@@ -169,13 +169,13 @@ IN_TURN = Work(process=1.0, thread=0.1, awake=0.1, most=0.97)
 def test_the_method_follows_from_what_works(work: Work, host: bool, processor: bool, method: str) -> None:
     one = replace(launched({"model": [0.01]}, {}).opened["model"], each=1.0)
     opened = {"model": one, "reference": type(one)(1.0, 1.0, 1.0, work, host, processor)}
-    assert quads._method(opened) == method
+    assert quads.method_of(opened) == method
 
 
 @pytest.mark.parametrize(("each", "method"), [(0.0019, "wall"), (0.002, "nodes")])
 def test_a_short_inference_of_several_threads_is_timed_as_a_whole(each: float, method: str) -> None:
     one = replace(launched({"model": [0.01]}, {}).opened["model"], each=1.0, work=SEVERAL)
-    assert quads._method({"model": one, "reference": replace(one, each=each)}) == method
+    assert quads.method_of({"model": one, "reference": replace(one, each=each)}) == method
 
 
 def test_launches_are_made_and_reported(model: Path) -> None:

@@ -3,9 +3,10 @@
 What people do by hand: try the library's recipes (dynamic, static and block-wise quantization, fused operators) and,
 where the target has one, the precisions that its provider can compute in; find out which layers suffer most; leave the
 worst of them out of the cheapest recipe that falls short, as few as will do; let Optuna try further combinations; and
-measure the finalists again, with care, on all examples. Each candidate is timed side by side with the model itself, and
-the finalists with one another, by `measure/latency`'s engine, so that the load of the machine does not decide. The
-result is never worse than the best single recipe: all of them are among the candidates.
+measure the finalists again, on all examples. Each candidate is timed side by side with the model itself, by
+`measure/latency`'s engine; the finalists are launched in turn, a quarter as long as the search took, and of each the
+fastest launch counts: what else keeps the processor busy slows some kinds of kernels more than others, and makes none
+faster. The result is never worse than the best single recipe: all of them are among the candidates.
 
 A target with several providers is searched over all of them: `[OpenVINO, CPU]` compares OpenVINO, in float32 and in
 bfloat16, with ONNX Runtime's own kernels, each with fused operators and static integers, too. Which of them the result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 SCALE = "_scale"  # ends the name of a value's scale
 CANNOT = "ONNX Runtime cannot quantize the model so"
+ADVICE = "pre-processing before quantization"  # in what the quantizers warn of at every model; `preprocess` is ours
 
 
 def require_types(context: Context, op_types: Collection[str] | None) -> None:
@@ -74,6 +76,8 @@ def require_scales(context: Context, model: ModelProto) -> None:
 def quantizing(context: Context, path: Path, hint: str) -> Iterator[None]:
     """Let what a quantizer raises inside be a failure of the stage; of weights that are not finite it only asserts.
 
+    What it advises at every model is kept out of the log.
+
     Args:
         context: of the stage.
         path: of the float model.
@@ -82,7 +86,7 @@ def quantizing(context: Context, path: Path, hint: str) -> Iterator[None]:
     from orun.stages.onnx.io import load_graph
 
     try:
-        with failing(context, CANNOT, hint):
+        with failing(context, CANNOT, hint), _without_advice():
             yield
     except StageFailed as failure:
         asserted = isinstance(failure.__cause__, AssertionError)
@@ -95,6 +99,19 @@ def quantizing(context: Context, path: Path, hint: str) -> Iterator[None]:
             why=f"not all values of {', '.join(names)} are finite",
             hint="see what made them so, or leave the nodes that read them out: `exclude`",
         ) from failure
+
+
+@contextmanager
+def _without_advice() -> Iterator[None]:
+    def heeded(record: logging.LogRecord) -> bool:
+        return ADVICE not in record.getMessage()
+
+    root = logging.getLogger()
+    root.addFilter(heeded)
+    try:
+        yield
+    finally:
+        root.removeFilter(heeded)
 
 
 def not_finite(weights: Iterable[TensorProto], folder: Path = Path()) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from orun.codec import replace
 from orun.measure.elsewhere import RemoteSession
 from orun.measure.latency import Budget, measure
+from orun.measure.undisturbed import undisturbed
 from orun.measure.workers import Subject
 from orun.stages.tuning.settings import CPU
 from orun.targets import Interpreter, Target
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from orun.measure.dataset import Dataset
 
 QUICK = Budget(time=4.0, resolution=0.05, launches=(3, 3), samples=6, warmup=0.05, alone=0.3)
-THOROUGH = Budget(time=20.0, resolution=0.02, launches=(4, 12), samples=6, warmup=0.05, alone=0.3)
+FLOAT = "float"
 
 
 @dataclass(frozen=True)
@@ -89,19 +90,27 @@ class Judge:
             report = evaluate(sessions, self.dataset if everything else self.few, self.request, lambda *_: None)
         return report.metrics[self.goal.metric].value
 
-    def time(self, model: Path, target: Target, *, thorough: bool = False) -> float:
+    def time(self, model: Path, target: Target) -> float:
         """Time of a candidate divided by that of the model in float on the CPU, measured side by side."""
         if model == self.reference.model and target.providers[0].name == CPU:
             return 1.0
-        return self._ratio(Subject(model, target, self.feed), self.reference, THOROUGH if thorough else QUICK)
-
-    def beside(self, candidate: tuple[Path, Target], other: tuple[Path, Target]) -> float:
-        """Time of a candidate divided by that of another, measured side by side and with care."""
-        return self._ratio(Subject(*candidate, self.feed), Subject(*other, self.feed), THOROUGH)
-
-    def _ratio(self, subject: Subject, other: Subject, budget: Budget) -> float:
-        measured = measure({"model": subject, "reference": other}, budget, self.seed, lambda *_: None)
+        subjects = {"model": Subject(model, target, self.feed), "reference": self.reference}
+        measured = measure(subjects, QUICK, self.seed, lambda *_: None)
         return math.exp(median(measured.log_ratios("reference")))
+
+    def undisturbed(
+        self, finalists: Sequence[tuple[Path, Target]], seconds: float, progress: Callable[[int], None]
+    ) -> list[float]:
+        """Time of each finalist divided by that of the model in float on the CPU, each where nobody disturbed it.
+
+        Args:
+            finalists: models and where they run.
+            seconds: how long they are timed, together.
+            progress: called with the number of each round of launches.
+        """
+        subjects = {str(number): Subject(*one, self.feed) for number, one in enumerate(finalists)}
+        spent = undisturbed({**subjects, FLOAT: self.reference}, seconds, self.seed, progress)
+        return [spent[name] / spent[FLOAT] for name in subjects]
 
 
 def _session(model: Path, target: Target, stack: ExitStack) -> InferenceSession | RemoteSession:

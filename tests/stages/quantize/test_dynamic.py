@@ -57,6 +57,13 @@ def test_weights_in_8_bits_and_outputs_near(tmp_path: Path) -> None:
     assert max(column_errors(made, before)) < 0.02
 
 
+def test_what_the_quantizer_advises_at_every_model_is_not_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    quantize(tmp_path, matmul(tmp_path))
+    assert caplog.messages == []
+
+
 def test_one_scale_for_all_loses_the_small_columns(tmp_path: Path) -> None:
     before = matmul(tmp_path)
     assert column_errors(quantize(tmp_path, before), before)[0] > 0.5

@@ -106,26 +106,22 @@ def test_a_tight_budget_leaves_out_what_harms_most(tmp_path: Path, cache: Path) 
 
 
 def test_latency_is_measured_side_by_side(tmp_path: Path) -> None:
-    run = tune(tmp_path, at_least=10.0, objective="latency", trials=3, time=60.0)
+    run = tune(tmp_path, at_least=10.0, objective="latency", trials=3, time=5.0)
     assert run.metrics["speedup"].noise == "timing"
     assert run.value("speedup") > 0
     assert run.value("tried") == 5  # all single recipes, whatever `trials` says
 
 
-def test_the_finalists_are_held_against_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the times to the model in float were of other minutes, who is faster is seen side by side."""
-    ratios = iter((1.1, 0.9, 0.9))
-    monkeypatch.setattr(Judge, "time", lambda *_, **__: 0.5)
-    monkeypatch.setattr(Judge, "beside", lambda *_: next(ratios))
+def test_the_finalist_that_is_fastest_undisturbed_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever their times in the search were, which are of different minutes."""
+    monkeypatch.setattr(Judge, "time", lambda *_: 0.5)
+    monkeypatch.setattr(Judge, "undisturbed", lambda *_: [0.9, 0.7, 0.8, 1.0])
     run = tune(tmp_path, at_least=-100.0, objective="latency", trials=3)
-    told = [line for line in run.log.splitlines() if " of the time of " in line]
-    assert len(told) == 3
-    first, second = told[0].split(" takes 1.100 of the time of ")
-    third, again = told[1].split(" takes 0.900 of the time of ")
-    fourth, last = told[2].split(" takes 0.900 of the time of ")
-    assert (again, last) == (second, third)
-    assert len({first, second, third, fourth}) == 4
-    assert f"chosen: {fourth}" in run.log
+    told = [line.split(" takes ") for line in run.log.splitlines() if line.startswith("undisturbed: ")]
+    assert [ratio.partition(" ")[0] for _, ratio in told] == ["0.900", "0.700", "0.800", "1.000"]
+    assert len({title for title, _ in told}) == 4
+    assert f"chosen: {told[1][0].removeprefix('undisturbed: ')}" in run.log
+    assert run.value("speedup") == 1 / 0.7
 
 
 def test_a_goal_that_nothing_reaches(tmp_path: Path) -> None:
