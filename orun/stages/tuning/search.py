@@ -231,9 +231,7 @@ class Search:
         spent = self.judge.undisturbed([self._placed(one) for one in finalists], seconds, progress)
         judged = [replace(trial, time=each) for trial, each in zip(finalists, spent, strict=True)]
         for trial in judged:
-            self.log.info(
-                "%s takes, undisturbed, %.3f of the time of the float model", trial.settings.title, trial.time
-            )
+            self.log.info("undisturbed: %s takes %.3f of the time of float", trial.settings.title, trial.time)
         return min(judged, key=self._cost)
 
     def _placed(self, trial: Trial) -> tuple[Path, Target]:
