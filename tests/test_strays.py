@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from orun.markup import escape
 from orun.report.console import result_lines
 from orun.report.github import commands
+from orun.report.gitlab import code_quality
+from orun.report.junit import junit
 from orun.report.markdown import markdown
 from orun.report.terminal import Terminal
 from tests.project import Project, outcomes
@@ -248,3 +252,8 @@ def test_how_it_is_said(tmp_path: Path) -> None:
     (line,) = commands(result)
     assert line.startswith("::warning file=")
     assert line.endswith(f",line=4,col=3,title=writes wrote beside its output::{said}")
+    (issue,) = json.loads(code_quality(result))
+    assert (issue["description"], issue["severity"], issue["check_name"]) == (said, "minor", "orun/stray")
+    assert issue["location"]["lines"] == {"begin": 4}
+    cases = ET.fromstring(junit(result)).iter("testcase")  # noqa: S314 -- our own document
+    assert {case.get("name"): case.findtext("system-out") for case in cases} == {"writes": said, "reads": None}

@@ -13,16 +13,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from orun.places import Position
-from orun.record import RunResult
+from orun.record import RunResult, StageResult
 from orun.report.gates import NOT_JUDGED, OVERRIDE, named, open_gates, place_of, unjudged, why, why_unjudged
+from orun.report.strays import stray_note
 from orun.spelling import near
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def code_quality(result: RunResult) -> str:
-    """What failed, is undecided or was not judged, for GitLab's Code Quality: a JSON list, empty when all is well."""
-    found = [*_stages(result), *_gates(result), *_unjudged(result)]
+    """What failed, is undecided, was written beside outputs or was not judged, for GitLab's Code Quality.
+
+    It is a JSON list, empty when all is well.
+    """
+    found = [*_stages(result), *_gates(result), *_strays(result), *_unjudged(result)]
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -46,8 +50,12 @@ def _number(value: float) -> str:
 def _stages(result: RunResult) -> Iterator[dict[str, Any]]:
     for stage in result.stages:
         if stage.failure:
-            place = stage.position or Position(result.file, 1, 1)
-            yield _issue(f"stage {stage.stage} failed: {stage.failure.what}", "stage", stage.stage, "blocker", place)
+            text = f"stage {stage.stage} failed: {stage.failure.what}"
+            yield _issue(text, "stage", stage.stage, "blocker", _place(stage, result))
+
+
+def _place(stage: StageResult, result: RunResult) -> Position:
+    return stage.position or Position(result.file, 1, 1)
 
 
 def _gates(result: RunResult) -> Iterator[dict[str, Any]]:
@@ -56,6 +64,12 @@ def _gates(result: RunResult) -> Iterator[dict[str, Any]]:
         if verdict in unsolved:
             text = f"gate {verdict.outcome}: {verdict.title}: {why(verdict)}"
             yield _issue(text, "gate", name, "critical" if verdict.fails else "minor", place_of(verdict, result))
+
+
+def _strays(result: RunResult) -> Iterator[dict[str, Any]]:
+    for stage in result.stages:
+        if stage.wrote:
+            yield _issue(stray_note(result, stage), "stray", stage.stage, "minor", _place(stage, result))
 
 
 def _unjudged(result: RunResult) -> Iterator[dict[str, Any]]:

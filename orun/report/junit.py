@@ -11,10 +11,11 @@ from orun.record import RunResult, StageResult, Unjudged, Verdict
 from orun.report import gates
 from orun.report.failures import failure_note
 from orun.report.stages import why
+from orun.report.strays import stray_note
 from orun.report.terminal import Terminal
 from orun.spelling import near
 
-# What XML 1.0 cannot hold: the log of a stage may.
+# What XML 1.0 cannot hold: the log of a stage may, and the name of a file.
 UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -30,7 +31,8 @@ def junit(result: RunResult) -> str:
         suite = ET.SubElement(root, "testsuite", _suite(result, name, cases, seconds))
         suite.extend(cases)
     ET.indent(root)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+    text = UNWRITABLE.sub("\ufffd", ET.tostring(root, encoding="unicode"))
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
 def _suite(result: RunResult, name: str, cases: Sequence[ET.Element], seconds: float) -> dict[str, str]:
@@ -59,6 +61,8 @@ def _stage_case(result: RunResult, stage: StageResult) -> ET.Element:
         _say(case, "error", stage.failure.what, stage.failure.error, "\n".join(failure_note(stage, Terminal())))
     elif stage.outcome in ("blocked", "skipped"):
         _say(case, "skipped", f"{stage.outcome}: {why(stage.reasons, every=True)}", stage.outcome)
+    if stage.wrote:
+        ET.SubElement(case, "system-out").text = stray_note(result, stage)
     return case
 
 
@@ -71,7 +75,7 @@ def _gate_case(result: RunResult, verdict: Verdict, name: str) -> ET.Element:
         _say(case, "skipped", f"{verdict.outcome}: {sentence}", verdict.outcome)
     else:
         figure = "" if verdict.measured is None else f"measured {gates.measured(verdict)}: "
-        ET.SubElement(case, "system-out").text = _writable(f"{figure}{sentence}")
+        ET.SubElement(case, "system-out").text = f"{figure}{sentence}"
     return case
 
 
@@ -82,15 +86,11 @@ def _left_case(result: RunResult, stage: StageResult, gate: Unjudged) -> ET.Elem
 
 
 def _case(suite: str, name: str, seconds: float) -> ET.Element:
-    return ET.Element("testcase", {"classname": _writable(suite), "name": _writable(name), "time": _time(seconds)})
+    return ET.Element("testcase", {"classname": suite, "name": name, "time": _time(seconds)})
 
 
 def _say(case: ET.Element, tag: str, message: str, sort: str, text: str = "") -> None:
-    ET.SubElement(case, tag, {"message": _writable(message), "type": sort}).text = _writable(text) or None
-
-
-def _writable(text: str) -> str:
-    return UNWRITABLE.sub("\ufffd", text)
+    ET.SubElement(case, tag, {"message": message, "type": sort}).text = text or None
 
 
 def _time(seconds: float) -> str:

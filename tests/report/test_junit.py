@@ -121,6 +121,12 @@ def test_what_xml_cannot_hold_is_replaced() -> None:
     error = parsed(replace(PASSED, stages=(int8,), verdicts=())).find("testsuite/testcase/error")
     assert error is not None
     assert error.get("message") == "bad byte \ufffd and \ufffd in <name> & \ufffd"
+    wrote = replace(INT8, wrote=("a\x01b", "c\udcff"))
+    root = parsed(replace(PASSED, pipeline="odd\x02", file="odd\x02\udcff.yaml", stages=(wrote,), verdicts=()))
+    (suite, _) = root.findall("testsuite")
+    assert root.get("name") == "odd\ufffd"
+    assert suite.get("file") == "odd\ufffd\ufffd.yaml"
+    assert (suite.findtext("testcase/system-out") or "").startswith("int8 wrote beside its output: a\ufffdb, c\ufffd; ")
 
 
 def test_members_of_a_group_are_not_green_when_they_failed_and_have_names_of_their_own() -> None:
