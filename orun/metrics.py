@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from typing import Literal
@@ -37,6 +38,12 @@ class Estimate(Record, frozen=True):
     value: float
     low: float
     high: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the value lies between the ends, but for rounding in the last digits."""
+        pairs = ((self.low, self.value), (self.value, self.high))
+        return all(one <= other or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12) for one, other in pairs)
 
 
 class Comparison(Record, frozen=True):

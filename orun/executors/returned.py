@@ -9,7 +9,7 @@ from typing import Any
 
 from orun.codec import Record, decode, encode, replace
 from orun.errors import OutputRefused
-from orun.metrics import Metric
+from orun.metrics import Estimate, Metric
 
 HINT = "Return a mapping of names to finite numbers or orun.metrics.Metric"
 
@@ -22,7 +22,8 @@ def checked_metrics(stage: str, returned: object) -> dict[str, Metric]:
         returned: what its function returned: a mapping of names to numbers or `Metric`, or None.
 
     Raises:
-        OutputRefused: when it is anything else, or when a number is not finite; an interval may be open.
+        OutputRefused: when it is anything else, a number is not finite, or an interval does not hold its value; one may
+            be open.
     """
     if returned is None:
         return {}
@@ -51,11 +52,12 @@ def _metric(stage: str, name: str, value: object) -> Metric:
         unbounded = math.isinf(number) and field.endswith((".low", ".high"))  # too few samples to bound an interval
         if not math.isfinite(number) and not unbounded:
             raise _refused(stage, f"{stage} returned a metric {name!r} that is not finite", why=f"{field} is {number}")
-    metric = replace(_plain(value), value=float(value.value))
     try:
-        return decode(Metric, encode(metric))
+        metric = decode(Metric, encode(replace(_plain(value), value=float(value.value))))
     except ValueError as error:
         raise _refused(stage, f"{stage} returned a metric {name!r} that is none", why=str(error)) from error
+    _require_intervals(stage, name, metric)
+    return metric
 
 
 def _plain(value: Any) -> Any:
@@ -69,16 +71,34 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _numbers(value: Record, path: str = "") -> Iterator[tuple[str, float]]:
+def _require_intervals(stage: str, name: str, metric: Metric) -> None:
+    """A gate goes by the interval alone: one that lies beside its value would judge another."""
+    found = [(path, one) for path, one in _records(metric) if isinstance(one, Estimate)]
+    if metric.interval:
+        found.append(("interval.", replace(metric.interval, value=metric.value)))
+    for path, one in found:
+        if not one.holds:
+            why = f"{path.rstrip('.')}: {one.value:g} is not between {one.low:g} and {one.high:g}"
+            raise _refused(stage, f"{stage} returned a metric {name!r} whose interval does not hold it", why=why)
+
+
+def _numbers(value: Record) -> Iterator[tuple[str, float]]:
+    for path, record in _records(value):
+        for field in record.__struct_fields__:
+            if isinstance(item := getattr(record, field), Real):
+                yield f"{path}{field}", float(item)
+
+
+def _records(value: Record, path: str = "") -> Iterator[tuple[str, Record]]:
+    """A record and all those in it, each with the way to its fields: `reference.ratio.`."""
+    yield path, value
     for field in value.__struct_fields__:
-        item, name = getattr(value, field), f"{path}{field}"
+        item = getattr(value, field)
         if isinstance(item, Record):
-            yield from _numbers(item, f"{name}.")
+            yield from _records(item, f"{path}{field}.")
         elif isinstance(item, Mapping):
             for key, one in item.items():
-                yield from _numbers(one, f"{name}.{key}.")
-        elif isinstance(item, Real):
-            yield name, float(item)
+                yield from _records(one, f"{path}{field}.{key}.")
 
 
 def _refused(stage: str, what: str, why: str = "") -> OutputRefused:

@@ -17,14 +17,14 @@ which is above 5 %, and resampling one or two yields hardly any width.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orun.measure.sequential import student
-from orun.metrics import UNBOUNDED, Comparison, Estimate
+from orun.metrics import UNBOUNDED, Comparison, Estimate, Metric, Unit, further
 
 Floats = NDArray[np.float64]
 
@@ -82,6 +82,20 @@ def exact(value: float, other: float) -> Comparison:
         difference=Estimate(difference, difference, difference),
         method="exact",
     )
+
+
+def exact_metric(values: Mapping[str, float], unit: Unit) -> Metric:
+    """A figure that is exact, the smaller the better, beside that of every other model.
+
+    Args:
+        values: by the model's role: `model`, and `reference` and `baseline` where there are such.
+        unit: of the figure.
+    """
+    value = values["model"]
+    compared = {role: exact(value, other) for role, other in values.items() if role != "model"}
+    named = {further(role): comparison for role, comparison in compared.items() if further(role)}
+    reference, baseline = compared.get("reference"), compared.get("baseline")
+    return Metric(value, unit, "lower", reference=reference, baseline=baseline, references=named)
 
 
 def ratio(value: float, other: float) -> float:
@@ -187,4 +201,4 @@ def quantiles(value: float, resampled: Floats, examples: int, bias: float = 0.0)
     tails = [NormalDist().cdf(2 * bias + side * reach) for side in (-1, 1)]
     # A resampled value, never one between two of them: ratios to zero are no numbers to calculate with.
     low, high = np.quantile(resampled, tails, method="inverted_cdf")
-    return Estimate(value, float(low), float(high))
+    return Estimate(value, min(float(low), value), max(float(high), value))

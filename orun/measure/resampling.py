@@ -64,7 +64,7 @@ class Resampled:
         return Comparison(
             value=other.value,
             # The other's own value is taken as known: what its sampling adds to a small change is of second order.
-            ratio=Estimate(*(ratio(other.value + one, other.value) for one in (change, found.low, found.high))),
+            ratio=_ratio(found, other.value),
             difference=found,
             method=f"paired bootstrap over {examples} examples{_left_out(differences)}",
             count=examples,
@@ -89,6 +89,12 @@ def resample(models: Mapping[str, Pooled], seed: int) -> dict[str, Resampled]:
         for role, weigh in weighted.items():
             values[role].append(weigh(weights))
     return {role: Resampled(model, model.overall, np.concatenate(values[role])) for role, model in models.items()}
+
+
+def _ratio(change: Estimate, other: float) -> Estimate:
+    """Of a value that differs by so much from another's, which may be below 0."""
+    value, *ends = (ratio(other + one, other) for one in (change.value, change.low, change.high))
+    return Estimate(value, min(ends), max(ends))
 
 
 def _weights(counts: NDArray[np.intp], resamples: int, seed: int) -> Iterator[Floats]:

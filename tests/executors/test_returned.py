@@ -51,6 +51,11 @@ def test_an_interval_may_be_open() -> None:
     assert checked_metrics("a", returned) == returned
 
 
+def test_an_interval_may_miss_its_value_by_rounding() -> None:
+    returned = compared(Estimate(0.3, 0.1 + 0.2, 0.4))
+    assert checked_metrics("a", returned) == returned
+
+
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
@@ -78,6 +83,22 @@ def test_an_interval_may_be_open() -> None:
         (
             compared(Estimate(1.0, 1.0, UNKNOWN)),
             "a returned a metric 'x' that is not finite\n  reference.ratio.high is nan",
+        ),
+        (
+            {"x": Metric(0.02, "s", "lower", "timing", Estimate(0.02, 0.001, 0.002))},
+            "a returned a metric 'x' whose interval does not hold it\n  interval: 0.02 is not between 0.001 and 0.002",
+        ),
+        (
+            {"x": Metric(0.02, "s", "lower", "timing", Estimate(0.0015, 0.001, 0.002))},
+            "a returned a metric 'x' whose interval does not hold it\n  interval: 0.02 is not between 0.001 and 0.002",
+        ),
+        (
+            {"x": Metric(0.02, interval=Estimate(0.02, INFINITE, INFINITE))},
+            "a returned a metric 'x' whose interval does not hold it\n  interval: 0.02 is not between inf and inf",
+        ),
+        (
+            compared(Estimate(1.0, 1.1, 0.9)),
+            "a returned a metric 'x' whose interval does not hold it\n  reference.ratio: 1 is not between 1.1 and 0.9",
         ),
     ],
 )
