@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from orun.api import explain, load, plan, run
     from orun.errors import OrunError, PipelineError, StageError, StoreError, UsageError
     from orun.measure.dataset import Dataset
-    from orun.measure.paired import compare
+    from orun.measure.scores import compare, interval
     from orun.metrics import Comparison, Estimate, Metric
     from orun.pipeline.model import Pipeline
     from orun.places import Problem
@@ -32,7 +32,7 @@ _HOMES = {
     "orun.api": ("explain", "load", "plan", "run"),
     "orun.errors": ("OrunError", "PipelineError", "Problem", "StageError", "StoreError", "UsageError"),
     "orun.measure.dataset": ("Dataset",),
-    "orun.measure.paired": ("compare",),
+    "orun.measure.scores": ("compare", "interval"),
     "orun.metrics": ("Comparison", "Estimate", "Metric"),
     "orun.pipeline.model": ("Pipeline",),
     "orun.planner": ("Plan", "Step"),
@@ -71,6 +71,7 @@ __all__ = [
     "Verdict",
     "compare",
     "explain",
+    "interval",
     "load",
     "plan",
     "run",

@@ -10,7 +10,7 @@ import numpy as np
 from orun.errors import StageFailed
 from orun.measure.accuracy_request import Floats, Function, Request
 from orun.measure.dataset import Dataset, Values, choose
-from orun.measure.metrics_pooled import Pooled, Rows, Weighted
+from orun.measure.metrics_pooled import Pooled, Rows, of_function
 
 CANDIDATES = "candidates."  # before the names of their outputs, which belong to no example
 
@@ -36,46 +36,26 @@ def own_scores(request: Request, dataset: Dataset, outputs: Mapping[str, Values]
 
 def own_parts(request: Request, dataset: Dataset, outputs: Mapping[str, Values], examples: Rows) -> dict[str, Pooled]:
     """The functions as metrics of some of the examples, to be resampled; none where that was not asked for."""
+    if request.resamples is None:
+        return {}
     return {
-        name: Pooled(
-            columns=np.arange(len(examples), dtype=np.float64)[:, None],
-            of=partial(_called, request, name, function, dataset, outputs, examples),
-            fewest=len(examples),
-            resamples=request.resamples,
-        )
+        name: of_function(partial(_once, request, name, function, dataset, outputs), examples, request.resamples)
         for name, function in request.functions.items()
-        if request.resamples is not None
     }
 
 
-def _called(
-    request: Request,
-    name: str,
-    function: Function,
-    dataset: Dataset,
-    outputs: Mapping[str, Values],
-    examples: Rows,
-    rows: Rows,
-) -> Weighted:
-    """What calls the function on each resample."""
-
-    def weigh(weights: Floats) -> Floats:
-        return np.array([once(np.repeat(examples[rows], row.astype(np.intp))) for row in weights])
-
-    def once(chosen: Rows) -> float:
-        taken = {
-            key: values if key.startswith(CANDIDATES) else choose(values, chosen) for key, values in outputs.items()
-        }
-        value = np.asarray(function(taken, dataset.choose(chosen)), dtype=np.float64)
-        if value.ndim:
-            raise StageFailed(
-                request.stage,
-                f"the metric {name} must return one number of any examples, as it does of all",
-                why=f"it returned an array of shape {list(value.shape)} of {len(chosen)} resampled ones",
-            )
-        return float(value)
-
-    return weigh
+def _once(
+    request: Request, name: str, function: Function, dataset: Dataset, outputs: Mapping[str, Values], chosen: Rows
+) -> float:
+    taken = {key: values if key.startswith(CANDIDATES) else choose(values, chosen) for key, values in outputs.items()}
+    value = np.asarray(function(taken, dataset.choose(chosen)), dtype=np.float64)
+    if value.ndim:
+        raise StageFailed(
+            request.stage,
+            f"the metric {name} must return one number of any examples, as it does of all",
+            why=f"it returned an array of shape {list(value.shape)} of {len(chosen)} resampled ones",
+        )
+    return float(value)
 
 
 def _finite(request: Request, name: str, values: Floats, examples: int) -> Floats:

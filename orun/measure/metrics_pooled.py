@@ -57,6 +57,23 @@ class Pooled:
         return float(self.of(np.arange(len(self)))(np.ones((1, len(self))))[0])
 
 
+def of_function(score: Callable[[Rows], float], examples: Rows, resamples: int) -> Pooled:
+    """What a function yields of examples, given their indices, in which one may stand several times.
+
+    Args:
+        score: the function.
+        examples: those that there are, `[n]`.
+        resamples: how often it is to be resampled.
+    """
+
+    def of(rows: Rows) -> Weighted:
+        chosen = examples[rows]
+        return lambda weights: np.array([score(np.repeat(chosen, row.astype(np.intp))) for row in weights])
+
+    places = np.arange(len(examples), dtype=np.float64)[:, None]
+    return Pooled(places, of, len(examples), resamples=resamples)
+
+
 def f1(output: Array, labels: Array, only: object = None) -> Pooled:
     """F1 of each class that is a label or was predicted, averaged with equal weights (macro).
 
