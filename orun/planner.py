@@ -20,6 +20,7 @@ from orun.environment import device, isolated, providers, tools
 from orun.errors import DeviceUnknown
 from orun.gates.baselines import Accepted, Baseline
 from orun.gates.judge import judge
+from orun.gates.measured import Ports
 from orun.gates.regression import ACCEPT, Terms
 from orun.pipeline.model import Pipeline, Stage, conditions
 from orun.reasons import HISTORY, UPSTREAM, VERDICTS, key_changes
@@ -168,9 +169,11 @@ class Planner:
 
     def _inputs(self, stage: Stage, done: Mapping[str, Done]) -> dict[str, str]:
         inputs = {port: done[name].action.tree for port, name in stage.needs.items() if name in done}
-        primary = next(iter(inputs.values()), "")
         accepted = self.accepted(stage)
-        if accepted and self._compares(stage) and accepted.model != primary and not self.store.check(accepted.model):
+        if not accepted or not self._compares(stage):
+            return inputs
+        model = inputs.get(Ports.of(self.pipeline.kinds[stage.uses].spec, stage).model, "")
+        if accepted.model != model and not self.store.check(accepted.model):
             inputs["baseline"] = accepted.model
         return inputs
 
@@ -247,7 +250,8 @@ class Planner:
             return ()
         spec = self.pipeline.kinds[stage.uses].spec
         host = device.made_on(spec.stage_class, stage.target, isolated.packages(stage.environment_of(stage.target)))
-        found = judge(stage, action, Terms(self.accepted(stage), host, spec.baseline))
+        terms = Terms(self.accepted(stage), host, spec.baseline, Ports.of(spec, stage))
+        found = judge(stage, action, terms)
         return tuple(replace(one, why=self._advised(one)) for one in found)
 
     def _advised(self, verdict: Verdict) -> str:

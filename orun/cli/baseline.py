@@ -18,6 +18,7 @@ from orun.codec import replace
 from orun.errors import UsageError
 from orun.remote.asked import Remote
 from orun.report.figures import quoted
+from orun.report.gates import why
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import detect
 from orun.spelling import near
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from orun.gates.baselines import Accepted, Baseline, Difference
     from orun.pipeline.model import Pipeline
     from orun.planner import Step
-    from orun.record import RunResult
+    from orun.record import RunResult, Verdict
     from orun.store import Store
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -79,7 +80,7 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
     that other machines can measure beside them.
 
     Everything that the run measured must be up to date. A gate that failed is no hindrance: that is how a regression
-    that is meant gets through.
+    that is meant gets through. Gates that fail whatever is accepted, as those of fixed limits do, are named.
     """
     from orun.gates import baselines
     from orun.gates.pinned import pin_models
@@ -94,12 +95,15 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
         models = {accepted.model for accepted in baseline.stages.values()}
         making = [step for step in steps if step.hit and step.hit.tree in models]
         notices = _given(pipeline, opened, making, options.remote_of(choices))
+        failing = _failing(pipeline, opened, baseline, steps)
     accepted = [stage.stage for stage in result.stages if stage.metrics]
     if as_json:
         made = {"file": str(path), "run": result.run, "stages": accepted, "pinned": pinned, "notices": notices}
-        options.show_json(made)
+        options.show_json({**made, "failing": failing})
     else:
-        options.show([f"accepted {', '.join(accepted)} of run {result.run}", *notices, f"commit {near(str(path))}"])
+        told = [f"accepted {', '.join(accepted)} of run {result.run}", *notices]
+        told += [f"warning: {one.title} is {one.outcome} all the same: {why(one)}" for one in failing]
+        options.show([*told, f"commit {near(str(path))}"])
     return 0
 
 
@@ -192,6 +196,14 @@ def _given(pipeline: Pipeline, store: Store, steps: Sequence[Step], asked: Remot
     from orun.remote.giving import give
 
     return give(settings, Planner(pipeline, store), steps)
+
+
+def _failing(pipeline: Pipeline, store: Store, baseline: Baseline, steps: Sequence[Step]) -> tuple[Verdict, ...]:
+    """What still fails a run beside this baseline."""
+    from orun.planner import Planner
+
+    planner = Planner(pipeline, store, baseline)
+    return tuple(one for step in steps if step.hit for one in planner.judge(step.stage, step.hit) if one.fails)
 
 
 def _last_run(pipeline: Pipeline, store: Store) -> RunResult:

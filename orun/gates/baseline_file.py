@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from orun.codec import Record, decode, encode, field
+from orun.codec import Record, decode, encode, field, replace
 from orun.errors import PipelineError
 from orun.metrics import Metric
 from orun.places import Position, Problem
@@ -30,6 +32,9 @@ class Accepted(Record, frozen=True):
         date: when it was accepted, ISO 8601 in UTC.
         who: who accepted it.
         run: id of the run that measured it.
+        beside: digests of what else was measured with the model, by the port where it came in.
+        setup: parameters, target and data that the figures are of, as the key has them; none where they are those of
+            no model.
     """
 
     model: str
@@ -38,6 +43,8 @@ class Accepted(Record, frozen=True):
     date: str
     who: str
     run: str
+    beside: Mapping[str, str] = field(default_factory=dict)
+    setup: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def day(self) -> str:
@@ -70,12 +77,12 @@ def read_file(path: Path) -> Baseline | None:
     except (OSError, UnicodeDecodeError) as error:
         raise _broken(path, "", (1, 1), f"the baseline cannot be read: {error}") from error
     try:
-        data = json.loads(text)
+        data = json.loads(text, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise _broken(path, text, (error.lineno, error.colno), f"the baseline is not JSON: {error.msg}") from error
     except RecursionError as error:
         raise _broken(path, "", (1, 1), "the baseline is not JSON: it is nested too deep") from error
-    except ValueError as error:  # a number of thousands of digits
+    except ValueError as error:  # a name that stands twice, as after a merge; a number of thousands of digits
         raise _broken(path, text, (1, 1), f"the baseline is not JSON: {error}") from error
     return _decoded(path, text, data)
 
@@ -110,11 +117,28 @@ def _decoded(path: Path, text: str, data: object) -> Baseline:
     return baseline
 
 
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """An object in which every name stands once."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{name!r} stands twice in one object")
+        found[name] = value
+    return found
+
+
 def _check(stage: str, accepted: Accepted) -> None:
     """Refuse what a gate cannot be judged by, with a ValueError."""
     for name, metric in accepted.metrics.items():
         if not math.isfinite(metric.value):
             raise ValueError(f"{name} of {stage} is {metric.value}")
+        if metric.interval and not replace(metric.interval, value=metric.value).holds:
+            low, high = metric.interval.low, metric.interval.high
+            raise ValueError(f"{name} of {stage} is {metric.value:g}, which is not between {low:g} and {high:g}")
+    try:
+        datetime.fromisoformat(accepted.date)
+    except ValueError as error:
+        raise ValueError(f"the date of {stage} is {accepted.date!r}") from error
 
 
 def _find(text: str, word: str) -> tuple[int, int]:

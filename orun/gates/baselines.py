@@ -12,8 +12,9 @@ from pathlib import Path
 from orun.codec import replace
 from orun.errors import UsageError
 from orun.gates.baseline_file import Accepted, Baseline, path_beside, read_file, write_file
+from orun.gates.measured import Ports
 from orun.metrics import Metric, Unit
-from orun.pipeline.model import Pipeline, Stage
+from orun.pipeline.model import Pipeline
 from orun.record import RunResult, StageResult
 from orun.store.records import Action
 from orun.store.refusals import refusals
@@ -26,7 +27,6 @@ __all__ = [
     "alone",
     "diff",
     "drop",
-    "measured_model",
     "path_for",
     "read",
 ]
@@ -97,12 +97,14 @@ def accept(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action])
     date, who = datetime.now(UTC).isoformat(timespec="seconds"), _author(pipeline.root)
     fresh = {
         name: Accepted(
-            model=measured_model(pipeline.stage(name), actions[name]) if _measures(pipeline, name) else "",
+            model=ports.measured(actions[name]) if (ports := _measured(pipeline, name)) else "",
             metrics={key: alone(_finite(name, key, metric)) for key, metric in actions[name].metrics.items()},
             host=actions[name].host,
             date=date,
             who=who,
             run=result.run,
+            beside=ports.beside(actions[name]) if ports else {},
+            setup=ports.setup(actions[name]) if ports else {},
         )
         for name in measured
     }
@@ -136,19 +138,15 @@ def diff(baseline: Baseline, pipeline: Pipeline, actions: Mapping[str, Action]) 
     return tuple(row for name in [*order, *gone] for row in _differences(baseline, pipeline, actions, name))
 
 
-def measured_model(stage: Stage, action: Action) -> str:
-    """Digest of the model at the primary input of a stage; empty when it has none."""
-    return next((action.parts.get(f"input {port}", "") for port in stage.needs), "")
-
-
 def alone(metric: Metric) -> Metric:
     """A figure without what it was compared with."""
     return replace(metric, reference=None, baseline=None, references={})
 
 
-def _measures(pipeline: Pipeline, stage: str) -> bool:
-    """Whether the figures of a stage are those of the model that goes in, not of what it makes."""
-    return pipeline.kinds[pipeline.stage(stage).uses].spec.output == "metrics"
+def _measured(pipeline: Pipeline, stage: str) -> Ports | None:
+    """The inputs of a stage whose figures are those of the model that goes in, not of what it makes; else None."""
+    spec = pipeline.kinds[pipeline.stage(stage).uses].spec
+    return Ports.of(spec, pipeline.stage(stage)) if spec.output == "metrics" else None
 
 
 def _require_good(pipeline: Pipeline, result: StageResult) -> None:
@@ -185,8 +183,8 @@ def _differences(
     before: Mapping[str, Metric] = old.metrics if old else {}
     now: Mapping[str, Metric] = action.metrics if action else {}
     changed = False
-    if old and old.model and action:
-        changed = old.model != measured_model(pipeline.stage(name), action)
+    if old and old.model and action and (ports := _measured(pipeline, name)):
+        changed = old.model != ports.measured(action)
     for metric in sorted({*before, *now}):
         was, current = before.get(metric), now.get(metric)
         yield Difference(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from orun.codec import replace
 from orun.gates.finding import Finding, Outcome
@@ -87,13 +87,14 @@ def _name(verdict: Verdict) -> str:
     return " ".join(part for part in (verdict.metric, verdict.condition) if part)
 
 
-def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find) -> Finding:
+def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Collection[str] = ()) -> Finding:
     """A gate on every slice: all must pass.
 
     Args:
         gate: with the field of the dataset in `by`.
         metrics: what was measured; a slice's metric is called `accuracy[label=3]`.
         find: judges the gate of one slice.
+        accepted: metrics that the accepted baseline has, where the gate is against that.
     """
     start = f"{gate.metric}[{gate.by}="
     names = [name for name in metrics if name.startswith(start)]
@@ -104,6 +105,8 @@ def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find) -> Finding:
         )
         return Finding("failed", f"{gate.metric} was not measured by {gate.by}: {why}")
     found = {name: find(replace(gate, metric=name, by="")) for name in names}
+    gone = [name for name in accepted if name.startswith(start) and name not in found]
+    found |= {name: Finding("undecided", f"{name} was accepted, and is not measured any more") for name in gone}
     outcome = together("all", [one.outcome for one in found.values()])
     telling = next(one for one in found.values() if one.outcome == outcome)
     if outcome == "passed":

@@ -28,7 +28,8 @@ def judge(stage: Stage, action: Action, terms: Terms) -> tuple[Verdict, ...]:
 
     def find(gate: Gate) -> Finding:
         if gate.by:
-            return by_slice(gate, action.metrics, lambda one: _find(one, stage, action, terms))
+            known = terms.accepted.metrics if terms.accepted and gate.rule == "max_regression" else ()
+            return by_slice(gate, action.metrics, lambda one: _find(one, stage, action, terms), known)
         return _find(gate, stage, action, terms)
 
     return tuple(verdict for one in stage.gates for verdict in verdicts(stage.id, one, find))

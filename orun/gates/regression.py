@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from orun.gates.advice import to_tell
-from orun.gates.baselines import Accepted, alone, measured_model
+from orun.gates.baselines import Accepted, alone
 from orun.gates.finding import Change, Finding, Outcome, distance, point
 from orun.gates.hosts import machine, same_machine
+from orun.gates.measured import Ports, changes
 from orun.gates.relative import by_interval, change
 from orun.measure.sequential import EQUAL, SLOWER, Evidence
 from orun.metrics import UNIT_WORDS, Comparison, Estimate, Metric, Noise
@@ -19,6 +21,7 @@ from orun.store.records import Action
 ACCEPT = "orun baseline accept"
 BASELINE = "the accepted baseline"
 LARGEST_ODDS = 1e6  # beyond this a likelihood ratio is a matter of the model, not of the evidence
+NOISY: Mapping[Noise, str] = {"sample": "a sample", "timing": "a machine that disturbs"}
 WHOLE = 1 - 1e-9  # a regression of a metric that should be high cannot exceed all of it
 STORED: Mapping[Noise, str] = {
     "none": "figure stored on {day}",
@@ -35,11 +38,13 @@ class Terms:
         accepted: what the accepted baseline has for the stage, or None.
         host: fingerprint of this machine.
         beside: whether the stage's kind measures the accepted model too.
+        ports: what comes in where.
     """
 
     accepted: Accepted | None
     host: Mapping[str, str]
     beside: bool = True
+    ports: Ports = field(default_factory=Ports)
 
 
 def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: Terms) -> Finding:
@@ -48,12 +53,13 @@ def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, t
     if metric.better == "neither":
         return Finding("failed", f"{gate.metric} has no direction of improvement, so it has no regression")
     if accepted is None:
-        return Finding("undecided", f"nothing is accepted for {stage.id}; `{ACCEPT} {gate.position.file}`")
-    if accepted.model and accepted.model == measured_model(stage, action):
+        return _untold(gate, f"nothing is accepted for {stage.id}")
+    same = accepted.model and accepted.model == terms.ports.measured(action)
+    if same and accepted.beside == terms.ports.beside(action):
         return _the_same(gate, metric, "the accepted baseline is this very model")
     if metric.baseline:
         return _side_by_side(gate, metric, metric.baseline, stage)
-    return _by_stored(gate, metric, stage, accepted, terms)
+    return _by_stored(gate, metric, stage, action, terms, accepted)
 
 
 def _the_same(gate: Gate, metric: Metric, why: str) -> Finding:
@@ -77,7 +83,7 @@ def _by_launches(gate: Gate, metric: Metric, found: Change, comparison: Comparis
     """Weigh "no regression" against "a regression of the threshold or more"."""
     limit = gate.threshold.value if gate.threshold.relative else gate.threshold.value / comparison.value
     evidence = Evidence.read(comparison.ratio, comparison.count)
-    slowdown = math.log1p(limit)
+    slowdown = math.log1p(min(limit, sys.float_info.max))
     if metric.better == "higher":
         evidence, slowdown = evidence.inverse(), -math.log1p(-min(limit, WHOLE))
     sentence = found.sentence(gate.metric, gate.threshold.value)
@@ -111,21 +117,24 @@ def _times(log_odds: float) -> str:
     return "over a million times" if odds >= LARGEST_ODDS * WHOLE else f"{odds:.0f} times"
 
 
-def _by_stored(gate: Gate, metric: Metric, stage: Stage, accepted: Accepted, terms: Terms) -> Finding:
+def _by_stored(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: Terms, accepted: Accepted) -> Finding:
     """Against the figures of the baseline file, because its model was not measured beside this one."""
     stored = accepted.metrics.get(gate.metric)
     if stored is None:
-        why = f"the accepted baseline has no figure for {gate.metric}; `{ACCEPT} {gate.position.file}`"
-        return Finding("undecided", why)
+        return _untold(gate, f"the accepted baseline has no figure for {gate.metric}")
     if stored.unit != metric.unit:
-        why = f"{gate.metric} {UNIT_WORDS[metric.unit]}, and in the accepted baseline it {UNIT_WORDS[stored.unit]}"
-        return Finding("undecided", f"{why}; `{ACCEPT} {gate.position.file}`")
+        units = f"{UNIT_WORDS[metric.unit]}, and in the accepted baseline it {UNIT_WORDS[stored.unit]}"
+        return _untold(gate, f"{gate.metric} {units}")
     if metric.noise != "none" and stored == alone(metric):
         return _the_same(gate, metric, f"the figure that was accepted on {accepted.day} is of this very measurement")
-    reason = _why_stored(stage, accepted, terms)
+    reason = _why_stored(stage, action, terms, accepted)
     if metric.noise == "timing" and not same_machine(terms.host, accepted.host):
         why = f"{reason}, and the accepted figures are of another machine ({machine(accepted.host)})"
-        return Finding("undecided", f"{why}; `{ACCEPT} {gate.position.file}` on this one")
+        return _untold(gate, why, " on this one")
+    if otherwise := changes(stage, accepted.setup, terms.ports.setup(action)):
+        return _untold(gate, f"{reason}, and the accepted figures were measured otherwise: {'; '.join(otherwise)}")
+    if metric.noise != "none" and not (metric.interval and stored.interval):
+        return _untold(gate, f"{reason}, and figures on {NOISY[metric.noise]} tell nothing without their intervals")
     method = STORED[metric.noise].format(day=accepted.day, reason=reason)
     found = _regression(gate, metric, _stored_comparison(metric, stored, method))
     judged = by_interval(gate, metric, found)
@@ -135,10 +144,19 @@ def _by_stored(gate: Gate, metric: Metric, stage: Stage, accepted: Accepted, ter
     return judged
 
 
-def _why_stored(stage: Stage, accepted: Accepted, terms: Terms) -> str:
+def _untold(gate: Gate, why: str, where: str = "") -> Finding:
+    """Nothing to hold against the figure; one that is accepted now would be."""
+    return Finding("undecided", f"{why}; `{ACCEPT} {gate.position.file}`{where}")
+
+
+def _why_stored(stage: Stage, action: Action, terms: Terms, accepted: Accepted) -> str:
     """Why the accepted model was not measured beside this one."""
     if not accepted.model:
         return f"{stage.id} measures no model that could be measured again"
+    if accepted.model == terms.ports.measured(action):
+        now = terms.ports.beside(action)
+        others = [port for port in sorted({*now, *accepted.beside}) if now.get(port) != accepted.beside.get(port)]
+        return f"the model is the accepted one, and its input {' and '.join(others)} another"
     return "the accepted model is not in the store" if terms.beside else f"{stage.uses} measures no second model"
 
 
@@ -150,7 +168,7 @@ def _stored_comparison(metric: Metric, stored: Metric, method: str) -> Compariso
     17:873-890, method 10) and is careful about the same examples, whose scores rise and fall together.
     """
     value, other = metric.value, stored.value
-    a, b = metric.interval or point(value), stored.interval or point(other)
+    a, b = (one.interval or point(one.value) for one in (metric, stored))
     difference = Estimate(
         value - other,
         value - other - math.hypot(value - a.low, b.high - other),

@@ -58,6 +58,27 @@ def test_what_a_failed_gate_kept_from_running_is_no_hindrance(orun: CommandLine,
     assert json.loads(shown.out)["stages"] == ["write", "count"]
 
 
+def test_gates_that_fail_whatever_is_accepted_are_named(orun: CommandLine, gated: Path) -> None:
+    """By a fixed limit, alone or in a group; not one against the baseline, nor the member of a group that passes."""
+    groups = "      any: [{words: {min: 5}}, {words: {max: 9}}]\n      all: [{words: {min: 6}}]"
+    gates = f"{{max_regression: 10%, min: 4}}\n{groups}"
+    (gated / "words.yaml").write_text(GATED.replace("{max_regression: 10%}", gates))
+    assert orun("words.yaml").code == 1
+    accepted = orun("baseline", "accept", "words.yaml")
+    assert accepted.code == 0
+    assert steady(accepted.out) == (
+        "accepted write, count of run RUN-words\n"
+        "warning: count words min 4 is failed all the same: words is 3, below the minimum of 4\n"
+        "warning: count all of 1 is failed all the same: failed: words min 6\n"
+        "commit words.baseline.json\n"
+    )
+    shown = json.loads(orun("baseline", "accept", "words.yaml", "--json").out)
+    assert [(one["metric"], one["rule"], one["outcome"]) for one in shown["failing"]] == [
+        ("words", "min", "failed"),
+        ("all of 1", "all", "failed"),
+    ]
+
+
 def test_a_failed_run_cannot_be_accepted(orun: CommandLine, gated: Path) -> None:
     (gated / "words.yaml").write_text(GATED.replace("one two three", "boom"))
     assert orun("words.yaml").code == 3

@@ -28,7 +28,9 @@ from tests.gates.support import HERE, PLACE, action, compared, metric
 P50 = metric(0.0124, "s", "lower", "timing", (0.0121, 0.0127), compared(0.02, (0.6, 0.5, 0.7)), compared(1, (1, 1, 1)))
 P50 = replace(P50, references={"fused": compared(0.02, (0.6, 0.5, 0.7))})
 SIZE = metric(22.9e6, "B", "lower")
-START, END = '"version": 1, "pipeline": "bert", "stages":', '"host": {}, "date": "", "who": "", "run": ""}}}'
+START = '"version": 1, "pipeline": "bert", "stages":'
+END = '"host": {}, "date": "2026-11-02", "who": "", "run": ""}}}'
+BESIDE = '{"value": 2, "low": 3, "high": 4}'
 HINT = "take the committed version back, or remove the file and accept again: orun baseline accept"
 NEWER = "use the orun that wrote it, or remove the file and accept again: orun baseline accept"
 
@@ -91,12 +93,12 @@ def test_the_file_is_made_to_be_committed(pipeline: Pipeline) -> None:
 
 def test_stages_outside_of_the_run_keep_what_they_had(pipeline: Pipeline) -> None:
     baselines.accept(pipeline, run_of(actions()), actions())
-    alone = {"latency": actions(replace(P50, value=0.011))["latency"]}
+    alone = {"latency": actions(replace(P50, value=0.0122))["latency"]}
     baselines.accept(pipeline, run_of(alone, name="run-8"), alone)
     baseline = baselines.read(pipeline)
     assert baseline is not None
     assert {name: one.run for name, one in baseline.stages.items()} == {"int8": "run-7", "latency": "run-8"}
-    assert baseline.stages["latency"].metrics["p50"].value == 0.011
+    assert baseline.stages["latency"].metrics["p50"].value == 0.0122
 
 
 def test_stages_that_are_gone_are_forgotten(pipeline: Pipeline) -> None:
@@ -200,6 +202,18 @@ def test_a_login_signs_where_git_knows_nobody(pipeline: Pipeline, monkeypatch: p
             f'{{{START} {{"a": {{"model": 5, "metrics": {{}}, {END}', "1:1",
             "the baseline has another shape than orun writes: Expected `str`, got `int` - at `$.stages[...].model`",
             None, HINT,
+        ),
+        (
+            f'{{{START} {{"a": {{"model": "", "metrics": {{"p50": {{"value": 2, "interval": {BESIDE}}}}}, {END}', "1:1",
+            "the baseline has another shape than orun writes: p50 of a is 2, which is not between 3 and 4", None, HINT,
+        ),
+        (
+            f'{{{START} {{"a": {{"model": "", "metrics": {{}}, {END}'.replace("2026-11-02", "yesterday"), "1:1",
+            "the baseline has another shape than orun writes: the date of a is 'yesterday'", None, HINT,
+        ),
+        (
+            f'{{{START} {{"a": {{}}, "a": {{"model": "", "metrics": {{}}, {END}', "1:1",
+            "the baseline is not JSON: 'a' stands twice in one object", None, HINT,
         ),
         ("[" * 100_000, "1:1", "the baseline is not JSON: it is nested too deep", "", HINT),
         ("9" * 5000, "1:1", None, None, HINT),

@@ -17,7 +17,7 @@ from orun.gates.regression import Terms
 from orun.metrics import Metric
 from orun.pipeline.model import Gate, Group, Stage, conditions
 from orun.record import Verdict
-from tests.gates.support import HERE, PLACE, action, compared, gate, metric
+from tests.gates.support import HERE, PLACE, accepted, action, compared, gate, metric, verdict_of
 
 OUTCOMES: tuple[Outcome, ...] = ("passed", "failed", "undecided")
 P50 = metric(0.0124, "s", "lower", "timing", (0.0121, 0.0127))
@@ -177,6 +177,22 @@ def test_of_many_slices_some_are_named() -> None:
             "and 3 more",
         ]
     )
+
+
+def test_a_slice_that_was_accepted_and_is_not_measured_any_more() -> None:
+    """A gate against the baseline must not pass for want of the examples that would fail it."""
+    before = sliced({"0": (0.95, 40), "1": (0.7, 12)})
+    now = {name: one for name, one in before.items() if name != "accuracy[label=1]"}
+    known = accepted(before, model="aa11")
+    regression = replace(gate("accuracy", "max_regression", "5%", 0.05), by="label")
+    verdict = verdict_of(regression, now, known)
+    assert (verdict.outcome, verdict.fails) == ("undecided", True)
+    assert verdict.why == (
+        "1 of 2 slices passed, 1 undecided; the smallest is 0 with 40 examples; "
+        "accuracy[label=1] was accepted, and is not measured any more"
+    )
+    assert verdict_of(regression, before, known).outcome == "passed"
+    assert verdict_of(BY_LABEL, now, known).outcome == "passed"  # of a fixed limit nothing was accepted
 
 
 def test_a_figure_of_all_examples_has_no_slices() -> None:

@@ -52,6 +52,42 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+WITH_WORDS = """
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+import orun
+
+
+@orun.stage(inputs={}, output="dataset")
+def examples(context):
+    (context.output / "rows.txt").write_text((context.root / "rows.txt").read_text())
+
+
+@orun.stage(inputs={}, output="files")
+def words(context):
+    (context.output / "words.txt").write_text((context.root / "words.txt").read_text())
+
+
+@orun.stage(inputs={"examples": "dataset", "words": "files", "model": "onnx"}, output="metrics", metrics=["right"])
+def right(context, *, beams: int = 4):
+    (share,) = numpy_helper.to_array(onnx.load(context.model()).graph.initializer[0])
+    known = float((context.inputs["words"] / "words.txt").read_text())
+    return {"right": orun.Metric(float(share) * known, "ratio", "higher")}
+"""
+BESIDE = """
+stages:
+  import: {uses: convert/onnx, with: {path: model.onnx}}
+  examples: {uses: "./own.py:examples"}
+  words: {uses: "./own.py:words"}
+  right:
+    uses: "./own.py:right"
+    needs: {model: import, words: words, examples: examples}
+    gate: {right: {max_regression: 5%}}
+"""
+
+
 def verdict_of(project: Path, share: float) -> Verdict:
     """On a model that answers so many examples right."""
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
@@ -85,4 +121,66 @@ def test_without_it_the_stored_figures_are_what_there_is(project: Path) -> None:
         "the regression of right against the accepted baseline is 5.56 % (95 % interval -10.2 % to 21.3 %; figures "
         "stored on DAY, not example by example: ./own.py:right measures no second model): the interval holds 5%; "
         "intervals 28 times as narrow would decide it"
+    )
+
+
+@pytest.fixture
+def with_words(project: Path) -> Path:
+    """A measurement of a model with its words, on examples, which come first; accepted."""
+    (project / "own.py").write_text(WITH_WORDS)
+    (project / "release.yaml").write_text(BESIDE)
+    (project / "words.txt").write_text("1.0")
+    (project / "rows.txt").write_text("some")
+    verdict_of(project, 0.5)
+    assert main(["baseline", "accept", "release.yaml"]) == 0
+    return project
+
+
+def told(verdict: Verdict) -> tuple[str, str]:
+    return verdict.outcome, re.sub(r"\d{4}-\d\d-\d\d", "DAY", verdict.why)
+
+
+def test_the_model_is_what_is_accepted_and_not_what_it_is_measured_on(with_words: Path) -> None:
+    start = "the regression of right against the accepted baseline is"
+    assert told(verdict_of(with_words, 0.5)) == (
+        "passed",
+        f"{start} 0 % (the accepted baseline is this very model): within 5%",
+    )
+    assert told(verdict_of(with_words, 0.25)) == ("failed", f"{start} 50 % (figure stored on DAY): more than 5%")
+
+
+def test_another_input_beside_the_accepted_model_is_no_accepted_release(with_words: Path) -> None:
+    (with_words / "words.txt").write_text("0.5")
+    assert told(verdict_of(with_words, 0.5)) == (
+        "failed",
+        "the regression of right against the accepted baseline is 50 % (figure stored on DAY): more than 5%",
+    )
+
+
+def test_figures_on_other_examples_are_not_held_against_one_another(with_words: Path) -> None:
+    """The accepted model would be the same one: of another nothing is known."""
+    (with_words / "rows.txt").write_text("others")
+    assert verdict_of(with_words, 0.5).outcome == "passed"
+    found = verdict_of(with_words, 0.25)
+    assert found.outcome == "undecided"
+    assert found.why == (
+        "./own.py:right measures no second model, and the accepted figures were measured otherwise: input examples "
+        f"changed (from examples); `orun baseline accept {with_words / 'release.yaml'}`"
+    )
+    (with_words / "rows.txt").write_text("some")
+    text = (with_words / "release.yaml").read_text()
+    (with_words / "release.yaml").write_text(text.replace("    gate:", "    with: {beams: 1}\n    gate:"))
+    assert "were measured otherwise: parameter beams: 4 -> 1; `" in verdict_of(with_words, 0.25).why
+
+
+def test_a_figure_on_a_sample_that_was_stored_without_an_interval_tells_nothing(project: Path) -> None:
+    text = STAGES.replace(", baseline=True)", ")").replace('"sample", interval,', '"sample",')
+    (project / "own.py").write_text(text)
+    verdict_of(project, 0.9)
+    assert main(["baseline", "accept", "release.yaml"]) == 0
+    found = verdict_of(project, 0.5)
+    assert found.outcome == "undecided"
+    assert found.why == (
+        "./own.py:right measures no second model, and figures on a sample tell nothing without their intervals; "
+        f"`orun baseline accept {project / 'release.yaml'}`"
     )

@@ -1,0 +1,73 @@
+"""What a stage measured, and how, as far as its figures hang on that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orun.pipeline.model import Stage
+from orun.reasons import key_changes
+from orun.stages.contract import Spec
+from orun.store.records import Action
+
+MODELS = frozenset({"onnx", "engine"})
+COMPARED = ("reference", "baseline")  # ports of what a model is compared with
+READ = "read "  # before a file that it was seen to read
+SETUP = ("parameter ", "content of ", READ, "target", "seed")  # how parts begin that say how it was measured
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The inputs of a stage by what they are for.
+
+    Attributes:
+        model: the port of the model that it measures; the primary one where none takes a model; empty without inputs.
+        further: ports of what else is measured with it: a tokenizer, a second model.
+        data: ports of what it is measured on.
+        takes_model: whether it is one: what is measured then does not lie in parameters and data.
+    """
+
+    model: str = "model"
+    further: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    takes_model: bool = True
+
+    @classmethod
+    def of(cls, spec: Spec, stage: Stage) -> Ports:
+        """Those of a stage, by what its kind takes there."""
+        takes = {port: _types(spec, port) for port in stage.needs}
+        model = next((port for port, types in takes.items() if types & MODELS), next(iter(takes), ""))
+        others = {port: types for port, types in takes.items() if port != model and not port.startswith(COMPARED)}
+        data = tuple(port for port, types in others.items() if types == {"dataset"})
+        further = tuple(port for port in others if port not in data)
+        return cls(model, further, data, takes_model=bool(takes.get(model, set()) & MODELS))
+
+    def measured(self, action: Action) -> str:
+        """Digest of the model that a stage measured; empty when it has none."""
+        return action.parts.get(f"input {self.model}", "")
+
+    def beside(self, action: Action) -> dict[str, str]:
+        """Digests of what else was measured with it, by port."""
+        return {port: action.parts[f"input {port}"] for port in self.further if f"input {port}" in action.parts}
+
+    def setup(self, action: Action) -> dict[str, str]:
+        """The parameters, the target and the data that figures of a model are of, by the names in `Action.inputs`."""
+        if not self.takes_model:
+            return {}
+        names = SETUP + tuple(f"input {port}" for port in self.data)
+        return {name: text for name, text in sorted(action.inputs.items()) if name.startswith(names)}
+
+
+def _types(spec: Spec, port: str) -> set[str]:
+    """What an input takes: `reference.fused` as `reference` does."""
+    declared = spec.inputs.get(port.partition(".")[0])
+    return set(declared.accepts) if declared else set()
+
+
+def changes(stage: Stage, then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """What of a setup is not as it was, one sentence each; a parameter that came since, as of a later orun, is none."""
+    differing = {name: text for name, text in then.items() if text != now.get(name)}
+    files = [f"{name.removeprefix(READ)} changed" for name in differing if name.startswith(READ)]
+    others = {name: text for name, text in differing.items() if not name.startswith(READ)}
+    told = key_changes(stage, others, {name: now[name] for name in others if name in now}) if others else []
+    return list(dict.fromkeys([*told, *files]))
