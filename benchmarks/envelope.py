@@ -101,8 +101,8 @@ def torch_models(threads: int) -> tuple[dict[str, Embed], int]:
 
 def times(
     models: Mapping[str, tuple[Path, Target]], modules: Mapping[str, Embed], feed: Feed, rounds: int, threads: int = 1
-) -> dict[str, float]:
-    """Seconds of an inference of each form: on one thread the median CPU time of all threads, else wall time."""
+) -> dict[str, list[Floats]]:
+    """Seconds of each inference of each form, by blocks: on one thread the CPU time of all threads, else wall time."""
     spent: dict[str, list[Floats]] = {name: [] for name in (*modules, *models)}
     with contextlib.ExitStack() as stack:
         timers: dict[str, Callable[[int], Times]] = {}
@@ -119,8 +119,7 @@ def times(
                 timers[name](BLOCK)
                 found = timers[name](BLOCK)
                 spent[name].append(found.process if threads == 1 else found.wall)
-    share = 0.5 if threads == 1 else WALL_QUANTILE
-    return {name: float(np.quantile(np.concatenate(blocks), share)) for name, blocks in spent.items()}
+    return spent
 
 
 def embeddings(model: Embed, inputs: Mapping[str, Values]) -> NDArray[np.float32]:
@@ -175,7 +174,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     forms = {name: (path, cpu(options.threads)) for name, path in paths.items()}
     for precision in PRECISIONS:
         forms[f"OpenVINO, {precision}"] = paths[FORMS["simplify"]], openvino(options.threads, precision)
-    spent = times(forms, modules, made_up_feed(), options.rounds, options.threads)
+    blocks = times(forms, modules, made_up_feed(), options.rounds, options.threads)
+    share = 0.5 if options.threads == 1 else WALL_QUANTILE
+    spent = {name: float(np.quantile(np.concatenate(each), share)) for name, each in blocks.items()}
     with contextlib.ExitStack() as stack:
         sessions = {name: _session(*form, stack) for name, form in forms.items()}
         found = quality({**modules, **sessions}, docs.pairs())
