@@ -100,8 +100,8 @@ def collect_files(
     for name, signature in reads.items():
         path = Path(name)
         named = portable_name(path, root, project)
-        if files.signature(path) != signature:
-            raise changed_meanwhile(stage, f"{named} was edited")
+        if (now := files.signature(path)) != signature:
+            raise changed_meanwhile(stage, f"{named} was {'edited' if now else 'removed'}")
         found[named] = digest_now(path, files)
     return found
 

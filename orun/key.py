@@ -135,7 +135,7 @@ def _target_text(target: Target) -> str:
     told = {"providers": _plain(target.providers), "session": dict(target.session)}
     if target.fallback == "forbid-cpu":  # fails what the others let pass, which are alike in what is made
         told["fallback"] = target.fallback
-    return _text(told)
+    return _text(told, in_order=False)
 
 
 def digest_of(parts: Mapping[str, str]) -> str:
@@ -148,19 +148,19 @@ def digest_of(parts: Mapping[str, str]) -> str:
 def environment_value(name: str) -> str:
     """A variable as a part of a key: a digest, because its value may be private; `unset` is told apart from empty."""
     value = os.environ.get(name)
-    return UNSET if value is None else blake3(value.encode()).hexdigest()[:32]
+    return UNSET if value is None else blake3(os.fsencode(value)).hexdigest()[:32]
 
 
 def _parameters(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
-    """Each parameter as JSON, which keeps `1`, `1.0`, `"1"` and `true` apart, and the folder of the user's own code.
+    """Each parameter as JSON, which keeps `1`, `1.0`, `"1"` and `true` apart, and the path of the user's own code.
 
-    Where a file lies decides, beside its content, what is read from beside it: weights, or a module.
+    Where a file lies and what it is called decides, beside its content, what is read from beside it: weights, a module,
+    or what `Path(__file__).with_suffix(".json")` names.
     """
     names = {reference.path: _portable(pipeline, reference) for reference in stage.references}
     parts = {f"parameter {name}": _text(_replace(value, names)) for name, value in stage.params.items()}
     own = (names[reference.path] for reference in stage.references if reference.parameter == OWN)
-    folders = (os.path.normpath(Path(path).parent) for path in own)
-    return parts | {f"folder of {OWN}": folder for folder in folders if folder != "."}
+    return parts | {f"file of {OWN}": Path(os.path.normpath(path)).as_posix() for path in own}
 
 
 def _portable(pipeline: Pipeline, reference: Reference) -> str:
@@ -184,8 +184,9 @@ def _plain(providers: Iterable[Any]) -> list[Any]:
     return [[provider.name, dict(provider.options)] for provider in providers]
 
 
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+def _text(value: Any, *, in_order: bool = True) -> str:
+    """JSON; mappings in their own order, as code that is given one may go through it, or sorted."""
+    return json.dumps(value, sort_keys=not in_order, ensure_ascii=False, separators=(",", ":"))
 
 
 def _version(tool: str, packages: Mapping[str, str] | None) -> str:

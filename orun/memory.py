@@ -55,7 +55,8 @@ class Request(Record, frozen=True):
     @property
     def note(self) -> Path:
         """Where what is remembered of it lies."""
-        parts = [str(self.file), dict(self.overrides), *([encode(self.remote)] if self.remote else [])]
+        overrides = list(self.overrides.items())  # in their order: one may replace what another one has set
+        parts = [str(self.file), overrides, *([encode(self.remote)] if self.remote else [])]
         text = json.dumps(parts, sort_keys=True)
         return note_path(self.store, blake3(text.encode()).hexdigest())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 from dataclasses import replace
 from pathlib import Path
@@ -56,6 +57,7 @@ def test_parts_are_named_for_people(pipeline: Pipeline, monkeypatch: pytest.Monk
         "parameter level": "1",
         "parameter data": '"code.py"',
         "input model": "aa",
+        "file of uses": "code.py",
         "content of uses": code,
         "content of data": code,
         "python of your code": platform.python_version(),
@@ -81,6 +83,24 @@ def test_every_parameter_counts(pipeline: Pipeline) -> None:
 def test_order_and_name_of_the_stage_do_not_matter(pipeline: Pipeline) -> None:
     other = parts_of(pipeline, id="renamed", params={"data": "code.py", "level": 1}, position=Position("q.yaml", 9, 9))
     assert key.digest_of(other) == key.digest_of(parts_of(pipeline))
+
+
+def test_the_order_of_a_mapping_counts(pipeline: Pipeline) -> None:
+    """Code that is given one may go through it."""
+    one, other = ({"words": words} for words in ({"b": 1, "a": 2}, {"a": 2, "b": 1}))
+    assert parts_of(pipeline, params=one)["parameter words"] == '{"b":1,"a":2}'
+    assert parts_of(pipeline, params=other)["parameter words"] == '{"a":2,"b":1}'
+    options = ({"b": "1", "a": "2"}, {"a": "2", "b": "1"})
+    targets = (Target("cpu", (Provider("XnnpackExecutionProvider", one),), session=one) for one in options)
+    assert len({parts_of(pipeline, target=target)["target"] for target in targets}) == 1, "nobody goes through these"
+
+
+def test_a_value_that_is_no_text_counts(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = set()
+    for value in (b"caf\xe9", b"th\xe9"):
+        monkeypatch.setitem(os.environb, b"ORUN_TEST_VARIABLE", value)
+        found.add(parts_of(pipeline)["environment ORUN_TEST_VARIABLE"])
+    assert len(found) == 2
 
 
 def test_limits_and_resources_do_not_matter(pipeline: Pipeline) -> None:
@@ -160,22 +180,24 @@ def test_an_absolute_path_is_in_the_key_by_what_holds_wherever_the_project_is(pi
         params = {"data": str(path), "code": f"{path}:f"}
         references = (Reference("data", str(path)), Reference("uses", str(path), "f"))
         parts = parts_of(pipeline, params=params, references=references)
-        told[folder] = (parts["parameter data"], parts["parameter code"], parts.get("folder of uses"))
-    assert told[pipeline.root] == ('"data.bin"', '"data.bin:f"', None)
-    assert told[outside] == (f'"{outside}/data.bin"', f'"{outside}/data.bin:f"', str(outside))
+        told[folder] = (parts["parameter data"], parts["parameter code"], parts["file of uses"])
+    assert told[pipeline.root] == ('"data.bin"', '"data.bin:f"', "data.bin")
+    assert told[outside] == (f'"{outside}/data.bin"', f'"{outside}/data.bin:f"', f"{outside}/data.bin")
 
 
-def test_code_counts_with_the_folder_that_it_lies_in(pipeline: Pipeline) -> None:
+def test_code_counts_with_where_it_lies_and_what_it_is_called(pipeline: Pipeline) -> None:
     """What it reads from beside it is no part of the key, and may be another file of the same name."""
     (pipeline.root / "deep").mkdir()
     (pipeline.root / "deep" / "code.py").write_bytes((pipeline.root / "code.py").read_bytes())
-    (pipeline.root / "deep" / "same.py").write_bytes((pipeline.root / "code.py").read_bytes())
+    (pipeline.root / "same.py").write_bytes((pipeline.root / "code.py").read_bytes())
     there, deep, same, dotted = (
         parts_of(pipeline, references=(Reference("uses", path, "f"),))
-        for path in ("code.py", "deep/code.py", "deep/same.py", "./deep/../code.py")
+        for path in ("code.py", "deep/code.py", "same.py", "./deep/../code.py")
     )
     assert there == dotted
-    assert deep == same == {**there, "folder of uses": "deep"}
+    assert there["file of uses"] == "code.py"
+    assert deep == {**there, "file of uses": "deep/code.py"}
+    assert same == {**there, "file of uses": "same.py"}
 
 
 def test_the_digest_is_canonical() -> None:

@@ -71,6 +71,16 @@ def test_what_one_run_built_is_up_to_date_for_the_next(project: Project) -> None
     assert {(stage.outcome, stage.reasons) for stage in result.stages} == {("cached", ("up to date",))}
 
 
+def test_the_order_of_overrides_counts(project: Project) -> None:
+    """The second replaces what the first has set, so that two orders are two requests."""
+    whole, word = ("stages.make.with", "{text: of all}"), ("stages.make.with.text", "of the word")
+    for overrides, text in (([whole, word], "of the word"), ([word, whole], "of all")):
+        for _ in range(2):
+            result = project.run(set=dict(overrides))
+            assert project.text("make") == text
+        assert result.repeats
+
+
 def test_what_a_dead_process_left_takes_the_whole_way_which_removes_it(project: Project) -> None:
     left = project.store / "tmp" / "1-dead"
     left.mkdir()

@@ -27,6 +27,16 @@ import beside
 def export(context):
     (context.output / "text").write_text(beside.MARK + (Path(__file__).parent / "data.txt").read_text())
 """
+BESIDE = """
+from pathlib import Path
+
+from orun import stage
+
+
+@stage(inputs={}, output="files")
+def export(context):
+    (context.output / "text").write_text(f"{__name__} {Path(__file__).with_suffix('.txt').read_text()}")
+"""
 FOLDER = """
 name: text
 stages:
@@ -78,7 +88,16 @@ def test_code_that_moves_to_another_folder(tmp_path: Path) -> None:
     assert project.run()["one"].reasons == ("up to date (the same as two)",)
     (project.folder / "v2").rename(project.folder / "v3")
     project.edit("pipeline.yaml", "v2", "v3")
-    assert project.run()["one"].reasons == ("folder of uses: v2 -> v3",)
+    assert project.run()["one"].reasons == ("file of uses: v2/export.py -> v3/export.py",)
+
+
+def test_copies_of_code_read_what_is_named_after_them(tmp_path: Path) -> None:
+    project = Project.make(tmp_path / "project", COPIES.replace("v1/export", "one").replace("v2/export", "two"))
+    for name in ("one", "two"):
+        project.write(f"{name}.py", BESIDE)
+        project.write(f"{name}.txt", name)
+    assert built(project.run()) == ["one", "two"]
+    assert (project.text("one"), project.text("two")) == ("one one", "two two")
 
 
 def test_a_folder_that_is_linked_into_an_input(folder: Project, tmp_path: Path) -> None:

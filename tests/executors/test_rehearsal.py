@@ -10,12 +10,14 @@ from orun.executors.rehearsal import HERE
 
 SCRIPT = """
 import json, os, sys
+from importlib.machinery import SourceFileLoader
 from orun.executors.reads.observer import Observer
 from orun.executors.rehearsal import rehearse
 from orun.stages import code
 
 def state():
-    imports = [sys.path, sys.meta_path, sys.path_hooks, sorted(sys.modules), code.LOADED, code.TEXTS]
+    imports = [sys.path, sys.meta_path, sys.path_hooks, sorted(sys.modules), code.LOADED, code.TEXTS,
+               SourceFileLoader.path_stats]
     noted = [observer.recorder.reads, observer.recorder.listings, observer.variables.found, observer.probes.found]
     return repr([imports, noted, observer.recorder.written, observer.variables.own, os.listdir("/proc/self/fd")])
 

@@ -1,16 +1,16 @@
-"""Modules of the user's: own code is loaded from its source; and where one was looked for in vain.
+"""Modules of the user's: loaded from their sources, or from byte code that is surely theirs; and where one was missing.
 
 A module that appears at a place where it would now be found first changes what runs, so that such places are noted as
 missing files. So are those of a module that is elsewhere, or nowhere, when the project's own code asks for it.
 """
-# ruff: noqa: PTH100, PTH113, PTH118  (strings: the import system works with them)
+# ruff: noqa: PTH100, PTH113, PTH116, PTH118  (strings: the import system works with them)
 
 from __future__ import annotations
 
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.machinery import (
     BYTECODE_SUFFIXES,
     EXTENSION_SUFFIXES,
@@ -21,6 +21,7 @@ from importlib.machinery import (
     SourceFileLoader,
     SourcelessFileLoader,
 )
+from importlib.util import cache_from_source
 from itertools import takewhile
 from types import ModuleType
 
@@ -29,6 +30,7 @@ from orun.executors.reads.frames import FINDERS, calling
 from orun.executors.reads.recorder import Recorder
 from orun.executors.reads.scope import Scope
 from orun.stages.code import SourceLoader
+from orun.store.reading import CLOCK
 
 COMPILED = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (SourcelessFileLoader, BYTECODE_SUFFIXES))
 OWN = (COMPILED[0], (SourceLoader, SOURCE_SUFFIXES), COMPILED[1])
@@ -44,8 +46,34 @@ def install(scope: Scope, recorder: Recorder) -> None:
         return UserFinder(folder, scope, recorder.read)
 
     sys.path_hooks.insert(0, hook)
+    _distrust_byte_code(scope)
     for folder in looked_at(scope):
         sys.path_importer_cache.pop(folder, None)
+
+
+def _distrust_byte_code(scope: Scope) -> None:
+    """Use the byte code of a module of the user's only where it is later than any change of its source.
+
+    It goes by the time and size of its source, which another text may have as well. Own code is loaded so when it is
+    loaded by its path (`spec_from_file_location`), and is compiled each time.
+    """
+    stats = SourceFileLoader.path_stats
+
+    def path_stats(self: SourceFileLoader, path: str) -> Mapping[str, float]:
+        if scope.is_code(path) or (scope.is_discovery(path) and _may_be_stale(path)):
+            raise OSError(f"the byte code of {path} is not used")
+        return stats(self, path)
+
+    SourceFileLoader.path_stats = path_stats  # type: ignore[method-assign]  # in the process of a stage
+
+
+def _may_be_stale(path: str) -> bool:
+    """Whether a source may have changed since its byte code was made, where there is any."""
+    try:
+        made = os.stat(cache_from_source(path)).st_mtime_ns
+    except FileNotFoundError:
+        return False
+    return os.stat(path).st_ctime_ns + CLOCK >= made
 
 
 @functools.lru_cache(maxsize=64)
@@ -72,14 +100,21 @@ class UserFinder(FileFinder):
     def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
         """The module's spec when it lies in the folder."""
         spec = super().find_spec(fullname, target)
-        _, dot, name = fullname.rpartition(".")
+        package, _, name = fullname.rpartition(".")
         if spec is None and self._scope.is_code(calling(FINDERS, depth=1)[1]):
             self._note_all(candidates([self.path], name))
         elif spec and spec.origin:
-            folders = [self.path] if dot else user_path(self._scope)
-            self._note_all(takewhile(spec.origin.__ne__, candidates(folders, name)))
+            self._note_all(takewhile(spec.origin.__ne__, candidates(self._folders(package), name)))
             self._note(spec.origin)
+        elif spec:  # a folder without `__init__.py`: a module of its name goes before it, wherever that is
+            self._note_all(candidates(self._folders(package), name))
         return spec
+
+    def _folders(self, package: str) -> list[str]:
+        """The folders of the user's in which modules of a package are looked for: of one without file in many."""
+        if package and getattr(sys.modules.get(package), "__file__", None):
+            return [self.path]
+        return [os.path.join(folder, *package.split(".")) for folder in user_path(self._scope)]
 
     def _note_all(self, paths: Iterable[str]) -> None:
         for path in paths:

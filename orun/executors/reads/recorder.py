@@ -3,7 +3,7 @@
 The hook is installed in the fork server, so that what a library reads while it is imported beforehand is known to the
 stages that share it. A hook must never raise: that would make the user's own call fail.
 """
-# ruff: noqa: PTH100, PTH110, PTH115, PTH116  (strings: every file that a stage opens passes here)
+# ruff: noqa: PTH100, PTH110, PTH112, PTH114, PTH115, PTH116, PTH118  (strings: every file that a stage opens passes here)
 
 from __future__ import annotations
 
@@ -117,8 +117,22 @@ class Recorder:
             self.opened(os.fsdecode(path), flags)
 
     def _renamed(self, source: Any, target: Any, *_folders: int) -> None:
+        """To move a file of the user's is to take its content, though nobody opens it."""
+        self._read_below(absolute(os.fsdecode(source)))
         self._made(source)
         self._made(target)
+
+    def _read_below(self, path: str) -> None:
+        if not os.path.isdir(path) or os.path.islink(path):
+            self.read(path)
+        elif self._scope.is_discovery(path) and path not in self.written:
+            self._paused = True
+            try:
+                files = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
+            finally:
+                self._paused = False
+            for file in files:
+                self.read(file)
 
     def _linked(self, _source: Any, target: Any, *_folders: int) -> None:
         self._made(target)

@@ -11,6 +11,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +72,11 @@ def rehearse(observer: Observer) -> list[dict[str, Any]]:
 def _undone() -> Iterator[None]:
     """What a block does to the import system goes with its end."""
     lists: tuple[list[Any], ...] = (sys.path, sys.path_hooks, sys.meta_path)
-    kept = [list(one) for one in lists]
+    kept, stats = [list(one) for one in lists], SourceFileLoader.path_stats
     try:
         yield
     finally:
         for one, before in zip(lists, kept, strict=True):
             one[:] = before
+        SourceFileLoader.path_stats = stats  # type: ignore[method-assign]  # it was replaced in the block
         code.unload()
