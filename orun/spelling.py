@@ -14,9 +14,16 @@ SHORTEST = 3  # letters from which the beginning of a name is taken for the name
 
 
 def closest(word: str, options: Iterable[str]) -> str:
-    """The option that was probably meant by a misspelt word, or an empty text."""
+    """The option that was probably meant by a misspelt word, or by what another tool calls it, or an empty text."""
+    from orun.synonyms import meant
+
+    options = list(options)
     known = {option.lower(): option for option in options}
     lowered = word.lower()
+    if lowered in known:
+        return known[lowered]
+    if found := meant(word, options):
+        return found
     if close := difflib.get_close_matches(lowered, known, n=1):
         return known[close[0]]
     begun = [option for name, option in known.items() if len(lowered) >= SHORTEST and name.startswith(lowered)]

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 import click
 
+from orun.cli.habits import OPTIONS, here
 from orun.errors import UsageError
 
 
@@ -14,7 +15,8 @@ def explained(error: click.UsageError) -> UsageError:
     path = error.ctx.command_path if error.ctx else "orun"
     see = f"to see the options: {path} --help"
     if isinstance(error, click.NoSuchOption):
-        close = get_close_matches(error.option_name, _options(error.ctx), n=1, cutoff=0.6)
+        close = [line] if (line := here(error.option_name, OPTIONS)) else []
+        close += get_close_matches(error.option_name, _options(error.ctx), n=1, cutoff=0.6)
         hint = f"did you mean {close[0]}? {see}" if close else see
         return UsageError(f"no option {error.option_name}", hint=hint)
     if isinstance(error, click.MissingParameter) and error.param is not None:

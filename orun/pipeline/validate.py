@@ -108,7 +108,7 @@ class _Report:
                     f"{key!r} is not {_article(noun)} {noun}{'' if known else ', which has none'}",
                     expected=one_of(known),
                     suggestion=f"with: {{{key}: ...}}" if key in parameters else closest(key, known),
-                    hint=SHARED if not path and key.startswith(("x-", ".")) else error.schema.get("x-hint", ""),
+                    hint=SHARED if not path and key.startswith(("x-", ".")) else _instead(key, noun, error.schema),
                 )
 
     def _missing(self, error: Any, span: Span, path: Path) -> None:
@@ -185,9 +185,12 @@ def _suggestion(node: Node, schema: Mapping[str, Any]) -> str:
     """What was probably meant, as the file would write it."""
     if not isinstance(node, Scalar) or node.value is None or node.via:
         return ""
-    choices = list(_constants(schema))
+    from orun.synonyms import meant
+
+    choices = [choice for choice in _constants(schema) if isinstance(choice, str)]
     if not isinstance(node.value, str):
-        return f'"{node.text}"' if node.text in choices else ""  # quotes make it text
+        quoted = f'"{node.text}"' if node.text in choices else ""  # quotes make it text
+        return quoted or (meant(node.text, choices) if A_NUMBER.fullmatch(node.text) else "")
     types = schema.get("type", ())
     if "array" in types and schema.get("pattern", EXPRESSION) == EXPRESSION:
         return f"[{node.text}]"
@@ -195,13 +198,20 @@ def _suggestion(node: Node, schema: Mapping[str, Any]) -> str:
         return BOOLEANS.get(node.text.lower(), "")
     if not {"integer", "number"}.isdisjoint(types) and A_NUMBER.fullmatch(node.text):
         return node.text  # without the quotes
-    return closest(node.text, [choice for choice in choices if isinstance(choice, str)])
+    return closest(node.text, choices)
 
 
 def _constants(schema: Mapping[str, Any]) -> Iterator[Any]:
     yield from schema.get("enum", ())
     for branch in schema.get("anyOf", ()):
         yield from _constants(branch)
+
+
+def _instead(key: str, noun: str, schema: Mapping[str, Any]) -> str:
+    """What to do where a key means nothing: what another tool has it for, or where the known ones are listed."""
+    from orun.synonyms import note
+
+    return note(key, noun) or str(schema.get("x-hint", ""))
 
 
 def _parameters(error: Any) -> Collection[str]:

@@ -1,0 +1,63 @@
+"""What people type who come from other tools leads to a command line of orun."""
+
+from __future__ import annotations
+
+import shlex
+
+import click
+import pytest
+
+from orun.cli.habits import OPTIONS, VERBS
+from orun.cli.main import group
+
+from .conftest import CommandLine
+
+LINES = sorted({*VERBS, *OPTIONS})
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_every_line_is_one(line: str) -> None:
+    words = shlex.split(line.partition(" > ")[0])
+    while "=" in words[0]:
+        words = words[1:]  # a variable of the environment
+    assert words.pop(0) == "orun"
+    if words[0] == "FILE":
+        words.insert(0, "run")
+    command: click.Command = group
+    context = click.Context(group)
+    while words and isinstance(command, click.Group) and not words[0].startswith("-"):
+        found = command.get_command(context, words.pop(0))
+        assert found, line
+        command = found
+    known = {name for parameter in command.get_params(context) for name in parameter.opts}
+    assert {word for word in words if word.startswith("-")} <= known
+
+
+def test_a_habit_is_no_verb_and_no_option_of_ours() -> None:
+    taken = {word for words in VERBS.values() for word in words.split()}
+    assert not taken & set(group.list_commands(click.Context(group)))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["repro"],
+            (
+                "error: no verb 'repro', and no file of that name\n"
+                "  hint: did you mean orun FILE? to see the verbs: orun --help\n"
+            ),
+        ),
+        (
+            ["bert.yaml", "--dry-run"],
+            "error: no option --dry-run\n  hint: did you mean orun plan FILE? to see the options: orun run --help\n",
+        ),
+        (
+            ["-n", "bert.yaml"],
+            "error: no option -n\n  hint: did you mean orun plan FILE? to see the options: orun run --help\n",
+        ),
+    ],
+)
+def test_what_other_tools_call_it(orun: CommandLine, words: list[str], message: str) -> None:
+    shown = orun(*words)
+    assert (shown.code, shown.out, shown.err) == (2, "", message)

@@ -1,0 +1,55 @@
+"""The names that other tools use lead to ours, and to nothing that is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from orun.pipeline.schema import build
+from orun.spelling import closest
+from orun.stages.registry import BUILTIN
+from orun.synonyms import NAMES, NOTES, note
+
+
+def words(schema: Any) -> Iterator[Any]:
+    """Every key and constant that a schema knows at any depth."""
+    if isinstance(schema, dict):
+        yield from schema.get("properties", ())
+        yield from schema.get("enum", ())
+        for part in schema.values():
+            yield from words(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from words(part)
+
+
+def test_every_name_that_is_offered_is_one() -> None:
+    assert set(NAMES) <= {*words(build()), "cpu"}  # which is the name of a target
+
+
+def test_every_place_of_a_note_is_one() -> None:
+    text = str(build())
+    assert [place for place in NOTES if f"'x-noun': '{place}" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("word", "options", "meant"),
+    [
+        ("OnnxFloatToFloat16", BUILTIN, "optimize/float16"),
+        ("percent-max-degradation", ["min", "max", "max_drop"], "max_drop"),
+        ("nodes_to_exclude", ["op_types", "exclude"], "exclude"),
+        ("nodes_to_exclude", ["op_types"], ""),
+        ("deps", ["uses", "needs"], "needs"),
+        ("Version", ["version", "opset"], "version"),
+        ("opset", ["version"], "version"),
+    ],
+)
+def test_what_another_tool_calls_it(word: str, options: list[str], meant: str) -> None:
+    assert closest(word, options) == meant
+
+
+def test_a_note_is_of_its_place() -> None:
+    assert note("num_threads", "parameter of measure/latency").startswith("session options are those of a target")
+    assert note("num_threads", "key of a stage") == ""
