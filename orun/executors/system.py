@@ -71,11 +71,12 @@ def children(process: int) -> list[int]:
 
 def held_memory(process: int) -> int:
     """Bytes that a process and all below it hold: anonymous and shared memory, not pages of files."""
-    return sum(_held(one) for one in _family(process))
+    return _held(process) + sum(_held(one) for one in descendants(process))
 
 
-def _family(process: int) -> Iterator[int]:
-    waiting = [process]
+def descendants(process: int) -> Iterator[int]:
+    """Ids of all processes below one."""
+    waiting = children(process)
     while waiting:
         one = waiting.pop()
         yield one

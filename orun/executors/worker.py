@@ -16,6 +16,7 @@ from orun.codec import encode
 from orun.errors import OutputRefused
 from orun.executors import blame, seeds
 from orun.executors.channel import Channel
+from orun.executors.ending import end_all
 from orun.executors.job import Job, JobResult
 from orun.executors.reads import modules
 from orun.executors.reads.observer import Observer
@@ -75,6 +76,7 @@ def _produce(job: Job, channel: Channel) -> dict[str, Metric]:
     inputs = {port: Path(folder) for port, folder in job.inputs.items()}
     before = _states(inputs)
     metrics = checked_metrics(job.stage, _call(job, channel, inputs))
+    end_all(job.stage, job.output)
     if touched := _touched(before, _states(inputs)):
         raise OutputRefused(
             job.stage,

@@ -1,0 +1,83 @@
+"""What a stage has begun ends before its output is looked at, as it would at the end of a program.
+
+The process of a stage ends without a word to its threads, and with what is still in the buffers of its files: an
+artifact of the first half of a file would be stored.
+"""
+# ruff: noqa: PTH115, PTH208  (strings: the kernel's tables)
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from io import TextIOWrapper
+
+from orun.errors import OutputRefused
+from orun.executors import system
+
+HINT = "Close what is written to before the function returns (`with open(...) as file:`), and wait for what writes"
+
+
+def end_all(stage: str, output: str) -> None:
+    """Wait for threads and processes that do not end by themselves with a program.
+
+    Raises:
+        OutputRefused: when something still writes below the output folder, or has not written all that it holds.
+    """
+    _wait_for_threads()
+    _wait_for_processes()
+    for process in (os.getpid(), *system.descendants(os.getpid())):
+        own = process == os.getpid()
+        if any(_written_to(process, output)) and own:
+            _let_go()
+        if left := sorted(_written_to(process, output)):
+            why = "what is still in its buffer is not stored" if own else "a process that it started writes to it"
+            raise OutputRefused(stage, f"{stage} left {', '.join(left)} open", why=why, hint=HINT)
+
+
+def _wait_for_threads() -> None:
+    threading = sys.modules.get("threading")
+    if threading and any(not one.daemon and one is not threading.main_thread() for one in threading.enumerate()):
+        threading._shutdown()  # noqa: SLF001 - as `multiprocessing` ends its processes: pools are told to end as well
+
+
+def _wait_for_processes() -> None:
+    if multiprocessing := sys.modules.get("multiprocessing"):
+        for child in multiprocessing.active_children():
+            if child.daemon:
+                child.terminate()
+            child.join()
+
+
+def _let_go() -> None:
+    """Close what nobody can use any more, and the files of logs."""
+    _flush_texts()  # a collection may close what one writes to before it
+    gc.collect()
+    if logging := sys.modules.get("logging"):
+        logging.shutdown()
+
+
+def _flush_texts() -> None:
+    for one in gc.get_objects():
+        if type(one) is TextIOWrapper:
+            with contextlib.suppress(OSError, ValueError):  # closed, or only read
+                one.flush()
+
+
+def _written_to(process: int, folder: str) -> Iterator[str]:
+    """The files below a folder that a process has open for writing, by their names in it; none where nobody tells."""
+    table = f"{system.PROC}/{process}"
+    with contextlib.suppress(OSError):  # it ended, is another user's, or there is no such table here
+        for number in os.listdir(f"{table}/fd"):
+            with contextlib.suppress(OSError):  # closed meanwhile
+                path = os.readlink(f"{table}/fd/{number}")
+                if path.startswith(f"{folder}/") and _is_writable(f"{table}/fdinfo/{number}"):
+                    yield path[len(folder) + 1 :]
+
+
+def _is_writable(told: str) -> bool:
+    with open(told, "rb", buffering=0) as file:  # noqa: PTH123 - as above
+        flags = next(line.split()[1] for line in file.readall().splitlines() if line.startswith(b"flags:"))
+    return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
