@@ -2,13 +2,15 @@
 
 A line of JSON for each trial, in the user's cache, in a file named by the digest of all that a trial depends on: what
 the stage's result does (the model, the parameters, orun's code, the tools and the machine) and the examples. It is
-removed when the search is over.
+removed when the search is over; one that was broken off and not taken up again goes with a later search.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +21,8 @@ from orun.environment.cache import cache_folder
 from orun.errors import UsageError
 from orun.measure.dataset import Dataset
 from orun.stages.tuning.settings import Settings
+
+KEPT_SECONDS = 30 * 24 * 3600.0  # since the last trial of a search that was broken off
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,12 @@ class Ledger:
             file.write(f"{json.dumps(asdict(trial))}\n")
 
     def remove(self) -> None:
-        """Remove the file: the search is over, and its result is an artifact."""
+        """Remove the file: the search is over, and its result is an artifact. Those that nobody goes on with go, too."""
         self.path.unlink(missing_ok=True)
+        for path in self.path.parent.glob("*.jsonl"):
+            with contextlib.suppress(FileNotFoundError):  # another search removes it, too
+                if path.stat().st_mtime < time.time() - KEPT_SECONDS:
+                    path.unlink()
 
     def _read(self) -> Iterator[Trial]:
         try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from orun.stages.onnx.agreement import session
 from orun.stages.onnx.io import load_graph
 from orun.stages.tuning.harm import answers, candidates, energy, grouped, rank
 from orun.stages.tuning.judge import Goal, Judge
-from orun.stages.tuning.ledger import Ledger, Trial, folder
+from orun.stages.tuning.ledger import KEPT_SECONDS, Ledger, Trial, folder
 from orun.stages.tuning.settings import places, recipes, settings
 from orun.targets import Provider, Target
 from tests.stages.support import StageRun, artifact, run_stage
@@ -176,6 +178,17 @@ def test_an_interrupted_search_goes_on(cache: Path) -> None:
     assert list(Ledger("abc").trials.values()) == [trial, refused]
     first.remove()
     assert Ledger("abc").trials == {}
+
+
+def test_searches_that_nobody_goes_on_with_are_forgotten(cache: Path) -> None:
+    ended, recent, left = (Ledger(name) for name in ("ended", "recent", "left"))
+    for one in (ended, recent, left):
+        one.add(Trial(settings("dynamic"), 0.99, 0.5, 10))
+    now = time.time()
+    os.utime(left.path, (now - KEPT_SECONDS - 60, now - KEPT_SECONDS - 60))
+    os.utime(recent.path, (now - KEPT_SECONDS + 3600, now - KEPT_SECONDS + 3600))
+    ended.remove()
+    assert [path.name for path in cache.iterdir()] == ["recent.jsonl"]
 
 
 class Trials:
