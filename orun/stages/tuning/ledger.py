@@ -86,7 +86,7 @@ class Ledger:
             file.write(f"{json.dumps(asdict(trial))}\n")
 
     def remove(self) -> None:
-        """Remove the file: the search is over, and its result is an artifact. Those that nobody goes on with go, too."""
+        """Remove the file: the search is over, its result an artifact. Those that nobody goes on with go, too."""
         self.path.unlink(missing_ok=True)
         for path in self.path.parent.glob("*.jsonl"):
             with contextlib.suppress(FileNotFoundError):  # another search removes it, too
