@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from blake3 import blake3
@@ -146,16 +146,29 @@ def gpu(index: str = "0") -> dict[str, str]:
     Raises:
         DeviceUnknown: when it cannot be read.
     """
+    query = ("name", "compute_cap", "memory.total", "mig.mode.current", "driver_version")
+    return {f"gpu {name}": value for name, value in zip(query, ask_gpu(index, query), strict=True)}
+
+
+def ask_gpu(index: str, query: Sequence[str]) -> list[str]:
+    """What `nvidia-smi` tells of a GPU, as text without units.
+
+    Args:
+        index: the number that programs call it by, which `CUDA_VISIBLE_DEVICES` may shift.
+        query: the properties, by its names for them.
+
+    Raises:
+        DeviceUnknown: when it cannot be read.
+    """
     import subprocess
 
-    query = ("name", "compute_cap", "memory.total", "mig.mode.current", "driver_version")
     chosen = [part.strip() for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if part.strip()]
     number = chosen[int(index)] if index.isdigit() and int(index) < len(chosen) else index
     command = ["nvidia-smi", f"--query-gpu={','.join(query)}", "--format=csv,noheader,nounits", f"--id={number}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
         values = [value.strip() for value in done.stdout.splitlines()[0].split(",")]
-        return {f"gpu {name}": value for name, value in zip(query, values, strict=True)}
+        return [value for _, value in zip(query, values, strict=True)]
     except (OSError, subprocess.SubprocessError, IndexError, ValueError) as error:
         raise DeviceUnknown(
             "the GPU of this machine cannot be read, so nothing built for it can be told from another's",

@@ -17,11 +17,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.codec import Record, decode, encode
+from orun.codec import Record, decode, encode, replace
 from orun.errors import OrunError
 from orun.measure.binding import caller
 from orun.measure.quantiles import quantile, ranks
 from orun.measure.session import open_session
+from orun.measure.taken import INFORMATION, arena, gpu_memory
 from orun.metrics import Better, Comparison, Estimate, Metric, Unit, further
 from orun.targets import Target
 
@@ -36,12 +37,14 @@ class Request(Record, frozen=True):
         target: where it runs.
         runs: inferences, the first included.
         bound: whether inputs and outputs are bound to the device beforehand.
+        watched: whether what its arena takes and the memory of its GPU are found out, which slows it down.
     """
 
     model: Path
     target: Target
     runs: int
     bound: bool = False
+    watched: bool = False
 
 
 class Reading(Record, frozen=True):
@@ -53,6 +56,8 @@ class Reading(Record, frozen=True):
         before: with the runtime imported and no session made.
         held: after the last inference.
         peak: the most at any time.
+        arena: what ONNX Runtime's arena on the CPU took in all; None where it was not watched.
+        gpu: what was in use on the GPU after the last inference, beyond what was before; None without a GPU.
     """
 
     load: float
@@ -60,6 +65,8 @@ class Reading(Record, frozen=True):
     before: int
     held: int
     peak: int
+    arena: int | None = None
+    gpu: int | None = None
 
 
 def launch(request: Request, feeds: Mapping[str, NDArray[Any]]) -> Reading:
@@ -87,7 +94,8 @@ def launch(request: Request, feeds: Mapping[str, NDArray[Any]]) -> Reading:
                 f"a process that runs {request.model.name} alone failed",
                 why="\n".join(said[-3:]) or f"exit status {result.returncode}, and it said nothing",
             )
-        return decode(Reading, json.loads((work / "reading.json").read_bytes()))
+        reading = decode(Reading, json.loads((work / "reading.json").read_bytes()))
+        return replace(reading, arena=arena(result.stderr)) if request.watched else reading
 
 
 def rounds(
@@ -167,11 +175,14 @@ def resident() -> tuple[int, int]:
 
 
 def _main(folder: Path) -> None:
-    import onnxruntime  # noqa: F401 - what it takes by itself is not the model's
+    import onnxruntime  # what it takes by itself is not the model's
 
     request = decode(Request, json.loads((folder / "request.json").read_bytes()))
     names = json.loads((folder / "names.json").read_bytes())
     feeds = {name: np.load(folder / f"{number}.npy", allow_pickle=False) for number, name in enumerate(names)}
+    used = gpu_memory(request.target) if request.watched else None
+    if request.watched:
+        onnxruntime.set_default_logger_severity(INFORMATION)
     before, _ = resident()
     start = perf_counter()
     session = open_session(request.model, request.target)
@@ -183,7 +194,8 @@ def _main(folder: Path) -> None:
     for _ in range(request.runs - 1):
         run()
     held, peak = resident()
-    (folder / "reading.json").write_text(json.dumps(encode(Reading(load, first, before, held, peak))), "utf-8")
+    gpu = None if used is None else (gpu_memory(request.target) or 0) - used
+    (folder / "reading.json").write_text(json.dumps(encode(Reading(load, first, before, held, peak, gpu=gpu))), "utf-8")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 from orun.pipeline.environments import Environments
 from orun.pipeline.gates import Ground, gates
 from orun.pipeline.grammar import Limits
-from orun.pipeline.instances import Instance
+from orun.pipeline.instances import PRIMARY, Instance
 from orun.pipeline.model import Gate, Group, Reference, Stage, conditions
 from orun.pipeline.nodes import List, Node, Scalar
 from orun.pipeline.nodes import Path as NodePath
@@ -85,20 +85,24 @@ def make(
 
 
 def _require_one(kind: Kind, params: Mapping[str, Any], instance: Instance, values: Values) -> None:
-    """Of the parameters that exclude one another one is given."""
-    names = kind.spec.one_of
-    given = [name for name in names if params.get(name) is not None]
+    """Of the parameters and inputs that exclude one another one is given."""
+    ports = kind.spec.inputs
+    connected = {next(iter(ports), None) if link.port == PRIMARY else link.port for link in instance.links}
+    names = {name: "needs" if name in ports else name for name in kind.spec.one_of}
+    given = [said for name, said in names.items() if name in connected or params.get(name) is not None]
     if not names or not values.whole or len(given) == 1:
         return
     said = instance.node.get("with")
     message = (
-        f"{' and '.join(map(repr, given))} exclude one another" if given else f"missing {' or '.join(map(repr, names))}"
+        f"{' and '.join(map(repr, given))} exclude one another"
+        if given
+        else f"missing {' or '.join(map(repr, names.values()))}"
     )
     values.whole = False
     values.around.problems.add(
         instance.key if said is None else said.span,
         message,
-        expected=f"one of {', '.join(f'`{name}:`' for name in names)}",
+        expected=f"one of {', '.join(f'`{name}:`' for name in names.values())}",
     )
 
 

@@ -73,7 +73,7 @@ class Spec(Record, frozen=True):
         baseline: it measures the accepted baseline model too: an extra input `baseline` is connected by the planner
             when a gate asks for `max_regression`.
         lineage: it is given `lineage.json`: every stage before it with parameters, tools, digests, metrics, verdicts.
-        one_of: parameters of which a stage has exactly one.
+        one_of: parameters, and inputs, of which a stage has exactly one.
         metrics: names of the metrics it yields whatever its parameters are; a module's own `metrics(params)` goes
             before it; None when any name may come (a user's stage that declares none).
         samples: how many each metric needs, by name, to be held against a figure; the parameter `samples` is the most

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.codec import encode
 from orun.stages.contract import Context, Port
@@ -15,7 +15,11 @@ from orun.stages.params import Doc, Range
 from orun.stages.timing import Batch, Bound, Fed, Shape
 
 if TYPE_CHECKING:
-    from orun.measure.fresh import Reading
+    from numpy.typing import NDArray
+
+    from orun.measure.fresh import Reading, Request
+
+    Array = NDArray[Any]
 
 INPUTS = {
     "model": Port(("onnx", "engine"), "The model to launch."),
@@ -44,7 +48,17 @@ def readings(context: Context, params: Launches, runs: int) -> Mapping[str, Sequ
         params: how to launch them.
         runs: inferences in a launch.
     """
-    from orun.measure.fresh import Request, rounds
+    from orun.measure.fresh import rounds
+
+    requests, fed = prepared(context, params, runs)
+    return rounds(requests, fed, params.launches, context.progress)
+
+
+def prepared(
+    context: Context, params: Launches, runs: int
+) -> tuple[Mapping[str, Request], Mapping[str, Mapping[str, Array]]]:
+    """What each connected model is to do in a launch, and its inputs, by the model's role, as `readings` has it."""
+    from orun.measure.fresh import Request
     from orun.stages.timing import Sizes, feeds
     from orun.targets import Target
 
@@ -52,8 +66,7 @@ def readings(context: Context, params: Launches, runs: int) -> Mapping[str, Sequ
     models = {role: context.model(role) for role in context.inputs}
     dataset = load_dataset(context, params.inputs) if params.inputs else None
     fed = feeds(models, Sizes(params.batch, params.shape), context.seed, dataset)
-    requests = {role: Request(path, target, runs, params.io_binding) for role, path in models.items()}
-    return rounds(requests, fed, params.launches, context.progress)
+    return {role: Request(path, target, runs, params.io_binding) for role, path in models.items()}, fed
 
 
 def write(context: Context, found: Mapping[str, Sequence[Reading]]) -> None:

@@ -2,7 +2,10 @@
 
 `model` names a function of yours that returns a Keras model (functional, sequential or subclassed), a `tf.function`, a
 `tf.Module` or another callable; or a file: a SavedModel's folder, a `.keras`, `.h5` or `.tflite` file, or a frozen
-graph in a `.pb` file. Keras files are read in its safe mode, which runs no code that is in them.
+graph in a `.pb` file. Keras files are read in its safe mode, which runs no code that is in them. A stage of your own
+that trains may hand over the model in place of `model`: `needs: train`, which leaves one `.keras`, `.h5` or `.tflite`
+file. SavedModels and frozen graphs are not taken so: they are programs, which can write files, and what a stage left
+may come from a store that others share.
 
 What the model takes is read from it. `inputs` says it where it cannot be: for subclassed models and functions without a
 signature, by name when each is a parameter of the call, otherwise as a dictionary in the first. It also says which
@@ -21,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
-from orun.stages.contract import Context, Spec
+from orun.stages.contract import Context, Port, Spec
 from orun.stages.given import PADDED, DType, ExternalData, Fill, High, Low
 from orun.stages.onnx.agreement import Atol, Dims, Rtol
 from orun.stages.params import Code, Doc, FilePath, Range
@@ -57,7 +60,7 @@ class InputSpec:
 class Params:
     """What is converted, and how it is checked."""
 
-    model: Annotated[Code | FilePath, Doc("Function that returns the model, or its file or folder.")]
+    model: Annotated[Code | FilePath | None, Doc("Function that returns the model, or its file or folder.")] = None
     inputs: Annotated[dict[str, InputSpec], Doc("What the model takes, by name, where more is to be said.")] = field(
         default_factory=dict
     )
@@ -77,7 +80,15 @@ class Params:
 
 
 SPEC = Spec(
+    inputs={
+        "trained": Port(
+            ("files",),
+            "Instead of `model`: what a stage that trains left, one .keras, .h5 or .tflite file.",
+            optional=True,
+        )
+    },
     output="onnx",
+    one_of=("model", "trained"),
     tools=("tensorflow|tensorflow-cpu", "keras", "tf2onnx", "onnx", "numpy", "onnxruntime|onnxruntime-gpu"),
     extra="tensorflow",
     interface="changed",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orun.metrics import Metric, further
+from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Params:
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Weigh the models, and leave their operators."""
     del params
-    from orun.measure.paired import exact
+    from orun.measure.paired import exact_metric
     from orun.stages.onnx.io import load_graph
 
     models = {role: load_graph(context.model(role)) for role in context.inputs}
@@ -53,15 +53,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     (context.output / "operators.json").write_text(text + "\n", "utf-8")
     weights = {role: _weigh(context.inputs[role], model) for role, model in models.items()}
     return {
-        name: Metric(
-            value,
-            "B" if name == "size" else "",
-            "lower",
-            reference=exact(value, weights["reference"][name]) if "reference" in weights else None,
-            baseline=exact(value, weights["baseline"][name]) if "baseline" in weights else None,
-            references={further(role): exact(value, theirs[name]) for role, theirs in weights.items() if further(role)},
-        )
-        for name, value in weights["model"].items()
+        name: exact_metric({role: figures[name] for role, figures in weights.items()}, "B" if name == "size" else "")
+        for name in weights["model"]
     }
 
 

@@ -187,6 +187,7 @@ def check_against_input(
     tolerance: Tolerance | None,
     *,
     adapt: Callable[[Model], Model] | None = None,
+    stand_in: Path | None = None,
     hint: str = "",
 ) -> Metric:
     """Compare `context.result` with the model that the stage was given.
@@ -197,6 +198,7 @@ def check_against_input(
         trial: what both are fed.
         tolerance: None when only shapes, types and finiteness must agree.
         adapt: makes the result take what the model before it takes, and yield what it yields, where they differ.
+        stand_in: what computes as the result does, where that cannot be run here.
         hint: what to do about a disagreement.
 
     Raises:
@@ -210,7 +212,7 @@ def check_against_input(
     tries = tries_for(context, before, trial)
     expected = answers(context, agreement.reference, session(context.model(), outputs, context.target), tries)
     try:
-        result = session(context.result, outputs, context.target)
+        result = session(stand_in or context.result, outputs, context.target)
     except UsageError as error:
         what = f"ONNX Runtime cannot open {candidate}"
         raise StageFailed(context.stage, what, why=error.why, hint=hint or error.hint) from error

@@ -1,11 +1,14 @@
-"""Convert float32 to float16, except for what is named, with ONNX Runtime's converter.
+"""Convert float32 to float16, by ONNX Runtime's converter, or to bfloat16, except for what is named.
 
 The result is compared with the model before it on random and boundary inputs at several sizes of each dynamic axis, or
 on `inputs` of yours; `atol` and `rtol` say how much precision may be lost. With `mixed: true` the nodes that lose more
 are found, by converting halves, and stay float32; the log names them.
 
-There is no conversion to bfloat16: ONNX Runtime 1.31 has no such MatMul, Gemm, Conv or Add for the CPU, so that what
-came of it could be neither run nor compared there. OpenVINO computes float32 models in it by a setting of the target.
+`to: bfloat16` has the range of float32 and 8 bits of precision. It takes every operator that ONNX has in it at the
+model's operator set (Conv and pooling from 22 on: `convert/opset`); other domains' operators stay float32, so that it
+goes before fusions, not after. ONNX Runtime 1.31 has such kernels for GPUs and hardly any for the CPU: there the result
+is compared as a processor computes it that sums in float32 and rounds what each operator yields, and cannot be
+measured. OpenVINO computes float32 models in bfloat16 by a setting of the target.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
@@ -30,13 +34,17 @@ if TYPE_CHECKING:
     from orun.stages.onnx.agreement import Feed, Model
 
 
+QUANTIZING = ("QuantizeLinear", "DequantizeLinear")  # whose scales would lose half of their digits
+
+
 @dataclass(frozen=True)
 class Params:
     """What is converted, and how much it may cost."""
 
+    to: Annotated[Literal["float16", "bfloat16"], Doc("What becomes of float32.")] = "float16"
     keep_io_types: Annotated[bool, Doc("Inputs and outputs stay float32.")] = True
     block_types: Annotated[
-        list[str], Doc("Types of operators that stay float32, beside those that have no float16 form.")
+        list[str], Doc("Types of operators that stay float32, beside those that have no such form.")
     ] = field(default_factory=list)
     block_nodes: Annotated[list[str], Doc("Names of nodes that stay float32.")] = field(default_factory=list)
     mixed: Annotated[
@@ -50,7 +58,7 @@ class Params:
 
 SPEC = Spec(
     inputs={"model": Port(("onnx",), "The model to convert.")},
-    tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
+    tools=("onnxruntime|onnxruntime-gpu", "onnx", "ml-dtypes", "numpy"),
     extra="cpu",
     interface="changed",
     preload=("onnx", "onnxruntime", "onnxruntime.transformers.float16"),
@@ -65,7 +73,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     _require_names(context, params)
     kept = _kept(context, params) if params.mixed else []
     model = _convert(context, params, kept)
-    half = _half_weights(model)
+    half = _half_weights(model, params.to)
     if not half:
         raise StageFailed(
             context.stage,
@@ -95,15 +103,29 @@ def _require_names(context: Context, params: Params) -> None:
 def _compare(context: Context, params: Params) -> Metric:
     from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
 
+    narrow = params.to == "bfloat16"
     return check_against_input(
         context,
-        "the float16 model",
+        f"the {params.to} model",
         Trial(params.dims, params.inputs),
         Tolerance(params.atol, params.rtol),
-        adapt=partial(_in_float32, context),
+        adapt=None if narrow else partial(_in_float32, context),
+        stand_in=_rounding(context) if narrow else None,
         hint="keep what needs range or precision in float32: "
         + ("`block_types`" if params.mixed else "`mixed: true`, `block_types`, `block_nodes`"),
     )
+
+
+def _rounding(context: Context) -> Path:
+    """The result as the CPU can run it: in float32, each value rounded to what bfloat16 has."""
+    from orun.stages.onnx.bfloat16 import rounded
+    from orun.stages.onnx.io import load, save
+
+    model = load(context.result)
+    rounded(model)
+    path = Path("rounded.onnx")  # in the working folder, which is scratch
+    save(model, path)
+    return path
 
 
 def _kept(context: Context, params: Params) -> list[str]:
@@ -146,13 +168,27 @@ def _blocked_types(params: Params) -> list[str]:
 
 def _convert(context: Context, params: Params, kept: Collection[str]) -> ModelProto:
     """The converted model; nodes that yield one of the values `kept` stay float32."""
-    from onnxruntime.transformers.float16 import convert_float_to_float16
-
+    from orun.stages.onnx.bfloat16 import narrow
     from orun.stages.onnx.io import load
-    from orun.stages.onnx.order import sort_nodes
     from orun.stages.onnx.ort_graph import add_types
 
     model = add_types(load(context.model()))
+    if params.to == "float16":
+        return _to_float16(context, params, model, kept)
+    blocked, wanted = {*_blocked_types(params), *QUANTIZING}, set(kept)
+
+    def stays(node: NodeProto) -> bool:
+        return node.op_type in blocked or node.name in params.block_nodes or not wanted.isdisjoint(node.output)
+
+    narrow(model, stays, keep_io_types=params.keep_io_types)
+    return model
+
+
+def _to_float16(context: Context, params: Params, model: ModelProto, kept: Collection[str]) -> ModelProto:
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    from orun.stages.onnx.order import sort_nodes
+
     names = _name(model, kept)
     passed = _take_passed(model)
     hint = "leave nodes in float32: `block_nodes`, `block_types`"
@@ -240,12 +276,13 @@ def _join_casts(model: ModelProto) -> None:
         graph.value_info.extend(told)
 
 
-def _half_weights(model: ModelProto) -> int:
+def _half_weights(model: ModelProto, to: str) -> int:
     from onnx import TensorProto
 
     from orun.stages.onnx.io import tensors
 
-    return sum(tensor.data_type == TensorProto.FLOAT16 for tensor in tensors(model))
+    kind = TensorProto.DataType.Value(to.upper())
+    return sum(tensor.data_type == kind for tensor in tensors(model))
 
 
 def _in_float32(context: Context, model: Model) -> Model:

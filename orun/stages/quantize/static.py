@@ -89,6 +89,13 @@ class Params:
         default_factory=list
     )
     exclude: Excluded = field(default_factory=list)
+    include_tensors: Annotated[
+        list[str],
+        Doc("Names of the only values and weights to round; all of those nodes when empty. With `format: qdq`."),
+    ] = field(default_factory=list)
+    exclude_tensors: Annotated[list[str], Doc("Names of values and weights to leave in float; with `format: qdq`.")] = (
+        field(default_factory=list)
+    )
     smooth: Annotated[
         float | None,
         Doc(
@@ -125,7 +132,10 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     _require_possible(context, params)
     require_room(context, ROOM)
     with TemporaryDirectory(dir=".") as folder:  # the quantizer writes beside its input
-        result = _quantize(context, params, _prepare(context, params, Path(folder, "float.onnx")))
+        prepared = _prepare(context, params, Path(folder, "float.onnx"))
+        result = _quantize(context, params, prepared)
+        if params.include_tensors or params.exclude_tensors:
+            _leave(context, params, prepared.path, result)
     why = "static quantization changes operators whose weights are constants, such as Conv, Gemm and MatMul"
     quantized = require_integers(context, result, why)
     require_scales(context, result)
@@ -157,8 +167,9 @@ def _require_possible(context: Context, params: Params) -> None:
     ):
         if asked and params.method != method:
             raise StageFailed(context.stage, f"`{name}` needs `method: {method}`, not {params.method}")
-    if params.overrides and params.format != "qdq":
-        raise StageFailed(context.stage, f"`overrides` needs `format: qdq`, not {params.format}")
+    for name in ("overrides", "include_tensors", "exclude_tensors"):
+        if getattr(params, name) and params.format != "qdq":
+            raise StageFailed(context.stage, f"`{name}` needs `format: qdq`, not {params.format}")
 
 
 @dataclass(frozen=True)
@@ -192,6 +203,9 @@ def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     require_known(context, "exclude", params.exclude, names)
     require_known(context, "op_types", params.op_types or [], [node.op_type for node in model.graph.node])
     model = add_types(model)
+    tensors = {name for node in model.graph.node for name in (*node.input, *node.output) if name}
+    require_known(context, "include_tensors", params.include_tensors, tensors)
+    require_known(context, "exclude_tensors", params.exclude_tensors, tensors)
     inputs = input_names(model)
     dataset = typical(context, params.dataset, inputs, params.samples, params.dims)
     if params.smooth is not None:
@@ -266,6 +280,19 @@ def _quantize(context: Context, params: Params, prepared: Prepared) -> ModelProt
             },
         )
     return load(result)
+
+
+def _leave(context: Context, params: Params, path: Path, result: ModelProto) -> None:
+    """Leave the tensors in float that are not to be rounded."""
+    from orun.stages.onnx.io import load
+    from orun.stages.quantizing.pairs import leave_in_float
+
+    def stays(name: str) -> bool:
+        return name in params.exclude_tensors or bool(params.include_tensors and name not in params.include_tensors)
+
+    weights = {tensor.name: tensor for tensor in load(path).graph.initializer}
+    left = leave_in_float(result, weights, stays)
+    context.log.info("%d tensors stay float:\n  %s", len(left), "\n  ".join(left))
 
 
 @contextmanager

@@ -34,13 +34,15 @@ def store_integers(model: ModelProto) -> list[str]:
         The names of the weights.
     """
     axes = _axes(model)
+    taken = {tensor.name for tensor in model.graph.initializer} | {value.name for value in model.graph.input}
+    taken |= {name for node in model.graph.node for name in (node.name, *node.output)}
     done = []
     for tensor in [*model.graph.initializer]:
         axis = axes.get(tensor.name)
         found = None if axis is None else _integers(numpy_helper.to_array(tensor), axis)
         if axis is None or found is None:
             continue
-        _replace(model, tensor, axis % len(tensor.dims), found)
+        _replace(model, tensor, axis % len(tensor.dims), found, taken)
         done.append(tensor.name)
     return done
 
@@ -91,9 +93,20 @@ def _step(channel: Array) -> float | None:
     return None
 
 
-def _replace(model: ModelProto, weight: TensorProto, axis: int, found: tuple[Array, Array, Array]) -> None:
+def _replace(
+    model: ModelProto, weight: TensorProto, axis: int, found: tuple[Array, Array, Array], taken: set[str]
+) -> None:
     name = weight.name
-    names = [f"{name}_integers", f"{name}_scale", f"{name}_zero_point"]
+    *names, node = (_unique(f"{name}_{what}", taken) for what in ("integers", "scale", "zero_point", "dequantize"))
     model.graph.initializer.remove(weight)
     model.graph.initializer.extend(map(numpy_helper.from_array, found, names))
-    model.graph.node.insert(0, helper.make_node("DequantizeLinear", names, [name], f"{name}_dequantize", axis=axis))
+    model.graph.node.insert(0, helper.make_node("DequantizeLinear", names, [name], node, axis=axis))
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    """The name, or one like it that nothing has; it is taken from now on."""
+    found, count = name, 1
+    while found in taken:
+        found, count = f"{name}_{count}", count + 1
+    taken.add(found)
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from orun.errors import StageFailed
 from orun.stages.contract import Context
 from orun.stages.convert.tensorflow import SIGNATURE
 from orun.stages.datasets import CODE
-from orun.stages.params import Code
+from orun.stages.params import Code, FilePath
 from orun.stages.said import failing
 from orun.stages.warned import warnings_to
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from orun.stages.tf.model import Model
 
 FILES = ".keras, .h5, .tflite or .pb, or the folder of a SavedModel"
+DATA = (".keras", ".h5", ".tflite")  # those of which nothing can run code or write files
 
 
 def open_model(context: Context, params: Params) -> Model:
@@ -54,12 +56,13 @@ def _opened(context: Context, params: Params) -> Model:
     from orun.stages.tf.lite import Lite
     from orun.stages.tf.wrap import wrap
 
-    _require_read(context, params)
-    if CODE.fullmatch(params.model):
-        made = context.load(Code(params.model), ())()
+    path = _trained(context) if params.model is None else context.root / params.model
+    params = replace(params, model=params.model or FilePath(path.name))  # for messages
+    _require_read(context, params, path)
+    if CODE.fullmatch(str(params.model)):
+        made = context.load(Code(str(params.model)), ())()
         with failing(context, f"TensorFlow cannot trace what {params.model} returns", "look at `inputs`"):
             return wrap(context, made, params)
-    path = context.root / params.model
     readers: Mapping[str, Callable[[Path], Model]] = {
         ".tflite": lambda file: Lite(file, params.inputs),
         ".pb": lambda file: files.frozen_graph(file, params),
@@ -76,10 +79,21 @@ def _opened(context: Context, params: Params) -> Model:
         return reader(path)
 
 
-def _require_read(context: Context, params: Params) -> None:
+def _trained(context: Context) -> Path:
+    """The one file of a model among what the stage before this one left."""
+    folder = context.inputs["trained"]
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in DATA and path.is_file())
+    if len(found) != 1:
+        names = ", ".join(str(path.relative_to(folder)) for path in found) or "none"
+        raise StageFailed(
+            context.stage, f"the input `trained` must hold one model: {', '.join(DATA)}", why=f"found {names}"
+        )
+    return found[0]
+
+
+def _require_read(context: Context, params: Params, path: Path) -> None:
     """Refuse parameters for another form of model, which nothing would read."""
-    coded = CODE.fullmatch(params.model) is not None
-    path = context.root / params.model
+    coded = CODE.fullmatch(str(params.model)) is not None
     for name, read, form in (
         ("signature", params.signature == SIGNATURE or (not coded and path.is_dir()), "the folder of a SavedModel"),
         ("tensors", not params.tensors or (not coded and path.suffix.lower() == ".pb"), "a frozen graph, .pb"),

@@ -152,6 +152,22 @@ def test_each_output_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     )
 
 
+@pytest.mark.parametrize("examples", [1, 100])
+def test_what_is_no_number_on_one_side_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, examples: int) -> None:
+    opened = check._opened
+
+    def spoiled(*words: Any) -> Any:
+        model = opened(*words)
+        return lambda feed: [
+            np.where(np.arange(len(value))[:, None] < examples, np.nan, value) for value in model(feed)
+        ]
+
+    monkeypatch.setattr(check, "_opened", spoiled)
+    text = refusal(tmp_path, "components", "digits")
+    assert text.startswith("the converted model disagrees with scikit-learn in output 'variable'\n  ")
+    assert "example 0: [nan nan nan] instead of [" in text
+
+
 def test_what_cannot_be_converted(tmp_path: Path) -> None:
     assert refusal(tmp_path, "number", "digits") == (
         "estimators.py:number must be a fitted estimator of scikit-learn\n  a int has neither `predict` nor `transform`"

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ import tensorflow as tf
 from onnxruntime import InferenceSession
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
-from orun.errors import OrunError
+import orun
+from orun.errors import OrunError, PipelineError
 from orun.stages.tf import export
 from tests.stages.modules import networks
 from tests.stages.support import StageRun, run_stage
@@ -128,6 +130,67 @@ def test_files_of_every_kind(files: Path, tmp_path: Path, name: str) -> None:
     (found,) = session.run(["classes"], {argument.name: np.load(files / "image.npy")})
     assert np.abs(found - np.load(files / "answer.npy")).max() < 1e-5
     assert str(files).encode() not in made.model.read_bytes()
+
+
+def left(files: Path, folder: Path, *names: str) -> dict[str, Path]:
+    """What a stage that trains leaves, for the port."""
+    made = Path(tempfile.mkdtemp(dir=folder))
+    for name in names:
+        (made / name).parent.mkdir(exist_ok=True)
+        (made / name).write_bytes((files / name).read_bytes())
+    return {"trained": made}
+
+
+@pytest.mark.parametrize("name", ["model.keras", "model.h5", "model.tflite"])
+def test_a_model_from_a_stage(files: Path, tmp_path: Path, name: str) -> None:
+    params = {"outputs": ["classes"]}
+    made = run_stage("convert/tensorflow", tmp_path, params, inputs=left(files, tmp_path, name))
+    alone = run_stage("convert/tensorflow", tmp_path, {**params, "model": name}, root=files)
+    assert made.model.read_bytes() == alone.model.read_bytes()
+    assert made.value("max_abs_error") < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (("model.keras", "model.h5"), "model.h5, model.keras"),
+        (("image.npy",), "none"),
+        (("saved/saved_model.pb", "model.pb"), "none"),  # programs, which can write files
+    ],
+)
+def test_what_a_stage_left_that_is_no_one_model(
+    files: Path, tmp_path: Path, names: tuple[str, ...], found: str
+) -> None:
+    with pytest.raises(OrunError) as caught:
+        run_stage("convert/tensorflow", tmp_path, inputs=left(files, tmp_path, *names))
+    assert str(caught.value) == f"the input `trained` must hold one model: .keras, .h5, .tflite\n  found {found}"
+
+
+TRAINED = """
+from orun import Context, stage
+
+@stage(inputs={}, output="files")
+def train(context: Context) -> None:
+    pass
+"""
+PIPELINE = """
+stages:
+  train: {uses: ./train.py:train}
+  good: {uses: convert/tensorflow, needs: train}
+  none: {uses: convert/tensorflow}
+  both: {uses: convert/tensorflow, needs: train, with: {model: train.py:train}}
+"""
+
+
+def test_a_model_comes_from_a_stage_or_a_parameter(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAINED)
+    (tmp_path / "p.yaml").write_text(PIPELINE)
+    with pytest.raises(PipelineError) as caught:
+        orun.load(tmp_path / "p.yaml")
+    assert [(problem.position.line, problem.message) for problem in caught.value.problems] == [
+        (5, "missing 'model' or 'needs'"),
+        (6, "'model' and 'needs' exclude one another"),
+    ]
 
 
 def test_what_is_no_such_file(files: Path, tmp_path: Path) -> None:

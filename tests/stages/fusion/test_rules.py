@@ -246,3 +246,70 @@ def test_what_the_rules_cannot_follow_is_said(tmp_path: Path, monkeypatch: pytes
         "  AssertionError: no shape\n"
         "  hint: use `method: onnxruntime`, or leave fusions out: `disable: [...]`; the log has the whole message"
     )
+
+
+def test_when_every_method_fails_the_first_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(_: object) -> None:
+        raise AssertionError("no shape")
+
+    monkeypatch.setattr("orun.stages.fusion.rules.infer", lost)
+    model = build(UNBIASED, matrices("weight") | vectors("scale", "shift"))
+    with pytest.raises(StageFailed) as caught:
+        fuse(tmp_path, model, method="auto", model_type="gpt2")
+    assert caught.value.what == "ONNX Runtime's optimizer cannot handle the model as gpt2"
+    assert caught.value.why == "IndexError: list index out of range"
+
+
+FUSIBLE = "p = MatMul (q, kt) c = Constant <value = float {0.5}> () s = Mul (p, c) w = Softmax (s) seen = MatMul (w, v)"
+# A second attention over what the first yields; its scale stands behind its mask, so that nobody fuses it.
+SECOND = """
+  b_kt = Transpose <perm = [0, 2, 3, 1]> (q4)
+  b_p = MatMul (q, b_kt)
+  b_b = Add (b_p, mask)
+  b_half = Constant <value = float {0.5}> ()
+  b_s = Mul (b_b, b_half)
+  b_w = Softmax (b_s)
+  b_seen = MatMul (b_w, v)
+  b_back = Transpose <perm = [0, 2, 1, 3]> (b_seen)
+  z = Reshape (b_back, width)
+"""
+
+
+def test_of_methods_that_leave_some_in_pieces_the_one_that_leaves_fewer_is_taken(tmp_path: Path) -> None:
+    both = build(
+        SPLIT + FUSIBLE + JOIN + SECOND,
+        matrices(*MATRICES),
+        "float[n, 1, s, s] mask",
+        "float[n, s, 8] y, float[n, s, 8] z",
+    )
+    made = fuse(tmp_path, both, method="auto")
+    assert "method onnxruntime leaves 2 attentions in pieces" in made.log
+    assert "method rules leaves 1 attentions in pieces" in made.log
+    assert (made.value("attentions"), made.value("attentions_left")) == (2, 1)
+
+
+GROUPED = """
+<ir_version: 9, opset_import: ["" : 20, "com.microsoft" : 1]>
+grouped (float[1, s, 16] query, float[1, s, 8] key, float[1, s, 8] value) => (float[1, s, 16] y)
+<float[1, 1, 0, 8] none = {}>
+{
+  shape = Shape <start = 1, end = 2> (query)
+  total = Cast <to = 6> (shape)
+  one = Constant <value = int32[1] {1}> ()
+  last = Sub (total, one)
+  first = Constant <value = int64[1] {0}> ()
+  axes = Constant <value = int64[1] {1}> ()
+  lengths = Identity (last)
+  whole = Squeeze (total)
+  y, past_key, past_value = com.microsoft.GroupQueryAttention <num_heads = 2, kv_num_heads = 1>
+    (query, key, value, none, none, lengths, whole)
+}
+"""
+
+
+def test_grouped_queries_are_an_attention(tmp_path: Path) -> None:
+    """As the exporters of generative models write it; nothing is left to fuse."""
+    model = parser.parse_model(GROUPED)
+    made = fuse(tmp_path, model, method="rules", expect={"GroupQueryAttention": 1})
+    assert (made.value("attentions"), made.value("attentions_left")) == (1, 0)
+    assert made.value("fused.GroupQueryAttention") == 1

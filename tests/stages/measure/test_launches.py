@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from orun.targets import Target
 from tests.stages.support import artifact, run_stage
 
 MEBIBYTE = 1 << 20
@@ -30,7 +31,7 @@ def weighing(mebibytes: int) -> onnx.ModelProto:
 def test_memory_is_what_the_weights_take(tmp_path: Path) -> None:
     inputs = {"model": artifact(tmp_path, weighing(32)), "reference": artifact(tmp_path, weighing(1))}
     run = run_stage("measure/memory", tmp_path, {"runs": 2}, inputs=inputs)
-    assert list(run.metrics) == ["peak", "added", "held"]
+    assert list(run.metrics) == ["peak", "added", "held", "arena"]
     added = run.metrics["added"]
     assert added.reference is not None
     assert 31 * MEBIBYTE <= added.reference.difference.value <= 31 * 3.5 * MEBIBYTE  # read, unpacked, laid out anew
@@ -42,6 +43,18 @@ def test_memory_is_what_the_weights_take(tmp_path: Path) -> None:
         assert run.value(name) == sorted(one[name] for one in launches)[2]
     assert added.value == sorted(one["peak"] - one["before"] for one in launches)[2]
     assert run.progress[-1] == (14, 14, "launches")
+    arena = run.metrics["arena"]
+    assert (arena.noise, arena.interval, arena.unit) == ("none", None, "B")
+    assert arena.reference is not None
+    assert 31 * MEBIBYTE <= arena.reference.difference.value <= 31 * 2.5 * MEBIBYTE  # the weights, and laid out anew
+    watched = json.loads((run.output / "watched.json").read_text("utf-8"))
+    assert (watched["arena"]["model"], watched["gpu"]) == (arena.value, {})
+
+
+def test_without_an_arena_none_is_taken(tmp_path: Path) -> None:
+    plain = Target("plain", session={"enable_cpu_mem_arena": False})
+    run = run_stage("measure/memory", tmp_path, inputs={"model": artifact(tmp_path, weighing(1))}, target=plain)
+    assert run.value("arena") == 0
 
 
 def test_startup_is_loading_and_the_first_inference(tmp_path: Path) -> None:

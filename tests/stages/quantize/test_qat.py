@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import numpy_helper
+from onnx import numpy_helper, parser
 
 from orun.errors import StageFailed
 from tests.stages.models import ADD, FAKE_QUANTIZED, parse
@@ -115,6 +115,42 @@ def test_integers_too_far_off(tmp_path: Path, steps: float) -> None:
     """Integers are rounded once where fake quantization rounds twice: some values are a step off."""
     with pytest.raises(StageFailed, match="the integer model disagrees with the fake quantization in output 'y'"):
         quantize(tmp_path, FAKE_QUANTIZED, steps=steps)
+
+
+def test_integers_that_are_not_those_of_the_fake_quantization(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A weight that is one step off: far less than what integers may be off, and no rounding of float32."""
+    from orun.stages.quantizing import grids
+
+    def shifted(model: onnx.ModelProto) -> list[str]:
+        (weight,) = [tensor for tensor in model.graph.initializer if len(tensor.dims) > 1]
+        values = numpy_helper.to_array(weight).copy()
+        values[0, 0] += 1
+        weight.CopyFrom(numpy_helper.from_array(values, weight.name))
+        return []
+
+    monkeypatch.setattr(grids, "store_integers", shifted)
+    with pytest.raises(StageFailed, match=r"^the model with stored integers disagrees with the fake quantization in "):
+        quantize(tmp_path, FAKE_QUANTIZED, steps=20.0)
+
+
+def test_a_weight_that_is_not_rounded_stays_float(tmp_path: Path) -> None:
+    """ONNX Runtime would store it rounded, as training did not; what a session does with it is its own affair."""
+    model = parser.parse_model(FAKE_QUANTIZED.replace("(again_rounded, w_rounded)", "(again_rounded, other)"))
+    other = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(other, "other"))
+    made = run_stage("quantize/qat", tmp_path, inputs={"model": artifact(tmp_path, model)})
+    assert made.value("quantized") == 1
+    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(made.model).graph.initializer}
+    np.testing.assert_array_equal(stored["other"], other)
+
+
+def test_names_that_the_model_has_already(tmp_path: Path) -> None:
+    """Here `w` is stored rounded, beside its own integers; what is made of it is called otherwise."""
+    made = quantize(tmp_path, FAKE_QUANTIZED.replace("(again_rounded, w_rounded)", "(again_rounded, w)"))
+    names = [tensor.name for tensor in onnx.load(made.model).graph.initializer]
+    assert len(names) == len(set(names))
+    assert {"w_integers", "w_integers_1", "w_scale", "w_scale_1"} <= set(names)
+    assert (made.value("quantized"), made.value("in_float")) == (2, 0)
 
 
 @pytest.mark.parametrize("scale", [-0.5, np.inf, np.nan])

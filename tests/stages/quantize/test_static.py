@@ -319,3 +319,59 @@ def test_a_smoothed_model_whose_weights_are_external(tmp_path: Path, monkeypatch
     apart = quantize(tmp_path, before, "rows", smooth=0.5, **products)
     assert sorted(path.name for path in apart.output.iterdir()) == ["model.onnx", "model.onnx.data"]
     assert apart.value("max_abs_error") == whole.value("max_abs_error")
+
+
+def rounded(made: StageRun) -> tuple[set[str], set[str]]:
+    """The values that are rounded, and the weights that are stored as integers."""
+    graph = onnx.load(made.model).graph
+    values = {node.input[0].removesuffix("_QuantizeLinear_Input") for node in graph.node if node.op_type[0] == "Q"}
+    return values, {one.name.removesuffix("_quantized") for one in graph.initializer if one.name[-10:] == "_quantized"}
+
+
+CHAIN = """
+<ir_version: 9, opset_import: ["" : 20]>
+g (float[n, 4] x) => (float[n, 2] y)
+<float[4, 4] w = {1, 2, 3, 4, -1, 2, 1, 2, 0.5, 0.2, 0.3, 0.1, 1, 1, -1, 2}, float[2, 4] v = {1, 2, 3, 4, 5, 6, 7, 8},
+ float[2] b = {1, 2}>
+{
+  [first] h = MatMul (x, w)
+  [second] y = Gemm <transB = 1> (h, v, b)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("params", "values", "weights"),
+    [
+        ({}, {"x", "h", "y"}, {"w", "v", "b"}),
+        ({"exclude_tensors": ["x"]}, {"h", "y"}, {"w", "v", "b"}),
+        ({"exclude_tensors": ["y", "v"]}, {"x", "h"}, {"w", "b"}),
+        ({"exclude_tensors": ["b"]}, {"x", "h", "y"}, {"w", "v"}),
+        ({"include_tensors": ["x", "w"]}, {"x"}, {"w"}),
+        ({"include_tensors": ["x", "w"], "exclude_tensors": ["x"]}, set(), {"w"}),
+    ],
+)
+def test_tensors_in_and_out(tmp_path: Path, params: dict[str, Any], values: set[str], weights: set[str]) -> None:
+    before = artifact(tmp_path, parse(CHAIN))
+    made = quantize(tmp_path, before, "rows", **params)
+    assert rounded(made) == (values, weights)
+    whole = quantize(tmp_path, before, "rows")
+    feed = {"x": np.random.default_rng(1).uniform(-1, 1, (50, 4)).astype(np.float32)}
+    errors = [noise(one.model, before / "model.onnx", feed) for one in (made, whole)]
+    left = {"x", "h", "y", "w", "v", "b"} - values - weights
+    assert (errors[0] < errors[1]) == bool(left - {"b"})  # a bias has 32 bits
+    onnx.checker.check_model(made.model, full_check=True)
+    assert not params or f"{len(left)} tensors stay float:\n  " in made.log
+
+
+def test_tensors_that_are_not_there_and_operators_without_pairs(tmp_path: Path) -> None:
+    before = artifact(tmp_path, parse(CHAIN))
+    for params, message in (
+        ({"exclude_tensors": ["first"]}, "exclude_tensors: the model has no 'first'\n"),
+        ({"include_tensors": ["z"]}, "include_tensors: the model has no 'z'\n"),
+        ({"include_tensors": ["x"]}, "nothing in the model could be quantized\n"),
+        ({"exclude_tensors": ["x"], "format": "qoperator"}, "`exclude_tensors` needs `format: qdq`, not qoperator"),
+    ):
+        with pytest.raises(StageFailed) as caught:
+            quantize(tmp_path, before, "rows", **params)
+        assert str(caught.value).startswith(message)
