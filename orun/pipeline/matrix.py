@@ -24,6 +24,8 @@ from orun.stages.kind import Kind
 
 AXIS_VALUE = re.compile(r"[A-Za-z0-9_.+%-]+")  # it is part of the stage's name, and so of a folder's
 MAX_STAGES = 1000  # of one matrix
+FILES = (".onnx", ".pt", ".pth", ".safetensors", ".joblib", ".pkl", ".npz", ".csv")
+A_FILE = "a stage needs stages: a file is a parameter of one, as in `import: {uses: convert/onnx, with: {path: FILE}}`"
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,8 @@ class Expansion:
                 link.span,
                 f"there is no stage {link.stage!r}",
                 expected=one_of(self.names),
-                suggestion=closest(link.stage, self.names),
+                suggestion=_holder(link.stage, self.names) or closest(link.stage, self.names),
+                hint=A_FILE if link.stage.endswith(FILES) else "",
             )
             return Link(link.port, "", link.span)
         return link
@@ -259,3 +262,8 @@ class Expansion:
 def _agree(axes: Axes, others: Axes) -> bool:
     """Whether they have the same values on the axes that they share."""
     return all(axes[axis].text == value.text for axis, value in others.items() if axis in axes)
+
+
+def _holder(written: str, stages: Sequence[str]) -> str:
+    """The stage that is meant by the path of a file in its result: `export/model.onnx`, `export.outputs.model`."""
+    return next((name for name in stages if written.startswith((f"{name}/", f"{name}."))), "")

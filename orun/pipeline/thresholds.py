@@ -8,6 +8,7 @@ from orun.pipeline.nodes import Scalar
 from orun.pipeline.problems import Problems
 from orun.units import DURATIONS, RATE, SIZES, parse_duration, parse_size, split
 
+PERCENT = 100
 RELATIVE = ("max_drop", "max_increase", "max_regression")
 EXPECTED: dict[Unit, str] = {
     "s": "a duration such as 12ms",
@@ -36,7 +37,15 @@ def threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
 
 
 def check_unit(gate: Gate, unit: Unit, node: Scalar, problems: Problems) -> None:
-    """Note a threshold that is not in the unit of its metric, or, of a time or a size, in none."""
+    """Note a threshold that is in another unit than its metric, of a time or a size in none, or beyond all values."""
+    if unit == "ratio" and _is_beyond(gate):
+        problems.add(
+            node.span,
+            f"{gate.metric!r} cannot be held against {node.text!r}: it {UNIT_WORDS[unit]}, at most 1",
+            expected=EXPECTED[unit],
+            suggestion="" if gate.threshold.unit or gate.threshold.value > PERCENT else f"{node.text}%",
+        )
+        return
     bare = unit in ("s", "B") and gate.rule in ("min", "max") and not gate.threshold.unit and gate.threshold.value != 0
     if gate.fits(unit) and not bare:  # 12 is as likely meant in milliseconds, and no time would fail 12 seconds
         return
@@ -44,6 +53,14 @@ def check_unit(gate: Gate, unit: Unit, node: Scalar, problems: Problems) -> None
     problems.add(
         node.span, f"{gate.metric!r} cannot be held against {node.text!r}: it {UNIT_WORDS[unit]}", expected=expected
     )
+
+
+def _is_beyond(gate: Gate) -> bool:
+    """Whether no proportion can be so large, or differ by so much: 1 is as likely meant in percent."""
+    limit = gate.threshold
+    if limit.relative or gate.rule == "min_speedup":
+        return False
+    return limit.value >= 1 if gate.rule in RELATIVE else limit.value > 1
 
 
 def _value(text: str, number: float, unit: str) -> tuple[float, Unit]:

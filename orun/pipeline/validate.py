@@ -29,6 +29,7 @@ BOOLEANS: Mapping[str, str] = {
     **dict.fromkeys(("no", "off", "n", "false"), "false"),
 }
 A_NUMBER = re.compile(NUMBER)
+COMPARED = re.compile(rf"([<>])=? *({NUMBER}[^ ]*)")
 SHARED = "what anchors (&name) hold for several places may stand under `vars`"
 
 
@@ -38,7 +39,7 @@ def validate(root: Map, schema: Mapping[str, Any], problems: Problems) -> set[Pa
     Returns:
         The paths of the values that are wrong.
     """
-    report = _Report(root, problems)
+    report = _Report(root, schema["definitions"]["stage"], problems)
     errors = list(_Validator(schema).iter_errors(plain(root)))
     # Sorted, because jsonschema goes through unknown keys as a set and the first hundred are all that is told.
     for error in sorted(errors, key=lambda error: find(root, tuple(error.absolute_path))[1]):
@@ -75,8 +76,9 @@ _Validator = validators.extend(Draft7Validator, {"allOf": _all_of})  # type: ign
 
 
 class _Report:
-    def __init__(self, root: Map, problems: Problems) -> None:
+    def __init__(self, root: Map, stage: Mapping[str, Any], problems: Problems) -> None:
         self.root = root
+        self.stage = stage  # the schema of one
         self.problems = problems
         self.unsound: set[Path] = set()
         self.said = problems.places()  # by those who know better: an unknown kind, a variable that is not there
@@ -101,15 +103,30 @@ class _Report:
         """Keys that mean nothing."""
         known = error.schema.get("properties", {})
         noun, parameters = _noun(error.schema, path), _parameters(error)
+        inputs = self._inputs(path[:-1]) if path[-1:] == ("with",) else ()
         for key, entry in node.entries.items() if isinstance(node, Map) else ():
             if not _is_known(key, error.schema):
                 self.problems.add(
                     entry.key,
                     f"{key!r} is not {_article(noun)} {noun}{'' if known else ', which has none'}",
                     expected=one_of(known),
-                    suggestion=f"with: {{{key}: ...}}" if key in parameters else closest(key, known),
+                    suggestion=f"with: {{{key}: ...}}"
+                    if key in parameters
+                    else f"needs: {{{key}: ...}}"
+                    if key in inputs
+                    else closest(key, known),
                     hint=SHARED if not path and key.startswith(("x-", ".")) else _instead(key, noun, error.schema),
                 )
+
+    def _inputs(self, path: Path) -> Collection[str]:
+        """The inputs of the kind that the stage at a path uses."""
+        stage, _ = find(self.root, path)
+        uses = stage.get("uses") if isinstance(stage, Map) else None
+        kinds = _kinds(self.stage.get("allOf", ())) or {}
+        if not isinstance(uses, Scalar) or uses.text not in kinds:
+            return ()
+        found: Mapping[str, Any] = self.stage["allOf"][kinds[uses.text]]["then"]["properties"]["needs"]["properties"]
+        return found
 
     def _missing(self, error: Any, span: Span, path: Path) -> None:
         """Keys that must be there; of one that holds required keys itself, those."""
@@ -191,6 +208,8 @@ def _suggestion(node: Node, schema: Mapping[str, Any]) -> str:
     if not isinstance(node.value, str):
         quoted = f'"{node.text}"' if node.text in choices else ""  # quotes make it text
         return quoted or (meant(node.text, choices) if A_NUMBER.fullmatch(node.text) else "")
+    if "max" in schema.get("properties", ()) and (asked := COMPARED.fullmatch(node.text)):
+        return f"{{{'max' if asked[1] == '<' else 'min'}: {asked[2]}}}"
     types = schema.get("type", ())
     if "array" in types and schema.get("pattern", EXPRESSION) == EXPRESSION:
         return f"[{node.text}]"
@@ -211,6 +230,8 @@ def _instead(key: str, noun: str, schema: Mapping[str, Any]) -> str:
     """What to do where a key means nothing: what another tool has it for, or where the known ones are listed."""
     from orun.synonyms import note
 
+    if key.isdecimal() and noun.startswith("rule"):
+        return f"a decimal has a point: 0.{key}, not 0,{key}"
     return note(key, noun) or str(schema.get("x-hint", ""))
 
 

@@ -26,6 +26,11 @@ UNITS: Mapping[str, Callable[[str], float]] = {
     "size": parse_size,
     "ratio": parse_ratio,
 }
+FUNCTION = re.compile(
+    r"(?P<file>.+?)(\.py)?(?:::?|\.)(?P<name>[A-Za-z_]\w*)(\(\))?"
+)  # data.py::test, data.test, data:test()
+A_TARGET = "name one: `targets: {NAME: {providers: [CUDAExecutionProvider, CPUExecutionProvider]}}`"
+AS_IT_IS = "a path is taken as it stands, without `~` and variables of the shell; ${vars.NAME} is a value of `vars`"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +124,8 @@ class Values:
             return self._path(node, name)
         if kind.name == "target" and node.text not in self.around.targets:
             targets = self.around.targets
-            self._wrong(node, f"there is no target {node.text!r}", one_of(targets), closest(node.text, targets))
+            near = closest(node.text, targets)
+            self._wrong(node, f"there is no target {node.text!r}", one_of(targets), near, "" if near else A_TARGET)
         if kind.name in ("str", "target"):
             return node.text
         if kind.name == "literal":
@@ -144,10 +150,25 @@ class Values:
                 node,
                 f"there is no file or folder {node.text!r}",
                 "a path relative to the pipeline file",
-                neighbour(path, node.text),
+                self._meant(node.text) or neighbour(path, node.text),
+                AS_IT_IS if node.text.startswith(("~", "$", "{")) else "",
             )
         self.references.append(Reference(name, written))
         return written
+
+    def _meant(self, written: str) -> str:
+        """A path or function that is there, by what people write who know them from elsewhere."""
+        if (called := FUNCTION.fullmatch(written)) and self._defines(f"{called['file']}.py", called["name"]):
+            return f"{called['file']}.py:{called['name']}"
+        slashed = written.replace("\\", "/")
+        return slashed if _exists(self.around.root / slashed) else ""
+
+    def _defines(self, file: str, function: str) -> bool:
+        try:
+            self.around.code.get(self.around.root / file).require(function)
+        except (OSError, Unknown, PipelineError):
+            return False
+        return True
 
     def _code(self, node: Scalar, name: str) -> str:
         written = localise(node, self.around.root)
@@ -171,9 +192,9 @@ class Values:
         self.references.append(Reference(name, file, function))
         return written
 
-    def _wrong(self, node: Scalar, message: str, expected: str, suggestion: str = "") -> None:
+    def _wrong(self, node: Scalar, message: str, expected: str, suggestion: str = "", hint: str = "") -> None:
         self.whole = False
-        self.around.problems.add(node.span, message, expected=expected, suggestion=suggestion)
+        self.around.problems.add(node.span, message, expected=expected, suggestion=suggestion, hint=hint)
 
 
 def localise(node: Scalar, root: Path) -> str:

@@ -77,7 +77,17 @@ def _check_type(
         f"the input {port!r} of {kind.name} cannot take what {link.stage!r} ({source.name}) gives:"
         f" {source.spec.output}",
         expected=f"a stage that gives {one_of(accepts)}",
+        hint=_givers(accepts),
     )
+
+
+def _givers(accepts: Collection[str]) -> str:
+    """The kinds that give such a type, where they are few."""
+    from orun.stages.registry import all_kinds
+
+    few = 2
+    found = [kind.name for kind in all_kinds() if kind.spec.output in accepts]
+    return f"what gives it: {one_of(found)}" if 0 < len(found) <= few else ""
 
 
 def _tell_asked_for(instance: Instance, port: str, kind: Kind, problems: Problems) -> None:
