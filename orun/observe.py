@@ -11,6 +11,7 @@ from blake3 import blake3
 FILE, FOLDER = "file", "folder"
 BYTES = " bytes"
 LINK_TO, A_LINK, NO_LINK = "link to ", "a link: ", "no link: "
+CHUNK = 1 << 20  # bytes that are read at a time
 ABSENT = ""  # the digest of a file that was looked for and not there, and of a variable that was not set
 
 
@@ -81,11 +82,15 @@ def tells_of_link(told: str) -> bool:
 
 
 def digest_file(path: str | Path) -> str:
-    """Digest of the content of a small file, read now; `ABSENT` when it cannot be read, or is a pipe or the like."""
+    """Digest of the content of a file, read now; `ABSENT` when it cannot be read, or is a pipe or the like."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - reading a pipe could wait for ever
             return ABSENT
-        return blake3(Path(path).read_bytes()).hexdigest()
+        hasher = blake3()
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - as above
+            while data := file.read(CHUNK):
+                hasher.update(data)
+        return hasher.hexdigest()
     except OSError:
         return ABSENT
 

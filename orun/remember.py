@@ -58,9 +58,12 @@ def _note(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict
         return None
     if not all(_is_older(seen, result.started_at) for seen in code.values()):
         return None
-    # A file that changed just now may change again within the same tick of a coarse clock: it is noted by its content.
-    moment = time() - CLOCK / SECOND
-    fresh = {path for path, seen in looked.files.items() if seen and not _is_older(seen, moment)}
+    # A file that changed just now may change again within the same tick of a coarse clock, and one that a process has
+    # mapped without any: these are noted by their contents.
+    moment, files = time() - CLOCK / SECOND, planner.store.files
+    fresh = {
+        path for path, seen in looked.files.items() if seen and not (_is_older(seen, moment) and files.knows(seen))
+    }
     targets = [encode(target) for target in {json.dumps(encode(t)): t for t in _targets(done)}.values()]
     files = {path: seen for path, seen in looked.files.items() if path not in fresh}
     return {

@@ -17,7 +17,7 @@ from orun.events import Event, Notice, RunStarted, StageFinished
 from orun.memory import Request
 from orun.planner import Done, Planner
 from orun.record import RunResult
-from orun.store import Store, locks
+from orun.store import Store, locks, stat_cache
 from orun.store.sealed import seal, unseal
 from tests.project import Project, outcomes
 from tests.store.support import flip
@@ -212,3 +212,18 @@ def test_a_file_that_changed_just_now_is_noted_by_its_content(
     assert [path for path in content["contents"] if Path(path).suffix in {".py", ".yaml"}] == mine
     assert not set(memory.joined(content["read"]["files"])) & set(mine)
     assert project.run().repeats
+
+
+def test_a_file_that_somebody_may_write_to_is_noted_by_its_content(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What he has mapped he changes without a trace."""
+    held = str(project.folder / "deep.py")
+    monkeypatch.setattr(stat_cache, "is_held_for_writing", lambda path: str(path) == held)
+    monkeypatch.setattr(stat_cache, "CLOCK", -(10**9))  # all else was changed long ago
+    monkeypatch.setattr(remember, "CLOCK", -(10**9))
+    project.edit("pipeline.yaml", "text: a b", "text: a b c")
+    project.run()
+    noted = [unseal(note.read_bytes())["contents"] for note in project.store.glob("index/run-*.json")]
+    assert [{Path(path).suffix for path in one} & {".py", ".yaml"} for one in noted] == [{".py"}]
+    assert held in noted[0]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orun.store.digests import digest_bytes
 from orun.store.index import Index
-from orun.store.reading import CLOCK, Signature, read_steadily, signature_of
+from orun.store.reading import CLOCK, Signature, is_held_for_writing, read_steadily, signature_of
 from orun.store.refusals import refusal
 
 __all__ = ["Signature", "StatCache"]
@@ -51,6 +51,10 @@ class StatCache:
             return {name: self.signature(name) for name, is_folder in self._walk(str(path)) if not is_folder}
         except OSError as error:
             raise refusal(error, f"read {path}", error.filename or path) from error
+
+    def knows(self, signature: Signature) -> bool:
+        """Whether a file with this signature need not be read again to know its digest."""
+        return self._index.get(signature) is not None
 
     def below(self, folder: str) -> Iterator[str]:
         """The path of a folder and of every folder and file in it that counts in `digest_path`; OSError as there."""
@@ -103,10 +107,10 @@ class StatCache:
     def _read(self, path: str | Path) -> str:
         """Read the file until nobody writes to it meanwhile."""
         for _ in range(_ATTEMPTS):
-            now = time.time_ns()
+            now, held = time.time_ns(), is_held_for_writing(path)
             reading = read_steadily(path)
             if reading.steady:
-                if max(reading.status.st_mtime_ns, reading.status.st_ctime_ns) < now - CLOCK:
+                if not held and max(reading.status.st_mtime_ns, reading.status.st_ctime_ns) < now - CLOCK:
                     self._index.put(signature_of(reading.status), reading.digest)
                 return reading.digest
         raise OSError(errno.EBUSY, "Changes while it is read", str(path))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import mmap
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -21,6 +24,16 @@ def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let the clock be ahead: a file's ctime cannot be set back."""
     real = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: real() + int(seconds * 1e9))
+
+
+def leases(path: Path) -> bool:
+    """Whether one can be had to read a file, as where nobody may write to it."""
+    with path.open("rb") as file:
+        try:
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def test_a_file_has_the_digest_of_its_content(store: Store, tmp_path: Path) -> None:
@@ -80,6 +93,27 @@ def test_an_edit_that_keeps_size_and_mtime_is_seen(
     path.write_bytes(b"two")
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert store.files.digest_file(path) == blake3(b"two").hexdigest()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there are no leases")
+def test_what_a_process_writes_by_a_mapping_is_seen(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the first write to a page changes the times of a file."""
+    path = tmp_path / "data.bin"
+    path.write_bytes(b"one")
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 3) as mapped:
+        file.close()
+        if leases(path):
+            pytest.skip("this file system does not know of mappings")
+        mapped[:] = b"two"
+        later(monkeypatch, 3)
+        assert store.files.digest_file(path) == blake3(b"two").hexdigest()
+        mapped[:] = b"new"
+        assert store.files.digest_file(path) == blake3(b"new").hexdigest()
+    assert not store.files.knows(signature_of(path.stat()))
+    store.files.digest_file(path)
+    assert store.files.knows(signature_of(path.stat())), "nobody writes to it any more"
 
 
 def test_a_folder_has_the_digest_of_its_names_and_contents(store: Store, tmp_path: Path) -> None:
