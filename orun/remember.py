@@ -60,9 +60,9 @@ def _note(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict
         return None
     # A file that changed just now may change again within the same tick of a coarse clock, and one that a process has
     # mapped without any: these are noted by their contents.
-    moment, files = time() - CLOCK / SECOND, planner.store.files
+    moment, known = time() - CLOCK / SECOND, planner.store.files
     fresh = {
-        path for path, seen in looked.files.items() if seen and not (_is_older(seen, moment) and files.knows(seen))
+        path for path, seen in looked.files.items() if seen and not (_is_older(seen, moment) and known.knows(seen))
     }
     targets = [encode(target) for target in {json.dumps(encode(t)): t for t in _targets(done)}.values()]
     files = {path: seen for path, seen in looked.files.items() if path not in fresh}
