@@ -21,6 +21,7 @@ from orun.events import Event, GateJudged, Notice, StageFinished, StageProgress,
 from orun.executors import Executor
 from orun.executors.job import Finished, Progress
 from orun.outcomes import failed, left, up_to_date
+from orun.outs import Outs
 from orun.pipeline.model import Stage
 from orun.planner import Done, Plan, Planner, Step
 from orun.reasons import key_changes
@@ -89,9 +90,12 @@ class Runner:
         seconds = {step.stage.id: step.seconds for step in plan.steps if step.seconds is not None}
         stages, room = tuple(step.stage for step in plan.steps), self.room
         self._schedule = Schedule(stages, seconds, room.cores, room.memory, max(room.gpus, 1))  # one that hides
+        self._outs = Outs(self.store, plan.pipeline.name)
         try:
             while not self._schedule.finished:
                 self._advance()
+            for notice in self._outs.put_back():
+                self.emit(Notice("warning", notice))
         except KeyboardInterrupt:
             raise Interrupted("interrupted") from None
         finally:
@@ -281,7 +285,7 @@ class Runner:
     def _finish(self, step: Step, action: Action, outcome: Outcome) -> None:
         """A stage is up to date: put its artifact where people look, judge its gates, and let those after it go on."""
         stage, pipeline = step.stage, self.planner.pipeline
-        out, restored = self.store.checkout(action.tree, pipeline.name, stage.id)
+        out, restored = self._outs.put(stage.id, action)
         brought = self.remote is not None and self.remote.brought(step)
         if restored and step.previous and outcome == "cached" and not brought:
             self.emit(Notice("info", f"{stage.id}: restored {out}"))

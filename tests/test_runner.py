@@ -160,6 +160,28 @@ def test_an_artifact_that_is_damaged_while_a_stage_reads_it_makes_nothing(tmp_pa
     assert [path.name for path in (project.store / "out" / "text").iterdir()] == ["make"]
 
 
+def test_another_pipeline_of_its_name_replaces_its_outputs_while_it_runs(tmp_path: Path) -> None:
+    mine, other = (Project.make(tmp_path / name / "project") for name in ("mine", "other"))
+    other.store = mine.store
+    other.edit("pipeline.yaml", "text: a b", "text: c d")
+    events: list[Event] = []
+
+    def hear(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, StageStarted) and event.stage == "count":
+            assert other.run().exit_code == 0
+            assert mine.text("upper") == "C D!"
+
+    result = orun.run(mine.folder / "pipeline.yaml", store=mine.store, on_event=hear)
+    assert result.exit_code == 0
+    assert (mine.text("make"), mine.text("upper"), mine.text("count")) == ("a b", "A B!", "2")
+    assert [event.text for event in events if isinstance(event, Notice)] == [
+        f"{stage}: another run had put its own into {mine.store}/out/text/{stage}, which is this run's again; pipelines "
+        "of one name in one store replace each other's outputs: give one of them another name, or --store"
+        for stage in ("make", "upper")
+    ]
+
+
 def test_a_failed_gate_blocks_what_is_after_it_and_only_that(project: Project) -> None:
     project.edit("pipeline.yaml", "with: {text: a b}", "gate: {length: {max: 2}}")
     project.edit("pipeline.yaml", "  count:", "  alone: {uses: ./stages.py:make, with: {text: c}}\n  count:")

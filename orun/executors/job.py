@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
@@ -12,6 +13,8 @@ from orun.stages.contract import Spec
 from orun.store.records import How
 from orun.targets import Interpreter, Target
 
+# Of the interpreters of stages: they find no modules where they happen to start, and read texts as this process does.
+OPTIONS = ("-P", "-X", f"utf8={sys.flags.utf8_mode}")
 Signature = tuple[int, int, int, int, int]  # device, inode, size, mtime and ctime in nanoseconds
 
 

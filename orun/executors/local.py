@@ -12,7 +12,7 @@ from time import monotonic
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from orun.codec import decode, encode
-from orun.executors.job import Finished, Job, JobResult, Progress
+from orun.executors.job import OPTIONS, Finished, Job, JobResult, Progress
 from orun.targets import Interpreter
 from orun.variables import SECRETS
 
@@ -155,7 +155,7 @@ class LocalExecutor:
         process = subprocess.Popen(
             [
                 interpreter.python if interpreter else sys.executable,
-                "-P",
+                *OPTIONS,
                 "-m",
                 "orun.executors.zygote",
                 str(descriptor),

@@ -14,7 +14,7 @@ from typing import Any, cast
 from orun.codec import decode, encode
 from orun.executors import system, worker
 from orun.executors.channel import Channel
-from orun.executors.job import Job
+from orun.executors.job import OPTIONS, Job
 from orun.executors.messages import Trouble
 from orun.executors.reads.native import listen, make_ready
 from orun.executors.reads.observer import Observer
@@ -97,7 +97,7 @@ def spawn(descriptor: int) -> int:
         descriptor: its end of the connection to this process.
     """
     os.set_inheritable(descriptor, True)
-    arguments = [sys.executable, "-P", "-m", "orun.executors.stage", str(descriptor), str(os.getpid())]
+    arguments = [sys.executable, *OPTIONS, "-m", "orun.executors.stage", str(descriptor), str(os.getpid())]
     return os.posix_spawn(sys.executable, arguments, os.environ, setpgroup=0)
 
 
