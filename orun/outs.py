@@ -34,8 +34,8 @@ class Outs:
         for stage, (action, out, inode) in list(self._placed.items()):
             if _inode(out) != inode and self.put(stage, action)[1]:
                 yield (
-                    f"{stage}: another run had put its own into {out}, which is this run's again; pipelines of one name "
-                    "in one store replace each other's outputs: give one of them another name, or --store"
+                    f"{stage}: another run had put its own into {out}, which is this run's again; pipelines of one "
+                    "name in one store replace each other's outputs: give one of them another name, or --store"
                 )
 
 

@@ -176,8 +176,8 @@ def test_another_pipeline_of_its_name_replaces_its_outputs_while_it_runs(tmp_pat
     assert result.exit_code == 0
     assert (mine.text("make"), mine.text("upper"), mine.text("count")) == ("a b", "A B!", "2")
     assert [event.text for event in events if isinstance(event, Notice)] == [
-        f"{stage}: another run had put its own into {mine.store}/out/text/{stage}, which is this run's again; pipelines "
-        "of one name in one store replace each other's outputs: give one of them another name, or --store"
+        f"{stage}: another run had put its own into {mine.store}/out/text/{stage}, which is this run's again; "
+        "pipelines of one name in one store replace each other's outputs: give one of them another name, or --store"
         for stage in ("make", "upper")
     ]
 
