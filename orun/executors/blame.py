@@ -13,6 +13,7 @@ from orun.executors.job import Job
 from orun.executors.messages import Trouble
 from orun.executors.reads.scope import Scope
 
+PACKAGES = {"cv2": "opencv-python-headless", "PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 MESSAGE_LINES = 8  # of an exception's message; the log has all of it
 LINE_LENGTH = 300
 
@@ -31,15 +32,30 @@ def trouble(job: Job, scope: Scope, error: BaseException) -> Trouble:
     else:
         first, *rest = _message(error) or [""]
         what = f"{job.stage} raised {type(error).__name__}" + (f": {first}" if first else "")
+        rest += [_printable(note[:LINE_LENGTH]) for note in getattr(error, "__notes__", ())]
     return Trouble("StageFailed", what, "\n".join(rest), _hint(job, error), file=file, line=line, function=function)
 
 
 def _hint(job: Job, error: BaseException) -> str:
-    """How to name a file of the project that was looked for in the working folder."""
+    """How to name a file of the project that was looked for in the working folder; what brings a missing module."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return _missing_module(job, error.name.partition(".")[0])
     name = error.filename if isinstance(error, FileNotFoundError) else None
     if isinstance(name, str) and name and Path(job.root, name).exists():
         return f"A stage runs in an empty folder of its own: Path(__file__).parent / {name!r}"
     return ""
+
+
+def _missing_module(job: Job, name: str) -> str:
+    from difflib import get_close_matches
+
+    here = [one.stem for folder in {job.root, job.project} for one in Path(folder).glob("*") if one.stem.isidentifier()]
+    if close := get_close_matches(name, here, n=1, cutoff=0.8):
+        return f"Did you mean {close[0]}?"
+    package = PACKAGES.get(name, name)
+    if job.interpreter:
+        return f"List {package} among the packages of its environment"
+    return f"Install it where orun runs: {sys.executable} -m pip install {package}"
 
 
 def write(scope: Scope, error: BaseException) -> None:
@@ -48,7 +64,11 @@ def write(scope: Scope, error: BaseException) -> None:
     if plain and not any(_last_frame(error, scope.is_code)):
         sys.stderr.write(f"{error}\n")
     else:
-        traceback.print_exception(error)
+        told = traceback.TracebackException.from_exception(error)
+        if plain:  # what orun did after the user's call says nothing to them
+            users = [place for place, frame in enumerate(told.stack) if scope.is_code(frame.filename)]
+            del told.stack[users[-1] + 1 :]
+        sys.stderr.writelines(told.format())
 
 
 def _message(error: BaseException) -> list[str]:

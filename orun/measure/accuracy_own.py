@@ -29,7 +29,7 @@ def own_scores(request: Request, dataset: Dataset, outputs: Mapping[str, Values]
     pooled = own_parts(request, dataset, outputs, np.arange(len(dataset)))
     scores: dict[str, Floats | Pooled] = {}
     for name, function in request.functions.items():
-        values = _finite(request, name, np.asarray(function(outputs, dataset), dtype=np.float64), len(dataset))
+        values = _finite(request, name, _called(request, name, function, outputs, dataset), len(dataset))
         scores[name] = values if values.ndim else pooled.get(name, values)
     return scores
 
@@ -48,7 +48,7 @@ def _once(
     request: Request, name: str, function: Function, dataset: Dataset, outputs: Mapping[str, Values], chosen: Rows
 ) -> float:
     taken = {key: values if key.startswith(CANDIDATES) else choose(values, chosen) for key, values in outputs.items()}
-    value = np.asarray(function(taken, dataset.choose(chosen)), dtype=np.float64)
+    value = _called(request, name, function, taken, dataset.choose(chosen))
     if value.ndim:
         raise StageFailed(
             request.stage,
@@ -56,6 +56,25 @@ def _once(
             why=f"it returned an array of shape {list(value.shape)} of {len(chosen)} resampled ones",
         )
     return float(value)
+
+
+def _called(request: Request, name: str, function: Function, outputs: Mapping[str, Values], dataset: Dataset) -> Floats:
+    """What a function returns, as an array; what it raises says what it is called with."""
+    try:
+        returned = function(outputs, dataset)
+    except (AttributeError, KeyError, TypeError) as error:
+        error.add_note(f"{name}(outputs, dataset): outputs has, by name, {', '.join(outputs)}; dataset inputs, labels")
+        raise
+    try:
+        if returned is not None:
+            return np.asarray(returned, dtype=np.float64)
+    except (TypeError, ValueError):
+        pass
+    raise StageFailed(
+        request.stage,
+        f"the metric {name} must return one number, or one for each example",
+        why=f"it returned {'nothing' if returned is None else f'a {type(returned).__name__}'}",
+    )
 
 
 def _finite(request: Request, name: str, values: Floats, examples: int) -> Floats:

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 FLOATS = ("tensor(float)", "tensor(double)", "tensor(float16)")
 TEXT = "tensor(string)"
 CLASSES = ("tensor(bool)", *(f"tensor({sign}int{bits})" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+TYPES = {  # numpy's name of ONNX Runtime's types
+    "tensor(float)": "float32",
+    "tensor(double)": "float64",
+    **{f"tensor({name})": name for name in ("float16", "int8", "int16", "int32", "int64", "uint8", "uint16")},
+}
 Tick = Callable[[int], None]
 
 
@@ -129,15 +134,27 @@ def _run(
     try:
         values = session.run(list(plan.outputs), dict(feed))
     except Exception as error:  # ONNX Runtime's errors share no base class but this
+        taken = {one.name: f"{TYPES.get(one.type, one.type)} {one.shape}" for one in session.get_inputs()}
+        listed = "\n".join(
+            f"{name}: fed {value.dtype} {list(value.shape)}, takes {taken[name]}" for name, value in feed.items()
+        )
         raise StageFailed(
             plan.stage,
             f"the {role} does not run on {part} {batch.examples[0]}",
-            why=f"{str(error).strip()}\nfed: " + ", ".join(f"{name} {value.shape}" for name, value in feed.items()),
+            why=f"{str(error).strip()}\n{listed}",
+            hint=_other_types(session, feed),
         ) from error
     outputs = dict(zip(plan.outputs, (np.asarray(value) for value in values), strict=True))
     for name, value in outputs.items():
         _check_output(plan.stage, f"output '{name}' of the {role}", value, part, batch)
     return outputs
+
+
+def _other_types(session: InferenceSession, feed: Mapping[str, Array]) -> str:
+    """How to give the inputs the types that the model takes, where they have others."""
+    taken = {needed.name: TYPES.get(needed.type) for needed in session.get_inputs()}
+    wrong = [name for name, value in feed.items() if taken[name] and taken[name] != value.dtype.name]
+    return "".join(f"in the dataset, {name}: values.astype(np.{taken[name]})" for name in wrong[:1])
 
 
 def _check_output(stage: str, what: str, value: Array, part: str, batch: Batch) -> None:

@@ -137,7 +137,12 @@ def _as_arrays(part: str, name: str, values: Values) -> Values:
     if isinstance(values, np.ndarray) and values.ndim:
         return values
     if not isinstance(values, Sequence):
-        raise UsageError(f"{part}.{name} of a dataset must be an array or a list of arrays", why=f"got {values!r:.80}")
+        given = next((call for call in ("to_numpy", "numpy") if hasattr(values, call)), "")  # of pandas, of PyTorch
+        raise UsageError(
+            f"{part}.{name} of a dataset must be an array or a list of arrays",
+            why=f"got a {type(values).__name__}" if given else f"got {values!r:.80}",
+            hint=f"give it as one: values.{given}()" if given else "",
+        )
     arrays = [np.asarray(value) for value in values]
     types = sorted({str(array.dtype) for array in arrays})
     if len(types) > 1:

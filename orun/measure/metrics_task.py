@@ -55,7 +55,19 @@ def predicted_classes(metric: str, output: NDArray[Any], labels: NDArray[Any]) -
             f"{metric} compares what the model predicts, {kinds[0]}, with labels that are {kinds[1]}",
             hint="give labels of the same kind: where the model yields scores, the number of the class from 0 on",
         )
+    if not (is_classes(output) or texts[0]):
+        _need_classes(metric, output.shape[-1], labels)
     return predicted
+
+
+def _need_classes(metric: str, classes: int, labels: NDArray[Any]) -> None:
+    """Refuse labels that are the number of no class: none of them could ever be right."""
+    if labels.size and not (labels.min() >= 0 and labels.max() < classes):
+        raise UsageError(
+            f"{metric} needs labels from 0 to {classes - 1}, as the output has {classes} scores",
+            why=f"they go from {labels.min():g} to {labels.max():g}",
+            hint="where they begin at 1: orun.Dataset(inputs, labels - 1); leave examples of no class out",
+        )
 
 
 def _need_fitting(metric: str, shape: tuple[int, ...], output: NDArray[Any], labels: NDArray[Any]) -> None:
@@ -63,6 +75,7 @@ def _need_fitting(metric: str, shape: tuple[int, ...], output: NDArray[Any], lab
         raise UsageError(
             f"{metric} needs one label for each class that the model predicts",
             why=f"the output is {list(output.shape)}, and the labels are {list(labels.shape)}",
+            hint="of one-hot labels: labels.argmax(-1)" if output.shape == labels.shape else "",
         )
 
 

@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -264,6 +264,6 @@ def _agree(axes: Axes, others: Axes) -> bool:
     return all(axes[axis].text == value.text for axis, value in others.items() if axis in axes)
 
 
-def _holder(written: str, stages: Sequence[str]) -> str:
+def _holder(written: str, stages: Iterable[str]) -> str:
     """The stage that is meant by the path of a file in its result: `export/model.onnx`, `export.outputs.model`."""
     return next((name for name in stages if written.startswith((f"{name}/", f"{name}."))), "")

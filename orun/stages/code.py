@@ -74,7 +74,11 @@ def load_function(root: Path, reference: str, takes: Sequence[str] | None = None
         raise UsageError(f"no file {name}", why=f"{reference} is looked for in {root}")
     module = _module(root.absolute(), path)
     found = getattr(module, function, None)
-    if not callable(found):
+    if found is not None and not callable(found):
+        raise UsageError(
+            f"{reference} is a {type(found).__name__}, not a function", hint=f"def load(): return {function}"
+        )
+    if found is None:
         raise UsageError(f"no function {function!r} in {name}", why=f"it defines: {', '.join(_functions(module))}")
     if takes is not None:
         _require(found, path, reference, takes)

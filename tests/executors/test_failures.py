@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -226,6 +227,31 @@ def test_code_that_is_no_python_is_shown_at_its_line(executor: LocalExecutor, pr
         "  hint: Its log: LOGS/log.txt\n"
         "  hint: Run it alone: orun ROOT/release.yaml --only f"
     )
+
+
+def test_a_module_that_is_missing(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/helpers.py", "")
+    project.write("pipelines/mine.py", "def f(context): import helprs\ndef g(context): import no_such_module.deep\n")
+    job = project.job("mine.py:f")
+    assert "  hint: Did you mean helpers?\n" in told(failure(executor, job), job)
+    job = project.job("mine.py:g")
+    install = f"{sys.executable} -m pip install no_such_module"
+    assert f"  hint: Install it where orun runs: {install}\n" in told(failure(executor, job), job)
+
+
+def test_what_orun_refuses_of_a_call_is_told_up_to_that_call(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/mine.py", "import orun\ndef f(context): orun.Dataset({})\n")
+    job = project.job("mine.py:f")
+    assert failure(executor, job).what == "the inputs of a dataset must map the names of a model's inputs to arrays"
+    assert [line for line in log_of(job).splitlines() if "measure/dataset.py" in line] == []
+
+
+def test_notes_of_an_exception_are_told(executor: LocalExecutor, project: Project) -> None:
+    code = "def f(context):\n    error = KeyError('y')\n    error.add_note('it has x')\n    raise error\n"
+    project.write("pipelines/mine.py", code)
+    job = project.job("mine.py:f")
+    message = told(failure(executor, job), job)
+    assert message.startswith("f raised KeyError: 'y'\n  it has x\n  at ROOT/mine.py:4 in f\n")
 
 
 def test_a_file_that_lies_beside_the_pipeline_is_found_by_its_code(executor: LocalExecutor, project: Project) -> None:

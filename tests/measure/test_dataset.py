@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from orun.errors import UsageError
 from orun.measure.dataset import Dataset, Values, batches, count
@@ -75,6 +76,13 @@ def test_shapes_of_all_inputs_count() -> None:
         (
             {"inputs": {"x": np.float32(1)}},
             "inputs.x of a dataset must be an array or a list of arrays\n  got np.float32(1.0)",
+        ),
+        (
+            {"inputs": {"x": torch.zeros(2, 3)}},
+            (
+                "inputs.x of a dataset must be an array or a list of arrays\n  got a Tensor\n"
+                "  hint: give it as one: values.numpy()"
+            ),
         ),
         (
             {"inputs": {"x": [np.zeros(2), np.zeros(3, np.int64)]}},

@@ -33,6 +33,27 @@ def test_accuracy_needs_fitting_labels() -> None:
     )
 
 
+def test_one_hot_labels_are_told_as_such() -> None:
+    with pytest.raises(UsageError) as error:
+        accuracy(np.zeros((2, 3)), np.eye(3)[:2])
+    assert str(error.value) == (
+        "accuracy needs one label for each class that the model predicts\n"
+        "  the output is [2, 3], and the labels are [2, 3]\n"
+        "  hint: of one-hot labels: labels.argmax(-1)"
+    )
+
+
+@pytest.mark.parametrize(("labels", "span"), [([1, 2, 3], "1 to 3"), ([0, -100, 2], "-100 to 2")])
+def test_a_label_that_is_no_class_is_refused(labels: list[int], span: str) -> None:
+    with pytest.raises(UsageError) as error:
+        accuracy(np.eye(3), np.array(labels))
+    assert str(error.value) == (
+        "accuracy needs labels from 0 to 2, as the output has 3 scores\n"
+        f"  they go from {span}\n"
+        "  hint: where they begin at 1: orun.Dataset(inputs, labels - 1); leave examples of no class out"
+    )
+
+
 def test_texts_are_not_compared_with_numbers() -> None:
     with pytest.raises(UsageError) as caught:
         accuracy(np.eye(2), np.array(["0", "1"]))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 DATA = "model.onnx.data"  # external data of a model that does not fit into one file
+LFS = b"version https://git-lfs.github.com/"
 PROTO_LIMIT = 2**31 - 2**24  # bytes of weights that one protobuf message (2 GiB at most) holds beside its graph
 STORED_FREELY = 4  # IR version from which a stored tensor need not be an input
 EXTERNAL_FROM = 1024  # bytes from which a tensor goes to the external data
@@ -40,9 +41,16 @@ def load_graph(path: Path) -> ModelProto:
 
     import onnx
 
+    if path.is_dir():
+        inside = sorted(file.name for file in path.glob("*.onnx"))
+        raise UsageError(f"{path.name} is a folder, not an ONNX model", why=f"it holds {', '.join(inside) or 'none'}")
     try:
         model = onnx.load(path, load_external_data=False)
     except DecodeError as error:
+        if is_pointer(path):
+            raise UsageError(
+                f"{path.name} is not an ONNX model", why="it is a pointer of Git LFS", hint="git lfs pull"
+            ) from None
         raise UsageError(f"{path.name} is not an ONNX model", why=str(error)) from error
     if not model.HasField("graph"):
         raise UsageError(f"{path.name} is not an ONNX model", why="it holds no graph")
@@ -51,6 +59,12 @@ def load_graph(path: Path) -> ModelProto:
     for location in locations:
         _check_location(path, location)
     return model
+
+
+def is_pointer(path: Path) -> bool:
+    """Whether a file is what Git LFS leaves in place of one that was not fetched."""
+    with path.open("rb") as file:
+        return file.read(len(LFS)) == LFS
 
 
 @contextmanager

@@ -121,6 +121,8 @@ def export(context: Context, estimator: Estimator, data: Table, wishes: Wishes) 
     hint = "skl2onnx.supported_converters() lists what can be converted"
     if len({values.dtype.kind for values in data.columns.values()} & set("iuf")) > 1:
         hint += "; it may want numbers of one type: `types: {NAME: float32}` beside the path of the data"
+    if not _is_fitted(estimator):  # of one without a state this need not be true, so that it refuses nothing
+        hint = "it does not look fitted: return model.fit(X, y)"
     what = f"skl2onnx cannot convert the {type(estimator).__name__}"
     with failing(context, what, hint), warnings_to(context.log), _integers_as_flags(), _lacking(context, what):
         model: ModelProto = to_onnx(
@@ -134,6 +136,19 @@ def export(context: Context, estimator: Estimator, data: Table, wishes: Wishes) 
     tidy_domains(model)
     _name(context, model, wishes.outputs)
     return model
+
+
+def _is_fitted(estimator: Estimator) -> bool:
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return False
+    except TypeError:  # a class of the user's
+        return True
+    return True
 
 
 def _options(estimator: Estimator, wishes: Wishes) -> dict[int, dict[str, Any]]:

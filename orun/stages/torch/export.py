@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orun.errors import UsageError
 from orun.stages.onnx.agreement import Feed
 from orun.stages.onnx.feeds import Input
 from orun.stages.warned import warnings_to
 
 if TYPE_CHECKING:
     import logging
+    from inspect import Signature
 
     from numpy.typing import NDArray
 
@@ -66,9 +68,23 @@ def bind(module: torch.nn.Module, inputs: Sequence[Input]) -> Bound:
     else:
         parameters = list(inspect.signature(module.forward).parameters)
     known = all(item.name in parameters for item in inputs)
+    if not scripted:
+        _require_taken(inspect.signature(module.forward), [item.name for item in inputs], known)
     order = sorted(inputs, key=lambda item: parameters.index(item.name)) if known else inputs
     strict = scripted or isinstance(module, torch.fx.GraphModule)  # what `torch.export` made takes no names
     return Bound(at_rest(module), tuple(order), by_name=known and not strict)
+
+
+def _require_taken(forward: Signature, names: Sequence[str], known: bool) -> None:
+    """Refuse inputs with which the module cannot be called."""
+    try:
+        forward.bind(**dict.fromkeys(names)) if known else forward.bind(*names)
+    except TypeError as error:
+        raise UsageError(
+            "the module does not take these `inputs`",
+            why=f"{', '.join(names)}: {error}\nits forward is {forward}",
+            hint="name what forward takes and has no default for",
+        ) from None
 
 
 def bind_program(program: Any, inputs: Sequence[Input]) -> Bound:

@@ -81,7 +81,15 @@ def _made(context: Context, params: Params) -> Any:
     """What the user's function returns, with the weights of a file where one is named."""
     import torch
 
-    module = context.load(Code(str(params.model)), ())()
+    load = context.load(Code(str(params.model)), ())
+    if isinstance(load, torch.nn.Module):
+        name = str(params.model).rpartition(":")[2]
+        raise StageFailed(
+            context.stage,
+            f"{params.model} is a {type(load).__name__}, not a function that returns one",
+            hint=f"def load(): return {name}",
+        )
+    module = load()
     if not isinstance(module, torch.nn.Module):
         raise StageFailed(
             context.stage, f"{params.model} must return a torch.nn.Module", why=f"it returned a {type(module).__name__}"

@@ -32,6 +32,18 @@ def test_external_data_is_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert made.value("size") == made.model.stat().st_size + 64
 
 
+def test_a_pointer_of_git_lfs_and_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "big.onnx").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n")
+    for path, message in (
+        ("models/big.onnx", "big.onnx is not an ONNX model\n  it is a pointer of Git LFS\n  hint: git lfs pull"),
+        ("models", "models is a folder, not an ONNX model\n  it holds big.onnx"),
+    ):
+        with pytest.raises(OrunError) as caught:
+            run_stage("convert/onnx", tmp_path, {"path": path})
+        assert str(caught.value) == message
+
+
 def test_a_digest_that_holds_and_one_that_does_not(tmp_path: Path) -> None:
     onnx.save(parse(ADD), tmp_path / "add.onnx")
     digest = hashlib.sha256((tmp_path / "add.onnx").read_bytes()).hexdigest()

@@ -172,7 +172,9 @@ def test_what_cannot_be_converted(tmp_path: Path) -> None:
     assert refusal(tmp_path, "number", "digits") == (
         "estimators.py:number must be a fitted estimator of scikit-learn\n  a int has neither `predict` nor `transform`"
     )
-    assert refusal(tmp_path, "unfitted", "bodies").startswith("skl2onnx cannot convert the Ridge\n  ")
+    unfitted = refusal(tmp_path, "unfitted", "bodies")
+    assert unfitted.startswith("skl2onnx cannot convert the Ridge\n  ")
+    assert "\n  hint: it does not look fitted: return model.fit(X, y); " in unfitted
     assert refusal(tmp_path, "ridge", "bodies", outputs=["a", "b"]) == (
         "the converted model has 1 outputs, and `outputs` names 2\n  skl2onnx calls them variable"
     )

@@ -133,6 +133,18 @@ def test_what_a_model_must_be_and_say(tmp_path: Path) -> None:
     assert refusal(tmp_path, model="small.py:number", inputs=inputs, outputs=["y"]) == (
         "small.py:number must return a torch.nn.Module\n  it returned a int"
     )
+    assert refusal(tmp_path, model="small.py:MADE", inputs=inputs, outputs=["y"]) == (
+        "small.py:MADE is a Sequential, not a function that returns one\n  hint: def load(): return MADE"
+    )
+    assert refusal(tmp_path, model="small.py:NAMES", inputs=inputs, outputs=["y"]) == (
+        "small.py:NAMES is a list, not a function\n  hint: def load(): return NAMES"
+    )
+    assert refusal(tmp_path, model="small.py:scorer", inputs={"ids": {"shape": [1, 2]}}, outputs=["a", "b"]) == (
+        "the module does not take these `inputs`\n"
+        "  ids: missing a required argument: 'mask'\n"
+        "  its forward is (ids: 'torch.Tensor', mask: 'torch.Tensor') -> 'dict[str, torch.Tensor]'\n"
+        "  hint: name what forward takes and has no default for"
+    )
     assert refusal(tmp_path, model="small.py:logarithm", inputs=inputs, outputs=["x"]) == (
         "inputs and outputs need names that differ\n  x"
     )
@@ -166,7 +178,7 @@ def test_sizes_of_an_axis_that_is_not_there(tmp_path: Path) -> None:
     ],
 )
 def test_inputs_that_nothing_fits(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    assert refusal(tmp_path, model="small.py:scorer", inputs={"x": change}, outputs=["y"]).startswith(message)
+    assert refusal(tmp_path, model="small.py:logarithm", inputs={"x": change}, outputs=["y"]).startswith(message)
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,15 @@ def largest_error(outputs, dataset):
 def too_many(outputs, dataset):
     return [1.0, 2.0]
 
+def nothing(outputs, dataset):
+    print(outputs)
+
+def named(outputs, dataset):
+    return {"score": 1.0}
+
+def swapped(predictions, labels):
+    return (predictions.argmax(1) == labels).mean()
+
 def not_a_number(outputs, dataset):
     return float("nan")
 
@@ -410,6 +419,14 @@ def test_outputs_go_by_name(folder: Path) -> None:
             ),
         ),
         (
+            {"dataset": "data.py:plain", "metrics": ["data.py:nothing"]},
+            "the metric nothing must return one number, or one for each example\n  it returned nothing",
+        ),
+        (
+            {"dataset": "data.py:plain", "metrics": ["data.py:named"]},
+            "the metric named must return one number, or one for each example\n  it returned a dict",
+        ),
+        (
             {"dataset": "data.py:plain", "metrics": ["data.py:not_a_number"]},
             "the metric not_a_number returned a number that is not finite",
         ),
@@ -436,7 +453,16 @@ def test_a_model_that_does_not_take_the_data(folder: Path) -> None:
     message = refusal(folder, params, model=linear(EYE))
     assert message.splitlines()[0] == "the model does not run on example 0"
     assert "Unexpected input data type" in message
-    assert message.splitlines()[-1] == "  fed: x (1, 3)"
+    assert message.splitlines()[-2:] == [
+        "  x: fed int64 [1, 3], takes float32 ['batch', 3]",
+        "  hint: in the dataset, x: values.astype(np.float32)",
+    ]
+
+
+def test_what_a_metric_of_ones_own_is_called_with_is_told_where_it_fails(folder: Path) -> None:
+    with pytest.raises(AttributeError) as caught:
+        measure(folder, {"dataset": "data.py:plain", "metrics": ["data.py:swapped"]}, model=linear(EYE))
+    assert caught.value.__notes__ == ["swapped(outputs, dataset): outputs has, by name, y; dataset inputs, labels"]
 
 
 @pytest.mark.parametrize(("to", "shown"), [(TensorProto.BFLOAT16, "bfloat16"), (TensorProto.FLOAT8E5M2, "float8e5m2")])

@@ -96,3 +96,7 @@ def decoder() -> torch.nn.Module:
     config = GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=50, use_cache=False, attn_implementation="sdpa")
     torch.manual_seed(0)
     return GPT2Model(config).eval()
+
+
+MADE = nn.Sequential(nn.Linear(4, 4))
+NAMES = ["MADE"]
