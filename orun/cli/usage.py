@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 import click
 
-from orun.cli.habits import OPTIONS, here
+from orun.cli.habits import OPTIONS, VERBS, here
 from orun.errors import UsageError
 
 
@@ -22,7 +22,20 @@ def explained(error: click.UsageError) -> UsageError:
     if isinstance(error, click.MissingParameter) and error.param is not None:
         return UsageError(f"{error.param.human_readable_name} is missing", hint=f"{usage(error.ctx)}\n{see}")
     message = error.format_message().rstrip(".")
+    if message.startswith("Got unexpected extra argument") and "--to" in _options(error.ctx):
+        see = f"one FILE; stages are chosen by --to STAGE, --from STAGE, --only STAGE. {see}"
+    if message.startswith("No such command") and error.ctx:
+        name = message.split("'")[1]
+        message, see = f"no such command '{name}'", _near_command(name, error.ctx) + see  # click adds its own guess
     return UsageError(message[:1].lower() + message[1:], hint=see)
+
+
+def _near_command(name: str, context: click.Context) -> str:
+    """The command of a group that was meant by the name of none."""
+    line, group = here(name, VERBS), context.command_path
+    known = context.command.list_commands(context) if isinstance(context.command, click.Group) else []
+    close = [line] if line.startswith(group) else get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}? " if close else ""
 
 
 def usage(context: click.Context | None) -> str:

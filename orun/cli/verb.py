@@ -113,7 +113,9 @@ class Verbs(click.Group):
 
         from orun.cli.habits import VERBS, here
 
-        close = [line] if (line := here(name, VERBS)) else get_close_matches(name, self.verbs, n=1, cutoff=0.5)
+        close = [file for file in (f"{name}.yaml", f"{name}.yml") if os.path.lexists(file)]
+        close += filter(None, [here(name, VERBS)])
+        close += get_close_matches(name, self.verbs, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]}? " if close else ""
         return UsageError(
             f"no verb '{name}', and no file of that name", hint=f"{hint}to see the verbs: {self.name} --help"

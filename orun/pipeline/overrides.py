@@ -57,7 +57,8 @@ class _Override:
 
     def _known(self, keys: Sequence[str], root: Map) -> bool:
         if keys[0] not in TOP:
-            self._unknown(0, keys, f"{keys[0]!r} is not a key of a pipeline file", TOP)
+            hint = "a parameter of a stage: --set stages.STAGE.with.NAME=VALUE"
+            self._unknown(0, keys, f"{keys[0]!r} is not a key of a pipeline file", TOP, hint)
             return False
         names = root.map(keys[0]).entries
         closed = CLOSED.get(keys[0])
@@ -85,10 +86,11 @@ class _Override:
         return node.with_entries({**node.entries, key: changed})
 
     def _unknown(
-        self, index: int, keys: Sequence[str], message: str, known: Sequence[str] | Mapping[str, Entry]
+        self, index: int, keys: Sequence[str], message: str, known: Sequence[str] | Mapping[str, Entry], hint: str = ""
     ) -> None:
+        near = closest(keys[index], known)
         self.problems.add(
-            self._span(index, keys), message, expected=one_of(known), suggestion=closest(keys[index], known)
+            self._span(index, keys), message, expected=one_of(known), suggestion=near, hint="" if near else hint
         )
 
     def _span(self, index: int, keys: Sequence[str]) -> Span:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from orun.record import RunResult, StageResult
+from orun.record import Failure, RunResult, StageResult
 from orun.report.figures import count
 from orun.report.terminal import Terminal
 from orun.spelling import near
 
 TAIL_LINES = 15
+MOST_LINES = 500  # in which the beginning of a traceback is looked for
+REFUSAL = "orun.errors."
+TRACEBACK = "Traceback (most recent call last):"
+CAUSED = "The above exception was the direct cause of the following exception:"
 TAIL_BYTES = 32 * 1024  # enough for fifteen lines of any sane length; a log may be gigabytes
 TAIL_WIDTH = 500  # characters of a line that are shown, from its end
 ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]")
@@ -31,13 +35,33 @@ def failure_note(stage: StageResult, terminal: Terminal) -> list[str]:
     lines += [f"  hint: {line}" for line in failure.hint.splitlines()]
     if failure.log:
         told = {failure.what, *(line.strip() for line in lines[1:])}
-        tail = log_tail(Path(failure.log))
+        tail = _beyond(log_tail(Path(failure.log), MOST_LINES), failure)[-TAIL_LINES:]
         if told.issuperset(line.strip() for line in tail):
             tail = []
         named = near(failure.log) in failure.hint
         lines += [] if named else [f"  log: {near(failure.log)}"]
         lines += [f"  last {count(len(tail), 'line')} of its log:"] if tail else []
         lines += [terminal.paint(f"  | {line}", "dim") for line in tail]
+    return lines
+
+
+def _beyond(lines: list[str], failure: Failure) -> list[str]:
+    """The lines before the traceback of what orun itself refused, and before those of causes that the failure tells.
+
+    Their last frames are orun's own, which say nothing to who made the mistake.
+    """
+    ends = [number for number, line in enumerate(lines) if line.startswith(REFUSAL) and line.endswith(failure.what)]
+    while ends:
+        heads = [number for number, line in enumerate(lines[: ends.pop()]) if line == TRACEBACK]
+        if not heads:
+            break
+        lines = lines[: heads[-1]]
+        while lines and not lines[-1].strip():
+            lines.pop()
+        if lines and lines[-1] == CAUSED:
+            lines = "\n".join(lines[:-1]).rstrip().splitlines()
+            cause = lines[-1].partition(": ")[2].strip() if lines else ""
+            ends = [len(lines)] if cause and cause in failure.why else []
     return lines
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import click
 import pytest
@@ -53,6 +54,25 @@ def test_a_habit_is_no_verb_and_no_option_of_ours() -> None:
             "error: no option --dry-run\n  hint: did you mean orun plan FILE? to see the options: orun run --help\n",
         ),
         (
+            ["plan", "bert.yaml", "int8"],
+            (
+                "error: got unexpected extra argument (int8)\n"
+                "  hint: one FILE; stages are chosen by --to STAGE, --from STAGE, --only STAGE."
+                " to see the options: orun plan --help\n"
+            ),
+        ),
+        (
+            ["store", "prune"],
+            (
+                "error: no such command 'prune'\n"
+                "  hint: did you mean orun store gc? to see the options: orun store --help\n"
+            ),
+        ),
+        (
+            ["store", "pinns"],
+            "error: no such command 'pinns'\n  hint: did you mean pins? to see the options: orun store --help\n",
+        ),
+        (
             ["-n", "bert.yaml"],
             "error: no option -n\n  hint: did you mean orun plan FILE? to see the options: orun run --help\n",
         ),
@@ -61,3 +81,12 @@ def test_a_habit_is_no_verb_and_no_option_of_ours() -> None:
 def test_what_other_tools_call_it(orun: CommandLine, words: list[str], message: str) -> None:
     shown = orun(*words)
     assert (shown.code, shown.out, shown.err) == (2, "", message)
+
+
+def test_a_file_without_its_ending(orun: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bert.yml").touch()
+    assert orun("bert").err == (
+        "error: no verb 'bert', and no file of that name\n"
+        "  hint: did you mean bert.yml? to see the verbs: orun --help\n"
+    )

@@ -77,7 +77,11 @@ def test_nothing_typed_is_a_mistake(orun: CommandLine) -> None:
         ),
         (
             ["plan", "bert.yaml", "int8"],
-            "error: got unexpected extra argument (int8)\n  hint: to see the options: orun plan --help\n",
+            (
+                "error: got unexpected extra argument (int8)\n"
+                "  hint: one FILE; stages are chosen by --to STAGE, --from STAGE, --only STAGE."
+                " to see the options: orun plan --help\n"
+            ),
         ),
         (
             ["bert.yaml", "--set", "vars.sequence"],

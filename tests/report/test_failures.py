@@ -29,6 +29,39 @@ def test_a_log_that_says_no_more_than_the_failure_is_not_shown(tmp_path: Path) -
     assert failure_note(stage, Terminal()) == [*said, "  last 2 lines of its log:", "  | loading", "  | no labels"]
 
 
+CHAIN = """\
+loading
+Traceback (most recent call last):
+  File "io.py", line 44, in load
+DecodeError: wire format was corrupt
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "onnx.py", line 58, in run
+orun.errors.UsageError: cut.onnx is not an ONNX model
+  wire format was corrupt
+"""
+
+
+def test_where_orun_refused_something_is_not_shown(tmp_path: Path) -> None:
+    log = tmp_path / "stage.log"
+    log.write_text(CHAIN)
+
+    def shown(why: str, what: str = "cut.onnx is not an ONNX model") -> list[str]:
+        failure = Failure("StageFailed", what, why, f"Its log: {log}", str(log))
+        return failure_note(replace(PASSED.stages[0], outcome="failed", failure=failure), Terminal())[-5:]
+
+    assert shown("wire format was corrupt")[-2:] == ["  last 1 line of its log:", "  | loading"]
+    assert shown("")[-4:] == [
+        "  | loading",
+        "  | Traceback (most recent call last):",
+        '  |   File "io.py", line 44, in load',
+        "  | DecodeError: wire format was corrupt",
+    ]
+    assert shown("", "something else")[-1] == "  |   wire format was corrupt"
+
+
 def test_blank_lines_at_the_end_are_left_out(tmp_path: Path) -> None:
     log = tmp_path / "stage.log"
     log.write_text("one\n\ntwo\n\n  \n")
