@@ -11,11 +11,15 @@ from orun.record import NEVER_RUN
 
 HISTORY, VERDICTS = "history", "verdicts"  # parts of the key of a stage that is told what led to it
 UPSTREAM = ("input ", HISTORY, f"the {HISTORY} of ", f"the {VERDICTS} of ")  # how reasons begin that lie before a stage
+SEEN = ("read", "listed")  # first words of what a stage was seen to look at: files, and folders by their names
 LONGEST = 60  # characters of a value that fit on a line beside its twin
 
 
 def key_changes(stage: Stage, then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What differs between the parts of a stage's key when it ran last and those of this time, one sentence each."""
+    """What differs between the parts of a stage's key when it ran last and those of this time, one sentence each.
+
+    Of what it was seen to read besides as well, where that is among them.
+    """
     if not then:
         return [NEVER_RUN]
     pairs = [(name, then.get(name), now.get(name)) for name in dict.fromkeys([*now, *then])]
@@ -42,6 +46,8 @@ def _sentence(stage: Stage, name: str, old: str | None, new: str | None) -> str:
         return f"environment variable {rest} changed"
     if name.startswith((f"{HISTORY} of ", f"{VERDICTS} of ")):
         return f"the {name} changed"
+    if sort in SEEN:
+        return f"{rest} changed"
     if name == MODULES:
         return f"modules come from other folders: PYTHONPATH was {_shown(old)}, and is {_shown(new)}"
     return f"{name}: {_shown(old)} -> {_shown(new)}"

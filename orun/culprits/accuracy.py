@@ -11,8 +11,10 @@ from typing import Any
 
 from orun.culprits import levels, words
 from orun.culprits.bench import Bench, OutOfTime
+from orun.culprits.chain import model_port
 from orun.culprits.found import OUT_OF_TIME, Diagnosis, Place, Proof
 from orun.culprits.narrowing import FEW, PATIENCE, Measured, measure
+from orun.culprits.origin import BEFORE, Past, rebuilt
 from orun.metrics import Estimate
 from orun.pipeline.model import Gate, Stage
 from orun.record import RunResult
@@ -44,6 +46,7 @@ class Case:
         stage: the stage with the gate.
         gate: the gate.
         chain: the stages upstream, the first made first.
+        past: the first model as it was when the gate was good, where it is another one now.
         measured: the gate's metric at these.
     """
 
@@ -51,6 +54,7 @@ class Case:
     stage: Stage
     gate: Gate
     chain: Sequence[Stage]
+    past: Past | None = None
     measured: Measured = field(init=False)
 
     def __post_init__(self) -> None:
@@ -59,7 +63,9 @@ class Case:
     def solve(self, found: Diagnosis) -> Diagnosis:
         """Fill the diagnosis in as far as time allows."""
         try:
-            found = self._levels(found)
+            found = self._since(self._levels(found))
+            if found.proof:
+                return found
             if not found.culprit:
                 return replace(found, sentence=words.nobody(found))
             found = replace(found, sentence=words.stage_alone(found))
@@ -82,6 +88,37 @@ class Case:
             if found.culprit or measured.stage is self.stage:
                 break  # else they do not show with a few examples
         return found if measured.stage is self.stage else replace(found, note=FEWER)
+
+    def _since(self, found: Diagnosis) -> Diagnosis:
+        """Whether it is the first model itself that got worse since the gate was good."""
+        if self.past is None:
+            return found
+        try:
+            if self.past.here:
+                return self._origin(found, self.past)
+        except OutOfTime:
+            found = replace(found, stopped=OUT_OF_TIME)
+        return replace(found, note=_both(found.note, words.another(self.past)))
+
+    def _origin(self, found: Diagnosis, past: Past) -> Diagnosis:
+        """Measure the model of then as it was, and with the stages of now after it."""
+        made, stage = rebuilt(self.bench, past, self.measured.stage), self.measured.stage
+        needs = {port: made.get(source, source) for port, source in stage.needs.items()}
+        port = model_port(self.bench.pipeline, stage)
+        first = self.bench.add(
+            stage, id=f"{stage.id} of {past.name}", needs=needs | {port: past.name}, gates=(self.gate,), after=()
+        )
+        last = self.bench.add(stage, id=f"{stage.id} {BEFORE}", needs=needs, gates=(self.gate,), after=())
+        result = self.bench.run([first.id, last.id])
+        then = levels.level(result, past.name, first.id, self.gate)
+        whole = levels.level(result, needs[port], last.id, self.gate)
+        proof = Proof("mixed", needs[port], whole.value, whole.passes, why=whole.why)
+        every = (then, *found.levels)
+        step = levels.worst_step(every, levels.direction(self.gate, self.measured.metrics))
+        if step is None or step.before is not then:
+            return replace(found, note=_both(found.note, words.another(past, found, proof)))
+        found = replace(found, levels=every, culprit=past.stage, lost=step.lost, proof=proof)
+        return replace(found, sentence=words.origin(found, past))
 
     def _worst(self, found: Diagnosis) -> Diagnosis:
         step = levels.worst_step(found.levels, levels.direction(self.gate, self.measured.metrics))

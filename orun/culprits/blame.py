@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
@@ -13,12 +13,12 @@ from orun.culprits import accuracy, latency
 from orun.culprits.bench import Bench
 from orun.culprits.chain import upstream
 from orun.culprits.found import Diagnosis
+from orun.culprits.origin import brought, past
 from orun.gates import baselines
 from orun.journal import Listener, ignore
 from orun.metrics import Metric
-from orun.pipeline.model import Gate, Pipeline, Reference, Stage, conditions
+from orun.pipeline.model import Gate, Pipeline, Stage, conditions
 from orun.record import RunResult, Verdict
-from orun.stages.contract import MODEL
 from orun.store import Store
 
 BASELINE = "the accepted baseline"  # id of the stage that brings the accepted model in
@@ -33,12 +33,14 @@ class Question:
         stage: the stage with the gate.
         gate: the gate.
         metric: what it judged.
+        result: the run that it failed in.
     """
 
     pipeline: Pipeline
     stage: Stage
     gate: Gate
     metric: Metric
+    result: RunResult
 
 
 def questions(pipeline: Pipeline, result: RunResult, *, all_gates: bool = False) -> Iterator[Question]:
@@ -54,7 +56,7 @@ def questions(pipeline: Pipeline, result: RunResult, *, all_gates: bool = False)
         seen.add((verdict.stage, gate.metric))
         stage, metric = pipeline.stage(verdict.stage), result[verdict.stage].metrics.get(gate.metric)
         if metric and pipeline.kinds[stage.uses].spec.output == "metrics" and upstream(pipeline, stage):
-            yield Question(pipeline, stage, gate, metric)
+            yield Question(pipeline, stage, gate, metric, result)
 
 
 def _gate(pipeline: Pipeline, verdict: Verdict) -> Gate | None:
@@ -85,11 +87,16 @@ def blame(question: Question, seconds: float, store: Path | None = None, listene
     chain = upstream(pipeline, stage)
     title = f"{stage.id} {gate.metric} {gate.rule} {gate.threshold.text}{gate.scope}"
     found = Diagnosis(title, stage.id, gate.metric, question.metric.unit, "")
-    if question.metric.noise == "timing":
-        with Store.open(root) as opened, _other(bench, question, opened) as other:
-            found = latency.Case(bench, stage, gate, chain, other).solve(found)
-    else:
-        found = accuracy.Case(bench, stage, gate, chain).solve(found)
+    with ExitStack() as stack:
+        opened = stack.enter_context(Store.open(root))
+        then = past(opened, pipeline, question.result, (stage, gate), chain)
+        if then and then.here:
+            stack.enter_context(brought(bench, opened, stage, then.tree, then.name))
+        if question.metric.noise == "timing":
+            other = stack.enter_context(_other(bench, question, opened))
+            found = latency.Case(bench, stage, gate, chain, other, then).solve(found)
+        else:
+            found = accuracy.Case(bench, stage, gate, chain, then).solve(found)
     sentence = found.sentence or "nothing was found out in the time that there was"
     return replace(found, sentence=sentence, seconds=monotonic() - began)
 
@@ -106,13 +113,5 @@ def _other(bench: Bench, question: Question, store: Store) -> Iterator[str]:
     if accepted is None or not accepted.model or store.check(accepted.model):
         yield ""
         return
-    scratch = store.scratch("baseline")
-    try:
-        store.place(accepted.model, scratch / "model")
-        path = str(scratch / "model" / MODEL)
-        made = bench.make(BASELINE, "convert/onnx", stage, {}, {"path": path})
-        bench.add(made, references=(Reference("path", path),))
-        yield BASELINE
-    finally:
-        store.discard(scratch / "model")
-        store.discard(scratch)
+    with brought(bench, store, stage, accepted.model, BASELINE) as name:
+        yield name

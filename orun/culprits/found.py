@@ -56,7 +56,8 @@ class Proof:
     """The variant that was built to see whether the places make the difference.
 
     Attributes:
-        how: `excluded` from the stage by its own parameter, or `restored`: computed as in the model before the stage.
+        how: `excluded` from the stage by its own parameter; `restored`: computed as in the model before the stage; or
+            `mixed`: the stages of now on the first model of then.
         stage: its id in the pipeline that was run for it.
         value: the gate's metric of it; None where that was not measured.
         passes: whether the gate would pass.

@@ -12,6 +12,7 @@ from typing import Any
 from orun.culprits import levels, words
 from orun.culprits.bench import Bench, OutOfTime
 from orun.culprits.found import OUT_OF_TIME, Diagnosis, Level, Place, Proof
+from orun.culprits.origin import Past, rebuilt
 from orun.metrics import Comparison
 from orun.pipeline.model import Gate, Stage
 from orun.record import StageResult
@@ -33,6 +34,7 @@ class Case:
         gate: the gate.
         chain: the stages upstream, the first made first.
         other: the stage whose model it is compared with: the reference, or the accepted baseline; empty for none.
+        past: the first model as it was when the gate was good, where it is another one now.
         before: the stage whose model went into the culprit, once that is known.
         slow: the culprit's time in nodes against that of the model before.
     """
@@ -42,11 +44,32 @@ class Case:
     gate: Gate
     chain: Sequence[Stage]
     other: str
+    past: Past | None = None
     before: str = ""
     slow: Comparison | None = None
 
     def solve(self, found: Diagnosis) -> Diagnosis:
         """Fill the diagnosis in as far as time allows."""
+        found = self._slower(found)
+        return self._since(found, self.past) if self.past else found
+
+    def _since(self, found: Diagnosis, past: Past) -> Diagnosis:
+        """Say that the first model is another one, and see whether that alone makes the last one another."""
+        last = self.chain[-1].id
+        try:
+            made = rebuilt(self.bench, past, self.stage)[last] if past.here else ""
+            same = bool(made) and self.bench.run([made])[made].tree == past.last
+        except OutOfTime:
+            same = False
+        said = words.another(past)
+        if not same:
+            return replace(found, note=said)
+        told = f"{said}: of that one `{last}` makes the very model of then" if last != past.stage else said
+        if found.culprit and self.slow:
+            return replace(found, culprit=past.stage, sentence=words.latency(found, self.before, self.slow, told))
+        return replace(found, sentence=f"{found.sentence}; {told}")
+
+    def _slower(self, found: Diagnosis) -> Diagnosis:
         try:
             found = self._steps(found)
             if not found.culprit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orun.culprits.found import Diagnosis, Place, Proof
+from orun.culprits.origin import Past
 from orun.metrics import Comparison, Unit
 from orun.units import show
 
@@ -37,6 +38,31 @@ def stage_alone(found: Diagnosis) -> str:
     if _sign(found) > 0:
         return f"`{found.culprit}` lost {amount(found.lost, found.unit)} of {found.metric}"
     return f"`{found.culprit}` added {amount(found.lost, found.unit)} to {found.metric}"
+
+
+def origin(found: Diagnosis, past: Past) -> str:
+    """The first model itself got worse, and what changed; with what the model of then does in its place."""
+    start = f"{stage_alone(found)} since {past.run}: {_changes(past)}"
+    if found.proof is None or found.proof.value is None:
+        return f"{start}; not verified: {found.proof.why if found.proof else 'there was no time'}"
+    return f"{start}; {_of_then(found, found.proof)}"
+
+
+def another(past: Past, found: Diagnosis | None = None, proof: Proof | None = None) -> str:
+    """The first model is another one, beside what else was found."""
+    start = f"`{past.stage}` is not the model that it was in {past.run} ({_changes(past)})"
+    if not past.here:
+        return f"{start}, which is not in the store any more"
+    return f"{start}: {_of_then(found, proof)}" if found and proof and proof.value is not None else start
+
+
+def _of_then(found: Diagnosis, proof: Proof) -> str:
+    value = show(proof.value or 0.0, found.unit)
+    return f"built of its model of then, {found.metric} is {value}{_gate(proof)}"
+
+
+def _changes(past: Past) -> str:
+    return "; ".join(past.changes) or "nothing that the runs recorded differs"
 
 
 def accuracy(found: Diagnosis, before: str) -> str:
@@ -120,18 +146,19 @@ def not_slower(found: Diagnosis, steps: Sequence[Comparison]) -> str:
     return f"no stage made it slower by what can be told: {listed} in nodes"
 
 
-def latency(found: Diagnosis, before: str, slow: Comparison) -> str:
-    """The stage, the places, and what it saves to put them right."""
+def latency(found: Diagnosis, before: str, slow: Comparison, origin: str = "") -> str:
+    """The stage, the places, and what it saves to put them right; `origin` says that the first model alone did it."""
     start = (
-        f"`{found.culprit}` takes {show(slow.difference.value, 's')} longer than {_named(before)} "
-        f"({show(slow.ratio.value - 1, 'ratio')})"
-    )
+        f"{origin}; it takes" if origin else f"`{found.culprit}` takes"
+    ) + f" {show(slow.difference.value, 's')} longer than {_named(before)} ({show(slow.ratio.value - 1, 'ratio')})"
     places = found.places[: found.chosen]
     if not places:
         return f"{start}; no node explains it"
     listed = ", ".join(_slow(place) for place in places)
     explained = "all" if sum(place.share for place in places) > NEARLY_ALL else _percent(places)
-    return f"{start}; {explained} of that is at {listed}; {_saved(found, before, slow)}"
+    start = f"{start}; {explained} of that is at {listed}"
+    shown = found.proof is not None and found.proof.seconds is not None
+    return start if origin and not shown else f"{start}; {_saved(found, before, slow)}"
 
 
 def _named(stage: str) -> str:

@@ -12,8 +12,7 @@ from orun.store.records import Action
 
 MODELS = frozenset({"onnx", "engine"})
 COMPARED = ("reference", "baseline")  # ports of what a model is compared with
-READ = "read "  # before a file that it was seen to read
-SETUP = ("parameter ", "content of ", READ, "target", "seed")  # how parts begin that say how it was measured
+SETUP = ("parameter ", "content of ", "read ", "target", "seed")  # how parts begin that say how it was measured
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,4 @@ def _types(spec: Spec, port: str) -> set[str]:
 def changes(stage: Stage, then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """What of a setup is not as it was, one sentence each; a parameter that came since, as of a later orun, is none."""
     differing = {name: text for name, text in then.items() if text != now.get(name)}
-    files = [f"{name.removeprefix(READ)} changed" for name in differing if name.startswith(READ)]
-    others = {name: text for name, text in differing.items() if not name.startswith(READ)}
-    told = key_changes(stage, others, {name: now[name] for name in others if name in now}) if others else []
-    return list(dict.fromkeys([*told, *files]))
+    return key_changes(stage, differing, {name: now[name] for name in differing if name in now}) if differing else []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from orun.codec import replace
 from orun.culprits import words
 from orun.culprits.found import Diagnosis, Level, Place, Proof
+from orun.culprits.origin import Past
 from orun.metrics import Estimate
 
 LEVELS = (Level("fuse", 0.99, passes=True), Level("int8", 0.9, passes=False))
@@ -61,3 +63,16 @@ def test_an_answer_that_was_not_shown(proof: Proof | None, end: str) -> None:
 def test_how_many_nodes_a_slow_place_has(nodes: tuple[str, ...], named: str) -> None:
     place = Place("a", 0.5, nodes, "2 for 1", before=0.001, after=0.002)
     assert words._slow(place) == f"{named} (2 ms for 1 ms)"
+
+
+def test_a_model_of_then_that_is_gone() -> None:
+    past = Past("run-7", "export", "aa", "bb", ("train.py changed", "weights.pt changed"), here=False)
+    start = "`export` is not the model that it was in run-7 (train.py changed; weights.pt changed)"
+    assert words.another(past) == f"{start}, which is not in the store any more"
+    assert words.another(replace(past, here=True, changes=())) == (
+        "`export` is not the model that it was in run-7 (nothing that the runs recorded differs)"
+    )
+    lost = replace(found(Proof("mixed", "int8 before", why="it failed")), culprit="fuse")
+    assert words.origin(lost, past) == (
+        "`fuse` added 9 points to recall since run-7: train.py changed; weights.pt changed; not verified: it failed"
+    )

@@ -1,0 +1,163 @@
+"""A model that was trained anew: the stages after it are not what made it worse, and what changed is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import orun
+from orun.cli.main import main
+from orun.codec import replace
+from orun.culprits import accuracy, latency
+from orun.culprits.bench import Bench
+from orun.culprits.blame import Question, blame
+from orun.culprits.chain import upstream
+from orun.culprits.found import Diagnosis, Level
+from orun.culprits.origin import Past, brought, past
+from orun.metrics import Comparison, Estimate
+from orun.pipeline.model import conditions
+from orun.store import Store, locks
+
+DATA = """
+import numpy as np
+from orun import Dataset
+
+
+def rows() -> Dataset:
+    table = np.random.default_rng(1).standard_normal((200, 16)).astype(np.float32)
+    weights = np.random.default_rng(0).standard_normal((16, 4)).astype(np.float32)
+    return Dataset({"x": table}, labels=(table @ weights).argmax(axis=1))
+"""
+PIPELINE = """
+stages:
+  import: {uses: convert/onnx, with: {path: model.onnx}}
+  int8: {uses: quantize/dynamic, needs: import}
+  accuracy:
+    uses: measure/accuracy
+    needs: {model: int8, reference: import}
+    with: {dataset: data.py:rows, metrics: [accuracy, cosine]}
+    gate: {accuracy: {max_regression: 5%, min: 0.8}, cosine.min: {min: 0.98}}
+"""
+PATIENT = 1e6  # seconds: the machine may be slow
+
+
+class Project:
+    def __init__(self, folder: Path) -> None:
+        self.file, self.store = folder / "release.yaml", folder / "store"
+        self.file.write_text(PIPELINE)
+        (folder / "data.py").write_text(DATA)
+        self.good = self.run()
+        assert main(["baseline", "accept", str(self.file), "--store", str(self.store)]) == 0
+        self.bad = self.run(off=0.8)
+
+    def run(self, off: float = 0.0, outlier: float = 1.0) -> orun.RunResult:
+        """Train a product that is right but for so much noise in its weights, of which one may be far larger."""
+        weights = np.random.default_rng(0).standard_normal((16, 4)).astype(np.float32)
+        weights += off * np.random.default_rng(5).standard_normal((16, 4)).astype(np.float32)
+        weights[0, 0] *= outlier
+        x, y = (helper.make_tensor_value_info(*end) for end in (("x", 1, ["n", 16]), ("y", 1, ["n", 4])))
+        nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="mm")]
+        graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(weights, "w")])
+        model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+        onnx.save(model, self.file.with_name("model.onnx"))
+        return orun.run(self.file, store=self.store)
+
+    def question(self, result: orun.RunResult, metric: str, rule: str) -> Question:
+        """One gate of a run."""
+        pipeline = orun.load(self.file)
+        stage = pipeline.stage("accuracy")
+        (gate,) = [one for one in conditions(stage.gates) if (one.metric, one.rule) == (metric, rule)]
+        return Question(pipeline, stage, gate, result["accuracy"].metrics[metric], result)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(locks, "MACHINE", folder)
+        yield Project(folder)
+
+
+def past_of(project: Project, question: Question) -> Past | None:
+    chain = upstream(question.pipeline, question.stage)
+    with Store.open(project.store) as store:
+        return past(store, question.pipeline, question.result, (question.stage, question.gate), chain)
+
+
+def test_against_the_accepted_release(project: Project) -> None:
+    found = blame(project.question(project.bad, "accuracy", "max_regression"), PATIENT, project.store)
+    assert [(one.stage, one.value) for one in found.levels] == [
+        ("import before", 1.0),
+        ("import", 0.64),
+        ("int8", 0.64),
+    ]
+    assert (found.culprit, round(found.lost, 6), found.places) == ("import", 0.36, ())
+    assert found.proof is not None
+    assert (found.proof.how, found.proof.stage, found.proof.value) == ("mixed", "int8 before", 1.0)
+    assert found.sentence == (
+        f"`import` lost 36 points of accuracy since {project.good.run}: model.onnx changed; "
+        "built of its model of then, accuracy is 100 %"
+    )
+
+
+def test_of_a_fixed_limit_the_last_run_counts_in_which_it_was_kept(project: Project) -> None:
+    found = blame(project.question(project.bad, "accuracy", "min"), PATIENT, project.store)
+    assert [one.passes for one in found.levels] == [True, False, False]
+    assert found.sentence == (
+        f"`import` lost 36 points of accuracy since {project.good.run}: model.onnx changed; "
+        "built of its model of then, accuracy is 100 %; the gate passes then"
+    )
+
+
+def test_a_stage_that_does_not_bear_the_new_weights_is_to_blame_and_the_weights_are_named(project: Project) -> None:
+    assert project.good.exit_code == 0
+    question = project.question(project.run(outlier=4000), "cosine.min", "min")
+    chain = upstream(question.pipeline, question.stage)
+    with Store.open(project.store) as store:
+        then = past(store, question.pipeline, question.result, (question.stage, question.gate), chain)
+        assert then is not None
+        bench = Bench.open(question.pipeline, project.store, PATIENT)
+        with brought(bench, store, question.stage, then.tree, then.name):
+            case = accuracy.Case(bench, question.stage, question.gate, chain, then)
+            found = case._since(case._levels(Diagnosis("", "accuracy", "cosine.min", "", "")))
+    assert (found.culprit, found.proof) == ("int8", None)
+    assert [(one.stage, one.passes) for one in found.levels] == [("import", True), ("int8", False)]
+    start = f"`import` is not the model that it was in {project.bad.run} (model.onnx changed): "
+    assert found.note.startswith(f"{start}built of its model of then, cosine.min is 0.99")
+    assert found.note.endswith("; the gate passes then")
+
+
+def test_a_time_is_that_of_the_new_model_where_the_stages_after_it_are_as_they_were(project: Project) -> None:
+    """They make of the model of then what they made then: nothing has to be timed for it."""
+    question = project.question(project.bad, "accuracy", "min")
+    chain = upstream(question.pipeline, question.stage)
+    slow = Comparison(0.010, Estimate(1.2, 1.1, 1.3), Estimate(0.002, 0.001, 0.003), "by test")
+    found = Diagnosis("", "accuracy", "p50", "s", "`int8` is slow", (Level("int8", 0.012),), "int8")
+    first, last = (project.good[name].tree for name in ("import", "int8"))
+    then = Past(project.good.run, "import", first, last, ("model.onnx changed",), here=True)
+    assert past_of(project, question) == then
+    bench = Bench.open(question.pipeline, project.store, PATIENT)
+    with Store.open(project.store) as store, brought(bench, store, question.stage, first, then.name):
+        case = latency.Case(bench, question.stage, question.gate, chain, "", then, "the accepted baseline", slow)
+        told = case._since(found, then)
+        other = case._since(found, replace(then, last="another"))
+        nobody = case._since(replace(found, culprit=""), then)
+    start = f"`import` is not the model that it was in {project.good.run} (model.onnx changed)"
+    assert (told.culprit, told.sentence) == (
+        "import",
+        f"{start}: of that one `int8` makes the very model of then; it takes 2 ms longer than the accepted baseline "
+        "(20 %); no node explains it",
+    )
+    assert (other.culprit, other.sentence, other.note) == ("int8", "`int8` is slow", start)
+    assert nobody.sentence == f"`int8` is slow; {start}: of that one `int8` makes the very model of then"
+
+
+def test_the_same_model_and_no_good_run_say_nothing(project: Project) -> None:
+    assert past_of(project, project.question(project.good, "accuracy", "max_regression")) is None
+    question = project.question(project.bad, "accuracy", "min")
+    assert past_of(project, replace(question, gate=replace(question.gate, rule="max"))) is None
