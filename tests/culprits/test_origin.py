@@ -60,7 +60,7 @@ class Project:
         weights = np.random.default_rng(0).standard_normal((16, 4)).astype(np.float32)
         weights += off * np.random.default_rng(5).standard_normal((16, 4)).astype(np.float32)
         weights[0, 0] *= outlier
-        x, y = (helper.make_tensor_value_info(*end) for end in (("x", 1, ["n", 16]), ("y", 1, ["n", 4])))
+        x, y = (helper.make_tensor_value_info(name, 1, ["n", size]) for name, size in (("x", 16), ("y", 4)))
         nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="mm")]
         graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(weights, "w")])
         model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
@@ -91,11 +91,8 @@ def past_of(project: Project, question: Question) -> Past | None:
 
 def test_against_the_accepted_release(project: Project) -> None:
     found = blame(project.question(project.bad, "accuracy", "max_regression"), PATIENT, project.store)
-    assert [(one.stage, one.value) for one in found.levels] == [
-        ("import before", 1.0),
-        ("import", 0.64),
-        ("int8", 0.64),
-    ]
+    values = {one.stage: one.value for one in found.levels}
+    assert values == {"import before": 1.0, "import": 0.64, "int8": 0.64}
     assert (found.culprit, round(found.lost, 6), found.places) == ("import", 0.36, ())
     assert found.proof is not None
     assert (found.proof.how, found.proof.stage, found.proof.value) == ("mixed", "int8 before", 1.0)
@@ -148,13 +145,11 @@ def test_a_time_is_that_of_the_new_model_where_the_stages_after_it_are_as_they_w
         other = case._since(found, replace(then, last="another"))
         nobody = case._since(replace(found, culprit=""), then)
     start = f"`import` is not the model that it was in {project.good.run} (model.onnx changed)"
-    assert (told.culprit, told.sentence) == (
-        "import",
-        f"{start}: of that one `int8` makes the very model of then; it takes 2 ms longer than the accepted baseline "
-        "(20 %); no node explains it",
-    )
+    very = f"{start}: of that one `int8` makes the very model of then"
+    slower = "it takes 2 ms longer than the accepted baseline (20 %); no node explains it"
+    assert (told.culprit, told.sentence) == ("import", f"{very}; {slower}")
     assert (other.culprit, other.sentence, other.note) == ("int8", "`int8` is slow", start)
-    assert nobody.sentence == f"`int8` is slow; {start}: of that one `int8` makes the very model of then"
+    assert nobody.sentence == f"`int8` is slow; {very}"
 
 
 def test_the_same_model_and_no_good_run_say_nothing(project: Project) -> None:
