@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -46,6 +47,15 @@ def presence(path: str | Path) -> str:
     return FOLDER if stat.S_ISDIR(mode) else FILE
 
 
+def is_special(path: str | Path) -> bool:
+    """Whether there is something at a path that is neither file nor folder, links followed."""
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - as above
+    except (OSError, ValueError):
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
 def appearance(path: str | Path, *, size: bool = False, link: bool = False, target: bool = False) -> str:
     """`presence`, with more of it where that was asked for: `no link: file of 12 bytes`, `link to v2: folder`.
 
@@ -81,13 +91,26 @@ def tells_of_link(told: str) -> bool:
     return told.startswith((LINK_TO, A_LINK, NO_LINK))
 
 
+def require_regular(path: str | Path) -> os.stat_result:
+    """The state of a regular file, or what a link leads to, for who is to open it.
+
+    Raises:
+        OSError: when it is not there, a folder, or a pipe, socket or device: to read one could wait or go on for ever.
+    """
+    status = os.stat(path)  # noqa: PTH116 - thousands of them
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    return status
+
+
 def digest_file(path: str | Path) -> str:
     """Digest of the content of a file, read now; `ABSENT` when it cannot be read, or is a pipe or the like."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - reading a pipe could wait for ever
-            return ABSENT
+        require_regular(path)
         hasher = blake3()
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - as above
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - hundreds of them
             while data := file.read(CHUNK):
                 hasher.update(data)
         return hasher.hexdigest()

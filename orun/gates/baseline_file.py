@@ -13,6 +13,7 @@ from typing import Any
 from orun.codec import Record, decode, encode, field, replace
 from orun.errors import PipelineError
 from orun.metrics import Metric
+from orun.observe import require_regular
 from orun.places import Position, Problem
 from orun.store.durable import replace_file
 from orun.store.refusals import refusals
@@ -71,6 +72,7 @@ def read_file(path: Path) -> Baseline | None:
         PipelineError: when it is not what `write_file` wrote, with the line as far as it is known.
     """
     try:
+        require_regular(path)
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None

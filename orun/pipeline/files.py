@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from orun.errors import PipelineError, UsageError
+from orun.observe import presence
 from orun.pipeline import text
 from orun.pipeline.compose import compose
 from orun.pipeline.nodes import Entry, List, Map, Node, Scalar, words
@@ -128,6 +129,8 @@ def merge(base: Node, top: Node) -> Node:
 
 def neighbour(path: Path, written: str) -> str:
     """What was probably meant by the path of a file that is not there: as written, with the nearest name beside it."""
+    if presence(path):
+        return ""
     try:
         found = closest(path.name, [other.name for other in path.parent.iterdir()])
     except OSError:  # nor is its folder

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orun.observe import digest_file
+from orun.observe import digest_file, require_regular
 
 INCLUDE = re.compile(r"(-r|--requirement|-c|--constraint)(?:\s+|=|(?<=-r)|(?<=-c))(?P<file>\S.*)")
 COMMENT = re.compile(r"(^|\s+)#.*$")
@@ -43,6 +43,7 @@ class Requirements:
         path = Path(os.path.normpath(path))
         if str(path) in self.digests:
             return
+        require_regular(path)
         text = path.read_text("utf-8")
         self.digests[str(path)] = digest_file(path)
         for line in re.sub(r"\\\n\s*", "", text).splitlines():

@@ -9,6 +9,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from orun.errors import PipelineError
+from orun.observe import require_regular
 from orun.pipeline.nodes import Span
 from orun.places import Position, Problem
 
@@ -40,6 +41,7 @@ def read(path: Path) -> Text:
         PipelineError: when it is too large or not UTF-8 text.
     """
     file = str(path)
+    require_regular(path)
     with path.open("rb") as stream:
         data = stream.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orun.errors import PipelineError
+from orun.observe import is_special
 from orun.pipeline.files import neighbour
 from orun.pipeline.fragments import SIMPLE, plain_default, words
 from orun.pipeline.model import Reference
@@ -153,6 +154,8 @@ class Values:
                 self._meant(node.text) or neighbour(path, node.text),
                 AS_IT_IS if node.text.startswith(("~", "$", "{")) else "",
             )
+        elif is_special(path):
+            self._wrong(node, f"{node.text!r} is a pipe, a socket or a device", "a file or a folder")
         self.references.append(Reference(name, written))
         return written
 
@@ -176,11 +179,12 @@ class Values:
         path = self.around.root / file
         try:
             self.around.code.get(path).require(function)
-        except OSError:
-            near = neighbour(path, node.text.rpartition(":")[0])
+        except OSError as error:
+            given = node.text.rpartition(":")[0]
+            near = neighbour(path, given)
             self._wrong(
                 node,
-                f"there is no code file {node.text.rpartition(':')[0]!r}",
+                f"cannot read {given!r}: {error.strerror}" if _exists(path) else f"there is no code file {given!r}",
                 "the path of a Python file, relative to the pipeline file",
                 f"{near}:{function}" if near.endswith(".py") else "",
             )

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from orun.codec import Record
 from orun.environment import tools
 from orun.errors import UsageError
+from orun.observe import require_regular
 from orun.remote.asked import MODE, URL, Remote, config_file
 from orun.remote.keys import public_texts
 from orun.spelling import closest, one_of
@@ -68,6 +69,7 @@ def resolve(asked: Remote, project: Path, environment: Mapping[str, str] = os.en
 def _table(file: Path) -> Mapping[str, Any]:
     """`[tool.orun.remote]` of a project."""
     try:
+        require_regular(file)
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
@@ -145,6 +147,7 @@ def _trusted(project: Path, table: Mapping[str, Any]) -> list[str]:
     for name in table.get("trusted-keys", ()):
         path = project / name
         try:
+            require_regular(path)
             texts = public_texts(path.read_text(encoding="ascii"))
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"cannot read the trusted key {path}", why=str(error), hint=f"ls -l {path}") from error

@@ -12,6 +12,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from orun.errors import PipelineError
+from orun.observe import require_regular
 from orun.places import Position, Problem
 from orun.spelling import Unknown, closest, one_of
 
@@ -99,6 +100,7 @@ class CodeFiles:
 
 def parse(path: Path) -> CodeFile:
     """Read and parse a Python file; see `CodeFiles.get` for what it raises."""
+    require_regular(path)
     data = path.read_bytes()
     try:
         tree = ast.parse(data, filename=str(path))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orun.errors import PipelineError
+from orun.observe import presence
 from orun.places import Problem
 from orun.spelling import Unknown, closest, one_of
 from orun.stages.annotations import ALLOWED, Unreadable, doc_of, type_of
@@ -56,7 +57,7 @@ def read(uses: str, root: Path, files: CodeFiles) -> Kind:
         file = files.get(root / name)
     except OSError as error:
         raise Unknown(
-            f"there is no code file {name!r}",
+            f"cannot read {name!r}: {error.strerror}" if presence(root / name) else f"there is no code file {name!r}",
             expected="the path of a Python file, relative to the pipeline file",
             suggestion=_neighbour(root / name, uses),
         ) from error
@@ -71,6 +72,8 @@ def read(uses: str, root: Path, files: CodeFiles) -> Kind:
 
 
 def _neighbour(path: Path, uses: str) -> str:
+    if presence(path):
+        return ""
     try:
         names = [other.name for other in path.parent.iterdir() if other.suffix == ".py"]
     except OSError:  # the folder is not there either

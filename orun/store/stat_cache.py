@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from orun.observe import require_regular
 from orun.store.digests import digest_bytes
 from orun.store.index import Index
 from orun.store.reading import CLOCK, Signature, is_held_for_writing, read_steadily, signature_of
@@ -68,12 +68,7 @@ class StatCache:
         Raises:
             OSError: when it is not there, is something else, cannot be read, or is written to all the time.
         """
-        status = os.stat(path)
-        if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(status.st_mode):  # reading a pipe could wait for ever
-            raise OSError(errno.EINVAL, "Not a regular file", str(path))
-        return self._index.get(signature_of(status)) or self._read(path)
+        return self._index.get(signature_of(require_regular(path))) or self._read(path)
 
     def digest_path(self, path: str | Path) -> str:
         """The digest of a file's content, or of the names and contents of a folder; empty when nothing is there.
