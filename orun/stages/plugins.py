@@ -78,7 +78,7 @@ def _loaded(point: EntryPoint) -> ModuleType:
     try:
         module = point.load()
     except Exception as error:  # a plug-in may raise anything when it is imported
-        raise _broken(point, _told(error)) from error
+        raise _broken(point, _told(error), show="") from error
     if not isinstance(module, ModuleType):
         raise _broken(point, f"{point.value} is not a module")
     if not isinstance(getattr(module, "SPEC", None), Spec):
@@ -108,10 +108,11 @@ def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {error}{place}"
 
 
-def _broken(point: EntryPoint, why: str) -> Unknown:
+def _broken(point: EntryPoint, why: str, show: str = " as it; print(it.__file__, dir(it))") -> Unknown:
+    """The error of a kind; who works on its package is told how to see what importing it raises, or what it holds."""
     package = _package(point)
     own = point.dist is not None and point.dist.read_text("direct_url.json") is not None
     return Unknown(
         f"the kind {point.name!r} of the package {package} cannot be used: {why}",
-        hint=f"python -c 'import {point.module}'" if own else f"pip install --upgrade {package}",
+        hint=f"python -c 'import {point.module}{show}'" if own else f"pip install --upgrade {package}",
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -190,12 +191,21 @@ def test_a_broken_plug_in_is_named(text: str, why: str, install: Install, monkey
     )
 
 
-def test_who_works_on_a_broken_plug_in_is_told_how_to_see_more(install: Install) -> None:
+@pytest.mark.parametrize(
+    ("text", "shown"), [("1 / 0\n", ""), ("def run(): ...\n", " as it; print(it.__file__, dir(it))")]
+)
+def test_who_works_on_a_broken_plug_in_is_told_how_to_see_more(install: Install, text: str, shown: str) -> None:
     """It was installed from a folder: there is nothing to upgrade to."""
-    folder = install("1 / 0\n")
+    folder = install(text)
     (folder / "site" / "acme_orun-1.2.dist-info" / "direct_url.json").write_text("{}")
-    with pytest.raises(Unknown, match=r"\n  hint: python -c 'import acme_orun\.prune'$"):
+    with pytest.raises(Unknown) as caught:
         find("acme/prune", folder)
+    hint = str(caught.value).rpartition("hint: ")[2]
+    assert hint == f"python -c 'import acme_orun.prune{shown}'"
+    command = [sys.executable, *shlex.split(hint)[1:]]
+    done = subprocess.run(command, cwd=folder / "site", capture_output=True, text=True, timeout=60, check=False)
+    seen = ("'run'", str(folder)) if shown else ("ZeroDivisionError", "prune.py")
+    assert all(word in done.stdout + done.stderr for word in seen)
 
 
 def test_two_packages_that_offer_one_kind(install: Install) -> None:
