@@ -11,7 +11,7 @@ SEPARATORS = re.compile(r"[^a-z0-9]")
 NAMES: Mapping[str, str] = {
     # Keys of a file and of a stage.
     "stages": "passes pass_flows pipeline jobs rule rules steps tasks nodes input_model evaluators",
-    "targets": "systems system accelerators devices execution_providers providers",
+    "targets": "systems system target host accelerators devices execution_providers providers",
     "vars": "params parameters config configfile constants variables globals",
     "environments": "conda requirements",
     "extends": "include includes imports base inherits defaults",
@@ -145,6 +145,7 @@ NOTES: Mapping[str, Mapping[str, str]] = {
     "key of a pipeline file": {
         "input_model": "a model comes from a stage: `import: {uses: convert/onnx, with: {path: model.onnx}}`",
         "evaluators": "what measures is a stage with a `gate`: measure/accuracy, measure/latency and others",
+        "host evaluator": "which stage measures which, and where, each stage says: `needs`, and `target` in its `with`",
         "data_configs data_config datasets dataset": "a dataset is named where it is used:"
         " `with: {dataset: data.py:function}`, or a file",
         "search_strategy search": "what searches is a kind: `orun stages quantize/tune`; `matrix` of a stage tries all",
@@ -170,6 +171,8 @@ NOTES: Mapping[str, Mapping[str, str]] = {
         " are those of a target: `targets: {NAME: {providers: [...], session: {intra_op_num_threads: 1}}}`",
         "use_gpu device ep provider providers execution_provider execution_providers accelerator": "where a model runs"
         " is a target: `targets: {NAME: {providers: [...]}}`, and `target: NAME`",
+        "warmup_num warmup_iterations warmup_runs warmups warmup_rounds num_warmup": "a duration, not a count:"
+        " `warmup: 50ms`",
         "quant_mode is_static": "quantize/dynamic and quantize/static are two kinds",
         "float16 fp16 use_fp16": "a kind by itself: optimize/float16",
         "threshold goal goals max_latency": "what must hold of a metric is a `gate`, beside `with`",

@@ -65,9 +65,10 @@ def write(scope: Scope, error: BaseException) -> None:
         sys.stderr.write(f"{error}\n")
     else:
         told = traceback.TracebackException.from_exception(error)
+        users = [place for place, frame in enumerate(told.stack) if scope.is_code(frame.filename)]
         if plain:  # what orun did after the user's call says nothing to them
-            users = [place for place, frame in enumerate(told.stack) if scope.is_code(frame.filename)]
             del told.stack[users[-1] + 1 :]
+        del told.stack[: users[0] if users else 0]  # nor does what led to their function
         sys.stderr.writelines(told.format())
 
 

@@ -18,7 +18,7 @@ _REFUSALS = {
     errno.EDQUOT: ("the disk quota is used up", f"{_KEPT} Free some space and run it again: quota -s"),
     errno.ENOMEM: ("there is not enough memory", MORE_MEMORY),
     errno.EFBIG: ("a file is larger than this process may write", f"{_KEPT} Raise the limit: ulimit -f unlimited"),
-    errno.EROFS: ("the file system is read-only", "Choose a place that can be written: ls -ld {path}"),
+    errno.EROFS: ("the file system is read-only", "Choose a place that can be written (--store DIR): ls -ld {path}"),
     errno.EACCES: ("permission denied", "See whose it is: ls -ld {path}"),
     errno.EPERM: ("permission denied", "See whose it is: ls -ld {path}"),
     errno.EMFILE: ("too many open files", "Raise the limit of this process: ulimit -n 4096"),

@@ -246,6 +246,14 @@ def test_what_orun_refuses_of_a_call_is_told_up_to_that_call(executor: LocalExec
     assert [line for line in log_of(job).splitlines() if "measure/dataset.py" in line] == []
 
 
+def test_what_leads_to_the_user_s_function_is_not_in_the_log(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/mine.py", "def f(context):\n    g()\n\ndef g():\n    raise ValueError('text')\n")
+    job = project.job("mine.py:f")
+    assert failure(executor, job).what == "f raised ValueError: text"
+    frames = [line.split("/")[-1] for line in log_of(job).splitlines() if line.startswith('  File "')]
+    assert frames == ['mine.py", line 2, in f', 'mine.py", line 5, in g']
+
+
 def test_notes_of_an_exception_are_told(executor: LocalExecutor, project: Project) -> None:
     code = "def f(context):\n    error = KeyError('y')\n    error.add_note('it has x')\n    raise error\n"
     project.write("pipelines/mine.py", code)

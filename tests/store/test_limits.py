@@ -114,7 +114,7 @@ def test_a_read_only_store_can_be_read(disk: Path) -> None:
     first, why, hint = str(caught.value).splitlines()
     assert first == "cannot store a file: the file system is read-only"
     assert why.endswith(": Read-only file system")
-    assert hint == f"  hint: Choose a place that can be written: ls -ld {disk / 'store' / 'tmp'}"
+    assert hint == f"  hint: Choose a place that can be written (--store DIR): ls -ld {disk / 'store' / 'tmp'}"
     with pytest.raises(StoreError, match=r"^cannot open the store: the file system is read-only\n"):
         Store.open(disk / "another")
 
