@@ -19,7 +19,7 @@ PIPELINES = Path(__file__).parents[2] / "pipelines"
 ENVIRONMENTS = """
 environments:
   plugin: {packages: [onnxruntime==1.31.1, onnxruntime-ep-openvino==1.8.1, onnx==1.23.2, numpy==2.4.6]}
-  build: {packages: [onnxruntime-openvino==1.24.1, onnx==1.23.2, numpy==2.4.6]}
+  build: {packages: [onnxruntime-openvino==1.24.1, onnxruntime-extensions==0.15.2, onnx==1.23.2, numpy==2.4.6]}
 targets:
   plugin:
     environment: plugin
@@ -31,6 +31,11 @@ targets:
   build:
     environment: build
     providers: [OpenVINOExecutionProvider: {device_type: CPU, num_of_threads: 1}]
+  extended:
+    environment: build
+    providers: [CPUExecutionProvider]
+    session: {custom_op_libraries: [onnxruntime-extensions]}
+  bare: {environment: build, providers: [CPUExecutionProvider]}
 stages:
 """
 COMPILED = """
@@ -131,6 +136,33 @@ def test_what_falls_back_is_counted_named_and_forbidden(project: Path) -> None:
     strict = result["strict"].failure
     assert strict is not None
     assert "target 'strict' forbids the CPU, and 1 node landed on it" in strict.why
+
+
+OWN = """
+<ir_version: 8, opset_import: ["" : 17, "ai.onnx.contrib" : 1]>
+g (float[n, 4] x) => (float[n, 4] y) { below, above = ai.onnx.contrib.NegPos (x) y = Sub (above, below) }
+"""
+PLAIN = '<ir_version: 8, opset_import: ["" : 17]> g (float[n, 4] x) => (float[n, 4] y) { y = Abs (x) }'
+
+
+def test_custom_operators_run_where_the_target_brings_their_library(project: Path) -> None:
+    stages = """
+  own: {uses: convert/onnx, with: {path: own.onnx}}
+  plain: {uses: convert/onnx, with: {path: plain.onnx}}
+  same:
+    uses: measure/accuracy
+    needs: {model: own, reference: plain}
+    with: {target: extended, metrics: [max_abs, sqnr], samples: 4}
+  without: {uses: measure/startup, needs: own, with: {target: bare}}
+"""
+    for name, text in (("own", OWN), ("plain", PLAIN)):
+        onnx.save(onnx.parser.parse_model(text), project / f"{name}.onnx")
+    (project / "own.yaml").write_text(ENVIRONMENTS + stages, "utf-8")
+    result = run(project, "own.yaml")
+    assert values(result, "same")["max_abs"] == 0
+    without = result["without"].failure
+    assert without is not None
+    assert "ai.onnx.contrib:NegPos(-1) is not a registered function/op" in without.why
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from orun.codec import replace
 from orun.errors import OrunError
 from orun.measure.fresh import Reading, Request, launch, metric, resident
 from orun.metrics import Comparison, Estimate
@@ -68,6 +69,19 @@ def test_a_launch_reads_itself(request_: Request) -> None:
     assert found.load > 0
     assert found.first > 0
     assert 0 < found.before <= found.held <= found.peak
+
+
+def test_an_arena_grows_by_what_values_take(tmp_path: Path) -> None:
+    """Of a chain of two, the value between them and the output: 4 MiB each."""
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[n] x) => (float[n] y) { a = Sigmoid (x) y = Neg (a) }'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
+    feeds = {"x": np.zeros(1 << 20, np.float32)}
+    request = Request(tmp_path / "model.onnx", Target("cpu"), runs=1, watched=True)
+    found = launch(request, feeds)
+    assert found.arena is not None
+    assert 4 << 20 <= found.arena <= 32 << 20
+    assert found.gpu is None
+    assert launch(replace(request, watched=False), feeds).arena is None
 
 
 def test_a_launch_that_fails_says_why(request_: Request) -> None:

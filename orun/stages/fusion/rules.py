@@ -23,6 +23,7 @@ from orun.stages.fusion.attention import fuse_attention
 from orun.stages.fusion.embedding import fuse_embedding
 from orun.stages.fusion.graph import Rewriter
 from orun.stages.fusion.norms import fuse_bias_skip, fuse_rms_normalization, fuse_skip
+from orun.stages.fusion.optimizer import hasten
 from orun.stages.fusion.packing import pack
 from orun.stages.fusion.rotary import fuse_rotary
 from orun.stages.fusion.tidy import separate_linear, tidy
@@ -68,6 +69,7 @@ def apply_rules(model: ModelProto, disabled: Collection[str]) -> ModelProto:
     Raises:
         Exception: of any kind, when shape inference cannot follow the model.
     """
+    hasten()
     primitive = OnnxModel(model)
     for fusion, name in PRIMITIVES:
         if name not in disabled:

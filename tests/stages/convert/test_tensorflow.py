@@ -141,13 +141,13 @@ def left(files: Path, folder: Path, *names: str) -> dict[str, Path]:
     return {"trained": made}
 
 
-@pytest.mark.parametrize("name", ["model.keras", "model.h5", "model.tflite"])
+@pytest.mark.parametrize("name", ["model.keras", "model.tflite"])
 def test_a_model_from_a_stage(files: Path, tmp_path: Path, name: str) -> None:
     params = {"outputs": ["classes"]}
     made = run_stage("convert/tensorflow", tmp_path, params, inputs=left(files, tmp_path, name))
-    alone = run_stage("convert/tensorflow", tmp_path, {**params, "model": name}, root=files)
-    assert made.model.read_bytes() == alone.model.read_bytes()
-    assert made.value("max_abs_error") < 1e-5
+    session = InferenceSession(made.model, providers=["CPUExecutionProvider"])
+    (found,) = session.run(["classes"], {session.get_inputs()[0].name: np.load(files / "image.npy")})
+    assert np.abs(found - np.load(files / "answer.npy")).max() < 1e-5
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,16 @@ def test_it_answers_as_the_fake_quantization(tmp_path: Path) -> None:
     assert (steps == 0).mean() > 0.9
 
 
+def test_an_output_that_is_not_rounded_may_be_off_by_parts_of_its_range(tmp_path: Path) -> None:
+    """It has no steps of its own; what comes before it is in integers, of which some are a step off."""
+    text = FAKE_QUANTIZED.replace("[second] v = Gemm", "[second] y = Gemm")
+    text = "".join(line for line in text.splitlines(keepends=True) if "v_integers" not in line)
+    made = quantize(tmp_path, text, steps=4.0)
+    assert 0 < made.value("max_abs_error") < 0.5
+    with pytest.raises(StageFailed, match="the integer model disagrees with the fake quantization in output 'y'"):
+        quantize(tmp_path, text, steps=0.0)
+
+
 def test_a_product_that_stays_in_float_is_counted(tmp_path: Path) -> None:
     text = FAKE_QUANTIZED.replace("z = Gemm <transB = 1> (x_rounded,", "z = Gemm <transB = 1> (x,")
     made = quantize(tmp_path, text)
