@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -18,6 +19,7 @@ Signature = tuple[int, int, int, int, int]  # device, inode, size, mtime and cti
 # without a trace, as git's racy rule has it.
 CLOCK = 2_000_000_000
 _SECOND = 1_000_000_000
+LOCAL = frozenset({"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"})
 
 
 class Reading(Record, frozen=True):
@@ -54,6 +56,7 @@ def is_held_for_writing(path: str | Path) -> bool:
     """Whether a process has the file open for writing, where the system tells (of one's own files, on Linux).
 
     What it has mapped it may change without a trace: the times of a file change with the first write to a page alone.
+    Network file systems refuse the same lease for reasons of their own: there it is not known.
     """
     if not hasattr(fcntl, "F_SETLEASE"):
         return False
@@ -62,10 +65,21 @@ def is_held_for_writing(path: str | Path) -> bool:
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)  # who breaks the lease sends that, which does nothing
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError as error:
-        return error.errno == errno.EAGAIN
+        return error.errno == errno.EAGAIN and _file_system(descriptor) in LOCAL
     finally:
         os.close(descriptor)
     return False
+
+
+def _file_system(descriptor: int) -> str:
+    """The type of the file system that an open file is on, as Linux names it; an empty text where nobody tells."""
+    with contextlib.suppress(OSError, StopIteration):
+        told = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+        mount = next(line.split()[1] for line in told if line.startswith("mnt_id:"))
+        lines = map(str.split, Path("/proc/self/mountinfo").read_text().splitlines())
+        fields = next(line for line in lines if line[0] == mount)
+        return fields[fields.index("-") + 1]
+    return ""
 
 
 def set_stamp(path: str, stamp: int | None = None) -> int:

@@ -13,7 +13,7 @@ import pytest
 from blake3 import blake3
 
 from orun.errors import StoreError
-from orun.store import Store, stat_cache
+from orun.store import Store, reading, stat_cache
 from orun.store.reading import signature_of
 from tests.store.support import bytes_read, fill, needs_proc
 
@@ -114,6 +114,22 @@ def test_what_a_process_writes_by_a_mapping_is_seen(
     assert not store.files.knows(signature_of(path.stat()))
     store.files.digest_file(path)
     assert store.files.knows(signature_of(path.stat())), "nobody writes to it any more"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there are no leases")
+def test_a_network_that_gives_no_leases_does_not_have_its_files_read_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS refuses them as if somebody wrote, wherever its server has not handed the file over."""
+    with Path("/proc/self/status").open() as file:
+        assert reading._file_system(file.fileno()) == "proc"
+    monkeypatch.setattr(reading, "LOCAL", frozenset({"proc"}))
+    path = tmp_path / "data.bin"
+    path.write_bytes(b"one")
+    later(monkeypatch, 3)
+    with path.open("r+b"):
+        store.files.digest_file(path)
+    assert store.files.knows(signature_of(path.stat()))
 
 
 def test_a_folder_has_the_digest_of_its_names_and_contents(store: Store, tmp_path: Path) -> None:
