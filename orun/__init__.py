@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from orun.metrics import Comparison, Estimate, Metric
     from orun.pipeline.model import Pipeline
     from orun.places import Problem
-    from orun.planner import Plan, Step
     from orun.record import RunResult, StageResult, Verdict
     from orun.remote.asked import Remote
     from orun.stages.contract import Context, stage
     from orun.stages.params import Code, Doc, Duration, FilePath, Range, Ratio, Size
+    from orun.steps import Plan, Step
 
 __version__ = "0.1.0"
 
@@ -35,7 +35,7 @@ _HOMES = {
     "orun.measure.scores": ("compare", "interval"),
     "orun.metrics": ("Comparison", "Estimate", "Metric"),
     "orun.pipeline.model": ("Pipeline",),
-    "orun.planner": ("Plan", "Step"),
+    "orun.steps": ("Plan", "Step"),
     "orun.record": ("RunResult", "StageResult", "Verdict"),
     "orun.remote.asked": ("Remote",),
     "orun.stages.contract": ("Context", "stage"),

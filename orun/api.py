@@ -20,8 +20,9 @@ from orun.remote.asked import Remote
 
 if TYPE_CHECKING:
     from orun.pipeline.model import Pipeline
-    from orun.planner import Plan, Planner, Step
+    from orun.planner import Planner
     from orun.rebuild import Rebuilt
+    from orun.steps import Plan, Step
 
 PathLike = str | os.PathLike[str]
 
@@ -80,7 +81,7 @@ def plan(
         PipelineError: with every mistake of the file.
         UsageError: when a stage of that name is not in it.
     """
-    from orun.planner import Plan
+    from orun.steps import Plan
 
     planner = _planner(_pipeline(file, set), store, force, fresh=fresh)
     chosen = _selected(planner.pipeline, only, from_, to)

@@ -16,7 +16,7 @@ from orun.errors import InputChanged
 from orun.executors.job import Job, JobResult
 from orun.observe import portable_name, value_digest
 from orun.pipeline.model import Pipeline
-from orun.planner import Done, Step
+from orun.steps import Done, Step
 from orun.store import Action, Discovered, Signature, Store, Stray
 from orun.store.layout import safe_name
 from orun.store.refusals import quoted

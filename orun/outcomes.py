@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from orun.errors import StageError
 from orun.pipeline.model import Gate, Stage
-from orun.planner import Step
 from orun.record import Failure, Outcome, StageResult, Unjudged
 from orun.remote.asked import FETCHED
+from orun.steps import Step
 from orun.store import Action
 
 

@@ -6,86 +6,23 @@ plan asks it about stages whose inputs are known; the runner asks it again once 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
-
-from blake3 import blake3
 
 from orun import key
-from orun.codec import encode, replace
+from orun.codec import replace
 from orun.discovery import changes
-from orun.environment import device, isolated, providers, tools
+from orun.environment import device, isolated, providers
 from orun.errors import DeviceUnknown
 from orun.gates.baselines import Accepted, Baseline
 from orun.gates.judge import judge
 from orun.gates.measured import Ports
 from orun.gates.regression import ACCEPT, Terms
+from orun.lineage import Lineage
 from orun.pipeline.model import Pipeline, Stage, conditions
-from orun.reasons import HISTORY, UPSTREAM, VERDICTS, key_changes
+from orun.reasons import UPSTREAM, key_changes
 from orun.record import NEVER_RUN, Verdict
+from orun.steps import Done, Plan, Step
 from orun.store import Action, Store
-
-Decision = Literal["run", "cached", "maybe", "skipped"]
-
-
-@dataclass(frozen=True)
-class Step:
-    """What a plan says of one stage.
-
-    Attributes:
-        stage: the stage.
-        action: `run`, `cached`, `maybe` (a stage before it runs, and may yield the same bytes as before) or `skipped`.
-        reasons: one sentence each, the most telling first.
-        seconds: how long it took last time, or None.
-        key: its key; empty while an input is unknown.
-        parts: the parts of the key, by name; without the inputs that are unknown.
-        previous: the parts of the key that it had when it ran last; empty when it never did.
-        inputs: digest of what is at each input port.
-        hit: the stored result of a `cached` stage.
-        read: what it was seen to read besides when it ran last, by name: then and now. Looked up for `explain` alone.
-    """
-
-    stage: Stage
-    action: Decision
-    reasons: tuple[str, ...]
-    seconds: float | None = None
-    key: str = ""
-    parts: Mapping[str, str] = field(default_factory=dict)
-    previous: Mapping[str, str] = field(default_factory=dict)
-    inputs: Mapping[str, str] = field(default_factory=dict)
-    hit: Action | None = None
-    read: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The steps of a pipeline in the order in which they may run."""
-
-    pipeline: Pipeline
-    steps: tuple[Step, ...]
-
-    def __getitem__(self, stage: str) -> Step:
-        """The step of a stage by its id; KeyError when there is none."""
-        for step in self.steps:
-            if step.stage.id == stage:
-                return step
-        raise KeyError(stage)
-
-
-@dataclass(frozen=True)
-class Done:
-    """A stage that is up to date: its stored result and the verdicts of its gates."""
-
-    step: Step
-    action: Action
-    verdicts: tuple[Verdict, ...]
-
-    @property
-    def good(self) -> bool:
-        """Whether stages after it may use it: no gate of it fails."""
-        return not any(verdict.fails for verdict in self.verdicts)
 
 
 class Planner:
@@ -178,17 +115,9 @@ class Planner:
         return inputs
 
     def _history(self, stage: Stage, done: Mapping[str, Done]) -> dict[str, str]:
-        """The lineage of a stage that is given it as parts of its key, so that a change names the stage behind it."""
-        if not self.pipeline.kinds[stage.uses].spec.lineage:
-            return {}
-        entries = [self._entry(one) for one in self._before(stage, done)]
-        parts = {"pipeline": self.pipeline.name, HISTORY: ", ".join(str(entry["stage"]) for entry in entries)}
-        for entry in entries:
-            name, verdicts = entry["stage"], entry.pop("verdicts")
-            parts[f"{HISTORY} of {name}"] = _digest(entry)
-            if verdicts:
-                parts[f"{VERDICTS} of {name}"] = _digest(verdicts)
-        return parts
+        """What led to a stage that is told of it, as parts of its key."""
+        lineage = Lineage.of(self.pipeline, stage, done)
+        return lineage.parts() if lineage else {}
 
     def lacks(self, stage: Stage) -> str:
         """The digest of the accepted model that a stage compares with, if it is not in the store; else empty."""
@@ -258,50 +187,6 @@ class Planner:
         """Its sentence; what it says to accept is this pipeline, even where the gate stands in a file it extends."""
         return verdict.why.replace(f"{ACCEPT} {verdict.position.file}", f"{ACCEPT} {self.pipeline.file}")
 
-    def lineage(self, stage: Stage, done: Mapping[str, Done]) -> bytes:
-        """Every stage before this one as JSON: what it was told, what it used, what it made, what it measured."""
-        entries = [self._entry(one) for one in self._before(stage, done)]
-        return json.dumps({"pipeline": self.pipeline.name, "stages": entries}, sort_keys=True).encode()
-
-    def _before(self, stage: Stage, done: Mapping[str, Done]) -> list[Done]:
-        """The stages that led to a stage as far as they are done, in the order of the pipeline."""
-        names: set[str] = set()
-        waiting = list(stage.upstream)
-        while waiting:
-            name = waiting.pop()
-            if name not in names and name in done:
-                names.add(name)
-                waiting += done[name].step.stage.upstream
-        return [done[one.id] for one in self.pipeline.stages if one.id in names]
-
-    def _entry(self, done: Done) -> dict[str, object]:
-        stage, action = done.step.stage, done.action
-        spec = self.pipeline.kinds[stage.uses].spec
-        packages = isolated.packages(stage.environment)
-        versions = [found for tool in spec.tools if (found := tools.find(tool, packages))]
-        return {
-            "stage": stage.id,
-            "uses": stage.uses,
-            "needs": dict(stage.needs),
-            "params": encode(stage.params),
-            "tools": dict(versions) | dict(action.discovered.packages),
-            "key": action.key,
-            "tree": action.tree,
-            "metrics": encode(action.metrics),
-            "verdicts": [_without_place(verdict) for verdict in done.verdicts],
-            "host": dict(action.host),
-        }
-
-
-def _digest(data: object) -> str:
-    return blake3(json.dumps(data, sort_keys=True).encode()).hexdigest()
-
 
 def _changes(step: Step) -> list[str]:
     return key_changes(step.stage, step.previous, step.parts)
-
-
-def _without_place(verdict: Verdict) -> dict[str, object]:
-    """A verdict without the line that asks for it: a comment above it changes nothing that was released."""
-    fields: dict[str, object] = encode(verdict)
-    return {name: value for name, value in fields.items() if name != "position"}

@@ -18,8 +18,10 @@ from orun.attempt import Attempt
 from orun.errors import StageError, UsageError
 from orun.executors import LocalExecutor
 from orun.executors.job import Finished, JobResult
+from orun.lineage import Lineage
 from orun.metrics import Metric
-from orun.planner import Done, Plan, Planner, Step
+from orun.planner import Planner
+from orun.steps import Done, Plan, Step
 from orun.store import Action, Entry, Store, machine_lock
 from orun.store.refusals import quoted
 from orun.variables import variable
@@ -150,8 +152,8 @@ class _Rebuilding:
             from orun.environment import making
 
             making.make(environment)
-        asks = self.planner.pipeline.kinds[stage.uses].spec.lineage
-        self.executor.start(attempt.job(self.planner.lineage(stage, self.done) if asks else b""))
+        lineage = Lineage.of(self.planner.pipeline, stage, self.done)
+        self.executor.start(attempt.job(lineage.text() if lineage else b""))
         while True:
             for message in self.executor.wait():
                 if isinstance(message, Finished):

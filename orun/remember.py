@@ -18,9 +18,10 @@ from orun.errors import StoreError
 from orun.gates import baselines
 from orun.memory import FORMAT, Request, around, noted, signature
 from orun.observe import ABSENT, digest_file, listing_digest, value_digest
-from orun.planner import Done, Planner
+from orun.planner import Planner
 from orun.record import RunResult
 from orun.remote.asked import FETCHED, VARIABLES, config_file
+from orun.steps import Done
 from orun.store import StatCache
 from orun.store.durable import replace_file
 from orun.store.reading import CLOCK, Signature

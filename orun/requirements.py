@@ -10,7 +10,7 @@ from orun.environment.room import Room
 from orun.errors import DeviceUnknown, EnvironmentFailed, PipelineError
 from orun.pipeline.model import Pipeline, Stage
 from orun.places import Problem
-from orun.planner import Plan
+from orun.steps import Plan
 from orun.targets import Environment, StageClass, Target, gpus_of
 
 RUNS_MODELS = ("onnxruntime", "numpy")  # what a process needs that runs models of another environment than its stage's

@@ -20,13 +20,15 @@ from orun.errors import Interrupted, StageError
 from orun.events import Event, GateJudged, Notice, StageFinished, StageProgress, StageStarted
 from orun.executors import Executor
 from orun.executors.job import Finished, Progress
+from orun.lineage import Lineage
 from orun.outcomes import failed, left, up_to_date
 from orun.outs import Outs
 from orun.pipeline.model import Stage
-from orun.planner import Done, Plan, Planner, Step
+from orun.planner import Planner
 from orun.reasons import key_changes
 from orun.record import VERBS, Outcome, StageResult, Verdict
 from orun.schedule import Schedule
+from orun.steps import Done, Plan, Step
 from orun.store import Action, Store
 from orun.store.refusals import refusals
 from orun.strays import Apart
@@ -244,11 +246,11 @@ class Runner:
             from orun.environment import making
 
             making.make(environment, lambda text: self.emit(Notice("info", text)))
-        asks = self.planner.pipeline.kinds[step.stage.uses].spec.lineage  # what all stages before it did: not for each
+        lineage = Lineage.of(self.planner.pipeline, step.stage, self.done)
         with refusals(f"start {name}", self.store.root):
             attempt = Attempt.begin(self.planner.pipeline, self.store, step, self.logs)
             self._attempts[name] = attempt
-            job = attempt.job(self.planner.lineage(step.stage, self.done) if asks else b"")
+            job = attempt.job(lineage.text() if lineage else b"")
         self._schedule.start(step.stage)
         self.emit(StageStarted(name, step.reasons, str(attempt.log), step.seconds))
         with refusals(f"start {name}", self.store.root):

@@ -17,11 +17,12 @@ from orun.events import Notice, RunStarted
 from orun.executors import LocalExecutor
 from orun.journal import Journal
 from orun.observe import portable_name
-from orun.planner import Plan, Planner
+from orun.planner import Planner
 from orun.record import ASIDE, RunResult, StageResult, Verdict
 from orun.requirements import provide
 from orun.revision import commit_of
 from orun.runner import Runner
+from orun.steps import Plan
 
 if TYPE_CHECKING:
     from orun.remote.exchange import Exchange

@@ -14,7 +14,7 @@ from orun.discovery import digest_now
 from orun.errors import UndeclaredInput
 from orun.observe import portable_name
 from orun.pipeline.model import Pipeline, Stage
-from orun.planner import Done
+from orun.steps import Done
 from orun.store import Discovered, StatCache, Stray
 
 Strays = Mapping[str, Stray]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from orun.events import Event, StageWaiting
-from orun.planner import Step
+from orun.steps import Step
 from orun.store import Lock, MachineLock, Store, machine_lock
 
 SAME_STAGE = "another orun process, which runs the same stage"

@@ -15,8 +15,9 @@ from orun.codec import replace
 from orun.errors import StoreError
 from orun.events import Event, Notice, RunStarted, StageFinished
 from orun.memory import Request
-from orun.planner import Done, Planner
+from orun.planner import Planner
 from orun.record import RunResult
+from orun.steps import Done
 from orun.store import Store, locks, stat_cache
 from orun.store.sealed import seal, unseal
 from tests.project import Project, outcomes

@@ -27,8 +27,8 @@ from orun.units import show
 if TYPE_CHECKING:
     from orun.gates.baselines import Accepted, Baseline, Difference
     from orun.pipeline.model import Pipeline
-    from orun.planner import Step
     from orun.record import RunResult, Verdict
+    from orun.steps import Step
     from orun.store import Store
 
 F = TypeVar("F", bound=Callable[..., object])

@@ -19,7 +19,7 @@ from orun.report.terminal import Style, Terminal, detect
 from orun.units import show
 
 if TYPE_CHECKING:
-    from orun.planner import Plan, Step
+    from orun.steps import Plan, Step
 
 EXAMPLES = (
     ("orun plan pipelines/bert.yaml", "what would run, and why"),

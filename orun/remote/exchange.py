@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable
 
 from orun.errors import Interrupted
 from orun.events import Event, Notice
-from orun.planner import Planner, Step
+from orun.planner import Planner
 from orun.remote.intake import Intake
 from orun.remote.ledger import Ledger
 from orun.remote.link import Link
 from orun.remote.outgo import Outgo, count
 from orun.remote.settings import Settings
+from orun.steps import Step
 from orun.store import Action
 from orun.store.digests import is_digest
 from orun.units import show

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orun.events import Notice, StageWaiting
-from orun.planner import Planner, Step
+from orun.planner import Planner
 from orun.remote.client import BrokenError
 from orun.remote.envelope import RefusedError
 from orun.remote.ledger import Ledger
 from orun.remote.link import Link, Message, TroubleError
 from orun.remote.names import UNKNOWN
 from orun.remote.offers import listed, offered
+from orun.steps import Step
 from orun.store import Action, Tree
 from orun.store.objects import Incoming
 from orun.store.refusals import ensure_space, refusals

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from orun import codec, key
-from orun.planner import Step
 from orun.remote.envelope import RefusedError
+from orun.steps import Step
 from orun.store import Action, Entry
 from orun.store.digests import is_digest
 from orun.store.trees import decode

@@ -8,10 +8,11 @@ from time import monotonic
 
 from orun.codec import encode
 from orun.events import Notice
-from orun.planner import Planner, Step
+from orun.planner import Planner
 from orun.remote.client import BrokenError
 from orun.remote.ledger import Ledger
 from orun.remote.link import Link, Message, TroubleError
+from orun.steps import Step
 from orun.store import Action
 from orun.store.refusals import refusals
 from orun.store.sealed import canonical

@@ -9,8 +9,8 @@ from pathlib import Path
 from orun.cli.explain import lines_of
 from orun.pipeline.model import Stage
 from orun.places import Position
-from orun.planner import Step
 from orun.report.terminal import Terminal
+from orun.steps import Step
 
 from .conftest import CODE, CommandLine
 

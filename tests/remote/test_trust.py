@@ -15,10 +15,10 @@ import orun
 from orun import key as keys_of_stages
 from orun.codec import encode
 from orun.errors import UsageError
-from orun.planner import Step
 from orun.remote.envelope import RefusedError, seal, unseal
 from orun.remote.keys import ED25519, HMAC, Keyring, keyring
 from orun.remote.offers import listed, offered
+from orun.steps import Step
 from orun.store.sealed import canonical
 from orun.variables import SHARED_KEY, SIGNING_KEY
 from tests.project import built

@@ -1,0 +1,71 @@
+"""What a plan says of a pipeline's stages, and those that are up to date: plain data between planner and runner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from orun.pipeline.model import Pipeline, Stage
+from orun.record import Verdict
+from orun.store import Action
+
+Decision = Literal["run", "cached", "maybe", "skipped"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a plan says of one stage.
+
+    Attributes:
+        stage: the stage.
+        action: `run`, `cached`, `maybe` (a stage before it runs, and may yield the same bytes as before) or `skipped`.
+        reasons: one sentence each, the most telling first.
+        seconds: how long it took last time, or None.
+        key: its key; empty while an input is unknown.
+        parts: the parts of the key, by name; without the inputs that are unknown.
+        previous: the parts of the key that it had when it ran last; empty when it never did.
+        inputs: digest of what is at each input port.
+        hit: the stored result of a `cached` stage.
+        read: what it was seen to read besides when it ran last, by name: then and now. Looked up for `explain` alone.
+    """
+
+    stage: Stage
+    action: Decision
+    reasons: tuple[str, ...]
+    seconds: float | None = None
+    key: str = ""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    previous: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    hit: Action | None = None
+    read: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of a pipeline in the order in which they may run."""
+
+    pipeline: Pipeline
+    steps: tuple[Step, ...]
+
+    def __getitem__(self, stage: str) -> Step:
+        """The step of a stage by its id; KeyError when there is none."""
+        for step in self.steps:
+            if step.stage.id == stage:
+                return step
+        raise KeyError(stage)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A stage that is up to date: its stored result and the verdicts of its gates."""
+
+    step: Step
+    action: Action
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def good(self) -> bool:
+        """Whether stages after it may use it: no gate of it fails."""
+        return not any(verdict.fails for verdict in self.verdicts)
