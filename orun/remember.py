@@ -14,7 +14,7 @@ from typing import Any
 from orun import key
 from orun.codec import encode, replace
 from orun.environment import isolated
-from orun.errors import StoreError
+from orun.errors import PipelineError, StoreError
 from orun.gates import baselines
 from orun.memory import FORMAT, Request, around, noted, signature
 from orun.observe import ABSENT, digest_file, listing_digest, value_digest
@@ -44,7 +44,7 @@ def remember(request: Request, planner: Planner, done: Mapping[str, Done], resul
         done: every stage of the pipeline.
         result: what the run came to.
     """
-    with suppress(OSError, StoreError):
+    with suppress(OSError, StoreError, PipelineError):  # of a baseline that is none any more
         if note := _note(planner, done, result):
             replace_file(str(request.note), seal(note), str(planner.store.scratch("note") / "new"))
 

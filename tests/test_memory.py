@@ -14,7 +14,11 @@ from orun import memory, remember
 from orun.codec import replace
 from orun.errors import StoreError
 from orun.events import Event, Notice, RunStarted, StageFinished
+from orun.gates import baselines
+from orun.gates.baseline_file import write_file
+from orun.gates.baselines import Baseline
 from orun.memory import Request
+from orun.pipeline.model import Pipeline
 from orun.planner import Planner
 from orun.record import RunResult
 from orun.steps import Done
@@ -199,6 +203,44 @@ def test_what_is_edited_after_it_was_decided_upon_is_not_noted(project: Project,
     result = project.run()
     assert not result.repeats
     assert set(outcomes(result).values()) == {"built"}
+
+
+@pytest.mark.parametrize("text", ["", "no baseline"])
+def test_a_baseline_that_comes_after_the_gates_were_judged_is_not_noted(project: Project, text: str) -> None:
+    (note,) = project.store.glob("index/run-*.json")
+    note.unlink()
+    path = project.folder / "pipeline.baseline.json"
+
+    def accept(event: Event) -> None:
+        if isinstance(event, StageFinished) and event.result.stage == "count":
+            write_file(path, Baseline("text", {}))
+            path.write_text(text or path.read_text())
+
+    assert orun.run(project.folder / "pipeline.yaml", store=project.store, on_event=accept).exit_code == 0
+    assert not note.exists()
+
+
+def test_what_moves_while_it_is_looked_at_is_not_noted(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    (note,) = project.store.glob("index/run-*.json")
+    note.unlink()
+    read = baselines.read
+
+    def edit_and_read(pipeline: Pipeline) -> Baseline | None:
+        project.edit("deep.py", "split()", "split( )")
+        project.edit("deep.py", "split( )", "split()")
+        return read(pipeline)
+
+    monkeypatch.setattr(baselines, "read", edit_and_read)
+    assert project.run().exit_code == 0
+    assert not note.exists()
+
+
+def test_outputs_that_are_not_whole_are_not_noted(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    (note,) = project.store.glob("index/run-*.json")
+    note.unlink()
+    monkeypatch.setattr(Store, "evidence", lambda *_: None)
+    assert project.run().exit_code == 0
+    assert not note.exists()
 
 
 def test_a_file_that_changed_just_now_is_noted_by_its_content(
