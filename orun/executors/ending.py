@@ -11,23 +11,33 @@ import contextlib
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import TextIOWrapper
+from typing import TYPE_CHECKING
 
 from orun.errors import OutputRefused
 from orun.executors import system
 
+if TYPE_CHECKING:
+    from threading import Thread
+
+PATIENCE = 1.0  # seconds
 HINT = "Close what is written to before the function returns (`with open(...) as file:`), and wait for what writes"
 
 
-def end_all(stage: str, output: str) -> None:
+def end_all(stage: str, output: str, progress: Callable[[int, int, str], None]) -> None:
     """Wait for threads and processes that do not end by themselves with a program.
+
+    Args:
+        stage: its id.
+        output: its output folder.
+        progress: is told what is waited for where that takes a while; see `Context.progress`.
 
     Raises:
         OutputRefused: when something still writes below the output folder, or has not written all that it holds.
     """
-    _wait_for_threads()
-    _wait_for_processes()
+    _wait_for_threads(progress)
+    _wait_for_processes(progress)
     for process in (os.getpid(), *system.descendants(os.getpid())):
         own = process == os.getpid()
         if any(_written_to(process, output)) and own:
@@ -37,18 +47,30 @@ def end_all(stage: str, output: str) -> None:
             raise OutputRefused(stage, f"{stage} left {', '.join(left)} open", why=why, hint=HINT)
 
 
-def _wait_for_threads() -> None:
+def _wait_for_threads(progress: Callable[[int, int, str], None]) -> None:
     threading = sys.modules.get("threading")
-    if threading and any(not one.daemon and one is not threading.main_thread() for one in threading.enumerate()):
+    if threading and (left := [one.name for one in threading.enumerate() if _keeps(one)]):
+        told = threading.Timer(PATIENCE, progress, (0, 0, f"it has returned, and left {', '.join(left)} running"))
+        told.daemon = True
+        told.start()
         threading._shutdown()  # noqa: SLF001 - as `multiprocessing` ends its processes: pools are told to end as well
+        told.cancel()
 
 
-def _wait_for_processes() -> None:
+def _keeps(thread: Thread) -> bool:
+    """Whether a program does not end before the thread does."""
+    return not thread.daemon and thread is not sys.modules["threading"].main_thread()
+
+
+def _wait_for_processes(progress: Callable[[int, int, str], None]) -> None:
     if multiprocessing := sys.modules.get("multiprocessing"):
         for child in multiprocessing.active_children():
             if child.daemon:
                 child.terminate()
-            child.join()
+            child.join(PATIENCE)
+            if child.is_alive():
+                progress(0, 0, f"it has returned, and left {child.name} running")
+                child.join()
 
 
 def _let_go() -> None:

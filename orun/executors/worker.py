@@ -75,8 +75,9 @@ def _produce(job: Job, channel: Channel) -> dict[str, Metric]:
     """Call the stage's function and check what it returned, left, and must have left alone."""
     inputs = {port: Path(folder) for port, folder in job.inputs.items()}
     before = _states(inputs)
-    metrics = checked_metrics(job.stage, _call(job, channel, inputs))
-    end_all(job.stage, job.output)
+    progress = _progress(job.stage, channel)
+    metrics = checked_metrics(job.stage, _call(job, inputs, progress))
+    end_all(job.stage, job.output, progress)
     if touched := _touched(before, _states(inputs)):
         raise OutputRefused(
             job.stage,
@@ -88,7 +89,7 @@ def _produce(job: Job, channel: Channel) -> dict[str, Metric]:
     return metrics
 
 
-def _call(job: Job, channel: Channel, inputs: Mapping[str, Path]) -> object:
+def _call(job: Job, inputs: Mapping[str, Path], progress: Callable[[int, int, str], None]) -> object:
     context = Context(
         stage=job.stage,
         key=job.key,
@@ -101,7 +102,7 @@ def _call(job: Job, channel: Channel, inputs: Mapping[str, Path]) -> object:
         timeout=job.timeout,
         lineage=Path(job.lineage) if job.lineage else None,
         open_log=partial(_open_log, job.stage),
-        progress=_progress(job.stage, channel),
+        progress=progress,
     )
     if job.origin == "file":
         return load_function(context.root, job.entry)(context, **job.params)

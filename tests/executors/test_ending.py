@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orun.executors import LocalExecutor
+from orun.executors import JobResult, LocalExecutor
 from orun.stages.contract import Spec
-from tests.executors.support import Project, failure, result
+from tests.executors.support import Project, failure, outcomes, result, until_progress
 
 CODE = """
 import gc, logging, multiprocessing, os, subprocess, threading, time
@@ -23,6 +23,12 @@ def later(path):
         file.flush()
         time.sleep(0.2)
         file.write("whole")
+
+
+def held(path):
+    path.write_text("whole")
+    while not path.with_name("done").exists():
+        time.sleep(0.01)
 
 
 class Around:
@@ -45,7 +51,7 @@ ENDED = {
     "a pool of threads": "ThreadPoolExecutor().submit(later, path)",
     "a pool of processes": "ProcessPoolExecutor(1, multiprocessing.get_context('fork')).submit(later, path)",
     "a process": "multiprocessing.get_context('fork').Process(target=later, args=(path,)).start()",
-    "a file that is nobody's": "Around(open(path, 'w')).file.write('half, whole')",
+    "a file that is nobody's": "gc.disable(); Around(open(path, 'w')).file.write('half, whole')",
     "a log": "log(path)",
     "a file that is read": "path.write_text('half, whole'); KEPT.append(open(path))",
 }
@@ -65,6 +71,23 @@ def test_what_ends_with_a_program_is_waited_for(executor: LocalExecutor, project
     job = project.job("mine.py:f", spec=FILES)
     result(executor, job)
     assert (Path(job.output) / "text").read_text().split() == ["half,", "whole"]
+
+
+@pytest.mark.parametrize(
+    ("begin", "left"),
+    [
+        ("threading.Thread(target=held, name='server', args=(path,)).start()", "server"),
+        ("multiprocessing.get_context('fork').Process(target=held, name='job', args=(path,)).start()", "job"),
+    ],
+    ids=["a thread", "a process"],
+)
+def test_what_is_waited_for_is_told(executor: LocalExecutor, project: Project, begin: str, left: str) -> None:
+    project.write("pipelines/mine.py", CODE.replace("BEGIN", begin))
+    job = project.job("mine.py:f", spec=FILES)
+    executor.start(job)
+    assert [one.what for one in until_progress(executor)] == [f"it has returned, and left {left} running"]
+    Path(job.output, "done").touch()
+    assert isinstance(outcomes(executor, 1)[job.stage], JobResult)
 
 
 @pytest.mark.parametrize(("begin", "why"), LEFT.values(), ids=LEFT)
