@@ -132,4 +132,13 @@ def install_command(missing: Iterable[str], extra: str = "", packages: Mapping[s
     if len(extras) > 1:
         extras.discard("onnx")  # the others bring it
     wanted = [f'"orun[{",".join(sorted(extras))}]"'] if extras else []
-    return " ".join(["pip install", *wanted, *(name for name in names if name not in EXTRAS and not extra)])
+    return " ".join([_installer(), *wanted, *(name for name in names if name not in EXTRAS and not extra)])
+
+
+def _installer() -> str:
+    """What installs beside orun: pipx and uv keep a command in an environment of its own, which `pip` does not reach."""
+    if os.path.exists(f"{sys.prefix}/pipx_metadata.json"):  # noqa: PTH110 - nothing here imports pathlib
+        return f"pipx runpip {os.path.basename(sys.prefix)} install"  # noqa: PTH119 - as above
+    if os.path.exists(f"{sys.prefix}/uv-receipt.toml"):  # noqa: PTH110 - nothing here imports pathlib
+        return f"uv pip install --python {sys.executable}"
+    return "pip install"

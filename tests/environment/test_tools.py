@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,3 +72,19 @@ def test_one_command_installs_all_that_is_missing(missing: list[str], extra: str
 )
 def test_beside_one_build_of_onnx_runtime_no_other_is_installed(missing: list[str], extra: str, command: str) -> None:
     assert tools.install_command(missing, extra, {"onnxruntime-gpu": "1.31.1"}) == command
+
+
+@pytest.mark.parametrize(
+    ("note", "command"),
+    [
+        ("pipx_metadata.json", 'pipx runpip orun install "orun[cpu,torch]"'),
+        ("uv-receipt.toml", f'uv pip install --python {sys.executable} "orun[cpu,torch]"'),
+    ],
+)
+def test_what_installs_into_an_environment_of_orun_s_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, note: str, command: str
+) -> None:
+    (tmp_path / "orun").mkdir()
+    (tmp_path / "orun" / note).touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "orun"))
+    assert tools.install_command(["torch", "onnx"], "torch", {}) == command
