@@ -25,7 +25,10 @@ from orun.steps import Done
 from orun.store import Store, locks, stat_cache
 from orun.store.sealed import seal, unseal
 from tests.project import Project, outcomes
-from tests.store.support import flip
+from tests.store.support import bytes_read, flip, needs_proc
+
+WRITE = """(context.output / "text").write_text(text)
+    (context.output / "big").write_bytes(bytes({size}))"""
 
 
 @pytest.fixture
@@ -84,6 +87,20 @@ def test_the_order_of_overrides_counts(project: Project) -> None:
             result = project.run(set=dict(overrides))
             assert project.text("make") == text
         assert result.repeats
+
+
+@needs_proc
+def test_a_run_with_nothing_to_do_reads_no_artifact(project: Project) -> None:
+    """Neither on the short way nor on the whole one."""
+    size = 32 << 20
+    project.edit("stages.py", '(context.output / "text").write_text(text)', WRITE.format(size=size))
+    assert "built" in outcomes(project.run()).values()
+    for short in (True, False):
+        for note in () if short else project.store.glob("index/run-*.json"):
+            note.unlink()
+        before = bytes_read()
+        assert bool(project.run().repeats) == short
+        assert bytes_read() - before < size // 4
 
 
 def test_what_a_dead_process_left_takes_the_whole_way_which_removes_it(project: Project) -> None:
