@@ -7,7 +7,7 @@ is indexed anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from orun.errors import UsageError
 from orun.measure.metrics_fidelity import Floats
 from orun.measure.metrics_task import predicted_classes
+from orun.measure.newcombe import newcombe
 
 Array = NDArray[Any]
 Rows = NDArray[np.intp]
@@ -37,6 +38,7 @@ class Pooled:
         classes: how many are averaged.
         answers: the class that was answered at each position, `[n, positions]`; None for a metric of scores.
         resamples: how often it is to be resampled; None leaves that to the work it makes.
+        bounds: of the metric by itself, by theory: what its resamples are not trusted to be narrower than.
     """
 
     columns: Floats
@@ -46,6 +48,7 @@ class Pooled:
     classes: int = 1
     answers: Array | None = None
     resamples: int | None = None
+    bounds: tuple[float, float] | None = None
 
     def __len__(self) -> int:
         """Number of examples."""
@@ -143,7 +146,11 @@ def auc(output: Array, labels: Array, only: object = None, *, part: bool = False
             columns.append((scores, positive, name))
         elif not part:
             raise UsageError(f"auc: {'no' if count == 0 else 'every'} example is of class {name}")
-    return _of_columns(columns, _area, min)
+    found = _of_columns(columns, _area, min)
+    if found is None or len(columns) > 1:
+        return found
+    count = int(np.count_nonzero(columns[0][1]))
+    return replace(found, bounds=newcombe(found.overall, count, len(found) - count))
 
 
 def average_precision(output: Array, labels: Array, only: object = None, *, part: bool = False) -> Pooled | None:

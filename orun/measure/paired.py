@@ -135,8 +135,8 @@ def tango(better: int, worse: int, examples: int, z: float = Z) -> tuple[float, 
         z: normal quantile of the confidence level; 95 % when left out.
     """
     estimate = (better - worse) / examples
-    low = _bisect(lambda change: _score(better, worse, examples, change) > z, -1.0, estimate)
-    high = _bisect(lambda change: _score(better, worse, examples, change) > -z, estimate, 1.0)
+    low = turning_point(lambda change: _score(better, worse, examples, change) > z, -1.0, estimate)
+    high = turning_point(lambda change: _score(better, worse, examples, change) > -z, estimate, 1.0)
     return low, high
 
 
@@ -153,7 +153,7 @@ def _score(better: int, worse: int, examples: int, change: float) -> float:
     return distance / math.sqrt(variance)
 
 
-def _bisect(above: Callable[[float], bool], low: float, high: float) -> float:
+def turning_point(above: Callable[[float], bool], low: float, high: float) -> float:
     """Where `above` turns from true to false between low and high."""
     while True:
         middle = (low + high) / 2

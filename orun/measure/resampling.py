@@ -9,6 +9,7 @@ over the others, as F1 is by definition; one that lacks them all is left out, wh
 Resampling is blind to what no example shows: two models that answer alike would never differ. For classes that are
 answered the interval is never narrower than Tango's (1998) for no change among the examples of the rarest class, by its
 share in the mean; for scores that holds where all resamples are equal, as where both models tell the classes apart.
+Of the area under one ROC curve by itself there is a better bound: `orun.measure.newcombe`.
 """
 
 from __future__ import annotations
@@ -46,8 +47,11 @@ class Resampled:
         """The metric with its interval."""
         if self.model.fewest < FEWEST:
             return unknown(self.value)
-        blind = self.model.answers is not None or _same(self.values)
+        bounds = self.model.bounds
+        blind = bounds is None and (self.model.answers is not None or _same(self.values))
         found = _bounds(self.model, self.value, self.values, blind=blind)
+        if bounds:
+            found = Estimate(self.value, min(found.low, bounds[0]), max(found.high, bounds[1]))
         return found if self.model.rarest is None else _within(found, 0.0)
 
     def against(self, other: Resampled) -> Comparison:

@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from orun.measure import resampling
-from orun.measure.metrics_pooled import Pooled, Weighted, auc, f1
+from orun.measure.metrics_pooled import Pooled, Weighted, auc, average_precision, f1
+from orun.measure.newcombe import newcombe
 from orun.measure.paired import Z, quantiles, tango
 from orun.measure.resampling import resample
 from orun.metrics import Comparison, Estimate
@@ -97,9 +98,27 @@ def test_classes_that_are_told_apart_by_all_examples_may_still_not_be_by_others(
     scores = labels + np.linspace(0, 0.5, 40)
     interval, comparison = compared(auc(scores, labels), auc(scores**2, labels))
     unseen = Z * Z / (10 + Z * Z)
-    assert ends(interval) == pytest.approx((1.0, 1 - unseen, 1.0))
+    assert ends(interval) == pytest.approx((1.0, newcombe(1.0, 10, 30)[0], 1.0))
     assert ends(comparison.difference) == pytest.approx((0.0, -unseen, unseen))
     assert (comparison.count, comparison.changed) == (40, 0)
+
+
+def test_the_interval_of_one_area_is_never_narrower_than_newcombes() -> None:
+    """Of several areas, their mean, it is that of the resamples."""
+    labels, ours, _ = drawn(4, 300, 0.05)
+    scores = ours[:, 1] + 2 * labels
+    pooled = auc(scores, labels)
+    assert pooled is not None
+    low, high = newcombe(pooled.overall, int(labels.sum()), int((1 - labels).sum()))
+    found = resample({"model": pooled}, 0)["model"]
+    resampled = dataclasses.replace(found, model=dataclasses.replace(pooled, bounds=None)).interval
+    assert ends(found.interval) == (found.value, min(low, resampled.low), max(high, resampled.high))
+    assert found.interval.low < resampled.low
+    many = auc(np.stack([scores, -scores, scores**2], axis=1), labels + labels * (np.arange(300) % 2))
+    precision = average_precision(scores, labels)
+    assert many is not None
+    assert precision is not None
+    assert many.bounds is precision.bounds is f1(ours, labels).bounds is None
 
 
 def test_how_many_answers_changed() -> None:
