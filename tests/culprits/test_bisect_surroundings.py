@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -130,6 +131,39 @@ def test_the_code_of_orun_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert found.advice == (
         f"orun itself: `orun bisect {good.run} {bad}` with the code that made {good.run} (orun {version})",
     )
+
+
+def test_another_python_is_named_and_no_other_change_is_blamed_for_it(project: Project) -> None:
+    """A bad run by a Python that says another version, where the code does something else; a note was changed too."""
+    project.edit("helper.py", "import os", "import os\nimport platform")
+    project.edit("helper.py", "return len(text)", "return 100 if platform.python_version() == '3.99.1' else len(text)")
+    good = project.run()
+    other = project.folder.parent / "other"
+    other.mkdir()
+    (other / "sitecustomize.py").write_text("import platform\n\nplatform.python_version = lambda: '3.99.1'\n")
+    folders = [str(other), str(Path(orun.__file__).parent.parent)]
+    command = [sys.executable, "-m", "orun", "pipeline.yaml", "--store", str(project.store), "-q", "--no-blame"]
+    done = subprocess.run(
+        [*command, "--set", "stages.score.with.note=two"],
+        cwd=project.folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(folders), "TMPDIR": str(project.folder.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,  # a measurement elsewhere may have the machine
+    )
+    assert done.returncode == 1, done.stderr
+    with Store.open(project.store) as opened:
+        found = bisect(opened, good.run, opened.runs()[-1].name)
+    version = platform.python_version()
+    assert found.changes == ('score.note: "one" -> "two"',)
+    assert found.causes == ()
+    assert found.sentence.startswith(
+        "score score max 10 fails, but not with the bad run's parameters and code on this machine as it is now; "
+        f"besides differ: Python of make: {version} -> 3.99.1; "
+    )
+    assert f"Python of make: {version} -> 3.99.1" in found.fixed
+    assert f"Python: `orun bisect {found.good} {found.bad}` with Python {version}" in found.advice
 
 
 def test_what_to_type_for_python_and_the_machine() -> None:
