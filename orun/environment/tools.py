@@ -136,7 +136,7 @@ def install_command(missing: Iterable[str], extra: str = "", packages: Mapping[s
 
 
 def _installer() -> str:
-    """What installs beside orun: pipx and uv keep a command in an environment of its own, which `pip` does not reach."""
+    """What installs beside orun; pipx and uv keep it in an environment of its own, which `pip` does not reach."""
     if os.path.exists(f"{sys.prefix}/pipx_metadata.json"):  # noqa: PTH110 - nothing here imports pathlib
         return f"pipx runpip {os.path.basename(sys.prefix)} install"  # noqa: PTH119 - as above
     if os.path.exists(f"{sys.prefix}/uv-receipt.toml"):  # noqa: PTH110 - nothing here imports pathlib

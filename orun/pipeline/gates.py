@@ -96,9 +96,12 @@ def _group(ground: Ground, rule: Literal["all", "any"], entry: Entry, path: Path
 
 def _tell_unknown(ground: Ground, metric: str, key: Span) -> None:
     kind, metrics = ground.kind, ground.metrics or ()
+    field = metric.partition("[")[2].partition("=")[0]
     message = f"{kind.name} does not measure {metric!r}"
     asked = _not_asked_for(kind, metric)
     hint = f"ask for it: metrics: [{asked}, ...]" if asked else f"orun stages {kind.name}"
+    if field and field not in ground.slices and metric.partition("[")[0] in metrics:
+        hint = f"ask for it: slices: [{field}]"
     ground.problems.add(
         key,
         message if metrics else f"{kind.name} measures nothing, so it can have no gate",

@@ -46,8 +46,8 @@ def check_unit(gate: Gate, unit: Unit, node: Scalar, problems: Problems) -> None
             suggestion="" if gate.threshold.unit or gate.threshold.value > PERCENT else f"{node.text}%",
         )
         return
-    bare = unit in ("s", "B") and gate.rule in ("min", "max") and not gate.threshold.unit and gate.threshold.value != 0
-    if gate.fits(unit) and not bare:  # 12 is as likely meant in milliseconds, and no time would fail 12 seconds
+    bare = unit in ("s", "B") and gate.rule != "min_speedup" and not gate.threshold.unit and gate.threshold.value != 0
+    if gate.fits(unit) and not bare:  # 12 is as likely meant in milliseconds, 0.05 in proportion: no time would fail
         return
     expected = EXPECTED[unit] + (" or a proportion such as 5%" if gate.rule in RELATIVE else "")
     problems.add(

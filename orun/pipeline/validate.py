@@ -232,6 +232,9 @@ def _instead(key: str, noun: str, schema: Mapping[str, Any]) -> str:
 
     if key.isdecimal() and noun.startswith("rule"):
         return f"a decimal has a point: 0.{key}, not 0,{key}"
+    inputs = schema["properties"] if noun.startswith("input of ") else ()
+    if inputs and not closest(key, inputs):
+        return "stages that only come before it stand in a list: `needs: [STAGE, STAGE]`, of which the first feeds it"
     return note(key, noun) or str(schema.get("x-hint", ""))
 
 
