@@ -75,9 +75,9 @@ class Turns:
             self.emit(StageWaiting(stage, what))
 
     def _twins(self, stage: str) -> Iterator[str]:
-        """The stages of this run that hold the key of another."""
+        """The stages of this run that hold the key for which another waits."""
         key = self._turns[stage].key
-        return (name for name, turn in self._turns.items() if name != stage and turn.key == key and turn.lock.held)
+        return (name for name, turn in self._turns.items() if turn.key == key and turn.lock.held)
 
     def end(self, stage: str) -> None:
         """Let go of what a stage holds, if it does."""

@@ -300,6 +300,26 @@ def test_who_waits_for_another_process_says_for_what(project: Project, measures:
     assert log.count("stage_waiting") == 1
 
 
+def test_stages_that_are_the_same_wait_for_another_process_both(tmp_path: Path) -> None:
+    """Neither waits for the other, nor for one that is another."""
+    other = "  other: {uses: ./stages.py:make, with: {text: c}}\n"
+    text = f"name: text\nstages:\n{other}  a: {{uses: ./stages.py:make}}\n  b: {{uses: ./stages.py:make}}\n"
+    project = Project.make(tmp_path / "project", text)
+    lock = Store.open(project.store).key_lock(orun.plan(project.folder / "pipeline.yaml", store=project.store)["a"].key)
+    assert lock.try_acquire()
+    heard = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, StageWaiting):
+            heard.append((event.stage, event.what))
+            if len(heard) == 2:
+                lock.release()
+
+    result = orun.run(project.folder / "pipeline.yaml", store=project.store, jobs=2, on_event=hear)
+    assert sorted(outcomes(result).values()) == ["built", "built", "cached"]
+    assert heard[:2] == [(stage, "another orun process, which runs the same stage") for stage in ("a", "b")]
+
+
 def test_a_wide_pipeline_asks_once_for_the_machine_while_another_process_measures(tmp_path: Path) -> None:
     """It would else disturb what is measured, and hold the keys of all that might come."""
     stages = "".join(f"  s{i}: {{uses: ./stages.py:make, with: {{text: t{i}}}}}\n" for i in range(20))
