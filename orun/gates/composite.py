@@ -111,7 +111,7 @@ def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Co
     telling = next(one for one in found.values() if one.outcome == outcome)
     if outcome == "passed":
         telling = Finding("passed", "")
-    why = f"{_counts(found)}; {_smallest(names, metrics, start)}"
+    why = f"{_counts(found)}; {_smallest(names, metrics, start)}{_without(gate, metrics)}"
     said = [one.why for one in found.values() if one.outcome != "passed"]
     more = [f"and {len(said) - SHOWN} more"] if len(said) > SHOWN else []
     return replace(telling, why="; ".join([why, *said[:SHOWN], *more]))
@@ -122,6 +122,14 @@ def _counts(found: Mapping[str, Finding]) -> str:
     order: tuple[Outcome, ...] = ("failed", "undecided")
     told = [f"{counts['passed']} of {len(found)} slices passed"]
     return ", ".join([*told, *(f"{counts[outcome]} {outcome}" for outcome in order if counts[outcome])])
+
+
+def _without(gate: Gate, metrics: Mapping[str, Metric]) -> str:
+    """Slices that others are told of and this one is not: an area under a curve needs two classes."""
+    field = f"[{gate.by}="
+    values = dict.fromkeys(name.partition(field)[2] for name in metrics if field in name)
+    none = [value.removesuffix("]") for value in values if f"{gate.metric}{field}{value}" not in metrics]
+    return f"; {', '.join(none)} {'has' if len(none) == 1 else 'have'} no figure of it" if none else ""
 
 
 def _smallest(names: Sequence[str], metrics: Mapping[str, Metric], start: str) -> str:

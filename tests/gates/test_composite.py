@@ -195,6 +195,15 @@ def test_a_slice_that_was_accepted_and_is_not_measured_any_more() -> None:
     assert verdict_of(BY_LABEL, now, known).outcome == "passed"  # of a fixed limit nothing was accepted
 
 
+def test_slices_without_a_figure_are_named() -> None:
+    """As where an area under a curve needs two classes: they are not judged, and do not count as passed."""
+    measured = sliced({"0": (0.95, 40)}) | {"auc[label=1]": metric(0.9), "auc[label=2]": metric(0.9)}
+    (verdict,) = judged(BY_LABEL, measured)
+    assert verdict.why == "1 of 1 slices passed; the smallest is 0 with 40 examples; 1, 2 have no figure of it"
+    del measured["auc[label=2]"]
+    assert judged(BY_LABEL, measured)[0].why.endswith("; 1 has no figure of it")
+
+
 def test_a_figure_of_all_examples_has_no_slices() -> None:
     condition = replace(gate("bleu", "min", "60%", 0.6), by="label")
     (verdict,) = judged(condition, sliced({"0": (0.95, 40)}) | {"bleu": metric(0.9, "ratio", "higher")})
