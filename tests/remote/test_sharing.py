@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import onnx
 import pytest
@@ -15,6 +17,7 @@ import orun
 from orun.cli.main import main
 from orun.codec import encode
 from orun.environment import device
+from orun.errors import StoreError
 from orun.events import StageWaiting
 from orun.gates.baselines import Accepted, Baseline
 from orun.planner import Planner
@@ -100,6 +103,23 @@ def test_only_what_is_missing_here_is_asked_for(tmp_path: Path, s3: str, relay: 
     assert other.text("upper") == "A B?"
     asked = [request for request in relay.requests if "/actions/" in request]
     assert len(asked) == 1
+
+
+def test_what_does_not_fit_is_told_before_it_is_fetched(
+    tmp_path: Path, s3: str, relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+    one.run(remote=s3)
+    relay.requests.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=0, f_frsize=4096))
+        with pytest.raises(StoreError) as caught:
+            other.run(remote=s3)
+    assert str(caught.value).startswith("cannot fetch make from the remote: the disk is full\n")
+    assert "Free some space and run it again" in str(caught.value)
+    objects = [request for request in relay.requests if "/objects/" in request]
+    assert len(objects) == 1, "the list of its files, and none of them"
+    assert built(other.run(remote=s3)) == []
 
 
 def test_a_result_that_read_something_else_is_another_one(tmp_path: Path, folder: str) -> None:
