@@ -11,7 +11,7 @@ from orun.pipeline.instances import Instance
 from orun.pipeline.model import RULES, Gate, Group
 from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar, Span
 from orun.pipeline.problems import Problems
-from orun.pipeline.thresholds import check_unit, threshold
+from orun.pipeline.thresholds import check_direction, check_unit, threshold
 from orun.spelling import closest, one_of
 from orun.stages.kind import Kind
 
@@ -138,6 +138,7 @@ def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterato
         made = Gate(metric, rule, limit, "fail" if undecided else "pass", one.key.position, by=by)
         if (unit := ground.unit(metric)) is not None:
             check_unit(made, unit, value, ground.problems)
+            check_direction(made, unit, one.key, ground.problems)
         if here:
             yield from (replace(made, against=name) for name in (against if rule in AGAINST_REFERENCE else [""]))
 

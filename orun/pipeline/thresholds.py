@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from orun.metrics import UNIT_WORDS, Unit
 from orun.pipeline.model import Gate, Rule, Threshold
-from orun.pipeline.nodes import Scalar
+from orun.pipeline.nodes import Scalar, Span
 from orun.pipeline.problems import Problems
 from orun.units import DURATIONS, RATE, SIZES, parse_duration, parse_size, split
 
 PERCENT = 100
 RELATIVE = ("max_drop", "max_increase", "max_regression")
+ERRORS = ("relative",)  # proportions that are better when lower, and may be above 1
+GETS_WORSE: dict[Unit, Rule] = {"s": "max_increase", "B": "max_increase", "ratio": "max_drop", "1/s": "max_drop"}
 EXPECTED: dict[Unit, str] = {
     "s": "a duration such as 12ms",
     "B": "a size such as 300MB",
@@ -22,8 +24,9 @@ EXPECTED: dict[Unit, str] = {
 
 def threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
     """The limit that a rule is given; None when it is none, which is noted."""
-    number, unit = split(node.text) or (0.0, "")
-    if unit and unit not in _units(rule):
+    parts = split(node.text)
+    number, unit = parts or (0.0, "")
+    if parts is None or (unit and unit not in _units(rule)):
         problems.add(node.span, f"{rule!r} cannot be {node.text!r}", expected=_expected(rule))
         return None
     if number < 0 and rule not in ("min", "max"):
@@ -38,7 +41,7 @@ def threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
 
 def check_unit(gate: Gate, unit: Unit, node: Scalar, problems: Problems) -> None:
     """Note a threshold that is in another unit than its metric, of a time or a size in none, or beyond all values."""
-    if unit == "ratio" and _is_beyond(gate):
+    if unit == "ratio" and gate.metric.partition("[")[0] not in ERRORS and _is_beyond(gate):
         problems.add(
             node.span,
             f"{gate.metric!r} cannot be held against {node.text!r}: it {UNIT_WORDS[unit]}, at most 1",
@@ -53,6 +56,15 @@ def check_unit(gate: Gate, unit: Unit, node: Scalar, problems: Problems) -> None
     problems.add(
         node.span, f"{gate.metric!r} cannot be held against {node.text!r}: it {UNIT_WORDS[unit]}", expected=expected
     )
+
+
+def check_direction(gate: Gate, unit: Unit, key: Span, problems: Problems) -> None:
+    """Note a `max_drop` of what gets worse by rising, as times do, or a `max_increase` of what gets worse by falling."""
+    worse = GETS_WORSE.get(unit, gate.rule)
+    if gate.rule in GETS_WORSE.values() and worse != gate.rule and gate.metric.partition("[")[0] not in ERRORS:
+        better = "lower" if gate.rule == "max_drop" else "higher"
+        message = f"{gate.rule!r} lets {gate.metric!r} get worse: it {UNIT_WORDS[unit]}, and better when {better}"
+        problems.add(key, message, suggestion=worse)
 
 
 def _is_beyond(gate: Gate) -> bool:
