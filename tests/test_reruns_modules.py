@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,21 @@ def tell(context):
 """
 
 
+STARTED = """
+import subprocess
+import sys
+from pathlib import Path
+
+from orun import stage
+
+
+@stage(inputs={}, output="files")
+def tell(context):
+    command = [sys.executable, str(Path(__file__).with_name("tool.py"))]
+    (context.output / "text").write_text(subprocess.check_output(command, text=True))
+"""
+
+
 def make(folder: Path, code: str) -> Project:
     """A project, and a folder beside it for a library in development."""
     project = Project.make(folder / "project", PIPELINE)
@@ -90,6 +106,17 @@ def test_byte_code_of_another_text(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for word in ("one", "two"):
         (tmp_path / name).write_text(f"WORD = {word!r}")
         os.utime(tmp_path / name, (10**9, 10**9))
+        assert built(project.run()) == ["tell"]
+        assert project.text("tell") == word
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what programs open is not seen")
+def test_byte_code_of_another_text_in_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    project = make(tmp_path, STARTED)
+    project.write("tool.py", "import part; print(part.WORD, end='')")
+    for word in ("one", "two"):
+        os.utime(project.write("part.py", f"WORD = {word!r}"), (10**9, 10**9))
         assert built(project.run()) == ["tell"]
         assert project.text("tell") == word
 

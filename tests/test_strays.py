@@ -208,8 +208,9 @@ def test_a_log_that_another_stage_looks_for_is_not(tmp_path: Path) -> None:
     assert outcomes(made.run()) == {"writes": "built", "reads": "built"}
 
 
-def test_a_log_that_another_stage_reads_is_refused(tmp_path: Path) -> None:
-    made = project(tmp_path, 'open(HERE / "side.txt", "a").write(text)', READ)
+@pytest.mark.parametrize("looked", ["", '(HERE / "side.txt").exists(); '])
+def test_a_log_that_another_stage_reads_is_refused(tmp_path: Path, looked: str) -> None:
+    made = project(tmp_path, f'{looked}open(HERE / "side.txt", "a").write(text)', READ)
     assert outcomes(made.run()) == {"writes": "built", "reads": "failed"}
 
 

@@ -60,14 +60,14 @@ def _distrust_byte_code(scope: Scope) -> None:
     stats = SourceFileLoader.path_stats
 
     def path_stats(self: SourceFileLoader, path: str) -> Mapping[str, float]:
-        if scope.is_code(path) or (scope.is_discovery(path) and _may_be_stale(path)):
+        if scope.is_code(path) or (scope.is_discovery(path) and may_be_stale(path)):
             raise OSError(f"the byte code of {path} is not used")
         return stats(self, path)
 
     SourceFileLoader.path_stats = path_stats  # type: ignore[method-assign]  # in the process of a stage
 
 
-def _may_be_stale(path: str) -> bool:
+def may_be_stale(path: str) -> bool:
     """Whether a source may have changed since its byte code was made, where there is any."""
     try:
         made = os.stat(cache_from_source(path)).st_mtime_ns

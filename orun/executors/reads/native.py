@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import functools
 import os
@@ -32,9 +33,11 @@ import select
 import struct
 import sys
 from collections.abc import Mapping
+from importlib.util import source_from_cache
 from typing import Any
 
-from orun.executors.reads.recorder import Recorder
+from orun.executors.reads.modules import may_be_stale
+from orun.executors.reads.recorder import WRITES, Recorder
 from orun.executors.reads.scope import Scope
 from orun.executors.system import libc
 
@@ -53,6 +56,7 @@ NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16  # where a filter finds these
 RECEIVE, SEND, CONTINUE = 0xC0502100, 0xC0182101, 1
 REQUEST, ANSWER = struct.Struct("QII iIQ 6Q"), struct.Struct("QqiI")
 AT_FDCWD = 2**32 - 100
+BYTECODE = ".pyc"
 FIRST_KERNEL = (5, 5)  # that lets a call go on when it is told to
 PATH_MAX = 4096
 AT_A_TIME = 100  # so that a stage that opens many files does not keep its supervisor from the others
@@ -117,6 +121,7 @@ class NativeReads:
 
     def __init__(self, listener: int, scope: Scope) -> None:
         self._listener = listener
+        self._scope = scope
         self._poll = select.poll()
         self._poll.register(listener, select.POLLIN)
         self.recorder = Recorder()
@@ -143,12 +148,20 @@ class NativeReads:
         report = bytearray(REQUEST.size)
         fcntl.ioctl(self._listener, RECEIVE, report)
         token, process, _, number, _, _, *arguments = REQUEST.unpack(report)
+        stale = False
         try:
             # Whatever cannot be read of the process is not noted: it ended, or its call is about to fail.
             with contextlib.suppress(OSError, ValueError):
-                self.recorder.opened(*_opened(process, number, arguments))
+                path, flags = _opened(process, number, arguments)
+                self.recorder.opened(path, flags)
+                stale = path.endswith(BYTECODE) and not flags & WRITES and self._is_stale(path)
         finally:
-            self._send(ANSWER.pack(token, 0, 0, CONTINUE))
+            self._send(ANSWER.pack(token, 0, -errno.ENOENT, 0) if stale else ANSWER.pack(token, 0, 0, CONTINUE))
+
+    def _is_stale(self, path: str) -> bool:
+        """Whether byte code may be of another text than its source: a Python that the stage starts goes without it."""
+        source = source_from_cache(path)
+        return self._scope.is_discovery(source) and may_be_stale(source)
 
     def _send(self, answer: bytes) -> None:
         while True:
