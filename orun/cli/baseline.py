@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from orun.store import Store
 
 F = TypeVar("F", bound=Callable[..., object])
+LOOKED = 100  # newest runs that are looked at for one of this file, where there is one of its name
 SHORT = 12  # characters of a digest that tell two apart for people
 ACCEPTED = (
     Column("stage"),
@@ -207,20 +208,31 @@ def _failing(pipeline: Pipeline, store: Store, baseline: Baseline, steps: Sequen
 
 
 def _last_run(pipeline: Pipeline, store: Store) -> RunResult:
-    """The newest finished run of the pipeline, without the stages that a failed gate kept from running."""
+    """The newest finished run of the pipeline, without the stages that a failed gate kept from running.
+
+    That of this very file, if there is one among the last: in a shared store another may have its name.
+    """
     from orun.fold import read_result
 
-    for folder in reversed(store.runs()):
+    found: RunResult | None = None
+    for number, folder in enumerate(reversed(store.runs())):
+        if found and number > LOOKED:
+            break
         record = folder / "record.json"
         if not record.exists():  # a run that was killed, or has not ended
             continue
         result = read_result(record)
         if result.pipeline == pipeline.name:
-            known = {stage.id for stage in pipeline.stages}
-            kept = [stage for stage in result.stages if stage.outcome != "blocked"]
-            return replace(result, stages=tuple(stage for stage in kept if stage.stage in known))
-    file = quoted(near(str(pipeline.file)))
-    raise UsageError(f"there is no run of {pipeline.name} to accept", hint=f"orun {file}")
+            if Path(result.file) == pipeline.file:
+                found = result
+                break
+            found = found or result
+    if found is None:
+        file = quoted(near(str(pipeline.file)))
+        raise UsageError(f"there is no run of {pipeline.name} to accept", hint=f"orun {file}")
+    known = {stage.id for stage in pipeline.stages}
+    kept = [stage for stage in found.stages if stage.outcome != "blocked"]
+    return replace(found, stages=tuple(stage for stage in kept if stage.stage in known))
 
 
 def _up_to_date(pipeline: Pipeline, store: Store, result: RunResult) -> tuple[Step, ...]:

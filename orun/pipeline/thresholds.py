@@ -59,7 +59,7 @@ def check_unit(gate: Gate, unit: Unit, node: Scalar, problems: Problems) -> None
 
 
 def check_direction(gate: Gate, unit: Unit, key: Span, problems: Problems) -> None:
-    """Note a `max_drop` of what gets worse by rising, as times do, or a `max_increase` of what gets worse by falling."""
+    """Note a `max_drop` of what gets worse by rising, as a time, or a `max_increase` of what gets worse by falling."""
     worse = GETS_WORSE.get(unit, gate.rule)
     if gate.rule in GETS_WORSE.values() and worse != gate.rule and gate.metric.partition("[")[0] not in ERRORS:
         better = "lower" if gate.rule == "max_drop" else "higher"

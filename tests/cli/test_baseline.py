@@ -111,6 +111,24 @@ def test_the_last_run_must_be_of_the_file_as_it_is(orun: CommandLine, gated: Pat
     )
 
 
+def test_another_pipeline_of_the_same_name_in_the_store_is_not_accepted(orun: CommandLine, gated: Path) -> None:
+    other = gated / "other"
+    other.mkdir()
+    (other / "words.py").write_text((gated / "words.py").read_text())
+    (other / "words.yaml").write_text(GATED.replace("one two three", "one two"))
+    store = ("--store", str(gated / "store"))
+    run = json.loads(orun("words.yaml", "--json", *store).out)["run"]
+    assert orun("other/words.yaml", *store).code == 0
+    accepted = orun("baseline", "accept", "words.yaml", "--json", *store)
+    assert accepted.code == 0
+    assert json.loads(accepted.out)["run"] == run
+    (gated / "moved").mkdir()
+    (gated / "words.py").rename(gated / "moved" / "words.py")
+    (gated / "words.yaml").rename(gated / "moved" / "words.yaml")  # as another checkout: the name must do
+    (gated / "moved" / "words.yaml").write_text(GATED.replace("one two three", "one two"))
+    assert orun("baseline", "accept", "moved/words.yaml", *store).code == 0
+
+
 def test_show_and_drop(orun: CommandLine, gated: Path) -> None:
     for verb in ("show", "diff"):
         nothing = orun("baseline", verb, "words.yaml")
