@@ -42,6 +42,7 @@ def chain(folder: Path) -> dict[str, StageRun]:
         "optimize/shapes": run("optimize/shapes", simplified, fix={"batch": 1, "sequence": 8}),
         "optimize/graph": run("optimize/graph", simplified),
         "optimize/float16": run("optimize/float16", fused),
+        "optimize/float16 bfloat16": run("optimize/float16", simplified, to="bfloat16", atol=0.1, rtol=0.1),
         "quantize/dynamic": run("quantize/dynamic", fused, per_channel=True),
         "quantize/static": run("quantize/static", simplified, dataset="examples.py:tokens"),
         "quantize/weights": run("quantize/weights", simplified),

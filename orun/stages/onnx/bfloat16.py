@@ -116,9 +116,9 @@ class _Narrowing:
         self.home: dict[str, int] = {}
         self.names: dict[tuple[str, int], str] = {}
         self.made: list[NodeProto] = []
-        for name in given:
-            if self._wide(name):  # models of old have weights among their inputs
-                self._settle(name, WIDE if name in held else outside)
+        for value in self.graph.input:
+            if self._wide(value.name):  # models of old have weights among their inputs
+                self._settle(value.name, WIDE if value.name in held else outside)
 
     def take(self, node: NodeProto) -> None:
         """Let a node read and yield what its operator takes; it comes next, between casts where it needs such."""

@@ -57,6 +57,20 @@ def test_it_answers_as_the_fake_quantization(tmp_path: Path) -> None:
     assert (steps == 0).mean() > 0.9
 
 
+def test_activations_of_16_bits(tmp_path: Path) -> None:
+    """They keep their type; ONNX Runtime has no such products for the CPU and runs them in float."""
+    text = FAKE_QUANTIZED.replace('"" : 20', '"" : 21').replace("version: 9", "version: 10")
+    for narrow, wide in (("uint8 in_zero = {128}", "uint16 in_zero = {32768}"), ("{0.02}", "{0.0001}")):
+        assert narrow in text
+        text = text.replace(narrow, wide)
+    text = text.replace("uint8 out_zero = {120}", "uint16 out_zero = {32000}").replace("{0.05}", "{0.0005}")
+    made = quantize(tmp_path, text)
+    types = {one.name: numpy_helper.to_array(one).dtype for one in onnx.load(made.model).graph.initializer}
+    assert [types[name] for name in ("in_zero", "out_zero", "w_integers")] == [np.uint16, np.uint16, np.int8]
+    assert (made.value("quantized"), made.value("in_float")) == (1, 2)
+    assert made.value("max_abs_error") <= 0.0005 * 1.001
+
+
 def test_an_output_that_is_not_rounded_may_be_off_by_parts_of_its_range(tmp_path: Path) -> None:
     """It has no steps of its own; what comes before it is in integers, of which some are a step off."""
     text = FAKE_QUANTIZED.replace("[second] v = Gemm", "[second] y = Gemm")
