@@ -16,6 +16,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from orun.environment import tools
 from orun.record import RunResult
 from tests.project import Project, built
 
@@ -31,6 +32,13 @@ stages:
     uses: measure/accuracy
     needs: {model: int8, reference: take}
     with: {dataset: judges.py:examples, metrics: [accuracy], samples: 30}
+"""
+SLIM = """
+name: slim
+stages:
+  take: {uses: convert/onnx, with: {path: net.onnx}}
+  slim: {uses: optimize/simplify, needs: take, with: {tool: onnxslim}}
+  other: {uses: optimize/simplify, needs: take}
 """
 CALIBRATION = """
 import numpy as np
@@ -186,6 +194,18 @@ def test_the_code_of_a_kind_reruns_its_stages(project: Project, tmp_path: Path) 
         "size": ["built", "the code of measure/size changed"],
         "accuracy": ["built", "the code of measure/accuracy changed"],
     }
+
+
+def test_the_version_of_a_package_that_a_parameter_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No tool of its kind, as most stages of it do without: as those that decode the examples of a dataset."""
+    project = Project.make(tmp_path / "project", SLIM)
+    write_model(project.folder)
+    assert built(project.run()) == ["take", "slim", "other"]
+    exact = tools.exact()
+    monkeypatch.setattr(tools, "exact", lambda: {**exact, "onnxslim": "99.0"})
+    result = project.run()
+    assert built(result) == ["slim"]
+    assert result["slim"].reasons == (f"package onnxslim: {exact['onnxslim']} -> 99.0 (imported by the stage)",)
 
 
 def add_a_line(path: Path) -> None:

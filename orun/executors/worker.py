@@ -27,6 +27,7 @@ from orun.executors.returned import checked_metrics
 from orun.metrics import Metric
 from orun.stages.code import load_function
 from orun.stages.contract import Context
+from orun.stages.data.packages import NEEDED
 from orun.stages.ensure import check_output
 from orun.stages.params import build
 
@@ -59,12 +60,14 @@ def perform(job: Job, scope: Scope, channel: Channel, observer: Observer) -> dic
 
 
 def _packages(scope: Scope, recorder: Recorder) -> dict[str, str]:
-    """The distributions that the user's code imports; a file of their modules' names would be imported instead.
+    """The distributions that the user's code imports, or that a kind needs for what it was told, and does not declare.
 
-    Not every one was looked for among the user's: the server has imported some before it was known.
+    A file of their modules' names would be imported instead. Not every one was looked for among the user's: the server
+    has imported some before it was known.
     """
     code = [path for path, seen in recorder.reads.items() if seen and path.endswith(".py") and scope.is_code(path)]
     foreign, absent = foreign_imports(code, scope.is_code)
+    foreign |= NEEDED
     for name in foreign:
         for path in modules.candidates(modules.user_path(scope), name):
             recorder.read(path)
