@@ -80,6 +80,7 @@ class Attempt:
             memory=stage.memory,
             lineage=str(lineage_file) if use.spec.lineage else None,
             interpreter=isolated.interpreter(stage.environment) if stage.environment else None,
+            overrides=self.pipeline.overrides,
         )
 
     def _located(self, target: Target) -> Target:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Mapping
 
 from orun.errors import UsageError
 
@@ -60,6 +61,11 @@ class Unknown(UsageError):
         super().__init__(what, why=why, hint=hint)
         self.expected = expected
         self.suggestion = suggestion
+
+
+def settings(overrides: Mapping[str, str]) -> str:
+    """The options that set values of a file so, to be put behind a command."""
+    return "".join(f" --set {shlex.quote(f'{path}={value}')}" for path, value in overrides.items())
 
 
 def near(path: str) -> str:

@@ -15,7 +15,7 @@ from orun.errors import OutputRefused, StageCrashed, StageError, StageFailed, St
 from orun.executors.job import Job
 from orun.executors.messages import Ended, Trouble
 from orun.executors.reads.scope import Scope
-from orun.spelling import near
+from orun.spelling import near, settings
 
 TAIL = 1 << 16  # bytes at the end of a log in which the frames of a crash are looked for
 FRAME = re.compile(rb'^  File "([^"\n]+)", line (\d+) in (.+)$', re.MULTILINE)
@@ -122,5 +122,15 @@ def _crash_place(job: Job) -> str:
 
 def _hint(job: Job, advice: str = "") -> str:
     log = f"Its log: {near(job.log)}"
-    command = f"Run it alone: orun {shlex.quote(near(job.file))} --only {shlex.quote(job.stage)}"
+    options = settings(job.overrides) + _elsewhere(job)
+    command = f"Run it alone: orun {shlex.quote(near(job.file))} --only {shlex.quote(job.stage)}{options}"
     return "\n".join(line for line in (advice, log, command) if line)
+
+
+def _elsewhere(job: Job) -> str:
+    """The option that names the store of the run, where it is not that of the project."""
+    store = Path(job.log).parents[2].parent  # .../runs/ID/logs/STAGE.log
+    usual = Path(os.environ.get("ORUN_STORE") or Path(job.project, "artifacts")).absolute()
+    if Path(job.log).parents[2].name != "runs" or store == usual:
+        return ""
+    return f" --store {shlex.quote(near(str(store)))}"

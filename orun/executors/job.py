@@ -43,6 +43,7 @@ class Job(Record, frozen=True):
         timeout: seconds that it may run, or None.
         memory: bytes that its processes may hold together, or None.
         lineage: `lineage.json`, for kinds that ask for it.
+        overrides: the `--set` values of the run, for that command as well.
         interpreter: the Python of the isolated environment that it runs in; None for orun's own.
     """
 
@@ -68,6 +69,7 @@ class Job(Record, frozen=True):
     memory: int | None = None
     lineage: str | None = None
     interpreter: Interpreter | None = None
+    overrides: Mapping[str, str] = field(default_factory=dict)
 
 
 class JobResult(Record, frozen=True):

@@ -12,7 +12,7 @@ from orun.report.figures import quoted
 from orun.report.stages import why as reasons
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
-from orun.spelling import near
+from orun.spelling import near, settings
 from orun.units import amount, span
 
 ACCEPTING = re.compile(r"(?<=orun baseline accept )[^`]+")  # the pipeline file in a sentence
@@ -129,8 +129,8 @@ def style_of(verdict: Verdict) -> Style:
 
 def next_step(verdict: Verdict, result: RunResult) -> str:
     """What to type about a gate that makes the run fail."""
-    file, stage = quoted(near(result.file)), quoted(verdict.stage)
-    accept = f"orun baseline accept {file}"
+    file, stage, options = quoted(near(result.file)), quoted(verdict.stage), settings(result.overrides)
+    accept = f"orun baseline accept {file}{options}"
     if verdict.rule == "max_regression" and verdict.outcome == "failed" and verdict.measured is not None:
         return f"if the change is meant, accept it as the new baseline: {accept}"
     if verdict.rule == "max_regression" and verdict.outcome == "undecided" and verdict.measured is None:
@@ -138,7 +138,7 @@ def next_step(verdict: Verdict, result: RunResult) -> str:
     found = result[verdict.stage]
     metric = found.metrics.get(verdict.metric)
     if metric is not None and metric.noise == "timing":
-        return f"to measure again: orun run {file} --only {stage} --fresh"
+        return f"to measure again: orun run {file} --only {stage} --fresh{options}"
     if found.outcome == "built" and NEVER_RUN not in found.reasons:
         return "to see what changed since the run before: orun diff"
-    return f"to see what it rests on: orun explain {file} {stage}"
+    return f"to see what it rests on: orun explain {file} {stage}{options}"

@@ -81,7 +81,7 @@ def test_a_gate_that_fails_is_exit_1(orun: CommandLine, project: Path) -> None:
     assert steady(shown.out) == (
         """\
 words.yaml:7:15: gate failed: count words min 3: words is 1, below the minimum of 3
-  hint: to see what it rests on: orun explain words.yaml count
+  hint: to see what it rests on: orun explain words.yaml count --set stages.write.with.text=one
 
 failed: 2 stages (2 built), 0 of 1 gate passed, 1 failed, TIME; exit 1
 """
@@ -97,13 +97,20 @@ def test_a_stage_that_fails_is_exit_3_with_its_log(orun: CommandLine, project: P
         "stage count failed: count raised ValueError: boom is no word",
         "  at words.py:18 in count",
         "  hint: Its log: artifacts/runs/RUN-words/logs/count.log",
-        "  hint: Run it alone: orun words.yaml --only count",
+        "  hint: Run it alone: orun words.yaml --only count --set stages.write.with.text=boom",
     ]
     assert lines[-3:] == [
         "  | ValueError: boom is no word",
         "",
         "failed: 2 stages (1 failed, 1 built), 1 gate not judged, TIME; exit 3",
     ]
+
+
+def test_what_runs_a_stage_alone_names_the_store_of_the_run(orun: CommandLine, project: Path) -> None:
+    del project
+    shown = orun("words.yaml", "-q", "--set", "stages.write.with.text=boom", "--store", "other store")
+    options = "--set stages.write.with.text=boom --store 'other store'"
+    assert f"  hint: Run it alone: orun words.yaml --only count {options}\n" in shown.out
 
 
 def test_with_json_the_result_is_the_document(orun: CommandLine, project: Path) -> None:
