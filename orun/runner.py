@@ -306,6 +306,10 @@ class Runner:
         self._report(failed(step, error))
 
     def _settle(self, stage: Stage, outcome: Outcome, reasons: tuple[str, ...]) -> None:
+        if outcome == "skipped" and self.store.withdraw(self.planner.pipeline.name, stage.id):
+            self.emit(
+                Notice("info", f"{stage.id}: its output, of another version, was removed: this run leaves it out")
+            )
         self._report(left(stage, outcome, reasons))
 
     def _report(self, result: StageResult) -> None:

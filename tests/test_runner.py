@@ -14,6 +14,7 @@ import orun
 from orun.errors import PipelineError, UsageError
 from orun.events import Event, Notice, StageStarted, StageWaiting
 from orun.store import Store, locks, machine_lock
+from tests.faults.projects import write_model
 from tests.project import PIPELINE, Project, built, outcomes
 
 FAILING = """
@@ -31,6 +32,15 @@ from orun import stage
 @stage(inputs={}, output="files")
 def breaks(context):
     raise ValueError("the data is not there")
+"""
+CHECKED = """
+name: text
+targets:
+  t: {providers: [CPUExecutionProvider]}
+stages:
+  take: {uses: convert/onnx, with: {path: model.onnx}}
+  check: {uses: check/model, needs: take, with: {target: t}}
+  after: {uses: measure/size, needs: [take, check]}
 """
 DAMAGES = """
 import os
@@ -180,6 +190,25 @@ def test_another_pipeline_of_its_name_replaces_its_outputs_while_it_runs(tmp_pat
         "pipelines of one name in one store replace each other's outputs: give one of them another name, or --store"
         for stage in ("make", "upper")
     ]
+
+
+def test_what_a_run_leaves_out_leaves_no_output_of_another_version(tmp_path: Path) -> None:
+    """It would pass for the output of this run, which fails nothing."""
+    project = Project.make(tmp_path / "project", CHECKED)
+    write_model(project.folder)
+    project.write("pipeline.yaml", CHECKED)
+    assert built(project.run()) == ["take", "check", "after"]
+    project.edit("pipeline.yaml", "[CPUExecutionProvider]}", "[DmlExecutionProvider], missing: skip}")  # of Windows
+    for said in (["check", "after"], []):
+        result = project.run()
+        assert (result.exit_code, list(outcomes(result).values())) == (0, ["cached", "skipped", "skipped"])
+        assert sorted(path.name for path in (project.store / "out" / "text").iterdir()) == ["take"]
+        assert [event.text for event in project.events if isinstance(event, Notice)] == [
+            f"{stage}: its output, of another version, was removed: this run leaves it out" for stage in said
+        ]
+    project.edit("pipeline.yaml", "[DmlExecutionProvider], missing: skip}", "[CPUExecutionProvider]}")
+    assert built(project.run()) == []
+    assert (project.store / "out" / "text" / "check" / "model.json").is_file()
 
 
 def test_a_failed_gate_blocks_what_is_after_it_and_only_that(project: Project) -> None:

@@ -47,12 +47,14 @@ class Checkouts:
             self._replace(target, tree, f"out/{pipeline}/{stage}")
         return Path(target), True
 
-    def withdraw(self, tree: Tree, pipeline: str, stage: str) -> None:
-        """Remove the checkout of a stage if it is this tree."""
+    def withdraw(self, tree: Tree, pipeline: str, stage: str) -> bool:
+        """Remove the checkout of a stage if it is this tree; whether it was."""
         target = self.path(pipeline, stage)
         with self._locked(pipeline, stage):
-            if self.holds(target, tree):
+            held = self.holds(target, tree)
+            if held:
                 self._placer.discard(target)
+        return held
 
     def path(self, pipeline: str, stage: str) -> str:
         """Where the checkout of a stage is."""

@@ -183,6 +183,13 @@ class Store:
             self.parts.index.settle()
             return result
 
+    def withdraw(self, pipeline: str, stage: str) -> bool:
+        """Remove `out/<pipeline>/<stage>/` if it holds what was done for the stage last, unedited; whether it did."""
+        with self._refusals(f"remove out/{pipeline}/{stage}"):
+            latest = self.parts.actions.latest(pipeline, stage)
+            tree = self.parts.trees.get(latest.tree) if latest else None
+            return tree is not None and self.parts.checkouts.withdraw(tree, pipeline, stage)
+
     def scratch(self, name: str) -> Path:
         """A new, empty folder on the file system of the store; it lives until `discard`, `close` or death."""
         with self._refusals("make a scratch folder"):
