@@ -196,6 +196,24 @@ def test_what_is_written_into_the_project_is_told(tmp_path: Path) -> None:
         )
 
 
+def test_what_is_written_beside_code_that_lies_elsewhere_is_told(tmp_path: Path) -> None:
+    made = project(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for name in ("beside.py", "given.txt"):
+        (made.folder / name).rename(elsewhere / name)
+    made.write("pipeline.yaml", PIPELINE.replace("./beside.py", f"{elsewhere}/beside.py"))
+    assert made.run()["writes"].wrote == (f"{elsewhere}/side.txt",)
+
+
+def test_what_a_program_writes_anew_is_not_only_added_to(tmp_path: Path) -> None:
+    """Whatever Python does with it besides."""
+    both = 'open(HERE / "side.txt", "a").close(); subprocess.run(["cp", HERE / "given.txt", HERE / "side.txt"])'
+    made = project(tmp_path, both, READ)
+    assert outcomes(made.run()) == {"writes": "built", "reads": "built"}
+    assert made.run()["writes"].wrote == ("side.txt",)
+
+
 def test_logs_caches_and_what_is_gone_again_are_nothing_to_tell(tmp_path: Path) -> None:
     result = project(tmp_path, "; ".join(UNTOLD)).run()
     assert outcomes(result) == {"writes": "built", "reads": "built"}
