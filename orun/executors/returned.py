@@ -11,6 +11,7 @@ from orun.codec import Record, decode, encode, replace
 from orun.errors import OutputRefused
 from orun.metrics import Estimate, Metric
 
+SAVE = "Save the model: onnx.save(model, context.result)"
 HINT = "Return a mapping of names to finite numbers or orun.metrics.Metric"
 
 
@@ -28,7 +29,9 @@ def checked_metrics(stage: str, returned: object) -> dict[str, Metric]:
     if returned is None:
         return {}
     if not isinstance(returned, Mapping):
-        raise _refused(stage, f"{stage} returned a {type(returned).__name__}, which holds no metrics")
+        name = type(returned).__name__
+        what = f"{stage} returned {'an' if name[0] in 'aeiou' else 'a'} {name}, which holds no metrics"
+        raise OutputRefused(stage, what, hint=SAVE if hasattr(returned, "SerializeToString") else HINT)
     return {_name(stage, name): _metric(stage, name, value) for name, value in returned.items()}
 
 

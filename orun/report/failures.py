@@ -61,7 +61,7 @@ def _beyond(lines: list[str], failure: Failure) -> list[str]:
         if lines and lines[-1] == CAUSED:
             lines = "\n".join(lines[:-1]).rstrip().splitlines()
             cause = lines[-1].partition(": ")[2].strip() if lines else ""
-            ends = [len(lines)] if cause and cause in failure.why else []
+            ends = [len(lines)] if cause and cause in f"{failure.what}\n{failure.why}\n{failure.hint}" else []
     return lines
 
 

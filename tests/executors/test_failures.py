@@ -147,7 +147,7 @@ reads_text raised JSONDecodeError: Expecting property name enclosed in double qu
   hint: Run it alone: orun ROOT/release.yaml --only reads_text"""
 
 NUMBER = """\
-number returned a int, which holds no metrics
+number returned an int, which holds no metrics
   hint: Return a mapping of names to finite numbers or orun.metrics.Metric
   hint: Its log: LOGS/log.txt
   hint: Run it alone: orun ROOT/release.yaml --only number"""
@@ -252,6 +252,14 @@ def test_what_leads_to_the_user_s_function_is_not_in_the_log(executor: LocalExec
     assert failure(executor, job).what == "f raised ValueError: text"
     frames = [line.split("/")[-1] for line in log_of(job).splitlines() if line.startswith('  File "')]
     assert frames == ['mine.py", line 2, in f', 'mine.py", line 5, in g']
+
+
+def test_an_input_that_is_not_declared(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/mine.py", "def f(context): context.inputs['data']\n")
+    job = project.job("mine.py:f")
+    assert told(failure(executor, job), job).startswith(
+        "f raised KeyError: 'data'\n  its inputs are none: @stage(inputs={...}) says which there are\n"
+    )
 
 
 def test_notes_of_an_exception_are_told(executor: LocalExecutor, project: Project) -> None:

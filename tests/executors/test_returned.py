@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from orun.codec import decode, encode, from_json, replace, to_json
@@ -106,3 +107,11 @@ def test_anything_else_is_refused(returned: Any, message: str) -> None:
     with pytest.raises(OutputRefused) as caught:
         checked_metrics("a", returned)
     assert str(caught.value) == f"{message}\n{HINT}"
+
+
+def test_a_model_is_not_returned_but_saved() -> None:
+    with pytest.raises(OutputRefused) as caught:
+        checked_metrics("a", onnx.ModelProto())
+    assert str(caught.value) == (
+        "a returned a ModelProto, which holds no metrics\n  hint: Save the model: onnx.save(model, context.result)"
+    )

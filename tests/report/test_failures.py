@@ -53,6 +53,11 @@ def test_where_orun_refused_something_is_not_shown(tmp_path: Path) -> None:
         return failure_note(replace(PASSED.stages[0], outcome="failed", failure=failure), Terminal())[-5:]
 
     assert shown("wire format was corrupt")[-2:] == ["  last 1 line of its log:", "  | loading"]
+    log.write_text(
+        CHAIN.replace("DecodeError: wire format was corrupt", "orun.errors.UsageError: no\n  hint: try again")
+    )
+    assert shown("no\ntry again")[-2:] == ["  last 1 line of its log:", "  | loading"]
+    log.write_text(CHAIN)
     assert shown("")[-4:] == [
         "  | loading",
         "  | Traceback (most recent call last):",
