@@ -14,7 +14,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
-SHORT = ("time=1s", "max_launches=3", "samples=6")
+SHORT = ("time=0s", "warmup=0s", "max_launches=3", "samples=6")
 
 
 def run(folder: Path, name: str) -> tuple[int, dict[str, Any]]:

@@ -82,9 +82,11 @@ def test_eager_attention(tmp_path: Path, exports: Exports, family: str) -> None:
     assert made.value("max_abs_error") < 1e-5
 
 
-def test_the_other_exporter(tmp_path: Path, exports: Exports) -> None:
-    made = fuse(tmp_path, exports("gpt2", "dynamo", "eager"), model_type="gpt2")
-    assert fused(made) == EXPECTED["gpt2"]
+@pytest.mark.parametrize(("family", "attention"), [("gpt2", "eager"), ("bert", "sdpa"), ("llama", "eager")])
+def test_the_other_exporter(tmp_path: Path, exports: Exports, family: str, attention: str) -> None:
+    kind = "gpt2" if family == "gpt2" else "bert"
+    made = fuse(tmp_path, exports(family, "dynamo", attention), model_type=kind)
+    assert fused(made) == EXPECTED[family]
     assert made.value("max_abs_error") < 1e-5
     assert "method onnxruntime leaves 2 attentions in pieces" in made.log
 
