@@ -213,3 +213,6 @@ def test_lines_for_the_log(beside_reference: Measurement) -> None:
         "paired on-CPU time: 0.54x of the reference's (95 % interval 0.53x to 0.56x, 3 launches)",
         "3 launches in 6.5 s; threads waited for a core 10 % of the time; pressure on the CPUs 25 %",
     ]
+    launches = [replace(one, waiting=None) for one in beside_reference.launches]
+    away = replace(beside_reference, launches=launches, pressure=replace(beside_reference.pressure, cpu=None))
+    assert summary(away)[1] == "3 launches in 6.5 s"  # where no system counts it

@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from orun.errors import OrunError, UsageError
+from orun.measure import workers
 from orun.measure.workers import Subject, Worker
 from orun.targets import Target
 from tests.measure.support import ONE_THREAD, save_model, subject
@@ -125,3 +127,11 @@ def test_a_process_with_threads_is_not_forked() -> None:
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # it starts its threads when it is imported
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
         assert done.stdout == f"{method}\n"
+
+
+def test_away_from_linux_a_process_is_spawned(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "sys", SimpleNamespace(platform="darwin"))
+    assert workers._context().get_start_method() == "spawn"
+    with Worker(subject(model)) as worker:
+        assert worker.open(0.0).host
+        assert worker.time(2).cpu.shape == (2,)
