@@ -32,10 +32,9 @@ def trouble(job: Job, scope: Scope, error: BaseException) -> Trouble:
     else:
         first, *rest = _message(error) or [""]
         what = f"{job.stage} raised {type(error).__name__}" + (f": {first}" if first else "")
-        if isinstance(error, KeyError) and ".inputs[" in (traceback.extract_tb(error.__traceback__)[-1].line or ""):
-            rest.append(
-                f"its inputs are {', '.join(job.inputs) or 'none'}: @stage(inputs={{...}}) says which there are"
-            )
+        last = "".join(frame.line or "" for frame in traceback.extract_tb(error.__traceback__)[-1:])
+        if isinstance(error, KeyError) and ".inputs[" in last:
+            rest.append(f"its inputs are {', '.join(job.inputs) or 'none'}: `@stage(inputs=...)` says which there are")
         rest += [_printable(note[:LINE_LENGTH]) for note in getattr(error, "__notes__", ())]
     return Trouble("StageFailed", what, "\n".join(rest), _hint(job, error), file=file, line=line, function=function)
 

@@ -258,7 +258,7 @@ def test_an_input_that_is_not_declared(executor: LocalExecutor, project: Project
     project.write("pipelines/mine.py", "def f(context): context.inputs['data']\n")
     job = project.job("mine.py:f")
     assert told(failure(executor, job), job).startswith(
-        "f raised KeyError: 'data'\n  its inputs are none: @stage(inputs={...}) says which there are\n"
+        "f raised KeyError: 'data'\n  its inputs are none: `@stage(inputs=...)` says which there are\n"
     )
 
 
