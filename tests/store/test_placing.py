@@ -245,3 +245,22 @@ def test_an_object_that_is_edited_while_it_is_linked_is_not_trusted(
     monkeypatch.setattr(placing, "link", edit_and_link)
     store.place(digest, tmp_path / "placed")
     assert store.check(digest) == ("a.bin was damaged in the store",)
+
+
+def test_an_object_that_is_edited_once_it_was_looked_at_is_not_trusted(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if has_reflinks(store):
+        pytest.skip("this file system has reflinks, which go first")
+    digest, objects = add(store, {"a.bin": b"one"}), store.parts.objects
+    look = objects.problem
+
+    def look_and_edit(one: str) -> str:
+        found = look(one)
+        flip(Path(objects.path(one)))
+        return found
+
+    monkeypatch.setattr(objects, "problem", look_and_edit)
+    store.place(digest, tmp_path / "placed")
+    monkeypatch.undo()
+    assert store.check(digest) == ("a.bin was damaged in the store",)
