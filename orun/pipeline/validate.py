@@ -167,7 +167,9 @@ class _Report:
         if noun and isinstance(node, Scalar) and isinstance(node.value, str) and any(_constants(error.schema)):
             message = f"{node.value!r} is not {_article(noun)} {noun}"
         suggestion = _suggestion(node, error.schema)
-        if isinstance(node, List):  # where a list has no place, its key may be that of one, misspelt
+        if isinstance(node, List) and "shape" in error.schema.get("properties", ()):
+            suggestion = f"{{shape: [{', '.join(map(json_text, plain(node)))}]}}"
+        elif isinstance(node, List):  # where a list has no place, its key may be that of one, misspelt
             suggestion = closest(str(path[-1]), error.schema.get("x-lists", ()))
         self.problems.add(span, message, expected=expectation(error.schema), suggestion=suggestion)
 
