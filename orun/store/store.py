@@ -75,13 +75,6 @@ class Store:
 
     # Objects and trees
 
-    def add_bytes(self, data: bytes) -> str:
-        """Store bytes and return their digest; they are on the disk when this returns."""
-        with self._refusals("store a file"):
-            incoming = self.parts.objects.from_bytes(data)
-            self.parts.objects.commit([incoming])
-            return incoming.digest
-
     def add_file(self, path: Path) -> str:
         """Store a copy of a file and return its digest; it is on the disk when this returns."""
         with self._refusals(f"store {path}"):

@@ -11,6 +11,7 @@ import pytest
 
 from orun.metrics import Metric
 from orun.store import Action, Discovered, Store
+from orun.store.refusals import refusals
 
 NOBODY = 65534
 
@@ -37,6 +38,14 @@ def content(folder: Path) -> dict[str, bytes]:
 def add(store: Store, files: Mapping[str, bytes]) -> str:
     """Store a folder with these files; the digest of its tree."""
     return store.add_tree(fill(store.scratch("output"), files)).digest
+
+
+def add_bytes(store: Store, data: bytes) -> str:
+    """Store bytes as an object, as lists of files are; their digest."""
+    with refusals("store a file", store.root):
+        incoming = store.parts.objects.from_bytes(data)
+        store.parts.objects.commit([incoming])
+        return incoming.digest
 
 
 def has_reflinks(store: Store) -> bool:

@@ -18,7 +18,7 @@ from orun.store import Store
 from orun.store.gc import Collected, Keep, Removed, collect
 from orun.store.pins import pin, unpin
 from orun.store.verify import verify
-from tests.store.support import action, add, content, fill, flip, object_path
+from tests.store.support import action, add, add_bytes, content, fill, flip, object_path
 from tests.store.workload import write_run
 
 TOP = Path(__file__).parents[2]
@@ -28,7 +28,7 @@ NOTHING = Keep(runs=0)
 def build(store: Store, stage: str, data: bytes, *, at: float = 100.0, pipeline: str = "bert") -> str:
     """Store an artifact as a runner does; the digest of its tree."""
     digest = add(store, {"model.onnx": data, "shared.txt": b"the same in all"})
-    log = store.add_bytes(b"log of " + data)
+    log = add_bytes(store, b"log of " + data)
     key = blake3(data).hexdigest()
     made = action(key, tree=digest, log=log, stage=stage, pipeline=pipeline, started_at=at, size=len(data) + 15)
     store.put_action(made)
@@ -80,7 +80,7 @@ def test_the_last_runs_of_each_pipeline_are_kept(store: Store) -> None:
 def test_everything_may_go(closed: Store) -> None:
     tree = build(closed, "int8", b"model")
     finish(closed, {"int8": tree})
-    closed.add_bytes(b"of a run that died")
+    add_bytes(closed, b"of a run that died")
     closed.close()
     assert len(objects(closed)) == 5
     assert collect(closed, NOTHING).objects == 5

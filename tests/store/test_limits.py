@@ -14,7 +14,7 @@ import pytest
 
 from orun.errors import StoreError
 from orun.store import Store
-from tests.store.support import NOBODY, action, add, bytes_read, content, forks, in_child, needs_root
+from tests.store.support import NOBODY, action, add, add_bytes, bytes_read, content, forks, in_child, needs_root
 
 MEGABYTE = 1_000_000
 KEPT = "Nothing that was stored is lost."
@@ -64,7 +64,7 @@ def test_a_full_disk_loses_nothing(disk: Path, tmp_path: Path) -> None:
             f"  hint: {KEPT} Free some space and run it again: df -h {store.root}"
         )
         with pytest.raises(StoreError) as caught:
-            store.add_bytes(big.read_bytes())
+            add_bytes(store, big.read_bytes())
         assert str(caught.value).splitlines()[0] == "cannot store a file: the disk is full"
         assert leftovers(store) == ["1-output"]
         assert store.check(digest) == ()
@@ -85,7 +85,7 @@ def test_a_disk_that_is_full_to_the_last_byte(disk: Path) -> None:
         for refused in (
             lambda: store.put_action(action("b" * 64)),
             lambda: store.checkout(digest, "bert", "int8"),
-            lambda: store.add_bytes(b"log"),
+            lambda: add_bytes(store, b"log"),
         ):
             with pytest.raises(StoreError, match=r"^cannot [^:]+: the disk is full\n"):
                 refused()
@@ -110,7 +110,7 @@ def test_a_read_only_store_can_be_read(disk: Path) -> None:
         (notice,) = store.drain_notices()
         assert notice.startswith(f"the index in {store.root / 'index'} cannot be used (")
         with pytest.raises(StoreError) as caught:
-            store.add_bytes(b"more")
+            add_bytes(store, b"more")
     first, why, hint = str(caught.value).splitlines()
     assert first == "cannot store a file: the file system is read-only"
     assert why.endswith(": Read-only file system")
@@ -124,8 +124,9 @@ import resource, sys
 from pathlib import Path
 from orun.errors import StoreError
 from orun.store import Store
+from tests.store.support import add_bytes
 store = Store.open(Path(sys.argv[1]))
-kept = store.add_bytes(b"small")
+kept = add_bytes(store, b"small")
 limit = getattr(resource, sys.argv[2])
 resource.setrlimit(limit, (int(sys.argv[3]), resource.getrlimit(limit)[1]))
 locks = []
@@ -134,7 +135,7 @@ try:
         lock = store.key_lock(str(number))
         lock.acquire()
         locks.append(lock)
-        store.add_bytes(b"x" * 2_000_000)
+        add_bytes(store, b"x" * 2_000_000)
 except StoreError as error:
     print(error)
 del lock, locks[:]
@@ -196,7 +197,7 @@ def test_a_store_of_somebody_else(everybodys: Path) -> None:
     with Store.open(everybodys / "store") as store:
         digest = add(store, {"model.onnx": b"proto"})
         assert in_child(lambda: Store.open(store.root).check(digest), NOBODY) == "()"
-        error = in_child(lambda: Store.open(store.root).add_bytes(b"mine"), NOBODY)
+        error = in_child(lambda: add_bytes(Store.open(store.root), b"mine"), NOBODY)
     first, why, hint = error.splitlines()
     assert first == "StoreError: cannot store a file: permission denied"
     assert why.startswith(f"  {store.root / 'tmp'}/")

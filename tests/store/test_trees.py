@@ -14,7 +14,7 @@ from blake3 import blake3
 from orun.errors import StoreError
 from orun.store import Entry, Store
 from orun.store.trees import decode, encode
-from tests.store.support import content, fill, object_path
+from tests.store.support import add_bytes, content, fill, object_path
 
 
 def digest_of(data: bytes) -> str:
@@ -90,7 +90,7 @@ def test_a_file_with_another_name_elsewhere_is_left_alone(store: Store, tmp_path
 
 
 def test_a_hard_link_to_an_object_is_that_object(store: Store) -> None:
-    digest = store.add_bytes(b"weights")
+    digest = add_bytes(store, b"weights")
     folder = store.scratch("output")
     (folder / "model.onnx").hardlink_to(object_path(store, digest))
     tree = store.add_tree(folder)
@@ -202,7 +202,7 @@ def test_a_damaged_list_of_files_is_a_miss(store: Store, tmp_path: Path) -> None
 
 
 def test_an_object_that_is_no_tree_is_an_error(store: Store) -> None:
-    digest = store.add_bytes(b'{"model": 1}')
+    digest = add_bytes(store, b'{"model": 1}')
     with pytest.raises(StoreError) as caught:
         store.tree(digest)
     assert str(caught.value) == (
