@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -200,6 +201,8 @@ def test_what_is_left_on_disk(tmp_path: Path, beside_reference: Measurement) -> 
     assert document["inputs"]["model"] == {"x": {"shape": [4, 32], "type": "float32"}}
     assert [one["log_ratios"]["reference"] for one in document["launches"]] == list(RATIOS)
     assert document["launches"][0]["pairs"] == {"reference": [-0.6]}
+    with zipfile.ZipFile(tmp_path / "samples.npz") as archive:
+        assert {one.compress_type for one in archive.infolist()} == {zipfile.ZIP_DEFLATED}
     with np.load(tmp_path / "samples.npz") as samples:
         assert samples["alone.wall"].tolist() == samples["model.wall"].tolist() == MODEL * 3
         assert samples["reference.launch"].tolist() == [0] * 5 + [1] * 5 + [2] * 5
