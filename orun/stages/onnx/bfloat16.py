@@ -105,7 +105,7 @@ class _Narrowing:
 
     def __init__(self, model: ModelProto, stays: Callable[[NodeProto], bool], outside: int) -> None:
         self.graph, self.stays, self.outside = model.graph, stays, outside
-        self.opset = next(item.version for item in model.opset_import if item.domain in STANDARD)
+        self.opset = next((item.version for item in model.opset_import if item.domain in STANDARD), None)
         values = (*self.graph.input, *self.graph.value_info, *self.graph.output)
         self.values = {value.name: value for value in values}
         given = {value.name for value in self.graph.input}
@@ -184,9 +184,9 @@ class _Narrowing:
         for name, parameter in zip(node.input, taking, strict=True):
             if self._wide(name):
                 homes.setdefault(parameter, set()).add(self.home.get(name))
+        asked = not any(map(self._wide, node.output))  # of values as they are, and none is made of them
         chosen = {
-            # What is only asked about values, and yields no such, is asked of them as they are.
-            parameter: NARROW if allowed.get(parameter) and (parameter in giving or WIDE not in found) else WIDE
+            parameter: NARROW if allowed.get(parameter) and not (asked and WIDE in found) else WIDE
             for parameter, found in homes.items()
         }
         return (
@@ -199,7 +199,7 @@ class _Narrowing:
         names = [name for name in (*node.input, *node.output) if name and name not in self.weights]
         tensors = all(name in self.values and self.values[name].type.HasField("tensor_type") for name in names)
         graphs = any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute)
-        if node.domain not in STANDARD or not tensors or graphs or self.stays(node):
+        if self.opset is None or node.domain not in STANDARD or not tensors or graphs or self.stays(node):
             return None
         return defs.get_schema(node.op_type, self.opset, "")
 

@@ -170,3 +170,28 @@ def test_branches_a_mean_a_question_and_an_output_that_is_an_input(tmp_path: Pat
     (question,) = [node for node in onnx.load(made.model).graph.node if node.op_type == "Greater"]
     assert list(question.input) == ["x", "half"]
     assert found["half"] == outside
+
+
+RMS = """
+<ir_version: 11, opset_import: ["" : 23]>
+g (float[n, 4] x) => (float[n, 4] y) <float[4] scale = {1, 2, 3, 4}> { y = RMSNormalization (x, scale) }
+"""
+
+
+def test_an_operator_whose_input_may_be_of_another_type_than_what_it_yields(tmp_path: Path) -> None:
+    """The standard lets it take float32 and yield bfloat16, which its own shape inference refuses."""
+    made = convert(tmp_path, artifact(tmp_path, parse(RMS)), atol=0.05)
+    found = types(made)
+    (node,) = [node for node in onnx.load(made.model).graph.node if node.op_type == "RMSNormalization"]
+    assert {found[name] for name in (*node.input, *node.output)} == {NARROW}
+
+
+FOREST = """
+<ir_version: 9, opset_import: ["ai.onnx.ml" : 3]>
+g (float[n, 4] x) => (float[n, 4] y) { y = ai.onnx.ml.Normalizer <norm = "MAX"> (x) }
+"""
+
+
+def test_a_model_without_the_standard_operators(tmp_path: Path) -> None:
+    with pytest.raises(StageFailed, match=r"^nothing in the model could be converted\n"):
+        convert(tmp_path, artifact(tmp_path, parse(FOREST)))
