@@ -14,6 +14,7 @@ TAIL_LINES = 15
 MOST_LINES = 500  # in which the beginning of a traceback is looked for
 REFUSAL = "orun.errors."
 TRACEBACK = "Traceback (most recent call last):"
+LEADING = re.compile(r'^  File "(.*/orun/executors/.*|<frozen runpy>)", line \d+ in ')  # to what crashed, by Python
 CAUSED = "The above exception was the direct cause of the following exception:"
 TAIL_BYTES = 32 * 1024  # enough for fifteen lines of any sane length; a log may be gigabytes
 TAIL_WIDTH = 500  # characters of a line that are shown, from its end
@@ -35,7 +36,8 @@ def failure_note(stage: StageResult, terminal: Terminal) -> list[str]:
     lines += [f"  hint: {line}" for line in failure.hint.splitlines()]
     if failure.log:
         told = {failure.what, *(line.strip() for line in lines[1:])}
-        tail = _beyond(log_tail(Path(failure.log), MOST_LINES), failure)[-TAIL_LINES:]
+        lines = [line for line in log_tail(Path(failure.log), MOST_LINES) if not LEADING.match(line)]
+        tail = _beyond(lines, failure)[-TAIL_LINES:]
         if told.issuperset(line.strip() for line in tail):
             tail = []
         named = near(failure.log) in failure.hint

@@ -67,6 +67,21 @@ def test_where_orun_refused_something_is_not_shown(tmp_path: Path) -> None:
     assert shown("", "something else")[-1] == "  |   wire format was corrupt"
 
 
+def test_of_a_crash_what_led_to_the_user_s_function_is_not_shown(tmp_path: Path) -> None:
+    log = tmp_path / "stage.log"
+    frames = "".join(f'  File "/site/orun/executors/forker.py", line {line} in serve\n' for line in range(20))
+    crash = (
+        f'Fatal Python error: Aborted\n  File "mine.py", line 6 in f\n{frames}  File "<frozen runpy>", line 8 in _run\n'
+    )
+    log.write_text(f"{crash}Extension modules: numpy\n")
+    failure = Failure("StageCrashed", "f crashed", "", f"Its log: {log}", str(log))
+    assert failure_note(replace(PASSED.stages[0], outcome="failed", failure=failure), Terminal())[-3:] == [
+        "  | Fatal Python error: Aborted",
+        '  |   File "mine.py", line 6 in f',
+        "  | Extension modules: numpy",
+    ]
+
+
 def test_blank_lines_at_the_end_are_left_out(tmp_path: Path) -> None:
     log = tmp_path / "stage.log"
     log.write_text("one\n\ntwo\n\n  \n")
