@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -36,6 +37,13 @@ def test_a_session_is_opened_and_timed(model: Path) -> None:
     assert opened.host
     assert opened.work.alone
     assert times.wall.shape == (5,)
+
+
+def test_a_session_is_warm_before_it_is_timed(model: Path) -> None:
+    with Worker(subject(model)) as worker:
+        began = time.monotonic()
+        worker.open(0.4)
+        assert time.monotonic() - began >= 0.4
 
 
 def test_nodes_are_profiled_after_the_warm_up(model: Path) -> None:
