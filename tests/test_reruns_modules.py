@@ -40,8 +40,13 @@ spec.loader.exec_module(part)
 MOVE = """
 import os
 import shutil
+import subprocess
 
 from orun import stage
+
+
+def by_a_program(source, target):
+    subprocess.run(["mv", source, target], check=True)
 
 
 @stage(inputs={}, output="files")
@@ -121,7 +126,7 @@ def test_byte_code_of_another_text_in_a_program(tmp_path: Path, monkeypatch: pyt
         assert project.text("tell") == word
 
 
-@pytest.mark.parametrize("move", ["os.rename", "os.replace", "shutil.move"])
+@pytest.mark.parametrize("move", ["os.rename", "os.replace", "shutil.move", "by_a_program"])
 @pytest.mark.parametrize("name", ["data", "data/deep"])
 def test_what_a_stage_moves_away_it_has_read(tmp_path: Path, move: str, name: str) -> None:
     """It cannot be made again from what is left."""

@@ -77,6 +77,8 @@ TOLD = (
     '(HERE / "made").mkdir(); (HERE / "made" / "b").touch()',
     'open(HERE / "log.txt", "a").close(); open(HERE / "log.txt", "w").close()',
     'open(HERE / "begun.txt", "w").close(); open(HERE / "begun.txt", "a").close()',
+    'Path("late").write_text(text); subprocess.run(["mv", "late", HERE / "late.txt"], check=True)',
+    'subprocess.run(["ln", Path("linked").absolute(), HERE / "second.txt"], check=Path("linked").write_text(text) > 0)',
     'again = HERE / "again"; again.touch(); again.unlink(); again.exists(); again.touch()',
 )
 UNTOLD = (
@@ -188,10 +190,12 @@ def test_what_is_written_into_the_project_is_told(tmp_path: Path) -> None:
             "again",
             "begun.txt",
             "copied.txt",
+            "late.txt",
             "linked.txt",
             "log.txt",
             "made/b",
             "moved.txt",
+            "second.txt",
             "side.txt",
         )
 

@@ -11,11 +11,12 @@ Ways to see them, tried on Linux 6.18 with 20,000 opens of one file (8 us each w
 | ptrace, with a seccomp filter | 80 us an open | excludes debuggers; often forbidden in containers |
 | seccomp notifications | 20 us an open | chosen: no privileges; sees the stage and all it starts, and nothing else |
 
-The filter tells the supervisor of each `open`, `openat` and `openat2`; the supervisor takes the file's signature and
-lets the call go on. Other calls are decided once and for all in the kernel (a bitmap since Linux 5.11) and cost nothing
-measurable. `SPEC_ALLOW` keeps kernels before 5.16 from slowing the process down by mitigations that it does not need.
-Not seen: io_uring, and file handles. The price: no program that a stage starts can gain privileges (sudo). Where
-the kernel refuses (containers with filters of their own, other systems), Python's audit hook is what remains.
+The filter tells the supervisor of each `open`, `openat` and `openat2`, and of what gives files other names; the
+supervisor takes the file's signature and lets the call go on. Other calls are decided once and for all in the kernel (a
+bitmap since Linux 5.11) and cost nothing measurable. `SPEC_ALLOW` keeps kernels before 5.16 from slowing the process
+down by mitigations that it does not need. Not seen: io_uring, file handles, and whose content a hard link takes. The
+price: no program that a stage starts can gain privileges (sudo). Where the kernel refuses (containers with filters of
+their own, other systems), Python's audit hook is what remains.
 """
 # ruff: noqa: PTH115, PTH118  (strings: every file that a stage opens passes here)
 
@@ -41,6 +42,8 @@ from orun.executors.reads.recorder import WRITES, Recorder
 from orun.executors.reads.scope import Scope
 from orun.executors.system import libc
 
+PLAIN = (None, 0), (None, 1)
+FROM_FOLDERS = (0, 1), (2, 3)
 # Audit architecture, number of seccomp, then those of openat, open (which not every architecture has) and openat2, each
 # with the place of the flags among its arguments; openat2 is given a pointer to them.
 ARCHITECTURES: Mapping[str, tuple[int, int, Mapping[int, int | None]]] = {
@@ -48,6 +51,13 @@ ARCHITECTURES: Mapping[str, tuple[int, int, Mapping[int, int | None]]] = {
     "aarch64": (0xC00000B7, 277, {56: 2, 437: None}),
 }
 OPEN, OPENAT2 = 2, 437
+# By machine the numbers of rename, renameat, renameat2, link and linkat, each with the places of both paths among its
+# arguments and of the folders that these start from; then those of them that leave the first path where it is.
+MOVES: Mapping[str, Mapping[int, tuple[tuple[int | None, int], tuple[int | None, int]]]] = {
+    "x86_64": {82: PLAIN, 264: FROM_FOLDERS, 316: FROM_FOLDERS, 86: PLAIN, 265: FROM_FOLDERS},
+    "aarch64": {38: FROM_FOLDERS, 276: FROM_FOLDERS, 37: FROM_FOLDERS},
+}
+LINKS = {"x86_64": {86, 265}, "aarch64": {37}}
 PR_SET_NO_NEW_PRIVS = 38
 SET_MODE_FILTER, SPEC_ALLOW, NEW_LISTENER = 1, 1 << 2, 1 << 3
 ALLOW, NOTIFY = 0x7FFF0000, 0x7FC00000
@@ -99,7 +109,7 @@ def _filter(architecture: str) -> bytes:
     """The BPF program: notify of these system calls, unless it is a folder that they open, and allow all others."""
     audit, _, calls = ARCHITECTURES[architecture]
     rows = [(LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, audit), (RETURN, 0, 0, ALLOW), (LOAD, 0, 0, NUMBER)]
-    for number, flags in calls.items():
+    for number, flags in (*calls.items(), *dict.fromkeys(MOVES[architecture]).items()):
         told = [(RETURN, 0, 0, NOTIFY)]
         if flags is not None:
             told = [(LOAD, 0, 0, ARGUMENTS + 8 * flags), (ANY, 0, 1, os.O_DIRECTORY), (RETURN, 0, 0, ALLOW), *told]
@@ -152,11 +162,22 @@ class NativeReads:
         try:
             # Whatever cannot be read of the process is not noted: it ended, or its call is about to fail.
             with contextlib.suppress(OSError, ValueError):
-                path, flags = _opened(process, number, arguments)
-                self.recorder.opened(path, flags)
-                stale = path.endswith(BYTECODE) and not flags & WRITES and self._is_stale(path)
+                stale = self._note(process, number, arguments)
         finally:
             self._send(ANSWER.pack(token, 0, -errno.ENOENT, 0) if stale else ANSWER.pack(token, 0, 0, CONTINUE))
+
+    def _note(self, process: int, number: int, arguments: list[int]) -> bool:
+        """Note what a call does; whether it is to find nothing."""
+        if places := MOVES[platform.machine()].get(number):
+            source, target = (
+                _path(process, AT_FDCWD if folder is None else arguments[folder], arguments[path])
+                for folder, path in places
+            )
+            self.recorder.moved(source, target, stays=number in LINKS[platform.machine()])
+            return False
+        path, flags = _opened(process, number, arguments)
+        self.recorder.opened(path, flags)
+        return path.endswith(BYTECODE) and not flags & WRITES and self._is_stale(path)
 
     def _is_stale(self, path: str) -> bool:
         """Whether byte code may be of another text than its source: a Python that the stage starts goes without it."""
@@ -179,13 +200,18 @@ class NativeReads:
 def _opened(process: int, number: int, arguments: list[int]) -> tuple[str, int]:
     """The absolute path and the flags of a call."""
     folder, address, flags = (AT_FDCWD, *arguments[:2]) if number == OPEN else arguments[:3]
-    path = os.fsdecode(_memory(process, address, PATH_MAX).partition(b"\0")[0])
     if number == OPENAT2:  # a pointer to a structure that begins with the flags
         flags = int.from_bytes(_memory(process, flags, 8), sys.byteorder)
+    return _path(process, folder, address), flags
+
+
+def _path(process: int, folder: int, address: int) -> str:
+    """The absolute form of a path in the memory of a process, which starts from a folder that it has open."""
+    path = os.fsdecode(_memory(process, address, PATH_MAX).partition(b"\0")[0])
     if not path.startswith("/"):
         start = "cwd" if folder & 0xFFFFFFFF == AT_FDCWD else f"fd/{folder & 0xFFFFFFFF}"
         path = os.path.join(os.readlink(f"/proc/{process}/{start}"), path)
-    return path, flags
+    return path
 
 
 def _memory(process: int, address: int, size: int) -> bytes:

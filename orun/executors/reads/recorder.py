@@ -117,9 +117,19 @@ class Recorder:
             self.opened(os.fsdecode(path), flags)
 
     def _renamed(self, source: Any, target: Any, *_folders: int) -> None:
-        """To move a file of the user's is to take its content, though nobody opens it."""
-        self._read_below(absolute(os.fsdecode(source)))
-        self._made(source)
+        self.moved(os.fsdecode(source), os.fsdecode(target))
+
+    def moved(self, source: str, target: str, *, stays: bool = False) -> None:
+        """Note that a file or folder is about to get another name: its content is taken, though nobody opens it.
+
+        Args:
+            source: its name.
+            target: the new one.
+            stays: whether it keeps the old one, too; a link changes its signature, so that it is not noted as read.
+        """
+        if not stays:
+            self._read_below(absolute(source))
+            self._made(source)
         self._made(target)
 
     def _read_below(self, path: str) -> None:
