@@ -124,6 +124,16 @@ def test_without_it_the_stored_figures_are_what_there_is(project: Path) -> None:
     )
 
 
+def test_a_rule_that_changed_is_judged_as_if_it_had_been_there_when_it_was_measured(project: Path) -> None:
+    verdict_of(project, 0.9)
+    gates = "any: [{right: {min: 95%}}, {right: {max: 0.9}}], right: {min: 0.85, max_regression: 2%, undecided: fail}"
+    (project / "release.yaml").write_text(PIPELINE.replace("right: {max_regression: 5%}", gates))
+    again, fresh = orun.run("release.yaml"), orun.run("release.yaml", store=project / "other")
+    assert [(one["right"].outcome, one.exit_code) for one in (again, fresh)] == [("cached", 4), ("built", 4)]
+    assert again.verdicts == fresh.verdicts
+    assert [one.outcome for one in again.verdicts] == ["passed", "failed", "passed", "passed", "undecided"]
+
+
 @pytest.fixture
 def with_words(project: Path) -> Path:
     """A measurement of a model with its words, on examples, which come first; accepted."""
