@@ -45,7 +45,7 @@ NAMES: Mapping[str, str] = {
     "optimize/python": "GraphSurgeries graph_surgery graphsurgeon",
     "compile/engine": "EPContextBinaryGenerator tensorrt trt OpenVINOConversion openvino trtexec engine",
     "compile/mobile": "ort_format convert_onnx_models_to_ort",
-    "quantize/dynamic": "OnnxDynamicQuantization OnnxQuantization quantize quantize_dynamic int8 quantization"
+    "quantize/dynamic": "OnnxDynamicQuantization OnnxQuantization quantize quantise quantize_dynamic int8 quantization"
     " IncDynamicQuantization IncQuantization ORTQuantizer",
     "quantize/static": "OnnxStaticQuantization quantize_static IncStaticQuantization ptq VitisAIQuantization"
     " OpenVINOQuantization",
