@@ -39,10 +39,11 @@ def end_all(stage: str, output: str, progress: Callable[[int, int, str], None]) 
     _wait_for_threads(progress)
     _wait_for_processes(progress)
     for process in (os.getpid(), *(system.descendants(os.getpid()) if _has_children() else ())):
-        own = process == os.getpid()
-        if any(_written_to(process, output)) and own:
+        own, left = process == os.getpid(), sorted(_written_to(process, output))
+        if left and own:
             _let_go()
-        if left := sorted(_written_to(process, output)):
+            left = sorted(_written_to(process, output))
+        if left:
             why = "what is still in its buffer is not stored" if own else "a process that it started writes to it"
             raise OutputRefused(stage, f"{stage} left {', '.join(left)} open", why=why, hint=HINT)
 
