@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-import shlex
 from collections.abc import Iterable, Mapping
 
 from orun.errors import UsageError
@@ -16,6 +14,8 @@ SHORTEST = 3  # letters from which the beginning of a name is taken for the name
 
 def closest(word: str, options: Iterable[str]) -> str:
     """The option that was probably meant by a misspelt word, or by what another tool calls it, or an empty text."""
+    from difflib import get_close_matches  # needed where something is wrong, and not for a run with nothing to do
+
     from orun.synonyms import meant
 
     options = list(options)
@@ -25,7 +25,7 @@ def closest(word: str, options: Iterable[str]) -> str:
         return known[lowered]
     if found := meant(word, options):
         return found
-    if close := difflib.get_close_matches(lowered, known, n=1):
+    if close := get_close_matches(lowered, known, n=1):
         return known[close[0]]
     begun = [option for name, option in known.items() if len(lowered) >= SHORTEST and name.startswith(lowered)]
     return begun[0] if len(begun) == 1 else ""
@@ -33,8 +33,10 @@ def closest(word: str, options: Iterable[str]) -> str:
 
 def misspelt(word: str, options: Iterable[str]) -> str:
     """The option that a word, which is none, is but a letter or two away from, or an empty text."""
+    from difflib import get_close_matches
+
     known = list(options)
-    return "" if word in known else next(iter(difflib.get_close_matches(word, known, n=1, cutoff=MISSPELT)), "")
+    return "" if word in known else next(iter(get_close_matches(word, known, n=1, cutoff=MISSPELT)), "")
 
 
 def one_of(options: Iterable[str]) -> str:
@@ -65,6 +67,8 @@ class Unknown(UsageError):
 
 def settings(overrides: Mapping[str, str]) -> str:
     """The options that set values of a file so, to be put behind a command."""
+    import shlex
+
     return "".join(f" --set {shlex.quote(f'{path}={value}')}" for path, value in overrides.items())
 
 
