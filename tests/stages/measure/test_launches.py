@@ -46,7 +46,7 @@ def test_memory_is_what_the_weights_take(tmp_path: Path) -> None:
     arena = run.metrics["arena"]
     assert (arena.noise, arena.interval, arena.unit) == ("none", None, "B")
     assert arena.reference is not None
-    assert 31 * MEBIBYTE <= arena.reference.difference.value <= 31 * 2.5 * MEBIBYTE  # the weights, and laid out anew
+    assert 31 * MEBIBYTE <= arena.reference.difference.value <= 31 * 3.5 * MEBIBYTE  # the weights, and laid out anew
     watched = json.loads((run.output / "watched.json").read_text("utf-8"))
     assert (watched["arena"]["model"], watched["gpu"]) == (arena.value, {})
 
