@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 
@@ -54,7 +53,9 @@ def _find(gate: Gate, stage: Stage, action: Action, terms: Terms) -> Finding:
 
 
 def _missing(name: str, stage: Stage, metrics: Mapping[str, Metric]) -> str:
-    close = difflib.get_close_matches(name, metrics, n=1)
+    from difflib import get_close_matches  # not needed by a run with nothing to do
+
+    close = get_close_matches(name, metrics, n=1)
     if close:
         return f"{stage.id} measured no {name}; did you mean {close[0]}?"
     return f"{stage.id} measured no {name}; it has {', '.join(sorted(metrics)) or 'no metrics'}"
