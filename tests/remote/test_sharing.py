@@ -282,9 +282,13 @@ def test_a_model_is_accepted_whatever_becomes_of_the_remote(tmp_path: Path, caps
     url = f"file://{tmp_path}/file/remote"
     words = ["baseline", "accept", str(one.folder / "pipeline.yaml"), "--store", str(one.store), "--remote", url]
     assert main(words) == 0
-    first, notice, last = capsys.readouterr().out.splitlines()
+    first, notice, failing, last = capsys.readouterr().out.splitlines()
     assert first.startswith("accepted make, words of run ")
     assert notice.startswith(f"the remote {url} cannot be")
+    assert failing == (
+        "warning: words words max_regression 10% is failed all the same: "
+        "words has no direction of improvement, so it has no regression"
+    )
     assert last.startswith("commit ")
     assert main([*words, "--remote-required"]) == 3
 
