@@ -54,6 +54,15 @@ COMPILED = """
     needs: {model: plugin, reference: import}
     with: {target: plugin, launches: 6}
 """
+QUICK = {
+    "stages.engine.with.launches": "1",
+    "stages.startup.with.launches": "6",
+    "stages.accuracy.with.samples": "16",
+    "stages.latency.with.time": "0s",
+    "stages.latency.with.warmup": "0s",
+    "stages.latency.with.max_launches": "3",
+    "stages.latency.with.samples": "6",
+}
 DETERMINANT = """
 <ir_version: 8, opset_import: ["" : 17]>
 g (float[4, 4] x) => (float[4, 4] y) <int64[1] first = {0}> {
@@ -190,11 +199,15 @@ def test_a_setting_that_the_plug_in_would_ignore_stops_the_run(project: Path, op
 
 @pytest.mark.slow
 def test_the_ready_pipeline_keeps_the_accuracy_in_bfloat16(project: Path) -> None:
-    faster = {"stages.engine.with.launches": "1", "stages.accuracy.with.samples": "16"}
-    result = orun.run(PIPELINES / "openvino.yaml", set=faster, to=["accuracy", "coverage"], store=project / "store")
-    assert [(stage.stage, stage.outcome) for stage in result.stages] == [
-        (name, "built") for name in ("export", "simplify", "coverage", "engine", "accuracy")
-    ]
+    result = orun.run(PIPELINES / "openvino.yaml", set=QUICK, store=project / "store")
+    names = ("export", "simplify", "coverage", "engine", "startup", "accuracy", "latency")
+    assert sorted((stage.stage, stage.outcome) for stage in result.stages) == sorted((name, "built") for name in names)
     assert values(result, "coverage")["fallback"] == 0
     assert values(result, "accuracy")["cosine.min"] > 0.999
-    assert {verdict.outcome for verdict in result.verdicts} == {"passed"}
+    judged = {f"{verdict.stage} {verdict.metric}": verdict.outcome for verdict in result.verdicts}
+    assert judged.keys() == {"coverage coverage", "accuracy cosine.min", "latency speedup"}
+    assert {judged["coverage coverage"], judged["accuracy cosine.min"]} == {"passed"}
+    for name, metric, launches in (("startup", "load", 6), ("latency", "p50", 3)):
+        reference = result[name].metrics[metric].reference
+        assert reference is not None
+        assert reference.count == launches
