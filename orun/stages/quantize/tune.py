@@ -31,7 +31,7 @@ from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.data.source import Examples
 from orun.stages.datasets import load_dataset
-from orun.stages.params import Doc, Duration, Range, TargetName
+from orun.stages.params import Doc, Duration, Range, Ratio, TargetName
 
 if TYPE_CHECKING:
     from orun.measure.dataset import Dataset
@@ -61,8 +61,8 @@ class Params:
 
     dataset: Annotated[Examples, Doc("Examples to judge by, in any form that `measure/accuracy` takes.")]
     metric: Annotated[str, Doc("What is to be kept, by its name in `measure/accuracy` (`cosine.mean`, `accuracy`).")]
-    at_least: Annotated[float | None, Doc("Least value of the metric that is good enough.")] = None
-    at_most: Annotated[float | None, Doc("Largest value that is, for a metric where less is better.")] = None
+    at_least: Annotated[float | Ratio | None, Doc("Least value of the metric that is good enough.")] = None
+    at_most: Annotated[float | Ratio | None, Doc("Largest value that is, for a metric where less is better.")] = None
     calibration: Annotated[
         Examples | None, Doc("Examples that ranges of static quantization are measured by; none is tried without.")
     ] = None

@@ -17,6 +17,7 @@ import pytest
 from onnx import numpy_helper
 
 from orun.errors import StageFailed
+from orun.pipeline import load
 from orun.stages.onnx.agreement import session
 from orun.stages.onnx.io import load_graph
 from orun.stages.tuning.harm import answers, candidates, energy, grouped, rank
@@ -137,6 +138,22 @@ def test_what_is_good_enough_must_be_said(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         tune(tmp_path)
     assert str(caught.value) == "say what is good enough: either `at_least` or `at_most`"
+
+
+@pytest.mark.parametrize(("written", "value"), [("99%", 0.99), ("0.99", 0.99), ("35", 35.0), ("-1e-3", -0.001)])
+def test_what_is_good_enough_is_written_as_metrics_are(tmp_path: Path, written: str, value: float) -> None:
+    model = artifact(tmp_path, layers()) / "model.onnx"
+    (tmp_path / "data.py").write_text(DATA)
+    file = tmp_path / "tuned.yaml"
+    file.write_text(
+        "stages:\n"
+        f"  given: {{uses: convert/onnx, with: {{path: {model}}}}}\n"
+        "  tune:\n"
+        "    uses: quantize/tune\n"
+        "    needs: given\n"
+        f"    with: {{dataset: data.py:examples, metric: sqnr, at_least: {written}}}\n"
+    )
+    assert load(file).stage("tune").params["at_least"] == value
 
 
 def test_the_harmful_layer_comes_first(tmp_path: Path) -> None:
