@@ -15,6 +15,7 @@ from orun.measure.workers import Subject
 
 QUADS_SHARE = 0.5  # of the time, for quads
 PROMISED = 2  # in times of the launches that are enough
+WARMING = 20  # in times of the warm-up that was asked for: how long a model may get faster
 ERROR_SHARE = 0.4  # of the slow-down to be told: how well a launch is known; more launches say more than longer ones
 
 
@@ -29,7 +30,8 @@ class Budget:
         resolution: the slow-down, a proportion, that is to be told from none; a ratio is found to half of it.
         launches: the fewest and the most launches; never fewer than the test needs.
         samples: inferences of the model alone, over the fewest launches together.
-        warmup: seconds of inference before the first sample of a session.
+        warmup: seconds of inference before the first sample of a session, at least: as long as the slowest of the
+            models takes to be warm in the first launch.
         alone: seconds that inferences of the model alone may take.
         enough: launches of a comparison before its time can be over; `PROMISED` times as many where these would make it
             clear if the next ones were as those that there are.
@@ -88,6 +90,7 @@ def measure(
     while len(launches) < most:
         progress(int(seconds), math.ceil(budget.time), f"launch {len(launches) + 1}")
         launches.append(launch(subjects, pace, random, launches[0].method if launches else None))
+        pace = replace(pace, warmup=_warmup(budget, launches[0]), longest=0.0)
         before, seconds = seconds, time.monotonic() - began
         idle += (seconds - before) * min(launches[-1].waiting or 0.0, 1.0)
         if len(launches) < fewest:
@@ -100,6 +103,11 @@ def measure(
     return Measurement(launches, seconds, gauge.read())
 
 
+def _warmup(budget: Budget, first: Launch) -> float:
+    """Seconds of inference after which the models of the first launch were warm."""
+    return max(budget.warmup, *(one.warm for one in first.opened.values()))
+
+
 def _pace(budget: Budget, fewest: int, subjects: int) -> Pace:
     return Pace(
         warmup=budget.warmup,
@@ -107,6 +115,7 @@ def _pace(budget: Budget, fewest: int, subjects: int) -> Pace:
         alone=budget.alone / fewest,
         quads=budget.time * QUADS_SHARE / fewest / max(subjects - 1, 1),
         error=max(ERROR_SHARE * budget.resolution, FLOOR),
+        longest=WARMING * budget.warmup,
     )
 
 

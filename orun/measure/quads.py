@@ -69,6 +69,7 @@ class Pace:
         quads: seconds that the quads against one other model may take undisturbed; with waiting, `PATIENCE` times as
             long.
         error: standard error of a log ratio at which they end.
+        longest: seconds that warming up may take where a model still gets faster; 0 where that is known.
     """
 
     warmup: float
@@ -76,6 +77,7 @@ class Pace:
     alone: float
     quads: float
     error: float = 0.0
+    longest: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +126,7 @@ def launch(subjects: Mapping[str, Subject], pace: Pace, random: Random, method: 
         opened: dict[str, Opened] = {}
         for name in _shuffled(subjects, random):
             workers[name] = stack.enter_context(Worker(subjects[name]))
-            opened[name] = workers[name].open(pace.warmup)
+            opened[name] = workers[name].open(pace.warmup, pace.longest)
         alone = workers[MODEL].time(pace.samples, pace.alone)
         method = method or method_of(opened)
         _prepare(workers, method, core, pace.warmup)

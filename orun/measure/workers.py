@@ -33,13 +33,13 @@ from orun.measure.nodes import Profile
 from orun.measure.oncpu import Times, Work, timed, watched
 from orun.measure.plugins import on_processor
 from orun.measure.session import open_session
+from orun.measure.warmup import Warmth, warm_up
 from orun.targets import Target
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 CLOSE_SECONDS = 10.0
-LEAST_WARM = 2  # inferences after the first, whatever time they take
 WATCHED_SECONDS = 0.03  # how long busy threads are looked for; in less, a stray interrupt looks like one
 CPU_PROVIDER = "CPUExecutionProvider"
 
@@ -72,6 +72,7 @@ class Opened:
         work: who works in an inference.
         host: whether every node runs on the CPU provider.
         processor: whether every node runs on the processor, by whichever provider.
+        warm: seconds of inference until it was warm.
     """
 
     load: float
@@ -80,6 +81,7 @@ class Opened:
     work: Work
     host: bool
     processor: bool
+    warm: float = 0.0
 
 
 class Worker:
@@ -124,9 +126,9 @@ class Worker:
         """Whether the process runs."""
         return self._process.is_alive()
 
-    def open(self, warmup: float) -> Opened:
-        """Make the session, run it for `warmup` seconds, and look at it."""
-        opened: Opened = self._ask("open", warmup)
+    def open(self, warmup: float, longest: float = 0.0) -> Opened:
+        """Make the session, warm it up, and look at it; see `orun.measure.warmup` for both times."""
+        opened: Opened = self._ask("open", warmup, longest)
         return opened
 
     def time(self, count: int, seconds: float = float("inf")) -> Times:
@@ -139,7 +141,7 @@ class Worker:
         self._ask("pin", core)
 
     def profile(self, warmup: float) -> None:
-        """Make the session anew with the profiler on, and warm it up."""
+        """Make the session anew with the profiler on, and warm it up for so many seconds."""
         self._ask("profile", warmup)
 
     def nodes(self) -> Profile:
@@ -224,19 +226,20 @@ class _Server:
         self._counted = 0  # inferences since the profiler was turned on
         self._skipped = 0  # of them, for warming up
 
-    def open(self, warmup: float) -> Opened:
+    def open(self, warmup: float, longest: float) -> Opened:
         start = time.perf_counter()
         self._hold(open_session(self._subject.model, self._subject.target))
         load = time.perf_counter() - start
         first = float(timed(self._run, 1).wall[0])
-        each = self._warm(warmup)
+        warmth = self._warm(warmup, longest)
         return Opened(
             load=load,
             first=first,
-            each=each,
+            each=warmth.each,
             work=watched(self._run, WATCHED_SECONDS),
             host=self._session.get_providers() == [CPU_PROVIDER],
-            processor=all(map(on_processor, self._subject.target.providers)),
+            processor=self._on_processor,
+            warm=warmth.seconds,
         )
 
     def time(self, count: int, seconds: float) -> Times:
@@ -261,11 +264,11 @@ class _Server:
         self._session = session
         self._run = caller(session, self._subject.feeds, bound=self._subject.bound)
 
-    def _warm(self, seconds: float) -> float:
-        """Run until the time is up; the fastest time of the inferences."""
-        end = time.perf_counter() + seconds
-        walls: list[float] = []
-        while len(walls) < LEAST_WARM or time.perf_counter() < end:
-            walls.append(float(timed(self._run, 1).wall[0]))
-        self._counted += len(walls)
-        return min(walls)
+    @property
+    def _on_processor(self) -> bool:
+        return all(map(on_processor, self._subject.target.providers))
+
+    def _warm(self, seconds: float, longest: float = 0.0) -> Warmth:
+        warmth = warm_up(lambda: timed(self._run, 1), seconds, longest, processor=self._on_processor)
+        self._counted += warmth.count
+        return warmth

@@ -266,16 +266,20 @@ def test_every_launch_is_made_by_the_way_of_the_first_and_in_its_share_of_the_ti
 ) -> None:
     """Ratios of different ways cannot be put together; 24 s, half for quads, for 4 launches against 2 others."""
     given: list[tuple[Pace, Method | None]] = []
+    warm = {"model": 0.1, "reference": 0.4}
 
-    def made(_subjects: object, pace: Pace, _random: Random, method: Method | None) -> Launch:
+    def launch(_subjects: object, pace: Pace, _random: Random, method: Method | None) -> Launch:
         given.append((pace, method))
-        return launched({"model": [1.0]}, {"reference": 0.0, "baseline": 0.0}, "process")
+        made = launched({"model": [1.0], "reference": [1.0]}, {"reference": 0.0, "baseline": 0.0}, "process")
+        return replace(made, opened={name: replace(one, warm=warm[name]) for name, one in made.opened.items()})
 
-    monkeypatch.setattr(latency, "launch", made)
+    monkeypatch.setattr(latency, "launch", launch)
     names = {name: subject(Path(name)) for name in ("model", "reference", "baseline")}
     measure(names, Budget(24.0, 0.05, (4, 4), 30, 0.1, alone=8.0), 0, lambda *_: None)
     assert [method for _, method in given] == [None, "process", "process", "process"]
-    assert {pace for pace, _ in given} == {Pace(warmup=0.1, samples=8, alone=2.0, quads=1.5, error=0.4 * 0.05)}
+    first = Pace(warmup=0.1, samples=8, alone=2.0, quads=1.5, error=0.4 * 0.05, longest=2.0)
+    later = replace(first, warmup=0.4, longest=0.0)  # the time after which both models were warm
+    assert [pace for pace, _ in given] == [first, later, later, later]
 
 
 def test_time_spent_waiting_for_a_core_counts_up_to_as_long_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ class Noted:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def open(self, warmup: float) -> None:
+    def open(self, warmup: float, _longest: float) -> None:
         if len(self.order) == 2:
             raise Started(warmup)
 

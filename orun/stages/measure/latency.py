@@ -8,7 +8,8 @@ Whether one model is slower than another is measured on time on the CPU, in bloc
 at random between the two, in processes that are started anew for each launch. Launches go on until they tell a
 slow-down of `resolution` from none, or `time` is used up. Gates are judged from the stored launches: changing a
 threshold measures nothing again. One that is far from `resolution` may stay undecided by them; the verdict says what
-to set.
+to set. A session is warmed up for `warmup`, and in the first launch for up to twenty times as long where its inferences
+still get faster; all later ones then for as long as that took.
 
 The machine is this stage's own while it runs. The result is bound to the host. The artifact holds `latency.json`, the
 launches, and `samples.npz`, the time of each inference.
@@ -74,9 +75,9 @@ class Params:
     io_binding: Bound = False
     batch: Batch = 1
     shape: Shape = field(default_factory=dict)
-    warmup: Annotated[Duration, Doc("Inference time before the first sample of each session."), Range(low=0)] = (
-        Duration(0.05)
-    )
+    warmup: Annotated[
+        Duration, Doc("Inference time before the first sample of each session, at least."), Range(low=0)
+    ] = Duration(0.05)
     time: Annotated[
         Duration | None,
         Doc(
