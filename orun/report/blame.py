@@ -36,7 +36,12 @@ def _level(one: Level, unit: Unit, guilty: bool) -> Sequence[Cell]:
 
 
 def _place(one: Place) -> Sequence[Cell]:
-    return Cell(one.node), Cell(f"{100 * one.share:.0f} %"), Cell(", ".join(one.nodes[:SHOWN]))
+    return Cell(one.node), Cell(_share(one.share)), Cell(", ".join(one.nodes[:SHOWN]))
+
+
+def _share(share: float) -> str:
+    """That of what goes away with a place; where it makes up for another one, the rest is worse without it."""
+    return f"{100 * share:.0f} %" if share > -1 else "makes up for others"
 
 
 def _indented(lines: Iterable[str]) -> list[str]:
