@@ -76,7 +76,7 @@ def load_function(root: Path, reference: str, takes: Sequence[str] | None = None
     found = getattr(module, function, None)
     if found is not None and not callable(found):
         raise UsageError(
-            f"{reference} is a {type(found).__name__}, not a function", hint=f"def load(): return {function}"
+            f"{reference} is of type {type(found).__name__}, not a function", hint=f"def load(): return {function}"
         )
     if found is None:
         raise UsageError(f"no function {function!r} in {name}", why=f"it defines: {', '.join(_functions(module))}")

@@ -86,7 +86,7 @@ def _made(context: Context, params: Params) -> Any:
         name = str(params.model).rpartition(":")[2]
         raise StageFailed(
             context.stage,
-            f"{params.model} is a {type(load).__name__}, not a function that returns one",
+            f"{params.model} is of type {type(load).__name__}, not a function that returns one",
             hint=f"def load(): return {name}",
         )
     module = load()

@@ -134,10 +134,10 @@ def test_what_a_model_must_be_and_say(tmp_path: Path) -> None:
         "small.py:number must return a torch.nn.Module\n  it returned a int"
     )
     assert refusal(tmp_path, model="small.py:MADE", inputs=inputs, outputs=["y"]) == (
-        "small.py:MADE is a Sequential, not a function that returns one\n  hint: def load(): return MADE"
+        "small.py:MADE is of type Sequential, not a function that returns one\n  hint: def load(): return MADE"
     )
     assert refusal(tmp_path, model="small.py:NAMES", inputs=inputs, outputs=["y"]) == (
-        "small.py:NAMES is a list, not a function\n  hint: def load(): return NAMES"
+        "small.py:NAMES is of type list, not a function\n  hint: def load(): return NAMES"
     )
     assert refusal(tmp_path, model="small.py:scorer", inputs={"ids": {"shape": [1, 2]}}, outputs=["a", "b"]) == (
         "the module does not take these `inputs`\n"
