@@ -11,6 +11,14 @@ ADD = """
 add (float[n, 3] x) => (float[n, 3] y) <float[3] one = {1, 1, 1}> { y = Add(x, one) }
 """
 # Constants to fold, an identity and a double transpose around one matrix product.
+TWO_PRODUCTS = """
+<ir_version: 9, opset_import: ["" : 20]>
+g (float[n, 2] x) => (float[n, 2] y) <float[2, 2] w = {0.1, 0.2, 0.3, 0.4}, float[2, 2] v = {0.5, 0.6, 0.7, 0.8}>
+{
+  [first] h = MatMul (x, w)
+  [second] y = MatMul (h, v)
+}
+"""
 WORDY = """
 <ir_version: 9, opset_import: ["" : 20]>
 wordy (float[n, 4] x) => (float[n, 4] y)

@@ -11,6 +11,8 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from orun.stages.onnx.names import unique
+
 MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operators
 
 Array = NDArray[Any]
@@ -201,11 +203,7 @@ class Rewriter:
 
     def unique(self, name: str) -> str:
         """The name, or one like it that no value has."""
-        found, count = name, 1
-        while found in self._taken:
-            found, count = f"{name}_{count}", count + 1
-        self._taken.add(found)
-        return found
+        return unique(name, self._taken)
 
     def _import(self, domain: str) -> None:
         if domain:

@@ -9,6 +9,7 @@ import numpy as np
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, defs, helper, numpy_helper
 from orun.stages.onnx.io import store_freely
+from orun.stages.onnx.names import unique
 from orun.stages.onnx.order import reads
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ class _Narrowing:
         if name not in self.outputs or kind == self.outside:
             self._settle(name, kind)
             return
-        node.output[place] = self.names[name, kind] = self._unique(f"{name}_{NAMES[kind]}")
+        node.output[place] = self.names[name, kind] = unique(f"{name}_{NAMES[kind]}", self.taken)
         self._cast(node.output[place], name, self.outside)
         self.home[name], self.names[name, self.outside] = kind, name
 
@@ -229,22 +230,17 @@ class _Narrowing:
         """What a value is called in a type, cast to it where it is not there yet."""
         if (name, kind) not in self.names:
             if name in self.weights:
-                called = name if kind == WIDE else self._unique(f"{name}_{NAMES[kind]}")
+                called = name if kind == WIDE else unique(f"{name}_{NAMES[kind]}", self.taken)
             else:
-                called = self._unique(f"{name}_{NAMES[kind]}")
+                called = unique(f"{name}_{NAMES[kind]}", self.taken)
                 self._cast(self.names[name, self.home[name]], called, kind)
             self.names[name, kind] = called
         return self.names[name, kind]
 
     def _cast(self, source: str, result: str, kind: int) -> None:
-        self.made.append(helper.make_node("Cast", [source], [result], to=kind, name=self._unique(f"{result}_cast")))
-
-    def _unique(self, name: str) -> str:
-        found, count = name, 1
-        while found in self.taken:
-            found, count = f"{name}_{count}", count + 1
-        self.taken.add(found)
-        return found
+        self.made.append(
+            helper.make_node("Cast", [source], [result], to=kind, name=unique(f"{result}_cast", self.taken))
+        )
 
 
 def _parameters(formal: Sequence[defs.OpSchema.FormalParameter], actual: Sequence[str]) -> list[str]:

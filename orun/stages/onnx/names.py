@@ -1,4 +1,4 @@
-"""Names that an exporter leaves in a model: those of outputs and axes are set, those of this machine are removed."""
+"""Names in a model: those of outputs and axes are set, those of this machine removed, new ones unlike the others."""
 
 from __future__ import annotations
 
@@ -83,6 +83,15 @@ def name_values(model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]
         graph.node.append(helper.make_node("Identity", [renamed.get(source, source)], [name]))
     for value, name in zip((*graph.input, *graph.output), (*inputs, *outputs), strict=True):
         value.name = name
+
+
+def unique(name: str, taken: set[str]) -> str:
+    """The name, or one like it that nothing has; it is taken from now on."""
+    found, count = name, 1
+    while found in taken:
+        found, count = f"{name}_{count}", count + 1
+    taken.add(found)
+    return found
 
 
 def _scopes(model: ModelProto) -> list[GraphProto]:

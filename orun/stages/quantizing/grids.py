@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import helper, numpy_helper
 
+from orun.stages.onnx.names import unique
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -97,16 +99,7 @@ def _replace(
     model: ModelProto, weight: TensorProto, axis: int, found: tuple[Array, Array, Array], taken: set[str]
 ) -> None:
     name = weight.name
-    *names, node = (_unique(f"{name}_{what}", taken) for what in ("integers", "scale", "zero_point", "dequantize"))
+    *names, node = (unique(f"{name}_{what}", taken) for what in ("integers", "scale", "zero_point", "dequantize"))
     model.graph.initializer.remove(weight)
     model.graph.initializer.extend(map(numpy_helper.from_array, found, names))
     model.graph.node.insert(0, helper.make_node("DequantizeLinear", names, [name], node, axis=axis))
-
-
-def _unique(name: str, taken: set[str]) -> str:
-    """The name, or one like it that nothing has; it is taken from now on."""
-    found, count = name, 1
-    while found in taken:
-        found, count = f"{name}_{count}", count + 1
-    taken.add(found)
-    return found

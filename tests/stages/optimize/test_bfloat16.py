@@ -15,18 +15,10 @@ from onnx import TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from orun.errors import StageFailed
-from tests.stages.models import WORDY, convolution, parse
+from tests.stages.models import TWO_PRODUCTS, WORDY, convolution, parse
 from tests.stages.support import StageRun, artifact, run_stage
 
 FLOAT, NARROW = TensorProto.FLOAT, TensorProto.BFLOAT16
-TWO_PRODUCTS = """
-<ir_version: 9, opset_import: ["" : 20]>
-g (float[n, 2] x) => (float[n, 2] y) <float[2, 2] w = {0.1, 0.2, 0.3, 0.4}, float[2, 2] v = {0.5, 0.6, 0.7, 0.8}>
-{
-  [first] h = MatMul (x, w)
-  [second] y = MatMul (h, v)
-}
-"""
 
 
 def convert(folder: Path, model: Path, **params: Any) -> StageRun:

@@ -9,17 +9,8 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from orun.errors import StageFailed
-from tests.stages.models import LOOKUP, WORDY, parse
+from tests.stages.models import LOOKUP, TWO_PRODUCTS, WORDY, parse
 from tests.stages.support import StageRun, artifact, run_stage
-
-TWO_PRODUCTS = """
-<ir_version: 9, opset_import: ["" : 20]>
-g (float[n, 2] x) => (float[n, 2] y) <float[2, 2] w = {0.1, 0.2, 0.3, 0.4}, float[2, 2] v = {0.5, 0.6, 0.7, 0.8}>
-{
-  [first] h = MatMul (x, w)
-  [second] y = MatMul (h, v)
-}
-"""
 
 
 def convert(folder: Path, model: Path, **params: Any) -> StageRun:
