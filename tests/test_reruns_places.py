@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from orun.events import Notice
 from orun.store import locks
 from tests.project import Project, built
 
@@ -50,6 +52,20 @@ from orun import FilePath, stage
 def names(context, *, folder: FilePath):
     (context.output / "text").write_text(folder)
 """
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="there is no folder of the machine to write to")  # noqa: S108
+def test_a_project_below_a_folder_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As /usr/src/app in an image: each stage, which names its code there, had found its own output."""
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        monkeypatch.setattr(locks, "MACHINE", Path(folder))
+        project = Project.make(Path(folder, "project"))
+        project.store = project.folder / "artifacts"
+        assert built(project.run()) == ["make", "upper", "count"]
+        assert [event for event in project.events if isinstance(event, Notice)] == []
+        assert built(project.run()) == []
+        project.edit("helper.py", "deep.split(text)", "list(deep.split(text))")
+        assert built(project.run()) == ["make", "upper", "count"]
 
 
 @pytest.fixture

@@ -40,12 +40,13 @@ class Scope:
     def __init__(self, code: Iterable[str] = (), own: Iterable[str] = (), named: Iterable[str] = ()) -> None:
         self.made_of = tuple(code), tuple(own), tuple(named)
         code, own, named = self.made_of
-        self._named = _prefixes(named)
         ignored = (*installed(), *_prefixes(own))
         self._code = _prefixes(code)
         # A project inside a prefix of the machine (/usr/src/app) is the user's, a prefix inside it (.venv) is not.
         self._below = tuple(one for one in ignored if one.startswith(self._code) and one not in self._code)
         self._own = _prefixes(own)
+        self._named = _prefixes(named)
+        self._inside = tuple(one for one in self._named if one.startswith(self._below))  # what is named in an .venv
 
     @classmethod
     def of(cls, job: Job) -> Scope:
@@ -67,10 +68,10 @@ class Scope:
     def is_discovery(self, path: str) -> bool:
         """Whether what is read at an absolute path is the user's."""
         plain = f"{path}/"
-        if plain.startswith(self._named):
-            return True
         if plain.startswith(self._code):
-            return not plain.startswith(self._below)
+            return not plain.startswith(self._below) or plain.startswith(self._inside)
+        if plain.startswith(self._named) and not plain.startswith(self._own):
+            return True
         real = f"{os.path.realpath(path)}/"
         if real.startswith(self._code):
             return not real.startswith(self._below)

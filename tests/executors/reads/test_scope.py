@@ -49,6 +49,24 @@ def test_a_project_inside_a_folder_of_the_machine() -> None:
     assert not scope.is_discovery("/usr/src/other/model.py")
 
 
+@pytest.mark.parametrize("named", ["/usr/src/app", "/usr/src/app/pipelines", "/usr/src"])
+def test_a_file_that_is_named_makes_the_store_no_discovery(named: str) -> None:
+    """As in an image whose project is /usr/src/app, where every stage names its code."""
+    scope = Scope(["/usr/src/app"], ["/usr/src/app/artifacts", "/usr/src/tmp"], [named])
+    assert scope.is_discovery("/usr/src/app/pipelines/model.py")
+    assert not scope.is_discovery("/usr/src/app/artifacts/tmp/1-make/output")
+    assert not scope.is_discovery("/usr/src/tmp/1-make/output")
+
+
+def test_a_file_that_is_named_makes_what_is_installed_in_the_project_no_discovery() -> None:
+    project, model = str(Path(sys.prefix).parent), f"{sys.prefix}/lib/models/net.onnx"
+    assert not Scope([project], named=[project]).is_discovery(model)
+    assert Scope([project], named=[project]).is_discovery(f"{project}/model.py")
+    scope = Scope([project], named=[f"{sys.prefix}/lib/models"])
+    assert scope.is_discovery(model)
+    assert not scope.is_discovery(f"{sys.prefix}/lib/x.py")
+
+
 def test_an_environment_that_is_the_project() -> None:
     assert Scope([sys.prefix]).is_code(f"{sys.prefix}/model.py")
     assert not Scope([sys.prefix]).is_code(orun.__file__)
