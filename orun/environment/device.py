@@ -10,6 +10,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
+from orun.environment import groups
 from orun.environment.once import once
 from orun.environment.tools import exact, find, installed
 from orun.errors import DeviceUnknown
@@ -28,6 +29,8 @@ SETTINGS = (
     "ORT_", "ONEDNN_", "DNNL_", "OV_", "CUDNN_", "CUBLAS_", "NVIDIA_TF32_OVERRIDE",
     "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS",
 )  # fmt: skip
+CPUINFO = Path("/proc/cpuinfo")
+CORE = 1 << 13  # bytes; more than Linux tells of one core
 HARMLESS = ("ORT_DISABLE_TELEMETRY=", "ONEDNN_VERBOSE=", "DNNL_VERBOSE=")
 
 
@@ -80,27 +83,35 @@ def cpu() -> dict[str, str]:
     fields = _cpuinfo()
     flags = " ".join(sorted((fields.get("flags") or fields.get("Features") or "").split()))
     return {
-        "cpu": fields.get("model name") or platform.processor() or platform.machine(),
+        "cpu": fields.get("model name") or _numbered(fields) or platform.processor() or platform.machine(),
         "cpu flags": blake3(flags.encode()).hexdigest()[:16],
         "cores": str(usable_cores()),
     }
 
 
 def _cpuinfo() -> dict[str, str]:
+    """What Linux tells of the first core; a machine of hundreds takes its time to tell of all."""
+    first = b""
     try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        with CPUINFO.open("rb", buffering=0) as file:
+            while b"\n\n" not in first and (more := file.read(CORE)):
+                first += more
     except OSError:  # not Linux
         return {}
-    first, _, _ = text.partition("\n\n")
-    pairs = (line.partition(":") for line in first.splitlines())
+    pairs = (line.partition(":") for line in first.decode(errors="replace").partition("\n\n")[0].splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
+def _numbered(fields: Mapping[str, str]) -> str:
+    """The model of a processor of Arm's architecture, which Linux tells by the numbers of its maker; else nothing."""
+    numbers = [fields.get(f"CPU {name}", "") for name in ("implementer", "part", "variant", "revision")]
+    return f"{platform.machine()} {' '.join(numbers)}" if all(numbers) else ""
+
+
 def usable_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Cores that this process may use, or as many as its control group may keep busy if those are fewer."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min([cores, *groups.cores()])
 
 
 @once

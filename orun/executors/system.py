@@ -61,12 +61,29 @@ def flush_native_output() -> None:
 
 def children(process: int) -> list[int]:
     """Ids of the direct children of a process."""
+    if not lists_children():
+        return [one for one, parent in _parents() if parent == process]
     found: list[int] = []
     with contextlib.suppress(OSError):  # it ended, or this system does not tell
         for thread in os.listdir(f"{PROC}/{process}/task"):  # noqa: PTH208 - names alone
             with open(f"{PROC}/{process}/task/{thread}/children", "rb", buffering=0) as file:  # noqa: PTH123 - often
                 found += map(int, file.readall().split())
     return found
+
+
+@functools.cache
+def lists_children() -> bool:
+    """Whether this kernel lists the children of a process; Linux may have been built without (`PROC_CHILDREN`)."""
+    return os.path.exists(f"{PROC}/self/task/{os.getpid()}/children")  # noqa: PTH110 - as above
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    """Every process of this machine that is seen from here, and its parent."""
+    with contextlib.suppress(OSError):  # there is no such folder
+        for name in filter(str.isdigit, os.listdir(PROC)):  # noqa: PTH208 - names alone
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                stat = (PROC / name / "stat").read_bytes()
+                yield int(name), int(stat.rpartition(b")")[2].split()[1])  # the name before may hold anything
 
 
 def held_memory(process: int) -> int:

@@ -20,6 +20,7 @@ DOUBTFUL = 1.5  # the same from which they are busy beyond doubt
 LOOKS = 3  # before one thread is held not to do all
 TURNS = 0.5  # share of the wall time of the least disturbed inference from which its threads count as busy
 UNDISTURBED = 0.9  # quantile of short inferences, of which single ones look better than they are; of a few the best
+NOTHING = ["0", "0", "0"]  # what a kernel says that was told not to count; of a thread that has run, none that counts
 AWAKE = 0.9  # share of the time, waiting left out, below which the calling thread counts as asleep meanwhile
 
 
@@ -139,7 +140,9 @@ def waits() -> dict[str, float]:
     found: dict[str, float] = {}
     for statistics in Path("/proc/self/task").glob("*/schedstat"):
         with suppress(FileNotFoundError, ProcessLookupError):  # the thread ended before it was opened, or read
-            found[statistics.parent.name] = int(statistics.read_text(encoding="ascii").split()[1]) / 1e9
+            counts = statistics.read_text(encoding="ascii").split()
+            if counts != NOTHING:
+                found[statistics.parent.name] = int(counts[1]) / 1e9
     return found
 
 

@@ -13,10 +13,13 @@ from orun.store.refusals import ensure_space
 
 _FICLONE = 0x40049409  # <linux/fs.h>
 
-# What file systems say that have no reflinks, and what hard links are refused with: another device, another owner
-# (fs.protected_hardlinks), too many of them, none at all.
-_NO_REFLINK = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EXDEV, errno.ENOSYS, errno.EPERM}
-_NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES}
+# What file systems say that have no reflinks, ZFS also of a file whose blocks it has not yet written to their places;
+# and what hard links are refused with: another device, another owner (fs.protected_hardlinks), too many of them, none
+# at all. ENOTSUP is another number than EOPNOTSUPP on macOS.
+_NO_REFLINK = {
+    errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOTTY, errno.EINVAL, errno.EXDEV, errno.ENOSYS, errno.EPERM, errno.EAGAIN,
+}  # fmt: skip
+_NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EACCES}
 
 
 def copy_file(source: str, target: str, mode: int, *, sync: bool) -> str:

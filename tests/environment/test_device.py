@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 
 from orun.environment import device
 from orun.errors import DeviceUnknown
@@ -28,6 +29,55 @@ def test_each_class_is_bound_to_more() -> None:
     portable, bound, measured = (set(device.fingerprint(name, None)) for name in ("portable", "device", "measurement"))
     assert bound - portable == {"cpu", "cpu flags", "cores", "runtime"}
     assert measured - bound == {"host", "governor", "maximum clock"}
+
+
+X86 = """processor\t: {core}
+vendor_id\t: GenuineIntel
+model name\t: Intel(R) Xeon(R) Processor
+flags\t\t: fpu vme amx_int8
+"""
+ARM = """processor\t: {core}
+BogoMIPS\t: 2100.00
+Features\t: fp asimd i8mm bf16
+CPU implementer\t: 0x41
+CPU architecture: 8
+CPU variant\t: 0x1
+CPU part\t: {part}
+CPU revision\t: 1
+"""
+
+
+@pytest.fixture
+def cpuinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file that takes the place of /proc/cpuinfo."""
+    path = tmp_path / "cpuinfo"
+    monkeypatch.setattr(device, "CPUINFO", path)
+    device.cpu.cache_clear()
+    yield path
+    device.cpu.cache_clear()
+
+
+@pytest.mark.parametrize("cores", [1, 2, 300])
+def test_the_processor_is_that_of_the_first_core(cpuinfo: Path, cores: int) -> None:
+    cpuinfo.write_text("\n".join(X86.format(core=core) for core in range(cores)) + "\n")
+    found = device.cpu()
+    assert found["cpu"] == "Intel(R) Xeon(R) Processor"
+    assert found["cpu flags"] == blake3(b"amx_int8 fpu vme").hexdigest()[:16]
+
+
+def test_a_processor_of_arm_is_known_by_its_numbers(cpuinfo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux gives it no name: two of different makes would pass for one."""
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(platform, "processor", lambda: "")
+    found = []
+    for part in ("0xd0c", "0xd40"):
+        cpuinfo.write_text("\n".join(ARM.format(core=core, part=part) for core in range(2)))
+        device.cpu.cache_clear()
+        found.append(device.cpu()["cpu"])
+    assert found == ["aarch64 0x41 0xd0c 0x1 1", "aarch64 0x41 0xd40 0x1 1"]
+    cpuinfo.unlink()
+    device.cpu.cache_clear()
+    assert device.cpu()["cpu"] == "aarch64"
 
 
 def test_variables_by_which_runtimes_choose_their_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

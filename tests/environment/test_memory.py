@@ -6,24 +6,11 @@ from pathlib import Path
 import pytest
 
 from orun.environment import memory
+from tests.environment.support import put
 
 
 def test_memory_here_is_the_machine_s_or_less() -> None:
     assert 100_000_000 < memory.memory_here() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-@pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that takes the place of /proc and /sys/fs/cgroup."""
-    (tmp_path / "proc" / "self").mkdir(parents=True)
-    monkeypatch.setattr(memory, "PROC", tmp_path / "proc")
-    monkeypatch.setattr(memory, "CGROUP", tmp_path / "cgroup")
-    return tmp_path
-
-
-def put(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
 
 
 def test_control_groups_of_version_2(machine: Path) -> None:
@@ -41,6 +28,17 @@ def test_control_groups_of_version_1(machine: Path) -> None:
     put(machine / "cgroup/memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
     assert memory.memory_here() == 2_000_000
     assert memory.out_of_memory_kills() == 1
+
+
+@pytest.mark.parametrize(("line", "folder"), [("0::/", ""), ("4:memory:/", "memory/")])
+def test_a_limit_of_the_group_around_it(machine: Path, line: str, folder: str) -> None:
+    """As of a job of a batch system, each step of which has a group of its own without one."""
+    name, none = ("memory.limit_in_bytes", "9223372036854771712") if folder else ("memory.max", "max")
+    put(machine / "proc/self/cgroup", f"{line}slurm/job/step\n")
+    put(machine / f"cgroup/{folder}slurm/job/step/{name}", f"{none}\n")
+    put(machine / f"cgroup/{folder}slurm/job/{name}", "5000000\n")
+    put(machine / f"cgroup/{folder}slurm/{name}", "6000000\n")
+    assert memory.memory_here() == 5_000_000
 
 
 def test_a_container_that_sees_its_group_at_the_top(machine: Path) -> None:

@@ -10,8 +10,13 @@ import pytest
 
 from orun.executors import system
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+kernel_lists = pytest.mark.skipif(not system.lists_children(), reason="this kernel lists no children")
 
-def test_children_and_their_memory() -> None:
+
+@pytest.mark.parametrize("listed", [pytest.param(True, marks=kernel_lists), False])
+def test_children_and_their_memory(listed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "lists_children", lambda: listed)
     code = "held = b'x' * 50_000_000; print(flush=True); input()"
     before = system.held_memory(os.getpid())
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:

@@ -142,7 +142,10 @@ def test_a_busy_helper_thread_is_seen() -> None:
         helper.join()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the time on run queues")
+counted = pytest.mark.skipif(not waits(), reason="this kernel does not count the time on run queues")
+
+
+@counted
 def test_waiting_is_counted() -> None:
     before = waits()
     assert str(os.getpid()) in before  # the first thread has the number of the process
@@ -152,7 +155,7 @@ def test_waiting_is_counted() -> None:
     assert waits()[str(os.getpid())] >= before[str(os.getpid())]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the time on run queues")
+@counted
 @pytest.mark.parametrize("error", [FileNotFoundError, ProcessLookupError])  # of opening, and of reading what is open
 def test_a_thread_that_ends_while_it_is_looked_at(monkeypatch: pytest.MonkeyPatch, error: type[OSError]) -> None:
     read, mine = Path.read_text, str(os.getpid())
@@ -168,7 +171,7 @@ def test_a_thread_that_ends_while_it_is_looked_at(monkeypatch: pytest.MonkeyPatc
         assert waits().keys() == {mine}
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts the time on run queues")
+@counted
 def test_threads_that_ended_or_came_do_not_count() -> None:
     mine = str(os.getpid())
     assert waited_since({mine: waits()[mine], "gone": 1000.0}) == pytest.approx(0, abs=1.0)
@@ -176,3 +179,11 @@ def test_threads_that_ended_or_came_do_not_count() -> None:
 
 def test_a_kernel_that_counts_nothing() -> None:
     assert waited_since({}) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such files")
+def test_zeros_are_no_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a kernel can count, and was not told to: nobody is to read that nothing waited."""
+    monkeypatch.setattr(Path, "read_text", lambda _path, encoding: "0 0 0\n")  # noqa: ARG005 - as it is called
+    assert timed(work, 5).waited is None
+    assert watched(work, 0.01).most > 0

@@ -1,0 +1,17 @@
+"""A machine of which files say what a test wants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orun.environment import groups
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with `proc` and `cgroup`, which take the place of /proc and /sys/fs/cgroup."""
+    monkeypatch.setattr(groups, "PROC", str(tmp_path / "proc"))
+    monkeypatch.setattr(groups, "GROUPS", str(tmp_path / "cgroup"))
+    return tmp_path
