@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -22,12 +22,15 @@ from orun.spelling import near
 from orun.units import show
 
 if TYPE_CHECKING:
+    from orun.pipeline.model import Pipeline
     from orun.places import Problem
-    from orun.stages.kind import Kind
+    from orun.targets import Environment
+
+    Needs: TypeAlias = dict[tuple[str, Environment | None], list[str]]  # by tool and where it must be, who needs it
 
 EXAMPLES = (
     ("orun doctor", "versions of tools, providers that really load, the store"),
-    ("orun doctor pipelines/bert.yaml", "also what the stages of a file would lack; exit 2 when they lack something"),
+    ("orun doctor pipelines/bert.yaml", "what a file needs, and what it would lack; exit 2 when it lacks something"),
 )
 TOOLS = (Column("tool"), Column("version"), Column("needed by", flexible=True), Column("to install it"))
 ENVIRONMENTS = (Column("isolated environment"), Column("made for", flexible=True), Column("state"))
@@ -40,7 +43,7 @@ PROVIDERS = (Column("provider"), Column("loads"), Column("why not", flexible=Tru
 @options.store_option
 @options.json_option
 def command(file: str | None, overrides: Sequence[str], store: Path | None, as_json: bool) -> int:
-    """Show what this machine has, and what the stages of FILE would lack on it.
+    """Show what this machine has, and what the stages of FILE need and would lack on it.
 
     ONNX Runtime lists providers that cannot load, and falls back to the CPU with a message. So each provider is tried
     in a process of its own; for TensorRT this takes a while.
@@ -48,8 +51,9 @@ def command(file: str | None, overrides: Sequence[str], store: Path | None, as_j
     from orun.api import default_store
     from orun.errors import PipelineError
 
-    facts = _facts(store or default_store(Path(file).absolute().parent if file else Path.cwd()))
-    problems = _lacks(file, overrides) if file else []
+    pipeline = orun.load(file, options.parse_overrides(overrides)) if file else None
+    facts = _facts(store or default_store(Path(file).absolute().parent if file else Path.cwd()), pipeline)
+    problems = _lacks(pipeline) if pipeline else []
     if as_json:
         options.show_json({**facts, "problems": problems})
         return PipelineError.exit_code if problems else 0
@@ -59,13 +63,13 @@ def command(file: str | None, overrides: Sequence[str], store: Path | None, as_j
     return 0
 
 
-def _facts(store: Path) -> dict[str, Any]:
+def _facts(store: Path, pipeline: Pipeline | None) -> dict[str, Any]:
     return {
         "orun": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "store": _store(store),
-        "tools": _tools(),
+        "tools": _tools(_needs(pipeline) if pipeline else _all_needs()),
         "providers": _providers(),
         "environments": _environments(),
     }
@@ -84,28 +88,47 @@ def _store(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def _tools() -> list[dict[str, Any]]:
-    """Every tool that a kind needs, with its version here, or how to install it."""
-    from orun.environment import tools
+def _all_needs() -> Needs:
+    """Every tool with the kinds that need it."""
     from orun.stages.registry import all_kinds
 
-    needed: dict[str, list[Kind]] = {}
+    needs: Needs = {}
     for kind in all_kinds():
         for tool in kind.spec.tools:
-            needed.setdefault(tool, []).append(kind)
+            needs.setdefault((tool, None), []).append(kind.name)
+    return needs
+
+
+def _needs(pipeline: Pipeline) -> Needs:
+    """The tools that a pipeline needs, with its stages that do."""
+    from orun.requirements import RUNS_MODELS
+
+    needs: Needs = {}
+    for stage in pipeline.stages:
+        wanted = [(tool, stage.environment) for tool in pipeline.kinds[stage.uses].spec.tools]
+        elsewhere = {stage.environment_of(target): None for target in stage.targets} if stage.distant else {}
+        wanted += [(tool, where) for where in elsewhere if where != stage.environment for tool in RUNS_MODELS]
+        for one in wanted:
+            needs.setdefault(one, []).append(stage.id)
+    return needs
+
+
+def _tools(needs: Needs) -> list[dict[str, Any]]:
+    """Every tool that is needed, with its version where it is needed, or how to install it."""
+    from orun.environment import isolated, tools
+
     rows = []
-    for tool, kinds in needed.items():
-        found = tools.find(tool)
-        name = found[0] if found else tool.replace("|", " or ")
-        install = "" if found else tools.install_command([tool])
-        rows.append(
-            {
-                "tool": name,
-                "version": found[1] if found else None,
-                "needed_by": [kind.name for kind in kinds],
-                "install": install,
-            }
-        )
+    for (tool, environment), users in needs.items():
+        found = tools.find(tool, isolated.packages(environment))
+        row: dict[str, Any] = {
+            "tool": found[0] if found else tool.replace("|", " or "),
+            "version": found[1] if found else None,
+            "needed_by": users,
+            "install": "" if found or environment else tools.install_command([tool]),
+        }
+        if environment:
+            row |= {"environment": environment.name, "made": isolated.is_known(environment)}
+        rows.append(row)
     return rows
 
 
@@ -135,10 +158,9 @@ def _environments() -> list[dict[str, Any]]:
     ]
 
 
-def _lacks(file: str, overrides: Sequence[str]) -> list[Problem]:
+def _lacks(pipeline: Pipeline) -> list[Problem]:
     from orun.requirements import lacks
 
-    pipeline = orun.load(file, options.parse_overrides(overrides))
     return [problem for stage in pipeline.stages for problem in lacks(pipeline, stage)]
 
 
@@ -154,8 +176,7 @@ def lines_of(facts: dict[str, Any], terminal: Terminal) -> list[str]:
         f"store: {near(store['folder'])}, {state}",
         *(f"  {notice}" for notice in store.get("notices", ())),
         "",
-        *render(TOOLS, tools, terminal),
-        "",
+        *([*render(TOOLS, tools, terminal), ""] if tools else []),
         *(render(PROVIDERS, providers, terminal) if providers else ["ONNX Runtime is not installed: no providers"]),
         *(["", *render(ENVIRONMENTS, environments, terminal)] if environments else []),
     ]
@@ -163,7 +184,10 @@ def lines_of(facts: dict[str, Any], terminal: Terminal) -> list[str]:
 
 def _tool_row(tool: dict[str, Any]) -> tuple[Cell, ...]:
     version = Cell(tool["version"]) if tool["version"] else Cell("missing", "doubt")
-    return Cell(tool["tool"], "strong"), version, Cell(", ".join(tool["needed_by"])), Cell(tool["install"])
+    if tool.get("made") is False:
+        version = Cell("not made yet")
+    name = f"{tool['tool']} in {tool['environment']}" if "environment" in tool else tool["tool"]
+    return Cell(name, "strong"), version, Cell(", ".join(tool["needed_by"])), Cell(tool["install"])
 
 
 def _environment_row(environment: dict[str, Any]) -> tuple[Cell, ...]:
