@@ -140,6 +140,7 @@ NAMES: Mapping[str, str] = {
     "peak": "max_rss rss memory peak_memory",
 }
 
+PROFILING = "the profiler slows a session down, so that it has a kind by itself: `uses: measure/profile`"
 # Where a name alone does not say it: by what the key was to be, the names that people try and what to do instead.
 NOTES: Mapping[str, Mapping[str, str]] = {
     "key of a pipeline file": {
@@ -175,7 +176,14 @@ NOTES: Mapping[str, Mapping[str, str]] = {
         " `warmup: 50ms`",
         "quant_mode is_static": "quantize/dynamic and quantize/static are two kinds",
         "float16 fp16 use_fp16": "a kind by itself: optimize/float16",
+        "profiling enable_profiling profile": PROFILING,
         "threshold goal goals max_latency": "what must hold of a metric is a `gate`, beside `with`",
+    },
+    "key of a target": {"profiling enable_profiling profile": PROFILING},
+    "session option": {
+        "profiling enable_profiling profile profile_file_prefix": PROFILING,
+        "optimized_model_filepath save_optimized_model": "a kind by itself: optimize/graph",
+        "providers provider ep execution_providers": "providers stand beside `session`: `providers: [...]`",
     },
     "parameter of convert/onnx": {"opset target_opset opset_version": "what changes it is a kind: convert/opset"},
     "rule of a gate": {

@@ -15,7 +15,8 @@ SIZES: Mapping[str, int] = {
     "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
 }  # fmt: skip
-DURATION_FORMS = "a duration such as 12ms, 1.5s, 2min or 1h (a plain number is in seconds)"
+DURATION_WITH_UNIT = "a duration such as 12ms, 1.5s, 2min or 1h"
+DURATION_FORMS = f"{DURATION_WITH_UNIT} (a plain number is in seconds)"
 SIZE_FORMS = "a size such as 300MB, 22.9kB or 1.5GiB (a plain number is in bytes)"
 RATIO_FORMS = "a proportion such as 5% or 0.05"
 

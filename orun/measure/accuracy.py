@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from orun.errors import StageFailed
 from orun.measure.accuracy_fidelity import fidelity_report
 from orun.measure.accuracy_names import BASELINE, FIDELITY, MODEL, REFERENCE, RETRIEVAL
-from orun.measure.accuracy_request import Report, Request
+from orun.measure.accuracy_request import Report, Request, unlabelled
 from orun.measure.accuracy_run import TEXT, Plan, answer, choose_outputs
 from orun.measure.accuracy_task import task_report
 from orun.measure.dataset import Dataset, count
@@ -67,11 +67,7 @@ def _check(request: Request, dataset: Dataset, sessions: Mapping[str, InferenceS
                     hint="connect one: needs: {model: ..., reference: ...}",
                 )
         elif dataset.labels is None:
-            raise StageFailed(
-                request.stage,
-                f"{name} needs labels, and the dataset has none",
-                hint="give it some: orun.Dataset(inputs, labels), or `labels` beside the `path` of its file",
-            )
+            raise unlabelled(request.stage, name, request.source)
         elif name in RETRIEVAL and dataset.candidates is None:
             raise StageFailed(
                 request.stage,

@@ -4,15 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from orun.errors import StageFailed
-from orun.measure.accuracy_request import Floats, Function, Request
+from orun.measure.accuracy_request import Floats, Function, Request, unlabelled
 from orun.measure.dataset import Dataset, Values, choose
 from orun.measure.metrics_pooled import Pooled, Rows, of_function
 
 CANDIDATES = "candidates."  # before the names of their outputs, which belong to no example
+
+
+class _Unlabelled(Dataset):
+    """A dataset without labels, as a function is given it: one that asks for them would hold its outputs against None.
+
+    That compares as wrong, without an error: 0 % of what may be all right. One that does not ask sees no difference.
+    """
+
+    def __init__(self, plain: Dataset, request: Request, metric: str) -> None:
+        vars(self).update(vars(plain), _plain=plain, _request=request, _metric=metric)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "labels":
+            raise unlabelled(self._request.stage, f"the metric {self._metric}", self._request.source)
+        return super().__getattribute__(name)
+
+    def __repr__(self) -> str:
+        return repr(self._plain)
+
+    def choose(self, examples: Rows) -> Dataset:
+        return _Unlabelled(self._plain.choose(examples), self._request, self._metric)
 
 
 def own_scores(request: Request, dataset: Dataset, outputs: Mapping[str, Values]) -> dict[str, Floats | Pooled]:
@@ -61,7 +83,7 @@ def _once(
 def _called(request: Request, name: str, function: Function, outputs: Mapping[str, Values], dataset: Dataset) -> Floats:
     """What a function returns, as an array; what it raises says what it is called with."""
     try:
-        returned = function(outputs, dataset)
+        returned = function(outputs, _Unlabelled(dataset, request, name) if dataset.labels is None else dataset)
     except (AttributeError, KeyError, TypeError) as error:
         error.add_note(f"{name}(outputs, dataset): outputs has, by name, {', '.join(outputs)}; dataset inputs, labels")
         raise

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from orun.errors import StageFailed
 from orun.measure.accuracy_names import ERRORS, FIDELITY, SHARES
 from orun.measure.dataset import Dataset, Values
 from orun.metrics import Better, Metric, Unit
@@ -31,6 +32,7 @@ class Request:
         seed: of the bootstrap.
         slices: fields of the dataset by each of whose values every metric is told, too.
         resamples: how often a function that returns one number of all examples is called on resamples; None for never.
+        source: where the examples come from, as the file says it; empty where they are made up.
     """
 
     stage: str
@@ -42,6 +44,7 @@ class Request:
     seed: int
     slices: tuple[str, ...] = ()
     resamples: int | None = None
+    source: str = ""
 
     @property
     def task(self) -> tuple[str, ...]:
@@ -55,6 +58,27 @@ class Request:
     def direction(self, metric: str) -> Better:
         """In which direction a metric improves."""
         return "lower" if metric in ERRORS else self.better.get(metric, "higher")
+
+
+def unlabelled(stage: str, metric: str, source: str) -> StageFailed:
+    """The error of a metric that needs labels where the dataset has none.
+
+    Args:
+        stage: its id.
+        metric: the name of the metric.
+        source: where the examples come from, as the file says it; empty where they are made up.
+    """
+    if not source:
+        return StageFailed(
+            stage,
+            f"{metric} needs labels, and inputs that are made up have none",
+            hint="name examples with labels: dataset: data.py:function, or a file with `labels`",
+        )
+    return StageFailed(
+        stage,
+        f"{metric} needs labels, and the dataset {source} has none",
+        hint="give it some: orun.Dataset(inputs, labels), or `labels` beside the `path` of its file",
+    )
 
 
 @dataclass(frozen=True)

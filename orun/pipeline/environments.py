@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 
-from orun.pipeline.files import neighbour
+from orun.pipeline.files import beside_target, neighbour
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar
 from orun.pipeline.problems import Problems
 from orun.pipeline.requirements import Requirements
@@ -65,11 +65,13 @@ class Environments:
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is no text"
             named = getattr(error, "filename", None) or node.text
+            beside = beside_target(node, node.text)
             self.problems.add(
                 node.span,
                 f"cannot read {named if str(path) != str(named) else node.text!r}: {why}",
                 expected="a requirements file, its path relative to the pipeline file",
-                suggestion=neighbour(path, node.text),
+                suggestion="" if beside else neighbour(path, node.text),
+                hint=beside,
             )
         for line in found.local:
             self.problems.add(

@@ -12,7 +12,7 @@ from orun.pipeline import text
 from orun.pipeline.compose import compose
 from orun.pipeline.nodes import Entry, List, Map, Node, Scalar, words
 from orun.pipeline.problems import Problems
-from orun.spelling import closest, one_of
+from orun.spelling import closest, near, one_of
 
 EXTENDS = "extends"
 MAX_FILES = 32  # in one chain of `extends`
@@ -108,11 +108,13 @@ class Files:
             return None
 
     def _missing(self, item: Scalar, base: Path, error: OSError) -> None:
+        beside = beside_target(item, item.text)
         self.problems.add(
             item.span,
             f"cannot read {item.text!r}: {error.strerror}",
             expected="the path of a pipeline file, relative to this one",
-            suggestion=neighbour(base, item.text),
+            suggestion="" if beside else neighbour(base, item.text),
+            hint=beside,
         )
 
 
@@ -136,6 +138,20 @@ def neighbour(path: Path, written: str) -> str:
     except OSError:  # nor is its folder
         return ""
     return f"{written[: len(written) - len(path.name)]}{found}" if found else ""
+
+
+def beside_target(node: Scalar, written: str) -> str:
+    """What to do where a path that is not there lies beside the file that a link leads to: paths go by the link."""
+    link = Path(node.file)
+    try:
+        real = link.resolve()
+        if not link.is_absolute() or not link.is_symlink():
+            return ""
+    except OSError:
+        return ""
+    if presence(link.parent / written) or not presence(real.parent / written):
+        return ""
+    return f"paths go by the link {near(str(link))}, and it lies beside the link's target: orun {near(str(real))}"
 
 
 def _unreadable(file: Path, error: OSError) -> UsageError:

@@ -13,7 +13,7 @@ from typing import Any
 
 from orun.spelling import one_of
 from orun.stages.params import Param, ParamType, TypeName
-from orun.units import DURATION_FORMS, DURATIONS, NUMBER, RATIO_FORMS, SIZE_FORMS, SIZES
+from orun.units import DURATION_FORMS, DURATION_WITH_UNIT, DURATIONS, NUMBER, RATIO_FORMS, SIZE_FORMS, SIZES, show
 
 Fragment = dict[str, Any]
 
@@ -28,8 +28,16 @@ def _with_units(units: Sequence[str]) -> str:
 
 
 DURATION = _with_units(tuple(DURATIONS))
+DURATION_OR_NONE = rf"^({NUMBER} *({'|'.join(DURATIONS)})|0)$"
 SIZE = _with_units(tuple(SIZES))
 RATIO = _with_units(["%"])
+
+# Laid over the schema of a duration: `maximum` bounds numbers alone, and 0 is the same in every unit.
+_UNIT_NEEDED: Fragment = {
+    "pattern": f"{DURATION_OR_NONE}|{EXPRESSION}",
+    "maximum": 0,
+    "x-hint": "a time, not a count of runs: 10s for 10 seconds, 50ms for 50 milliseconds",
+}
 
 # JSON types beside text; the pattern of the text form ("" when only an expression is one, None for any text); words.
 SIMPLE: Mapping[TypeName, tuple[tuple[str, ...], str | None, str]] = {
@@ -58,7 +66,7 @@ def fragment(kind: ParamType) -> Fragment:
     if kind.name in SIMPLE:
         types, pattern, _ = SIMPLE[kind.name]
         made = value(types, pattern, words(kind))
-        made |= _bounds(kind)
+        made |= _bounds(kind) | (_UNIT_NEEDED if kind.with_unit else {})
     elif kind.name == "list":
         made = value(["array"], "", words(kind)) | {"items": fragment(kind.items[0])}
     elif kind.name == "map":
@@ -103,6 +111,8 @@ def described(param: Param) -> Fragment:
         made["description"] = param.doc
     if not param.required:
         made["default"] = plain_default(param.default)
+    if param.type.with_unit:
+        made["default"] = show(param.default, "s").replace(" ", "")  # as a file may write it
     return made
 
 
@@ -134,7 +144,7 @@ def words(kind: ParamType) -> str:
     elif kind.name == "any":
         text = "anything"
     else:
-        text = _bounded(SIMPLE[kind.name][2], kind)
+        text = _bounded(DURATION_WITH_UNIT if kind.with_unit else SIMPLE[kind.name][2], kind)
     return text
 
 

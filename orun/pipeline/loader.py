@@ -13,7 +13,7 @@ from orun.pipeline import overrides as overriding
 from orun.pipeline import schema
 from orun.pipeline.environments import Environments
 from orun.pipeline.expressions import Expressions
-from orun.pipeline.files import Files
+from orun.pipeline.files import Files, beside_target
 from orun.pipeline.graph import ordered
 from orun.pipeline.instances import Instance
 from orun.pipeline.matrix import Expansion
@@ -115,9 +115,9 @@ class Loader:
             try:
                 self.kinds[name] = registry.find(name, self.root, self.code)
             except Unknown as error:
-                self.problems.add(
-                    uses.span, error.what, expected=error.expected, suggestion=error.suggestion, hint=error.hint
-                )
+                beside = beside_target(uses, uses.text.rpartition(":")[0])
+                near, hint = ("", beside) if beside else (error.suggestion, error.hint)
+                self.problems.add(uses.span, error.what, expected=error.expected, suggestion=near, hint=hint)
             except PipelineError as error:
                 self.problems.extend(error.problems)
         return self.kinds.get(name)

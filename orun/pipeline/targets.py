@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from orun.codec import replace
 from orun.pipeline.environments import KEY, Environments
+from orun.pipeline.files import beside_target
 from orun.pipeline.grammar import TargetKeys
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
 from orun.pipeline.problems import Problems
@@ -18,6 +19,7 @@ from orun.stages.params import params_of
 from orun.targets import EXTENSIONS, Environment, Provider, Target
 from orun.units import parse_size
 
+PROFILED = "session.enable_profiling"
 DEFAULT = "cpu"  # there without being named
 
 
@@ -58,7 +60,11 @@ def _target(name: str, node: Map, environment: Environment | None, problems: Pro
     }
     options = node.map("session").entries
     for key, entry in options.items():
-        if "." in key and (meant := misspelt(key, SESSION_ENTRIES)):
+        if key == PROFILED:
+            from orun.synonyms import PROFILING  # needed where something is wrong
+
+            problems.add(entry.key, f"{key!r} cannot be set", hint=PROFILING)
+        elif "." in key and (meant := misspelt(key, SESSION_ENTRIES)):
             problems.add(entry.key, f"'{key}' is not a configuration entry of a session", suggestion=meant)
     session = {key: _option(key, entry.value) for key, entry in options.items()}
     return Target(
@@ -100,6 +106,7 @@ def _located(target: Target, node: Map, root: FilePath, problems: Problems) -> T
                 f"there is no library of custom operators {written.text!r}",
                 expected=f"the path of a file, relative to the pipeline file, or {EXTENSIONS}",
                 suggestion=closest(written.text, [EXTENSIONS]),
+                hint=beside_target(written, written.text),
             )
     return replace(target, session={**target.session, "custom_op_libraries": named})
 

@@ -114,7 +114,7 @@ class _Report:
                     if key in parameters
                     else f"needs: {{{key}: ...}}"
                     if key in inputs
-                    else closest(key, known),
+                    else _near(key, known, noun),
                     hint=SHARED if not path and key.startswith(("x-", ".")) else _instead(key, noun, error.schema),
                 )
 
@@ -171,7 +171,8 @@ class _Report:
             suggestion = f"{{shape: [{', '.join(map(json_text, plain(node)))}]}}"
         elif isinstance(node, List):  # where a list has no place, its key may be that of one, misspelt
             suggestion = closest(str(path[-1]), error.schema.get("x-lists", ()))
-        self.problems.add(span, message, expected=expectation(error.schema), suggestion=suggestion)
+        hint = error.schema.get("x-hint", "") if isinstance(node, Scalar) and A_NUMBER.fullmatch(node.text) else ""
+        self.problems.add(span, message, expected=expectation(error.schema), suggestion=suggestion, hint=hint)
 
 
 def expectation(schema: Mapping[str, Any]) -> str:
@@ -217,7 +218,7 @@ def _suggestion(node: Node, schema: Mapping[str, Any]) -> str:
         return f"[{node.text}]"
     if "boolean" in types:
         return BOOLEANS.get(node.text.lower(), "")
-    if not {"integer", "number"}.isdisjoint(types) and A_NUMBER.fullmatch(node.text):
+    if not {"integer", "number"}.isdisjoint(types) and A_NUMBER.fullmatch(node.text) and "x-hint" not in schema:
         return node.text  # without the quotes
     return closest(node.text, choices)
 
@@ -226,6 +227,13 @@ def _constants(schema: Mapping[str, Any]) -> Iterator[Any]:
     yield from schema.get("enum", ())
     for branch in schema.get("anyOf", ()):
         yield from _constants(branch)
+
+
+def _near(key: str, known: Collection[str], noun: str) -> str:
+    """The known key that was probably meant; one that only looks alike is no help where it is known what was meant."""
+    from orun.synonyms import meant, note
+
+    return meant(key, known) if note(key, noun) else closest(key, known)
 
 
 def _instead(key: str, noun: str, schema: Mapping[str, Any]) -> str:

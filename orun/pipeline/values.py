@@ -11,7 +11,7 @@ from typing import Any
 
 from orun.errors import PipelineError
 from orun.observe import is_special
-from orun.pipeline.files import neighbour
+from orun.pipeline.files import beside_target, neighbour
 from orun.pipeline.fragments import SIMPLE, plain_default, words
 from orun.pipeline.model import Reference
 from orun.pipeline.nodes import List, Map, Node, Scalar
@@ -31,6 +31,9 @@ FUNCTION = re.compile(
     r"(?P<file>.+?)(\.py)?(?:::?|\.)(?P<name>[A-Za-z_]\w*)(\(\))?"
 )  # data.py::test, data.test, data:test()
 A_TARGET = "name one: `targets: {NAME: {providers: [CUDAExecutionProvider, CPUExecutionProvider]}}`"
+A_HUB_ID = re.compile(r"(?P<id>(?P<owner>\w[\w.-]*/)?\w[\w.-]*)(@\w+)?")
+FILES = (".bin", ".ckpt", ".h5", ".keras", ".onnx", ".pb", ".pkl", ".pt", ".pt2", ".pth", ".py", ".safetensors")
+HUB = "hub"  # the parameter for what is on a model hub, of the kinds that have one
 AS_IT_IS = "a path is taken as it stands, without `~` and variables of the shell; ${vars.NAME} is a value of `vars`"
 
 
@@ -65,6 +68,7 @@ class Values:
         self.around = around
         self.references: list[Reference] = []
         self.whole = True
+        self._hub = False  # whether the kind takes models of a hub
 
     def fields(self, params: Sequence[Param], node: Map, path: NodePath, name: str = "") -> dict[str, Any]:
         """Every parameter with its value or its default.
@@ -76,6 +80,8 @@ class Values:
             name: dotted name of what they are fields of, ending in a dot.
         """
         values: dict[str, Any] = {}
+        if not name:
+            self._hub = any(param.name == HUB for param in params)
         for param in params:
             given = node.get(param.name)
             if given is not None:
@@ -147,17 +153,31 @@ class Values:
         written = localise(node, self.around.root)
         path = self.around.root / written
         if not _exists(path):
+            beside = beside_target(node, node.text)
+            near = "" if beside else self._meant(node.text) or neighbour(path, node.text)
             self._wrong(
                 node,
                 f"there is no file or folder {node.text!r}",
                 "a path relative to the pipeline file",
-                self._meant(node.text) or neighbour(path, node.text),
-                AS_IT_IS if node.text.startswith(("~", "$", "{")) else "",
+                near,
+                beside or ("" if near else self._elsewhere(node, path, name)),
             )
         elif is_special(path):
             self._wrong(node, f"{node.text!r} is a pipe, a socket or a device", "a file or a folder")
         self.references.append(Reference(name, written))
         return written
+
+    def _elsewhere(self, node: Scalar, path: Path, name: str) -> str:
+        """What to do about a path that is not there, where nothing is near it."""
+        if node.text.startswith(("~", "$", "{")):
+            return AS_IT_IS
+        called = A_HUB_ID.fullmatch(node.text)
+        if called and path.suffix not in FILES and not (called["owner"] and _exists(path.parent)):
+            if name == "model" and self._hub:
+                return f"a model on the Hugging Face hub goes by its whole commit: `hub: {called['id']}@COMMIT`"
+            if name.endswith(".tokenizer"):
+                return f"save it first: AutoTokenizer.from_pretrained({node.text!r}).save_pretrained('tokenizer')"
+        return ""
 
     def _meant(self, written: str) -> str:
         """A path or function that is there, by what people write who know them from elsewhere."""
@@ -181,12 +201,14 @@ class Values:
             self.around.code.get(path).require(function)
         except OSError as error:
             given = node.text.rpartition(":")[0]
-            near = neighbour(path, given)
+            beside = beside_target(node, given)
+            near = "" if beside else neighbour(path, given)
             self._wrong(
                 node,
                 f"cannot read {given!r}: {error.strerror}" if _exists(path) else f"there is no code file {given!r}",
                 "the path of a Python file, relative to the pipeline file",
                 f"{near}:{function}" if near.endswith(".py") else "",
+                beside,
             )
         except Unknown as error:
             self._wrong(node, error.what, error.expected, error.suggestion)

@@ -70,6 +70,11 @@ class Range:
     high: float | None = None
 
 
+@dataclass(frozen=True)
+class WithUnit:
+    """Of a duration that other tools have as a count of runs: a plain number, which could be either, is refused."""
+
+
 TypeName = Literal[
     "bool", "int", "float", "str", "code", "path", "target", "duration", "size", "ratio", "any",
     "literal", "list", "map", "object", "union",
@@ -94,6 +99,7 @@ class ParamType:
         items: the element of a `list`, the value of a `map`, or the members of a `union`.
         fields: the fields of an `object`.
         range: bounds of a number.
+        with_unit: whether a `duration` cannot be a plain number but 0.
     """
 
     name: TypeName
@@ -102,6 +108,7 @@ class ParamType:
     items: tuple[ParamType, ...] = ()
     fields: tuple[Param, ...] = ()
     range: Range = Range()
+    with_unit: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,7 +151,8 @@ def type_of(hint: Any) -> ParamType:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         bounds = next((extra for extra in hint.__metadata__ if isinstance(extra, Range)), Range())
-        return dataclasses.replace(type_of(arguments[0]), range=bounds)
+        with_unit = any(isinstance(extra, WithUnit) for extra in hint.__metadata__)
+        return dataclasses.replace(type_of(arguments[0]), range=bounds, with_unit=with_unit)
     if hint is Any:
         return ParamType("any")
     if isinstance(hint, type) and hint in MARKERS:

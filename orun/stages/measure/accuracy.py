@@ -22,9 +22,10 @@ are no means over examples: their intervals are of resampled examples, and take 
 
 A metric of your own is `file.py:function` and goes by the function's name. It is called with (outputs, dataset):
 `outputs` maps the name of each output to an array `[n, ...]`, or to n arrays where shapes differ; those of candidates
-are there as `candidates.<name>`. It returns one number for each example, which is best: the interval costs nothing
-then. Or it returns one for all, such as a BLEU score, which has no interval unless `resamples: 1000` has it called so
-often on examples drawn anew, for each model; it may return a number that is not finite for those that it has none for.
+are there as `candidates.<name>`. One that asks for `dataset.labels` where there are none fails the stage: it would
+count everything as wrong. It returns one number for each example, which is best: the interval costs nothing then. Or it
+returns one for all, such as a BLEU score, which has no interval unless `resamples: 1000` has it called so often on
+examples drawn anew, for each model; it may return a number that is not finite for those that it has none for.
 
 With `slices: [label]` everything is measured for the examples of each label by themselves, too, as in
 `accuracy[label=3]`, and a gate may ask of each of them: `accuracy: {min: 60%, by: label}`. `f1[label=3]`, `auc` and
@@ -56,7 +57,7 @@ from orun.measure.accuracy_names import FIDELITY, TASK, UNITS, named
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.data.source import Examples
-from orun.stages.datasets import load_dataset
+from orun.stages.datasets import load_dataset, title
 from orun.stages.given import MadeUpDims, Where, WhereReferences
 from orun.stages.known import require_made_up
 from orun.stages.params import Code, Doc, Range
@@ -224,6 +225,7 @@ def _request(context: Context, params: Params) -> Request:
         seed=context.seed,
         slices=tuple(params.slices),
         resamples=params.resamples,
+        source="" if params.dataset is None else title(params.dataset),
     )
 
 

@@ -27,7 +27,7 @@ from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import load_dataset
 from orun.stages.given import Where, WhereReferences
-from orun.stages.params import Doc, Duration, Range, Ratio
+from orun.stages.params import Doc, Duration, Range, Ratio, WithUnit
 from orun.stages.timing import Batch, Bound, Fed, Shape
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Params:
     batch: Batch = 1
     shape: Shape = field(default_factory=dict)
     warmup: Annotated[
-        Duration, Doc("Inference time before the first sample of each session, at least."), Range(low=0)
+        Duration, Doc("Inference time before the first sample of each session, at least."), Range(low=0), WithUnit()
     ] = Duration(0.05)
     time: Annotated[
         Duration | None,

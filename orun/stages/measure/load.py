@@ -25,7 +25,7 @@ from orun.stages.contract import Context, Spec
 from orun.stages.datasets import load_dataset
 from orun.stages.fresh import INPUTS, LEAST
 from orun.stages.given import Where
-from orun.stages.params import Doc, Duration, Range
+from orun.stages.params import Doc, Duration, Range, WithUnit
 from orun.stages.timing import Batch, Bound, Fed, Shape
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ class Params:
         Doc("In an open loop, whether requests come as those of independent users do, or at equal intervals."),
     ] = "poisson"
     io_binding: Bound = False
-    warmup: Annotated[Duration, Doc("Requests before the first round of each model."), Range(low=0.001)] = Duration(0.5)
+    warmup: Annotated[Duration, Doc("Requests before the first round of each model."), Range(low=0.001), WithUnit()] = (
+        Duration(0.5)
+    )
     time: Annotated[Duration, Doc("How long a round of a model takes."), Range(low=0.001)] = Duration(2)
     rounds: Annotated[int, Doc("Rounds of each model."), Range(low=LEAST)] = LEAST
 

@@ -28,7 +28,7 @@ from orun.metrics import Comparison, Estimate, Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import load_dataset
 from orun.stages.given import Where
-from orun.stages.params import Doc, Duration, Range
+from orun.stages.params import Doc, Duration, Range, WithUnit
 from orun.stages.timing import Batch, Fed, Shape
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ class Params:
     shape: Shape = field(default_factory=dict)
     launches: Annotated[int, Doc("Launches of each model."), Range(low=2)] = 3
     runs: Annotated[int, Doc("Inferences of each model in a launch."), Range(low=1)] = 40
-    warmup: Annotated[Duration, Doc("Inference time before the first of them."), Range(low=0)] = Duration(0.05)
+    warmup: Annotated[Duration, Doc("Inference time before the first of them."), Range(low=0), WithUnit()] = Duration(
+        0.05
+    )
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:

@@ -30,7 +30,7 @@ from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.data.source import Examples
-from orun.stages.datasets import load_dataset
+from orun.stages.datasets import load_dataset, title
 from orun.stages.params import Doc, Duration, Range, Ratio, TargetName
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _judge(context: Context, params: Params, dataset: Dataset, where: Mapping[st
     cpu = where.get("cpu") or Where("cpu", session=dict(context.target.session) if context.target else {})
     return Judge(
         goal=Goal(params.metric, params.at_least, params.at_most),
-        request=Request(context.stage, (name,), {}, {}, (), 1, context.seed),
+        request=Request(context.stage, (name,), {}, {}, (), 1, context.seed, source=title(params.dataset)),
         dataset=dataset,
         few=few,
         reference=Subject(context.model(), cpu, feed),

@@ -378,7 +378,7 @@ def test_outputs_go_by_name(folder: Path) -> None:
         (
             {"dataset": "data.py:plain", "metrics": ["accuracy"]},
             (
-                "accuracy needs labels, and the dataset has none\n"
+                "accuracy needs labels, and the dataset data.py:plain has none\n"
                 "  hint: give it some: orun.Dataset(inputs, labels), or `labels` beside the `path` of its file"
             ),
         ),
