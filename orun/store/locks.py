@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from orun.errors import StoreError
 from orun.store.refusals import refusals
 
 MACHINE = Path("/tmp")  # noqa: S108  (the one folder that all users share, whatever their TMPDIR says)
@@ -166,8 +167,26 @@ class MachineLock:
 
 
 def machine_lock(exclusive: bool) -> MachineLock:
-    """The lock of this machine, for every user and every orun process on it; not yet tried."""
-    return MachineLock(exclusive=exclusive, folder=MACHINE)
+    """The lock of this machine, for every user and every orun process on it; not yet tried.
+
+    Raises:
+        StoreError: when there is no folder for it.
+    """
+    return MachineLock(exclusive=exclusive, folder=_machine())
+
+
+def _machine() -> Path:
+    """`MACHINE`; where nobody can write to it, as in a container whose root is read-only, the folder of `TMPDIR`."""
+    if os.access(MACHINE, os.W_OK):
+        return MACHINE
+    chosen = os.environ.get("TMPDIR", "")
+    if not os.path.isabs(chosen):
+        raise StoreError(
+            "there is no folder for the lock that all orun processes of this machine share",
+            why=f"{MACHINE} cannot be written",
+            hint="Name one that can: export TMPDIR=FOLDER",
+        )
+    return Path(chosen)
 
 
 def remove_free_locks(folder: Path) -> None:

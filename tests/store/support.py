@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from orun.store.refusals import refusals
 
 NOBODY = 65534
 
-needs_proc = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="bytes read are counted in /proc")
+needs_proc = pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="bytes read are counted in /proc")
 forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk or act as another user")
 

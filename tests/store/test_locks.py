@@ -248,6 +248,26 @@ def test_the_lock_of_the_machine_is_in_the_folder_of_all_users(tmp_path: Path, m
     assert sorted(path.name for path in tmp_path.iterdir()) == ["orun-machine-turn.lock", "orun-machine.lock"]
 
 
+def test_where_that_folder_cannot_be_written_the_lock_is_in_that_of_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container whose root is read-only."""
+    monkeypatch.setattr(locks_module, "MACHINE", tmp_path / "nowhere")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with machine_lock(exclusive=True) as measuring:
+        assert measuring.try_acquire()
+        assert (tmp_path / "orun-machine.lock").exists()
+        assert not machine_lock(exclusive=False).try_acquire()
+    monkeypatch.delenv("TMPDIR")
+    with pytest.raises(StoreError) as caught:
+        machine_lock(exclusive=True)
+    assert str(caught.value) == (
+        "there is no folder for the lock that all orun processes of this machine share\n"
+        f"  {tmp_path / 'nowhere'} cannot be written\n"
+        "  hint: Name one that can: export TMPDIR=FOLDER"
+    )
+
+
 @needs_root
 @forks
 def test_another_user_shares_the_lock_of_the_machine(everybodys: Path) -> None:
