@@ -22,13 +22,13 @@ from benchmarks.spent import ROOT, machine, table
 from orun.codec import replace
 from orun.environment import isolated
 from orun.measure.oncpu import Floats
+from orun.measure.plugins import CPU
 from orun.pipeline import load
 from orun.stages.onnx.io import load_graph
 from orun.stages.quantize.tune import PROPERTY
 from orun.targets import Provider, Target
 
 EXPORT = "plain export"
-CPU = "CPUExecutionProvider"
 
 
 def chosen(model: Path) -> dict[str, Any]:

@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession, SessionOptions
 
 CPU = "CPUExecutionProvider"
+OPENVINO = "OpenVINOExecutionProvider"
 ON_PROCESSOR = frozenset({CPU, "ACLExecutionProvider", "DnnlExecutionProvider", "XnnpackExecutionProvider"})
 # Module of the package that brings a provider as a plug-in.
 PACKAGES: Mapping[str, str] = {
-    "OpenVINOExecutionProvider": "onnxruntime_ep_openvino",
+    OPENVINO: "onnxruntime_ep_openvino",
     "QNNExecutionProvider": "onnxruntime_qnn",
 }
 # Options of the built-in provider that the plug-in goes without, with a message on stderr: it is told by `load_config`.
 IGNORED: Mapping[str, frozenset[str]] = {
-    "OpenVINOExecutionProvider": frozenset(
+    OPENVINO: frozenset(
         {
             "cache_dir", "device_id", "device_luid", "enable_opencl_throttling", "enable_qdq_optimizer",
             "model_priority", "num_of_threads", "num_streams", "precision",
@@ -37,7 +38,7 @@ DEVICE = "device_type"  # the option that chooses among the devices of a plug-in
 
 def on_processor(provider: Provider) -> bool:
     """Whether a provider computes on the machine's processor."""
-    if provider.name == "OpenVINOExecutionProvider":
+    if provider.name == OPENVINO:
         return provider.options.get(DEVICE, "CPU").upper() == "CPU"
     return provider.name in ON_PROCESSOR
 
@@ -119,14 +120,24 @@ def _devices(provider: Provider) -> list[Any]:
 
     _register(provider.name)
     there = [device for device in onnxruntime.get_ep_devices() if device.ep_name == provider.name]
-    wanted = provider.options.get(DEVICE, "CPU" if any(_kind(device) == "CPU" for device in there) else "NPU")
+    usual = "CPU" if provider.name == OPENVINO or any(_kind(device) == "CPU" for device in there) else "NPU"
+    wanted = provider.options.get(DEVICE, usual)
     found = [device for device in there if _kind(device) == wanted.upper()]
     if not found:
         raise UsageError(
-            f"{provider.name} has no device {wanted} on this machine",
+            f"{provider.name} has no device {wanted} on this machine{_elsewhere(provider, wanted)}",
             why=f"it has {', '.join(sorted({_kind(device) for device in there})) or 'none'}",
         )
     return found[:1]
+
+
+def _elsewhere(provider: Provider, wanted: str) -> str:
+    """What takes a device that the plug-in does not."""
+    # onnxruntime-ep-openvino 1.8.1 leaves out CPUs of other vendors than Intel, on which OpenVINO itself computes:
+    # https://github.com/microsoft/onnxruntime/pull/31981
+    if provider.name == OPENVINO and wanted.upper() == "CPU":
+        return ": its plug-in takes CPUs of Intel alone, onnxruntime-openvino takes others, too"
+    return ""
 
 
 def _kind(device: Any) -> str:

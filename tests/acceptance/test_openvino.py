@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import onnx
@@ -16,6 +17,8 @@ from tests.acceptance.support import make_environments
 from tests.stages.models import convolution
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
+INTEL = "GenuineIntel" in Path("/proc/cpuinfo").read_text("utf-8")
+ELSEWHERE = "the plug-in takes CPUs of Intel alone"
 ENVIRONMENTS = """
 environments:
   plugin: {packages: [onnxruntime==1.31.1, onnxruntime-ep-openvino==1.8.1, onnx==1.23.2, numpy==2.4.6]}
@@ -24,13 +27,17 @@ targets:
   plugin:
     environment: plugin
     providers: [OpenVINOExecutionProvider: {device_type: CPU}]
-  strict:
-    environment: plugin
-    providers: [OpenVINOExecutionProvider]
-    fallback: forbid-cpu
   build:
     environment: build
     providers: [OpenVINOExecutionProvider: {device_type: CPU, num_of_threads: 1}]
+  strict-plugin:
+    environment: plugin
+    providers: [OpenVINOExecutionProvider]
+    fallback: forbid-cpu
+  strict-build:
+    environment: build
+    providers: [OpenVINOExecutionProvider]
+    fallback: forbid-cpu
   extended:
     environment: build
     providers: [CPUExecutionProvider]
@@ -38,21 +45,29 @@ targets:
   bare: {environment: build, providers: [CPUExecutionProvider]}
 stages:
 """
-COMPILED = """
-  import: {uses: convert/onnx, with: {path: model.onnx}}
-  plugin: {uses: compile/engine, needs: import, with: {target: plugin}}
-  embedded: {uses: compile/engine, needs: import, with: {target: plugin, embed: true, launches: 1}}
-  build: {uses: compile/engine, needs: import, with: {target: build, launches: 1}}
-  covered: {uses: check/coverage, needs: plugin, with: {target: plugin}}
+MEASURED = """
+  covered: {uses: check/coverage, needs: MODEL, with: {target: WAY}}
   faithful:
     uses: measure/accuracy
-    needs: {model: plugin, reference: import}
-    with: {target: plugin, reference_target: cpu, metrics: [cosine], samples: 4}
+    needs: {model: MODEL, reference: import}
+    with: {target: WAY, reference_target: cpu, metrics: [cosine], samples: 4}
     gate: {cosine: {min: 0.999}}
   startup:
     uses: measure/startup
-    needs: {model: plugin, reference: import}
-    with: {target: plugin, launches: 6}
+    needs: {model: MODEL, reference: import}
+    with: {target: WAY, launches: 6}
+"""
+IMPORT = """
+  import: {uses: convert/onnx, with: {path: model.onnx}}
+"""
+ENGINES = """
+  engine: {uses: compile/engine, needs: import, with: {target: plugin}}
+  embedded: {uses: compile/engine, needs: import, with: {target: plugin, embed: true, launches: 1}}
+"""
+USED = """
+  import: {uses: convert/onnx, with: {path: model.onnx}}
+  plugin: {uses: check/coverage, needs: import, with: {target: plugin}}
+  build: {uses: check/coverage, needs: import, with: {target: build}}
 """
 QUICK = {
     "stages.engine.with.launches": "1",
@@ -63,7 +78,7 @@ QUICK = {
     "stages.latency.with.max_launches": "3",
     "stages.latency.with.samples": "6",
 }
-DETERMINANT = """
+BETWEEN = """
 <ir_version: 8, opset_import: ["" : 17]>
 g (float[4, 4] x) => (float[4, 4] y) <int64[1] first = {0}> {
   a = Relu(x)
@@ -72,6 +87,10 @@ g (float[4, 4] x) => (float[4, 4] y) <int64[1] first = {0}> {
   y = Add(a, c)
 }
 """
+LAST = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[4, 4] x) => (float y) { a = Relu(x) y = Det(a) }
+"""
 
 
 @pytest.fixture
@@ -79,14 +98,19 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a model; skipped where the packages cannot be had."""
     monkeypatch.setattr(locks, "MACHINE", tmp_path)  # or whatever measures on this machine is waited for
     onnx.save(convolution(), tmp_path / "model.onnx")
-    onnx.save(onnx.parser.parse_model(DETERMINANT), tmp_path / "determinant.onnx")
-    (tmp_path / "compiled.yaml").write_text(ENVIRONMENTS + COMPILED, "utf-8")
-    make_environments(tmp_path / "compiled.yaml")
+    (tmp_path / "all.yaml").write_text(ENVIRONMENTS + USED, "utf-8")
+    make_environments(tmp_path / "all.yaml")
     return tmp_path
 
 
-def run(project: Path, file: str) -> RunResult:
-    return orun.run(project / file, store=project / "store", keep_going=True)
+def measured(model: str, way: str) -> str:
+    """Stages that measure a stage's model on a target."""
+    return MEASURED.replace("MODEL", model).replace("WAY", way)
+
+
+def run(project: Path, stages: str) -> RunResult:
+    (project / "pipeline.yaml").write_text(ENVIRONMENTS + stages, "utf-8")
+    return orun.run(project / "pipeline.yaml", store=project / "store", keep_going=True)
 
 
 def values(result: RunResult, stage: str) -> dict[str, float]:
@@ -94,48 +118,74 @@ def values(result: RunResult, stage: str) -> dict[str, float]:
     return {name: metric.value for name, metric in result[stage].metrics.items()}
 
 
+def require_measured(result: RunResult) -> None:
+    assert values(result, "covered")["coverage"] == 1
+    assert 0.999 < values(result, "faithful")["cosine"] <= 1  # OpenVINO calculates in bfloat16 where the CPU can
+    startup = result["startup"].metrics["load"]
+    assert startup.reference is not None
+    assert startup.reference.count == 6
+
+
+@pytest.mark.skipif(not INTEL, reason=ELSEWHERE)
 def test_a_compiled_model_is_loaded_back_and_measured_in_place_of_the_model(project: Path) -> None:
-    result = run(project, "compiled.yaml")
-    forms = {}
-    for stage in ("plugin", "embedded", "build"):
+    stages = IMPORT + ENGINES + measured("engine", "plugin")
+    result = run(project, stages)
+    files = {}
+    for stage in ("engine", "embedded"):
         found = values(result, stage)
         assert (found["compiled"], found["left"], found["max_abs_error"]) == (1, 0, 0)
         assert found["load"] > 0
         folder = Path(result[stage].out)
         engine = json.loads((folder / "engine.json").read_text())
-        nodes = [node.op_type for node in onnx.load(folder / "model.onnx").graph.node]
-        names = sorted(path.name for path in folder.rglob("*") if path.is_file() and path.suffix != ".blob")
-        forms[stage] = (engine["form"], engine["version"], nodes == ["EPContext"], names)
-    assert forms == {
-        "plugin": (
-            "context", "1.31.1", True, ["engine.json", "model.onnx", "model_OpenVINOExecutionProvider.bin"],
-        ),
-        "embedded": ("context", "1.31.1", True, ["engine.json", "model.onnx"]),
-        "build": ("cache", "1.24.1", False, ["engine.json", "model.onnx"]),
-    }  # fmt: skip
-    assert len(list((Path(result["build"].out) / "cache").glob("*.blob"))) == 1
-    assert values(result, "covered")["coverage"] == 1
-    assert 0.999 < values(result, "faithful")["cosine"] <= 1  # the plug-in calculates in bfloat16 where the CPU can
-    startup = result["startup"].metrics["load"]
-    assert startup.reference is not None
-    assert startup.reference.count == 6
-    assert {stage.outcome for stage in run(project, "compiled.yaml").stages} == {"cached"}
+        assert (engine["form"], engine["version"]) == ("context", "1.31.1")
+        assert [node.op_type for node in onnx.load(folder / "model.onnx").graph.node] == ["EPContext"]
+        files[stage] = sorted(path.name for path in folder.rglob("*") if path.is_file())
+    assert files == {
+        "engine": ["engine.json", "model.onnx", "model_OpenVINOExecutionProvider.bin"],
+        "embedded": ["engine.json", "model.onnx"],
+    }
+    require_measured(result)
+    assert {stage.outcome for stage in run(project, stages).stages} == {"cached"}
 
 
-def test_what_falls_back_is_counted_named_and_forbidden(project: Path) -> None:
+def test_a_cache_that_its_provider_does_not_take_back_is_no_engine(project: Path) -> None:
+    """The build compiles the model again in every process, and writes the blob again, as large as it was."""
+    stages = IMPORT + "  engine: {uses: compile/engine, needs: import, with: {target: build, launches: 1}}\n"
+    result = run(project, stages + measured("import", "build"))
+    failure = result["engine"].failure
+    assert failure is not None
+    assert failure.what == "OpenVINOExecutionProvider compiled the model anew when it was loaded back"
+    assert re.fullmatch(r"it wrote cache/[0-9]+\.blob", failure.why)
+    assert failure.hint.splitlines()[0] == (
+        "run the model as it is; the plug-in onnxruntime-ep-openvino keeps what it compiled, for CPUs of Intel"
+    )
+    require_measured(result)
+
+
+@pytest.mark.parametrize(
+    ("way", "model", "coverage"),
+    [
+        pytest.param("plugin", BETWEEN, (0.75, 4, 2), marks=pytest.mark.skipif(not INTEL, reason=ELSEWHERE)),
+        ("build", LAST, (0.5, 2, 1)),
+    ],
+)
+def test_what_falls_back_is_counted_named_and_forbidden(
+    project: Path, way: str, model: str, coverage: tuple[float, int, int]
+) -> None:
     stages = """
   import: {uses: convert/onnx, with: {path: determinant.onnx}}
   covered:
     uses: check/coverage
     needs: import
-    with: {target: plugin}
-    gate: {coverage: {min: 90%}, fallback: {max: 1}, share.OpenVINO: {min: 70%}}
-  strict: {uses: measure/startup, needs: import, with: {target: strict}}
+    with: {target: WAY}
+    gate: {coverage: {min: 90%}, fallback: {max: 1}, share.OpenVINO: {min: 50%}}
+  strict: {uses: measure/startup, needs: import, with: {target: strict-WAY}}
 """
-    (project / "fallen.yaml").write_text(ENVIRONMENTS + stages, "utf-8")
-    result = run(project, "fallen.yaml")
+    onnx.save(onnx.parser.parse_model(model), project / "determinant.onnx")
+    result = run(project, stages.replace("WAY", way))
+    share, nodes, subgraphs = coverage
     assert values(result, "covered") == {
-        "coverage": 0.75, "fallback": 1, "nodes": 4, "subgraphs": 2, "share.OpenVINO": 0.75,
+        "coverage": share, "fallback": 1, "nodes": nodes, "subgraphs": subgraphs, "share.OpenVINO": share,
     }  # fmt: skip
     assert [(verdict.metric, verdict.outcome) for verdict in result.verdicts] == [
         ("coverage", "failed"), ("fallback", "passed"), ("share.OpenVINO", "passed"),
@@ -144,7 +194,7 @@ def test_what_falls_back_is_counted_named_and_forbidden(project: Path) -> None:
     assert found["fallback"] == {"Det": 1}
     strict = result["strict"].failure
     assert strict is not None
-    assert "target 'strict' forbids the CPU, and 1 node landed on it" in strict.why
+    assert f"target 'strict-{way}' forbids the CPU, and 1 node landed on it" in strict.why
 
 
 OWN = """
@@ -166,38 +216,46 @@ def test_custom_operators_run_where_the_target_brings_their_library(project: Pat
 """
     for name, text in (("own", OWN), ("plain", PLAIN)):
         onnx.save(onnx.parser.parse_model(text), project / f"{name}.onnx")
-    (project / "own.yaml").write_text(ENVIRONMENTS + stages, "utf-8")
-    result = run(project, "own.yaml")
+    result = run(project, stages)
     assert values(result, "same")["max_abs"] == 0
     without = result["without"].failure
     assert without is not None
     assert "ai.onnx.contrib:NegPos(-1) is not a registered function/op" in without.why
 
 
+NO_CPU = (
+    "OpenVINOExecutionProvider has no device CPU on this machine: its plug-in takes CPUs of Intel alone,"
+    " onnxruntime-openvino takes others, too"
+)
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ("precision: FP32", "the plug-in of OpenVINOExecutionProvider ignores precision"),
-        ("device_type: NPU", "OpenVINOExecutionProvider has no device NPU on this machine"),
+        ("{precision: FP32}", "the plug-in of OpenVINOExecutionProvider ignores precision"),
+        ("{device_type: NPU}", "OpenVINOExecutionProvider has no device NPU on this machine"),
+        pytest.param("{device_type: CPU}", NO_CPU, marks=pytest.mark.skipif(INTEL, reason="the plug-in takes it")),
+        pytest.param("{}", NO_CPU, marks=pytest.mark.skipif(INTEL, reason="the plug-in takes it")),
     ],
 )
-def test_a_setting_that_the_plug_in_would_ignore_stops_the_run(project: Path, options: str, why: str) -> None:
+def test_what_the_plug_in_cannot_do_stops_the_run(project: Path, options: str, why: str) -> None:
     stages = """
   import: {uses: convert/onnx, with: {path: model.onnx}}
-  covered: {uses: check/coverage, needs: import, with: {target: strict}}
+  covered: {uses: check/coverage, needs: import, with: {target: strict-plugin}}
 """
-    text = ENVIRONMENTS.replace("[OpenVINOExecutionProvider]", f"[OpenVINOExecutionProvider: {{{options}}}]") + stages
+    text = ENVIRONMENTS.replace("[OpenVINOExecutionProvider]", f"[OpenVINOExecutionProvider: {options}]") + stages
     (project / "ignored.yaml").write_text(text, "utf-8")
     with pytest.raises(PipelineError) as caught:
-        run(project, "ignored.yaml")
+        orun.run(project / "ignored.yaml", store=project / "store")
     (problem,) = caught.value.problems
     assert problem.message == (
-        "target 'strict' of stage 'covered' cannot run here: "
+        "target 'strict-plugin' of stage 'covered' cannot run here: "
         f"OpenVINOExecutionProvider does not load on this machine ({why})"
     )
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not INTEL, reason=ELSEWHERE)
 def test_the_ready_pipeline_keeps_the_accuracy_in_bfloat16(project: Path) -> None:
     result = orun.run(PIPELINES / "openvino.yaml", set=QUICK, store=project / "store")
     names = ("export", "simplify", "coverage", "engine", "startup", "accuracy", "latency")
@@ -211,3 +269,16 @@ def test_the_ready_pipeline_keeps_the_accuracy_in_bfloat16(project: Path) -> Non
         reference = result[name].metrics[metric].reference
         assert reference is not None
         assert reference.count == launches
+
+
+@pytest.mark.skipif(INTEL, reason="the plug-in takes it")
+def test_the_ready_pipeline_leaves_out_what_needs_a_cpu_of_intel(project: Path) -> None:
+    result = orun.run(PIPELINES / "openvino.yaml", set=QUICK, store=project / "store")
+    assert {stage.stage: stage.outcome for stage in result.stages} == {
+        "export": "built", "simplify": "built", "coverage": "skipped", "engine": "skipped", "startup": "skipped",
+        "accuracy": "skipped", "latency": "skipped",
+    }  # fmt: skip
+    assert result["engine"].reasons == (
+        f"target openvino: OpenVINOExecutionProvider does not load on this machine ({NO_CPU})",
+    )
+    assert result.exit_code == 0

@@ -9,9 +9,10 @@ It is loaded back in a new process, where nothing may be compiled again, and its
 the uncompiled model on the same target. `load` and `load_uncompiled` are the medians of how long the session takes in
 new processes in turn.
 
-Shown from end to end are OpenVINO on the CPU (its plug-in by `context`; onnxruntime-openvino 1.24 by `cache`, because
-it cannot open the EPContext models that it writes) and QNN by the simulator in its package. TensorRT, TensorRT RTX,
-CoreML, MIGraphX and VitisAI go the same ways and were not run on their hardware.
+Shown from end to end are OpenVINO on CPUs of Intel (its plug-in by `context`) and QNN by the simulator in its package.
+onnxruntime-openvino, up to 1.24.1, opens neither the EPContext models of the CPU that it writes nor the blobs of its
+cache: it compiles the model again in every process, which fails the stage. TensorRT, TensorRT RTX, CoreML, MIGraphX and
+VitisAI go the same ways and were not run on their hardware.
 
 The result is bound to the device: processor or GPU, driver, and the versions of the provider's libraries are in the
 key. What cannot be read there fails; a guess would let one device's engine pass for another's.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from orun.codec import replace
 from orun.errors import StageFailed, UsageError
 from orun.measure.engines import Engine, Form, write
-from orun.measure.plugins import CPU, add_plugins, available, make_session, plugged
+from orun.measure.plugins import CPU, OPENVINO, add_plugins, available, make_session, plugged
 from orun.measure.session import session_options
 from orun.stages.contract import Context
 from orun.stages.data.source import Examples
@@ -39,7 +39,7 @@ class Caching:
 
 
 CACHES: Mapping[str, Caching] = {
-    "OpenVINOExecutionProvider": Caching(("cache_dir",)),
+    OPENVINO: Caching(("cache_dir",)),
     "TensorrtExecutionProvider": Caching(
         ("trt_engine_cache_path", "trt_timing_cache_path"),
         {"trt_engine_cache_enable": "true", "trt_timing_cache_enable": "true"},
@@ -50,13 +50,14 @@ CACHES: Mapping[str, Caching] = {
 }
 # Providers with EPContext nodes. Of TensorRT the engine goes beside the model that names it.
 CONTEXTS: Mapping[str, Mapping[str, str]] = {
-    "OpenVINOExecutionProvider": {},
+    OPENVINO: {},
     "QNNExecutionProvider": {},
     "TensorrtExecutionProvider": {"trt_engine_cache_enable": "true", "trt_engine_cache_path": "."},
     "NvTensorRTRTXExecutionProvider": {},
     "VitisAIExecutionProvider": {},
     "MIGraphXExecutionProvider": {},
 }
+PLUG_IN = "the plug-in onnxruntime-ep-openvino keeps what it compiled, for CPUs of Intel"
 # The stage gives these itself.
 OWN = ("trt_dump_ep_context_model", "trt_ep_context_file_path", "trt_ep_context_embed_mode")
 
@@ -99,8 +100,8 @@ def _lost_contexts(name: str) -> str:
     """Why this build cannot read back what it writes as EPContext nodes; empty when it can."""
     # onnxruntime-openvino 1.24.1 writes them, with and without `embed`, and ends with EP_FAIL "Unhandled exception
     # type: 1" when it opens them in a new process, on the CPU, for every model that was tried; the plug-in reads its own.
-    if name == "OpenVINOExecutionProvider" and not plugged(name):
-        return "onnxruntime-openvino writes EPContext models of the CPU that it cannot open; the plug-in package can"
+    if name == OPENVINO and not plugged(name):
+        return f"onnxruntime-openvino writes EPContext models of the CPU that it cannot open; {PLUG_IN}"
     return ""
 
 
@@ -196,6 +197,7 @@ def tries(context: Context, dims: Mapping[str, Sequence[int]], inputs: Examples 
     return tries_for(context, load_graph(context.model()), Trial(dims, inputs))
 
 
-def stored(folder: Path) -> dict[str, int]:
-    """Size of every file below a folder, by its path there."""
-    return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
+def stored(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Size, inode and time (nanoseconds) of every file below a folder, by its path there: of one written anew, too."""
+    found = {str(path.relative_to(folder)): path.stat() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {name: (one.st_size, one.st_ino, one.st_mtime_ns) for name, one in found.items()}

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from orun.codec import replace
 from orun.measure.elsewhere import RemoteSession
 from orun.measure.latency import Budget, measure
+from orun.measure.plugins import CPU
 from orun.measure.undisturbed import undisturbed
 from orun.measure.workers import Subject
-from orun.stages.tuning.settings import CPU
 from orun.targets import Interpreter, Target
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orun.codec import replace
+from orun.measure.plugins import CPU, OPENVINO
 from orun.targets import Provider, Target
 
 Method = Literal["float", "dynamic", "static", "weights"]
-CPU, OPENVINO = "CPUExecutionProvider", "OpenVINOExecutionProvider"
 HINT = "INFERENCE_PRECISION_HINT"
 PRECISIONS = ("f32", "bf16")
 LINEAR = ("Conv", "Gemm", "MatMul")  # what static quantization makes faster

@@ -50,7 +50,8 @@ def test_a_form_that_a_provider_does_not_have(tmp_path: Path, provider: str, for
 def test_contexts_that_a_build_cannot_read_back_are_not_written(tmp_path: Path) -> None:
     assert refusal(tmp_path, Provider("OpenVINOExecutionProvider"), form="context") == (
         "OpenVINOExecutionProvider has no form 'context' here\n"
-        "  onnxruntime-openvino writes EPContext models of the CPU that it cannot open; the plug-in package can\n"
+        "  onnxruntime-openvino writes EPContext models of the CPU that it cannot open; "
+        "the plug-in onnxruntime-ep-openvino keeps what it compiled, for CPUs of Intel\n"
         "  hint: `form: cache`"
     )
 
