@@ -29,6 +29,7 @@ SETTINGS = (
     "ORT_", "ONEDNN_", "DNNL_", "OV_", "CUDNN_", "CUBLAS_", "NVIDIA_TF32_OVERRIDE",
     "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS",
 )  # fmt: skip
+VNNI = frozenset({"avx512_vnni", "avx_vnni"})
 CPUINFO = Path("/proc/cpuinfo")
 CORE = 1 << 13  # bytes; more than Linux tells of one core
 HARMLESS = ("ORT_DISABLE_TELEMETRY=", "ONEDNN_VERBOSE=", "DNNL_VERBOSE=")
@@ -81,12 +82,24 @@ def made_on(
 def cpu() -> dict[str, str]:
     """Model, feature flags (as a digest) and usable cores of the processor."""
     fields = _cpuinfo()
-    flags = " ".join(sorted((fields.get("flags") or fields.get("Features") or "").split()))
     return {
         "cpu": fields.get("model name") or _numbered(fields) or platform.processor() or platform.machine(),
-        "cpu flags": blake3(flags.encode()).hexdigest()[:16],
+        "cpu flags": blake3(" ".join(_flags(fields)).encode()).hexdigest()[:16],
         "cores": str(usable_cores()),
     }
+
+
+def saturates() -> bool:
+    """Whether sums of 8-bit products are cut off here where all 8 bits of weights are used: AVX2 without VNNI.
+
+    See "reduce_range" in https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html.
+    """
+    found = set(_flags(_cpuinfo()))
+    return "avx2" in found and not found & VNNI
+
+
+def _flags(fields: Mapping[str, str]) -> list[str]:
+    return sorted((fields.get("flags") or fields.get("Features") or "").split())
 
 
 def _cpuinfo() -> dict[str, str]:

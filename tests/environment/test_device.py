@@ -65,6 +65,21 @@ def test_the_processor_is_that_of_the_first_core(cpuinfo: Path, cores: int) -> N
     assert found["cpu flags"] == blake3(b"amx_int8 fpu vme").hexdigest()[:16]
 
 
+@pytest.mark.parametrize(
+    ("flags", "cut"),
+    [
+        ("fma avx2", True),
+        ("avx2 avx512f", True),
+        ("avx2 avx_vnni", False),
+        ("avx2 avx512_vnni", False),
+        ("sse4_1", False),
+    ],
+)
+def test_sums_of_8_bit_products_are_cut_off_without_vnni(cpuinfo: Path, flags: str, cut: bool) -> None:
+    cpuinfo.write_text(X86.format(core=0).replace("fpu vme amx_int8", flags))
+    assert device.saturates() is cut
+
+
 def test_a_processor_of_arm_is_known_by_its_numbers(cpuinfo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux gives it no name: two of different makes would pass for one."""
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")

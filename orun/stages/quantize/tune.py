@@ -134,6 +134,7 @@ def _require_meant(context: Context, params: Params) -> None:
 
 
 def _search(context: Context, params: Params) -> Search:
+    from orun.environment import device
     from orun.stages.onnx.feeds import one_example
     from orun.stages.onnx.io import load_graph
     from orun.stages.onnx.signature import input_names, ranks_of
@@ -156,7 +157,13 @@ def _search(context: Context, params: Params) -> Search:
         judge=_judge(context, params, dataset, where),
         places=where,
         ledger=Ledger(name_of(context.key, datasets)),
-        recipes=recipes(list(where), {node.op_type for node in graph.node}, calibrated=calibrated, fusable=params.fuse),
+        recipes=recipes(
+            list(where),
+            {node.op_type for node in graph.node},
+            calibrated=calibrated,
+            fusable=params.fuse,
+            saturates=device.saturates(),
+        ),
         objective=params.objective,
         trials=params.trials,
         seconds=params.time,

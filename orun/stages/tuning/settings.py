@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from orun.codec import replace
@@ -87,7 +88,9 @@ def _precisions(target: Target) -> Iterator[tuple[str, Target]]:
         yield f"openvino {precision}", replace(target, providers=(replace(first, options=options), *others))
 
 
-def recipes(where: Sequence[str], operators: Collection[str], *, calibrated: bool, fusable: bool) -> list[Settings]:
+def recipes(
+    where: Sequence[str], operators: Collection[str], *, calibrated: bool, fusable: bool, saturates: bool = False
+) -> list[Settings]:
     """The single recipes of the library that are worth a try on these places, those first that are quickly made.
 
     Args:
@@ -95,11 +98,13 @@ def recipes(where: Sequence[str], operators: Collection[str], *, calibrated: boo
         operators: types of the model's operators.
         calibrated: whether there is a dataset to calibrate with.
         fusable: whether fused variants are to be tried.
+        saturates: whether the processor's 8-bit sums are cut off, so that weights of 7 bits may be more accurate.
     """
     here = [place for place in where if place == "cpu" or place.startswith("openvino")]  # on the processor
     found = [settings("float", place) for place in where]
     if "cpu" in where:
         found += [settings("dynamic", per_channel=False), settings("dynamic", per_channel=True)]
+        found += [settings("dynamic", per_channel=True, reduce_range=True)] if saturates else []
         found += [settings("weights", bits=8, block_size=128, accuracy_level=4)] if "MatMul" in operators else []
         found += [settings("weights", bits=4, block_size=32, accuracy_level=4)] if "MatMul" in operators else []
     if fusable:
@@ -108,5 +113,7 @@ def recipes(where: Sequence[str], operators: Collection[str], *, calibrated: boo
     linear = [name for name in LINEAR if name in operators]
     if calibrated and linear:  # what is left in float there is computed in the place's precision
         for fused in (False, True) if fusable else (False,):
-            found += [settings("static", place, fused=fused, per_channel=True, op_types=linear) for place in here]
+            static = partial(settings, "static", fused=fused, per_channel=True, op_types=linear)
+            found += [static(place=place) for place in here]
+            found += [static(reduce_range=True)] if saturates and "cpu" in where else []
     return found

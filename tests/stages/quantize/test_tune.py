@@ -16,6 +16,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from orun.environment import device
 from orun.errors import StageFailed
 from orun.pipeline import load
 from orun.stages.onnx.agreement import session
@@ -27,6 +28,7 @@ from orun.stages.tuning.settings import places, recipes, settings
 from orun.targets import Provider, Target
 from tests.stages.support import StageRun, artifact, run_stage
 
+RECIPES = 5 + device.saturates()  # without data to calibrate with
 DATA = """
 import numpy as np
 from orun import Dataset
@@ -93,7 +95,7 @@ def test_a_loose_budget_takes_the_smallest_recipe(tmp_path: Path) -> None:
 
 def test_fewer_examples_than_harm_is_looked_for_on(tmp_path: Path) -> None:
     made = tune(tmp_path, dataset="data.py:few", at_least=0.0, trials=1)
-    assert (made.value("tried"), made.value("refused")) == (5, 0)  # the recipes, as no budget is missed
+    assert (made.value("tried"), made.value("refused")) == (RECIPES, 0)  # the recipes, as no budget is missed
 
 
 def test_a_tight_budget_leaves_out_what_harms_most(tmp_path: Path, cache: Path) -> None:
@@ -112,7 +114,7 @@ def test_latency_is_measured_side_by_side(tmp_path: Path) -> None:
     run = tune(tmp_path, at_least=10.0, objective="latency", trials=3, time=5.0)
     assert run.metrics["speedup"].noise == "timing"
     assert run.value("speedup") > 0
-    assert run.value("tried") == 5  # all single recipes, whatever `trials` says
+    assert run.value("tried") == RECIPES  # all single recipes, whatever `trials` says
 
 
 def test_the_finalist_that_is_fastest_undisturbed_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,6 +288,11 @@ def test_single_recipes() -> None:
     ]
     plain = recipes(["openvino bf16"], {"MatMul"}, calibrated=False, fusable=False)
     assert [one.title for one in plain] == ["float, on openvino bf16"]
+    without_vnni = recipes(["cuda", "cpu"], {"MatMul"}, calibrated=True, fusable=False, saturates=True)
+    assert [one.title for one in without_vnni if "reduce_range" in one.title] == [
+        "dynamic (per_channel=true, reduce_range=true), on cpu",
+        'static (op_types=["MatMul"], per_channel=true, reduce_range=true), on cpu',
+    ]
     elsewhere = recipes(["cuda"], {"MatMul"}, calibrated=True, fusable=True)
     assert [one.title for one in elsewhere] == ["float, on cuda"]
 
