@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +127,7 @@ class Actions:
     def _unsealed(self, path: str, what: str) -> Any:
         """The content of a sealed file, or None when it is not there or was damaged and is in quarantine now."""
         try:
-            with open(path, "rb", buffering=0) as file:
+            with _opened(path) as file:
                 content, status = file.readall(), os.fstat(file.fileno())
             return unseal(content)
         except (FileNotFoundError, NotADirectoryError):
@@ -133,6 +135,16 @@ class Actions:
         except BrokenSealError:
             self._quarantine.move(path, f"{what} was damaged", name=os.path.basename(path), seen=status)
             return None
+
+
+def _opened(path: str) -> FileIO:
+    """Open a file to be read; one of this user's, from which somebody has taken the right to, gets it back."""
+    try:
+        return open(path, "rb", buffering=0)
+    except PermissionError:
+        with contextlib.suppress(OSError):  # it is another's
+            os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | stat.S_IRUSR)
+        return open(path, "rb", buffering=0)
 
 
 def _json_files(folder: str, depth: int) -> Iterator[str]:

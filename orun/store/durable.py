@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -32,9 +33,15 @@ def new_file(path: str, mode: int, *, sync: bool = True) -> Iterator[int]:
 
 
 def make_database(path: str) -> None:
-    """Make an empty file for SQLite, if there is none: it would keep the group out whatever the umask."""
+    """Make an empty file for SQLite, if there is none: it would keep the group out whatever the umask.
+
+    One of this user's that may not be written to, as one that was restored from elsewhere, is put right.
+    """
     with suppress(OSError):  # SQLite is to say what is wrong with it
-        os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+        with suppress(PermissionError):
+            os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+        if not os.access(path, os.R_OK | os.W_OK):
+            os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | stat.S_IRUSR | stat.S_IWUSR)
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:

@@ -221,6 +221,27 @@ def test_a_store_that_a_group_shares(everybodys: Path) -> None:
         assert in_child(lambda: placed(text), user) == f"('{text}', (), [])"  # noqa: B023 - called at once
 
 
+@needs_root
+@forks
+def test_files_that_lost_the_rights_of_their_owner(everybodys: Path) -> None:
+    """As by a copy of the store with other modes, or `chmod -R`; root would not notice."""
+    root = everybodys / "store"
+
+    def stored() -> object:
+        with Store.open(root) as store:
+            store.put_action(action(tree=add(store, {"model.onnx": b"proto"})))
+
+    def found() -> object:
+        for path in (*root.glob("actions/*/*/*"), *root.glob("index/*.sqlite")):
+            path.chmod(0o444 if path.suffix == ".sqlite" else 0)
+        with Store.open(root) as store:
+            digest = add(store, {"model.onnx": b"another"})
+            return len(store.actions("a" * 64)), store.check(digest), store.drain_notices()
+
+    assert in_child(stored, NOBODY) == "None"
+    assert in_child(found, NOBODY) == "(1, (), [])"
+
+
 def test_a_folder_that_cannot_be_stored_is_named(store: Store) -> None:
     folder = store.scratch("output") / "nothing"
     with pytest.raises(StoreError) as caught:

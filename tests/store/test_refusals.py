@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,12 +36,13 @@ def test_what_another_user_keeps_to_himself_is_told_with_what_he_may_do(
     """Of users who share a store, one whose umask is wrong keeps the others from going on."""
     mine = refusal(PermissionError(errno.EPERM, "Operation not permitted", str(tmp_path)), "check out a/b", tmp_path)
     assert str(mine).endswith(f"\n  hint: See whose it is: ls -ld {tmp_path}")
-    found = SimpleNamespace(st_uid=4242)
+    other = os.geteuid() + 4242
+    found = SimpleNamespace(st_uid=other)
     monkeypatch.setattr(Path, "lstat", lambda _path: found)
     error = refusal(PermissionError(errno.EPERM, "Operation not permitted", str(tmp_path)), "check out a/b", tmp_path)
     monkeypatch.undo()
     assert str(error) == (
         f"cannot check out a/b: permission denied\n  {tmp_path}: Operation not permitted\n"
-        f"  hint: See whose it is: ls -ld {tmp_path}. It is user 4242's, who lets the group write by"
+        f"  hint: See whose it is: ls -ld {tmp_path}. It is user {other}'s, who lets the group write by"
         f" `chmod -R g+w {tmp_path}`, and by `umask 002` from now on"
     )

@@ -75,6 +75,7 @@ def test_files_are_moved_not_copied(store: Store) -> None:
 def test_a_file_with_another_name_elsewhere_is_left_alone(store: Store, tmp_path: Path) -> None:
     mine = tmp_path / "mine.bin"
     mine.write_bytes(b"the user's own")
+    mine.chmod(0o640)
     os.utime(mine, (1, 1))
     folder = store.scratch("output")
     (folder / "model.onnx").hardlink_to(mine)
@@ -83,7 +84,7 @@ def test_a_file_with_another_name_elsewhere_is_left_alone(store: Store, tmp_path
     assert (mine.read_bytes(), mine.stat().st_mtime, stat.S_IMODE(mine.stat().st_mode)) == (
         b"the user's own",
         1,
-        0o644,
+        0o640,
     )
     mine.write_bytes(b"edited")
     assert store.read(tree.entries[0].digest) == b"the user's own"
