@@ -9,6 +9,7 @@ from orun.errors import UsageError
 
 MOST = 60  # names in a list for people
 MISSPELT = 0.95  # likeness by difflib: one letter or two of thirty
+ALIKE = 0.85  # likeness by difflib: a few letters of a name
 SHORTEST = 3  # letters from which the beginning of a name is taken for the name
 
 
@@ -25,6 +26,9 @@ def closest(word: str, options: Iterable[str]) -> str:
         return known[lowered]
     if found := meant(word, options):
         return found
+    last = "" if get_close_matches(lowered, known, n=1, cutoff=ALIKE) else word.rpartition("/")[2]
+    if "/" in word and (found := meant(last, [option for option in options if "/" in option])):
+        return found  # `convert/keras`: a folder of ours, and a name that is known from elsewhere
     if close := get_close_matches(lowered, known, n=1):
         return known[close[0]]
     begun = [option for name, option in known.items() if len(lowered) >= SHORTEST and name.startswith(lowered)]

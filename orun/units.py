@@ -15,6 +15,19 @@ SIZES: Mapping[str, int] = {
     "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
 }  # fmt: skip
+SPELLED: Mapping[str, str] = {
+    **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("msec", "millis", "millisecond", "milliseconds"), "ms"),
+    **dict.fromkeys(("usec", "micros", "microsecond", "microseconds"), "us"),
+    **dict.fromkeys(("m", "mins", "minute", "minutes"), "min"),
+    **dict.fromkeys(("hr", "hrs", "hour", "hours"), "h"),
+    **dict.fromkeys(("day", "days"), "d"),
+    **dict.fromkeys(("byte", "bytes"), "B"),
+    **dict.fromkeys(("k", "kilobytes"), "kB"),
+    **dict.fromkeys(("megabyte", "megabytes"), "MB"),
+    **dict.fromkeys(("g", "gigabyte", "gigabytes"), "GB"),
+    **dict.fromkeys(("percent", "pct"), "%"),
+}  # of units, in small letters
 DURATION_WITH_UNIT = "a duration such as 12ms, 1.5s, 2min or 1h"
 DURATION_FORMS = f"{DURATION_WITH_UNIT} (a plain number is in seconds)"
 SIZE_FORMS = "a size such as 300MB, 22.9kB or 1.5GiB (a plain number is in bytes)"
@@ -58,6 +71,15 @@ def split(text: str) -> tuple[float, str] | None:
     if not matched or not math.isfinite(number := float(matched[1])):
         return None
     return number, matched[2]
+
+
+def respelt(text: str) -> str:
+    """The quantity with its unit as it is written here, `2MB` for `2mb` or `2 megabytes`; empty where none is meant."""
+    if not (parts := split(text)):
+        return ""
+    unit = "mb" if parts[1] == "M" else parts[1].lower()
+    found = next((one for one in (*DURATIONS, *SIZES) if one.lower() == unit), "") or SPELLED.get(unit, "")
+    return text.strip().replace(parts[1], found) if found and found != parts[1] else ""
 
 
 def _parse(text: str | float, units: Mapping[str, float], default: str, forms: str) -> float:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from orun.metrics import Estimate, Unit
-from orun.units import amount, parse_duration, parse_ratio, parse_size, show, span, split
+from orun.units import amount, parse_duration, parse_ratio, parse_size, respelt, show, span, split
 
 
 @pytest.mark.parametrize(
@@ -141,3 +141,23 @@ def test_a_proportion_is_shown_as_its_threshold_is_written() -> None:
 )
 def test_an_interval_may_be_open(low: float, high: float, text: str) -> None:
     assert span(Estimate(0.01, low, high), "ratio") == text
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("2mb", "2MB"),
+        ("2M", "2MB"),
+        ("2m", "2min"),
+        ("1.5 Gigabytes", "1.5 GB"),
+        ("20sec", "20s"),
+        ("5 percent", "5 %"),
+        ("12MS", "12ms"),
+        ("12ms", ""),
+        ("12", ""),
+        ("12 parsecs", ""),
+        ("many", ""),
+    ],
+)
+def test_a_unit_as_people_spell_it(text: str, meant: str) -> None:
+    assert respelt(text) == meant

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from orun.codec import Record
 from orun.errors import StoreError, UsageError
+from orun.spelling import near
 
 if TYPE_CHECKING:
     from orun.record import RunResult
@@ -98,4 +99,6 @@ def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UsageError(f"{path} cannot be written", why=error.strerror or str(error)) from error
+        file = next((folder for folder in path.parents if folder.is_file()), None)
+        why = f"{near(str(file))} is a file, not a folder" if file else error.strerror or str(error)
+        raise UsageError(f"{path} cannot be written", why=why) from error

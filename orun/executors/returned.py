@@ -12,7 +12,7 @@ from orun.errors import OutputRefused
 from orun.metrics import Estimate, Metric
 
 SAVE = "Save the model: onnx.save(model, context.result)"
-HINT = "Return a mapping of names to finite numbers or orun.metrics.Metric"
+HINT = "Return a mapping of names to finite numbers or orun.Metric"
 
 
 def checked_metrics(stage: str, returned: object) -> dict[str, Metric]:

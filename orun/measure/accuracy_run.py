@@ -154,7 +154,10 @@ def _other_types(session: InferenceSession, feed: Mapping[str, Array]) -> str:
     """How to give the inputs the types that the model takes, where they have others."""
     taken = {needed.name: TYPES.get(needed.type) for needed in session.get_inputs()}
     wrong = [name for name, value in feed.items() if taken[name] and taken[name] != value.dtype.name]
-    return "".join(f"in the dataset, {name}: values.astype(np.{taken[name]})" for name in wrong[:1])
+    return "".join(
+        f"in the dataset, {name}: values.astype(np.{taken[name]}); of a file, `types: {{{name}: {taken[name]}}}`"
+        for name in wrong[:1]
+    )
 
 
 def _check_output(stage: str, what: str, value: Array, part: str, batch: Batch) -> None:

@@ -103,8 +103,16 @@ class Expressions:
             node,
             f"{matched[0]} means nothing here",
             expected=FORMS,
+            suggestion=self._named(matched[1], axes),
             hint=ENVIRONMENT if space == "env" else "",
         )
+
+    def _named(self, written: str, axes: Axes | None) -> str:
+        """The expression that was meant where its space was left out, or the braces are two."""
+        name = written.strip(" {}").removeprefix("vars.").removeprefix("matrix.")
+        if name in (axes or ()):
+            return f"${{matrix.{name}}}"
+        return f"${{vars.{name}}}" if name in self.raw.entries else ""
 
     def _variable(self, name: str, matched: re.Match[str], node: Scalar) -> Node:
         first, *rest = name.split(".")

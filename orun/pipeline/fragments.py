@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from orun.metrics import Unit
 from orun.spelling import one_of
 from orun.stages.params import Param, ParamType, TypeName
 from orun.units import DURATION_FORMS, DURATION_WITH_UNIT, DURATIONS, NUMBER, RATIO_FORMS, SIZE_FORMS, SIZES, show
@@ -169,12 +170,19 @@ def _bounds(kind: ParamType) -> Fragment:
 
 def _bounded(text: str, kind: ParamType) -> str:
     """The words with the bounds after what they bound: `a duration of at least 0 such as 12ms`."""
-    low, high = kind.range.low, kind.range.high
+    low, high = (None if bound is None else _bound(bound, kind) for bound in (kind.range.low, kind.range.high))
     if low is not None and high is not None:
-        bounds = f" from {low:.15g} to {high:.15g}"
+        bounds = f" from {low} to {high}"
     elif low is not None:
-        bounds = f" of at least {low:.15g}"
+        bounds = f" of at least {low}"
     else:
-        bounds = f" of at most {high:.15g}" if high is not None else ""
+        bounds = f" of at most {high}" if high is not None else ""
     noun, such, examples = text.partition(" such as ")
     return f"{noun}{bounds}{such}{examples}"
+
+
+def _bound(number: float, kind: ParamType) -> str:
+    """A bound as a file may write it: `1MB` of a size."""
+    units: Mapping[TypeName, Unit] = {"duration": "s", "size": "B"}
+    unit = units.get(kind.name)
+    return show(number, unit).replace(" ", "") if unit and number else f"{number:.15g}"

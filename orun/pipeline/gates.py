@@ -18,6 +18,7 @@ from orun.stages.kind import Kind
 REFERENCE = "reference"
 AGAINST_REFERENCE = ("max_drop", "max_increase", "min_speedup")
 GROUPS: tuple[Literal["all", "any"], ...] = ("all", "any")
+LABEL = "label"  # the field of a dataset that its labels are
 UNDECIDED, AGAINST, BY, TARGET = "undecided", "against", "by", "target"
 
 
@@ -77,6 +78,7 @@ def _read(ground: Ground, node: Map, path: Path) -> Iterator[Gate | Group]:
             continue
         if not ground.knows(name):
             _tell_unknown(ground, name, entry.key)
+        _need_port(ground, name, entry.key)
         if isinstance(entry.value, Map):
             yield from _of_metric(ground, name, entry, here)
 
@@ -185,11 +187,13 @@ def _by(ground: Ground, entries: Mapping[str, Entry]) -> str:
     name = _text(entries, BY)
     if name and name not in ground.slices:
         known = "slices" in {param.name for param in ground.kind.params}
+        near = closest(name, ground.slices or [LABEL] * (known and name != LABEL))
         ground.problems.add(
             entries[BY].value.span,
             f"{ground.instance.base} does not measure by {name!r}",
-            expected=one_of(ground.slices) or (f"`slices: [{name}]` in its `with`" if known else "no `by` here"),
-            suggestion=closest(name, ground.slices),
+            expected=one_of(ground.slices)
+            or (f"`slices: [{near or name}]` in its `with`" if known else "no `by` here"),
+            suggestion=near,
         )
     return name
 
@@ -207,6 +211,19 @@ def _is_here(ground: Ground, entries: Mapping[str, Entry]) -> bool:
             suggestion=closest(name, ground.targets),
         )
     return name == ground.target
+
+
+def _need_port(ground: Ground, metric: str, key: Span) -> None:
+    """A metric that there is only where some input is connected."""
+    ports = ground.kind.spec.inputs
+    connected = {link.port for link in ground.instance.links}
+    for port, spec in ports.items():
+        if metric in spec.metrics and port not in connected:
+            ground.problems.add(
+                key,
+                f"{metric!r} needs the input {port!r} of {ground.kind.name}, which is not connected",
+                expected=f"`needs: {{{', '.join(f'{name}: STAGE' for name in ports)}}}`",
+            )
 
 
 def _need_reference(ground: Ground, rule: str, key: Span) -> None:

@@ -68,13 +68,16 @@ class Session:
     log_verbosity_level: Annotated[int, Doc("How much it logs at severity 0."), Range(0)] = 0
 
 
+LEAST_MEMORY = 10**6  # bytes: of fewer no process lives, and 4 is meant in some other unit
+
+
 @dataclass(frozen=True)
 class Resources:
     """What a stage takes of the machine."""
 
     cpus: Annotated[int | None, Doc("Cores that it keeps busy; what its kind says when left out."), Range(1)] = None
     memory: Annotated[
-        Size | None, Doc("Bytes that are kept free for it, and above which it is stopped (`4GB`)."), Range(0)
+        Size | None, Doc("Bytes that are kept free for it, and above which it is stopped (`4GB`)."), Range(LEAST_MEMORY)
     ] = None
     gpus: Annotated[
         int | None, Doc("GPUs that it has to itself; one when a target of it uses a GPU, when left out."), Range(0)

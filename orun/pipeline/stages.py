@@ -10,7 +10,7 @@ from orun.pipeline.gates import Ground, gates
 from orun.pipeline.grammar import Limits
 from orun.pipeline.instances import PRIMARY, Instance
 from orun.pipeline.model import Gate, Group, Reference, Stage, conditions
-from orun.pipeline.nodes import List, Node, Scalar
+from orun.pipeline.nodes import List, Map, Node, Scalar
 from orun.pipeline.nodes import Path as NodePath
 from orun.pipeline.values import Surroundings, Values
 from orun.pipeline.wiring import wire
@@ -93,6 +93,8 @@ def _require_one(kind: Kind, params: Mapping[str, Any], instance: Instance, valu
     if not names or not values.whole or len(given) == 1:
         return
     said = instance.node.get("with")
+    if said is not None and not isinstance(said, Map):
+        return  # which was told
     message = (
         f"{' and '.join(map(repr, given))} exclude one another"
         if given

@@ -49,6 +49,14 @@ def check_unit(gate: Gate, unit: Unit, node: Scalar, problems: Problems) -> None
             suggestion="" if gate.threshold.unit or gate.threshold.value > PERCENT else f"{node.text}%",
         )
         return
+    if unit == "x" and gate.rule in RELATIVE and not gate.threshold.unit and gate.threshold.value >= 1:
+        problems.add(
+            node.span,
+            f"{gate.metric!r} cannot be held against {node.text!r}: it {UNIT_WORDS[unit]}, and may be meant in percent",
+            expected="a proportion such as 5%, or a difference below 1",
+            suggestion=f"{node.text}%",
+        )
+        return
     bare = unit in ("s", "B") and gate.rule != "min_speedup" and not gate.threshold.unit and gate.threshold.value != 0
     if gate.fits(unit) and not bare:  # 12 is as likely meant in milliseconds, 0.05 in proportion: no time would fail
         return

@@ -8,11 +8,11 @@ from typing import Any
 
 from jsonschema import Draft7Validator, validators
 
-from orun.pipeline.fragments import EXPRESSION, json_text
-from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span, find, plain, words
+from orun.pipeline.forms import advice, constants, suggestion
+from orun.pipeline.fragments import json_text
+from orun.pipeline.nodes import Map, Node, Path, Scalar, Span, find, plain, words
 from orun.pipeline.problems import Problems
 from orun.spelling import closest, one_of
-from orun.units import NUMBER
 
 TYPE_WORDS: Mapping[str, str] = {
     "string": "text",
@@ -23,13 +23,6 @@ TYPE_WORDS: Mapping[str, str] = {
     "object": "a mapping",
     "null": "null",
 }
-# What YAML 1.1 took for booleans, and people still write.
-BOOLEANS: Mapping[str, str] = {
-    **dict.fromkeys(("yes", "on", "y", "true"), "true"),
-    **dict.fromkeys(("no", "off", "n", "false"), "false"),
-}
-A_NUMBER = re.compile(NUMBER)
-COMPARED = re.compile(rf"([<>])=? *({NUMBER}[^ ]*)")
 SHARED = "what anchors (&name) hold for several places may stand under `vars`"
 
 
@@ -115,7 +108,9 @@ class _Report:
                     else f"needs: {{{key}: ...}}"
                     if key in inputs
                     else _near(key, known, noun),
-                    hint=SHARED if not path and key.startswith(("x-", ".")) else _instead(key, noun, error.schema),
+                    hint=_odd_space(key, _near(key, known, noun))
+                    or _instead(key, noun, error.schema)
+                    or (SHARED if not path and (key.startswith(("x-", ".")) or not _near(key, known, noun)) else ""),
                 )
 
     def _inputs(self, path: Path) -> Collection[str]:
@@ -164,15 +159,15 @@ class _Report:
         self.said.add(span.position)
         noun = error.schema.get("x-noun", "")
         message = f"{_name(path)} cannot be {words(node)}"
-        if noun and isinstance(node, Scalar) and isinstance(node.value, str) and any(_constants(error.schema)):
+        if noun and isinstance(node, Scalar) and isinstance(node.value, str) and any(constants(error.schema)):
             message = f"{node.value!r} is not {_article(noun)} {noun}"
-        suggestion = _suggestion(node, error.schema)
-        if isinstance(node, List) and "shape" in error.schema.get("properties", ()):
-            suggestion = f"{{shape: [{', '.join(map(json_text, plain(node)))}]}}"
-        elif isinstance(node, List):  # where a list has no place, its key may be that of one, misspelt
-            suggestion = closest(str(path[-1]), error.schema.get("x-lists", ()))
-        hint = error.schema.get("x-hint", "") if isinstance(node, Scalar) and A_NUMBER.fullmatch(node.text) else ""
-        self.problems.add(span, message, expected=expectation(error.schema), suggestion=suggestion, hint=hint)
+        self.problems.add(
+            span,
+            message,
+            expected=expectation(error.schema),
+            suggestion=suggestion(node, error.schema, path),
+            hint=advice(node, error.schema, path),
+        )
 
 
 def expectation(schema: Mapping[str, Any]) -> str:
@@ -201,32 +196,14 @@ def _alternative(error: Any) -> list[Any]:
     return []
 
 
-def _suggestion(node: Node, schema: Mapping[str, Any]) -> str:
-    """What was probably meant, as the file would write it."""
-    if not isinstance(node, Scalar) or node.value is None or node.via:
+def _odd_space(key: str, near: str) -> str:
+    """A space in a key that looks like one that indents and is none; where a key is near, that is told beside it."""
+    import unicodedata
+
+    odd = next((letter for letter in key if letter.isspace() and letter != " "), "")
+    if not odd or near:
         return ""
-    from orun.synonyms import meant
-
-    choices = [choice for choice in _constants(schema) if isinstance(choice, str)]
-    if not isinstance(node.value, str):
-        quoted = f'"{node.text}"' if node.text in choices else ""  # quotes make it text
-        return quoted or (meant(node.text, choices) if A_NUMBER.fullmatch(node.text) else "")
-    if "max" in schema.get("properties", ()) and (asked := COMPARED.fullmatch(node.text)):
-        return f"{{{'max' if asked[1] == '<' else 'min'}: {asked[2]}}}"
-    types = schema.get("type", ())
-    if "array" in types and schema.get("pattern", EXPRESSION) == EXPRESSION:
-        return f"[{node.text}]"
-    if "boolean" in types:
-        return BOOLEANS.get(node.text.lower(), "")
-    if not {"integer", "number"}.isdisjoint(types) and A_NUMBER.fullmatch(node.text) and "x-hint" not in schema:
-        return node.text  # without the quotes
-    return closest(node.text, choices)
-
-
-def _constants(schema: Mapping[str, Any]) -> Iterator[Any]:
-    yield from schema.get("enum", ())
-    for branch in schema.get("anyOf", ()):
-        yield from _constants(branch)
+    return f"U+{ord(odd):04X} in it is {unicodedata.name(odd, 'a control character')}, which does not indent"
 
 
 def _near(key: str, known: Collection[str], noun: str) -> str:

@@ -112,7 +112,24 @@ class Values:
             ]
         if isinstance(node, Map):
             return self._mapping(_member(kind, node), node, path, name)
-        return None if node.value is None else self._scalar(_member(kind, node), node, name)
+        member = _member(kind, node)
+        if member.name == "path" and node.text.endswith(".py") and any(one.name == "code" for one in kind.items):
+            return self._whole_file(node)
+        return None if node.value is None else self._scalar(member, node, name)
+
+    def _whole_file(self, node: Scalar) -> None:
+        """A file of code where a function in it is wanted."""
+        try:
+            names = self.around.code.get(self.around.root / localise(node, self.around.root)).functions()
+        except (OSError, PipelineError):
+            names = ()
+        here = [f"{node.text}:{name}" for name in names if not name.startswith("_")]
+        self._wrong(
+            node,
+            f"{node.text!r} is a file of code, and what is wanted is a function in it",
+            one_of(here) or f"{node.text}:FUNCTION",
+            here[0] if len(here) == 1 else "",
+        )
 
     def _mapping(self, kind: ParamType, node: Map, path: NodePath, name: str) -> dict[str, Any]:
         if kind.name == "object":
@@ -160,19 +177,21 @@ class Values:
                 f"there is no file or folder {node.text!r}",
                 "a path relative to the pipeline file",
                 near,
-                beside or ("" if near else self._elsewhere(node, path, name)),
+                beside or self._elsewhere(node, path, name, near),
             )
         elif is_special(path):
             self._wrong(node, f"{node.text!r} is a pipe, a socket or a device", "a file or a folder")
         self.references.append(Reference(name, written))
         return written
 
-    def _elsewhere(self, node: Scalar, path: Path, name: str) -> str:
-        """What to do about a path that is not there, where nothing is near it."""
+    def _elsewhere(self, node: Scalar, path: Path, name: str, near: str) -> str:
+        """What to do about a path that is not there, and how its kind of thing is named."""
         if node.text.startswith(("~", "$", "{")):
             return AS_IT_IS
         called = A_HUB_ID.fullmatch(node.text)
-        if called and path.suffix not in FILES and not (called["owner"] and _exists(path.parent)):
+        if not node.text.isprintable():
+            return "within double quotes a \\ begins an escape: write / between folders"
+        if called and not near and path.suffix not in FILES and not (called["owner"] and _exists(path.parent)):
             if name == "model" and self._hub:
                 return f"a model on the Hugging Face hub goes by its whole commit: `hub: {called['id']}@COMMIT`"
             if name.endswith(".tokenizer"):

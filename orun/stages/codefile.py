@@ -48,9 +48,12 @@ class CodeFile:
 
     def names(self) -> tuple[str, ...]:
         """Everything that the file defines or imports at its top, functions first."""
-        nodes = list(_top_level(self.tree.body))
-        functions = [node.name for node in nodes if isinstance(node, Function)]
-        return tuple(dict.fromkeys((*functions, *(name for node in nodes for name in _bound(node)))))
+        bound = (name for node in _top_level(self.tree.body) for name in _bound(node))
+        return tuple(dict.fromkeys((*self.functions(), *bound)))
+
+    def functions(self) -> tuple[str, ...]:
+        """The functions that are defined at the top of the file."""
+        return tuple(node.name for node in _top_level(self.tree.body) if isinstance(node, Function))
 
     def require(self, name: str) -> None:
         """See that the file has something of that name to call.
@@ -61,10 +64,9 @@ class CodeFile:
         names = self.names()
         if name in names or EVERYTHING in names:
             return
-        functions = [node.name for node in _top_level(self.tree.body) if isinstance(node, Function)]
         raise Unknown(
             f"{self.path.name} has no function {name!r}",
-            expected=one_of(functions) or "a function; it has none",
+            expected=one_of(self.functions()) or "a function; it has none",
             suggestion=closest(name, names),
         )
 

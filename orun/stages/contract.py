@@ -43,6 +43,7 @@ class Port(Record, frozen=True):
         optional: whether it may be left out.
         many: whether further ones may be connected, as `<port>.<name>`.
         needed_for: values that ask for it where it may be left out, by the parameter, a list, that they stand in.
+        metrics: names of metrics that there are only where it is connected.
     """
 
     accepts: tuple[Artifact, ...]
@@ -50,6 +51,7 @@ class Port(Record, frozen=True):
     optional: bool = False
     many: bool = False
     needed_for: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    metrics: tuple[str, ...] = ()
 
 
 class Spec(Record, frozen=True):

@@ -28,7 +28,8 @@ def load_dataset(context: Context, examples: Examples, inputs: Collection[str] =
 
     Raises:
         StageFailed: when it is no dataset, or has no values for one of the inputs.
-        UsageError: when a file is not what it should be; says which file, column and row.
+        UsageError: when a file is not what it should be; says which file, column and row. When the first example is not
+            of the types and shapes that these inputs of the model have.
     """
     if isinstance(examples, str) and CODE.fullmatch(examples):
         dataset = _returned(context, Code(examples))
@@ -44,7 +45,21 @@ def load_dataset(context: Context, examples: Examples, inputs: Collection[str] =
                 f"{title(examples)} has no values for the input {name!r} of the model",
                 why=f"it has {', '.join(dataset.inputs)}",
             )
-    return _in_columns(context, dataset)
+    dataset = _in_columns(context, dataset)
+    if inputs and "model" in context.inputs:
+        _require_fitting(context, title(examples), dataset, inputs)
+    return dataset
+
+
+def _require_fitting(context: Context, source: str, dataset: Dataset, names: Collection[str]) -> None:
+    from orun.stages.onnx.feeds import one_example
+    from orun.stages.onnx.fitting import require_fitting
+    from orun.stages.onnx.io import load_graph
+    from orun.stages.onnx.signature import inputs_of
+
+    taken = [item for item in inputs_of(load_graph(context.model())) if item.name in names]
+    feed = one_example(dataset.inputs, 0, {item.name: len(item.shape) for item in taken})
+    require_fitting(f"an example of {source}", taken, feed)
 
 
 def _in_columns(context: Context, dataset: Dataset) -> Dataset:

@@ -40,7 +40,8 @@ def check_output(stage: str, spec: Spec, output: Path, inputs: Mapping[str, Path
     names = _names(stage, output)
     if not names and spec.output != "metrics":
         why = f"its kind yields {spec.output}, so that it must fill its output folder"
-        raise OutputRefused(stage, f"{stage} left nothing", why=why)
+        hint = 'a function that leaves nothing but metrics says so: @stage(output="metrics")'
+        raise OutputRefused(stage, f"{stage} left nothing", why=why, hint=hint)
     if spec.output == "onnx":
         model = _check_model(stage, output, names)
         primary = inputs.get(next(iter(spec.inputs), ""))

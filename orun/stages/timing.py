@@ -73,6 +73,7 @@ def _inputs(path: Path) -> tuple[Input, ...]:
 
 def _take(inputs: tuple[Input, ...], dataset: Dataset, batch: int) -> dict[str, Array]:
     from orun.measure.dataset import batches
+    from orun.stages.onnx.fitting import require_fitting
 
     for item in inputs:
         if item.name not in dataset.inputs:
@@ -82,6 +83,7 @@ def _take(inputs: tuple[Input, ...], dataset: Dataset, batch: int) -> dict[str, 
     for given in batches({item.name: dataset.inputs[item.name] for item in inputs}, batch):
         most = max(most, len(given.examples))
         if most == batch:
+            require_fitting("the dataset", inputs, given.feed)
             return dict(given.feed)
     raise UsageError(
         f"`batch` is {batch}, and the dataset has not so many examples of one shape",

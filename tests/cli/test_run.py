@@ -174,7 +174,9 @@ def test_a_report_of_an_earlier_run_does_not_pass_for_this_ones(orun: CommandLin
 def test_a_report_that_cannot_be_written_is_known_before_anything_runs(orun: CommandLine, project: Path) -> None:
     shown = orun("words.yaml", "--junit", str(project / "words.yaml" / "junit.xml"))
     assert (shown.code, shown.out) == (2, "")
-    assert shown.err == f"error: {project}/words.yaml/junit.xml cannot be written\n  File exists\n"
+    assert shown.err == (
+        f"error: {project}/words.yaml/junit.xml cannot be written\n  words.yaml is a file, not a folder\n"
+    )
     assert not (project / "artifacts").exists()
 
 

@@ -148,14 +148,14 @@ reads_text raised JSONDecodeError: Expecting property name enclosed in double qu
 
 NUMBER = """\
 number returned an int, which holds no metrics
-  hint: Return a mapping of names to finite numbers or orun.metrics.Metric
+  hint: Return a mapping of names to finite numbers or orun.Metric
   hint: Its log: LOGS/log.txt
   hint: Run it alone: orun ROOT/release.yaml --only number"""
 
 NAN = """\
 nan returned a metric 'p50' that is not finite
   value is nan
-  hint: Return a mapping of names to finite numbers or orun.metrics.Metric
+  hint: Return a mapping of names to finite numbers or orun.Metric
   hint: Its log: LOGS/log.txt
   hint: Run it alone: orun ROOT/release.yaml --only nan"""
 

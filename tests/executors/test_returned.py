@@ -12,7 +12,7 @@ from orun.executors.returned import checked_metrics
 from orun.metrics import Comparison, Estimate, Metric
 
 NAME = "a name is a text of printable characters, not empty"
-HINT = "  hint: Return a mapping of names to finite numbers or orun.metrics.Metric"
+HINT = "  hint: Return a mapping of names to finite numbers or orun.Metric"
 
 
 def test_numbers_of_any_library_become_metrics() -> None:

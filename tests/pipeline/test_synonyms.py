@@ -44,6 +44,11 @@ def test_every_place_of_a_note_is_one() -> None:
         ("deps", ["uses", "needs"], "needs"),
         ("Version", ["version", "opset"], "version"),
         ("opset", ["version"], "version"),
+        ("convert/keras", BUILTIN, "convert/tensorflow"),
+        ("optimize/fp16", BUILTIN, "optimize/float16"),
+        ("measure/profiler", BUILTIN, "measure/profile"),
+        ("convert/tensorflw", BUILTIN, "convert/tensorflow"),
+        ("or", ["all", "any"], "any"),
     ],
 )
 def test_what_another_tool_calls_it(word: str, options: list[str], meant: str) -> None:

@@ -89,7 +89,8 @@ def test_external_data_wherever_it_lies_below(output: Path) -> None:
 def test_nothing_is_not_enough(output: Path, artifact: Artifact) -> None:
     (output / "empty").mkdir()
     assert refusal(Spec(output=artifact), output) == (
-        f"int8 left nothing\n  its kind yields {artifact}, so that it must fill its output folder"
+        f"int8 left nothing\n  its kind yields {artifact}, so that it must fill its output folder\n"
+        '  hint: a function that leaves nothing but metrics says so: @stage(output="metrics")'
     )
 
 

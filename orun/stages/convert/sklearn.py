@@ -119,6 +119,12 @@ def _estimator(context: Context, params: Params) -> Estimator:
 def _unpickled(context: Context, params: Params) -> Any:
     import joblib
 
+    if (context.root / params.model).is_dir():
+        raise StageFailed(
+            context.stage,
+            f"{params.model} is a folder, not an estimator",
+            hint="name a function that returns it: model: file.py:function; or the file that joblib wrote",
+        )
     if not params.trust_pickle:
         raise StageFailed(
             context.stage,

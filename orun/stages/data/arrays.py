@@ -14,6 +14,10 @@ from orun.stages.data.packages import need
 
 def npz(path: Path, name: str) -> Columns:
     """Every array of an archive."""
+    if not zipfile.is_zipfile(path):  # NumPy would take it for a pickle
+        raise UsageError(
+            f"{name} is no archive of arrays", why="it is no zip file", hint="np.savez(path, x=values, labels=labels)"
+        )
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {array: _member(archive, array, name) for array in archive.files}

@@ -45,7 +45,9 @@ ENOUGH_LAUNCHES = 8  # of a slow model, a launch of which takes as long as all o
 SPEC = Spec(
     inputs={
         "model": Port(("onnx", "engine"), "The model to time."),
-        "reference": Port(("onnx", "engine"), "The model that it is compared with.", optional=True, many=True),
+        "reference": Port(
+            ("onnx", "engine"), "The model that it is compared with.", optional=True, many=True, metrics=("speedup",)
+        ),
     },
     output="metrics",
     tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),

@@ -110,6 +110,17 @@ def test_options_of_the_converter(tmp_path: Path) -> None:
     assert np.abs(scores - estimators.pipeline().decision_function(estimators.X[600:610])).max() < 1e-3
 
 
+def test_a_folder_is_no_estimator(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    np.save(tmp_path / "X.npy", estimators.BODIES[300:])
+    with pytest.raises(OrunError) as caught:
+        run_stage("convert/sklearn", tmp_path, {"model": "models", "data": "X.npy", "trust_pickle": True})
+    assert str(caught.value) == (
+        "models is a folder, not an estimator\n"
+        "  hint: name a function that returns it: model: file.py:function; or the file that joblib wrote"
+    )
+
+
 def test_a_pickle_is_read_when_the_file_says_so(tmp_path: Path) -> None:
     (tmp_path / "ridge.pkl").write_bytes(estimators.pickled())
     np.save(tmp_path / "X.npy", estimators.BODIES[300:])

@@ -58,6 +58,13 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         assert refusal(tmp_path, name).startswith(f"{name} is no {what}\n  ")
 
 
+def test_what_is_no_archive_is_not_called_a_pickle(tmp_path: Path) -> None:
+    (tmp_path / "a.npz").write_text("x, y")
+    assert refusal(tmp_path, "a.npz") == (
+        "a.npz is no archive of arrays\n  it is no zip file\n  hint: np.savez(path, x=values, labels=labels)"
+    )
+
+
 def test_an_array_that_is_not_there(tmp_path: Path) -> None:
     savez(tmp_path / "data.npz")
     assert refusal(tmp_path, "data.npz", inputs={"x": "idz"}) == (

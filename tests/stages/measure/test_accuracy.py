@@ -455,7 +455,7 @@ def test_a_model_that_does_not_take_the_data(folder: Path) -> None:
     assert "Unexpected input data type" in message
     assert message.splitlines()[-2:] == [
         "  x: fed int64 [1, 3], takes float32 ['batch', 3]",
-        "  hint: in the dataset, x: values.astype(np.float32)",
+        "  hint: in the dataset, x: values.astype(np.float32); of a file, `types: {x: float32}`",
     ]
 
 

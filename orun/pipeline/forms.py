@@ -1,0 +1,150 @@
+"""What a value of the wrong form was probably meant to be, as the file would write it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from orun.pipeline.fragments import EXPRESSION, json_text
+from orun.pipeline.nodes import List, Map, Node, Path, Scalar, plain
+from orun.spelling import closest
+from orun.units import DURATIONS, NUMBER, SIZES, respelt, split
+
+# What YAML 1.1 took for booleans, and people still write.
+BOOLEANS: Mapping[str, str] = {
+    **dict.fromkeys(("yes", "on", "y", "true"), "true"),
+    **dict.fromkeys(("no", "off", "n", "false"), "false"),
+}
+A_NUMBER = re.compile(NUMBER)
+COMPARED = re.compile(rf"(?P<metric>[A-Za-z_][^ <>=]*)? *(?P<sign>[<>])=? *(?P<limit>{NUMBER} ?[^ ]*)")
+CONDITION = "rule of a gate"  # the noun of the keys of a condition
+GROUPS = ("all", "any")
+LONGEST = 80  # letters of a suggestion
+
+
+def suggestion(node: Node, schema: Mapping[str, Any], path: Path) -> str:
+    """What a value that its schema refuses was probably meant to be; empty where nothing is near.
+
+    Args:
+        node: the value.
+        schema: what it should have been.
+        path: where it stands.
+    """
+    if isinstance(node, List):
+        return _of_list(node, schema, path)
+    if isinstance(node, Map):
+        listed = path[-1:] and path[-1] in GROUPS
+        return _flow([{key: plain(entry.value)} for key, entry in node.entries.items()]) if listed else ""
+    if node.value is None or node.via:
+        return ""
+    return _of_text(node.text, schema) if isinstance(node.value, str) else _of_constant(node, schema)
+
+
+def advice(node: Node, schema: Mapping[str, Any], path: Path) -> str:
+    """How such a thing is said, where it takes more than another value."""
+    if isinstance(node, Scalar):
+        return str(schema.get("x-hint", "")) if A_NUMBER.fullmatch(node.text) else ""
+    if isinstance(node, Map):
+        by_name = isinstance(path[-1], int) and path[-2:-1] == ("needs",) if path else False
+        return "inputs go by name in a mapping, without a list: `needs: {model: STAGE, ...}`" if by_name else ""
+    if schema.get("x-noun") == CONDITION and len(node.items) > 1 and not suggestion(node, schema, path):
+        return f"conditions that differ are members of a group: `all: [{path[-1]}: {{...}}, {path[-1]}: {{...}}]`"
+    return ""
+
+
+def _of_list(node: List, schema: Mapping[str, Any], path: Path) -> str:
+    """A list where none has a place: its key is that of one, or its items are parts of a mapping."""
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    items = plain(node)
+    if "shape" in properties:
+        return f"{{shape: [{', '.join(map(json_text, items))}]}}"
+    if near := closest(str(path[-1]), schema.get("x-lists", ())) if path else "":
+        return near
+    if (key := _only(properties)) and items and all(isinstance(item, str) for item in items):
+        return _flow({key: items})
+    if "object" not in schema.get("type", ()) or not items or not all(isinstance(item, dict) for item in items):
+        return ""
+    if all(isinstance(item.get("name"), str) for item in items):  # as lists of other tools name their items
+        items = [{item["name"]: {key: one for key, one in item.items() if key != "name"}} for item in items]
+    known = schema.get("x-noun") == CONDITION and all(properties.keys() >= item.keys() for item in items)
+    if not known and (schema.get("x-noun") == CONDITION or any(len(item) != 1 for item in items)):
+        return ""
+    merged = {key: one for item in items for key, one in item.items()}
+    return _flow(merged) if len(merged) == sum(map(len, items)) else ""
+
+
+def _of_constant(node: Scalar, schema: Mapping[str, Any]) -> str:
+    """A number or a truth value where none has a place."""
+    from orun.synonyms import meant
+
+    if schema.get("x-noun") == CONDITION and A_NUMBER.fullmatch(node.text):
+        return _condition(node.text)
+    if "array" in schema.get("type", ()) and schema.get("pattern") == EXPRESSION:
+        return f"[{node.text}]"
+    choices = _names(schema)
+    quoted = f'"{node.text}"' if node.text in choices else ""  # quotes make it text
+    return quoted or (meant(node.text, choices) if A_NUMBER.fullmatch(node.text) else "")
+
+
+def _of_text(text: str, schema: Mapping[str, Any]) -> str:
+    asked, types = COMPARED.fullmatch(text), schema.get("type", ())
+    if schema.get("x-noun") == CONDITION:
+        if asked and not asked["metric"]:
+            return _compared(asked)
+        return _condition(text) if (parts := split(text)) and parts[1] in (*DURATIONS, *SIZES, "%", "x", "") else ""
+    if asked and asked["metric"] and "all" in schema.get("properties", ()):
+        return f"{{{asked['metric']}: {_compared(asked)}}}"
+    if "array" in types and schema.get("pattern", EXPRESSION) == EXPRESSION:
+        return f"[{text}]"
+    if key := _only(schema.get("properties", ())):
+        return f"{{{key}: [{text}]}}"
+    if "boolean" in types:
+        return BOOLEANS.get(text.lower(), "")
+    if not {"integer", "number"}.isdisjoint(types) and A_NUMBER.fullmatch(text) and "x-hint" not in schema:
+        return text  # without the quotes
+    if (spelt := respelt(text)) and re.search(str(schema.get("pattern", "")), spelt):
+        return spelt
+    return closest(text, _names(schema))
+
+
+def _only(properties: Collection[str]) -> str:
+    """The key of a target, or of an environment, that a bare list is probably of."""
+    return next((key for key in ("providers", "packages") if key in properties), "")
+
+
+def _condition(limit: str) -> str:
+    """A bare limit as a condition: times and sizes are kept below one, proportions above."""
+    unit = (split(limit) or (0, ""))[1]
+    if unit in ("%", "x"):
+        return f"{{min: {limit}}}"
+    return f"{{max: {limit}}}" if unit else f"{{min: {limit}}} or {{max: {limit}}}"
+
+
+def _compared(asked: re.Match[str]) -> str:
+    return f"{{{'max' if asked['sign'] == '<' else 'min'}: {asked['limit']}}}"
+
+
+def _names(schema: Mapping[str, Any]) -> list[str]:
+    return [choice for choice in constants(schema) if isinstance(choice, str)]
+
+
+def constants(schema: Mapping[str, Any]) -> Iterator[Any]:
+    """The values that a schema lists."""
+    yield from schema.get("enum", ())
+    for branch in schema.get("anyOf", ()):
+        yield from constants(branch)
+
+
+def _flow(data: Any) -> str:
+    """Data as a file writes it on one line; empty where that is too long to read."""
+    text = _written(data)
+    return text if len(text) <= LONGEST else ""
+
+
+def _written(data: Any) -> str:
+    if isinstance(data, Mapping):
+        return f"{{{', '.join(f'{key}: {_written(value)}' for key, value in data.items())}}}"
+    if isinstance(data, Sequence) and not isinstance(data, str):
+        return f"[{', '.join(map(_written, data))}]"
+    return json_text(data)
