@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 from types import ModuleType
 
+from orun.observe import FILE, presence
 from orun.spelling import Unknown, closest
 from orun.stages import custom, plugins
 from orun.stages.codefile import CodeFiles
@@ -73,7 +74,7 @@ def find(uses: str, root: Path, files: CodeFiles | None = None) -> Kind:
     """
     if FILE_KIND.fullmatch(uses):
         return custom.read(uses, root, files or CodeFiles())
-    return _built_in(uses) if uses in BUILTIN else _plug_in(uses)
+    return _built_in(uses) if uses in BUILTIN else _plug_in(uses, root)
 
 
 def all_kinds() -> tuple[Kind, ...]:
@@ -100,7 +101,7 @@ def _built_in(name: str) -> Kind:
     )
 
 
-def _plug_in(uses: str) -> Kind:
+def _plug_in(uses: str, root: Path) -> Kind:
     found = plugins.offered()
     if points := found.get(uses):
         return plugins.load(points)
@@ -111,6 +112,14 @@ def _plug_in(uses: str) -> Kind:
     raise Unknown(
         f"there is no kind of stage {uses!r}",
         expected=f"one of {', '.join((*BUILTIN, *found))}, or ./file.py:function",
-        suggestion=closest(uses, (*BUILTIN, *found)),
+        suggestion=_function(uses, root) or closest(uses, (*BUILTIN, *found)),
         hint="orun stages",
     )
+
+
+def _function(uses: str, root: Path) -> str:
+    """What was meant by `file:function` or `file.py::function`, where there is such a file."""
+    file, _, function = uses.partition(":")
+    path = f"{file.removesuffix('.py')}.py"
+    name = function.strip(":").removesuffix("()")
+    return f"./{path.removeprefix('./')}:{name}" if name.isidentifier() and presence(root / path) == FILE else ""
