@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -115,7 +114,7 @@ def test_byte_code_of_another_text(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert project.text("tell") == word
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="what programs open is not seen")
+@pytest.mark.usefixtures("native_reads")
 def test_byte_code_of_another_text_in_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     project = make(tmp_path, STARTED)
@@ -128,7 +127,11 @@ def test_byte_code_of_another_text_in_a_program(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("move", ["os.rename", "os.replace", "shutil.move", "by_a_program"])
 @pytest.mark.parametrize("name", ["data", "data/deep"])
-def test_what_a_stage_moves_away_it_has_read(tmp_path: Path, move: str, name: str) -> None:
+def test_what_a_stage_moves_away_it_has_read(
+    request: pytest.FixtureRequest, tmp_path: Path, move: str, name: str
+) -> None:
+    if move == "by_a_program":
+        request.getfixturevalue("native_reads")
     """It cannot be made again from what is left."""
     project = make(tmp_path, MOVE.replace("MOVE", move))
     (project.folder / name).parent.mkdir(exist_ok=True)

@@ -181,6 +181,7 @@ def test_whichever_comes_later_is_refused(tmp_path: Path) -> None:
     assert failure.what == "reads reads side.txt, which is not as writes left it"
 
 
+@pytest.mark.usefixtures("native_reads")
 def test_what_is_written_into_the_project_is_told(tmp_path: Path) -> None:
     made = project(tmp_path, "; ".join(TOLD))
     for outcome in ("built", "cached", "cached"):
@@ -210,6 +211,7 @@ def test_what_is_written_beside_code_that_lies_elsewhere_is_told(tmp_path: Path)
     assert made.run()["writes"].wrote == (f"{elsewhere}/side.txt",)
 
 
+@pytest.mark.usefixtures("native_reads")
 def test_what_a_program_writes_anew_is_not_only_added_to(tmp_path: Path) -> None:
     """Whatever Python does with it besides."""
     both = 'open(HERE / "side.txt", "a").close(); subprocess.run(["cp", HERE / "given.txt", HERE / "side.txt"])'

@@ -40,7 +40,8 @@ class Channel:
 
     @classmethod
     def of(cls, descriptor: int) -> Channel:
-        """The end that an inherited descriptor is."""
+        """The end that an inherited descriptor is; programs that this process starts do not inherit it."""
+        os.set_inheritable(descriptor, False)
         return cls(socket.socket(fileno=descriptor))
 
     def fileno(self) -> int:

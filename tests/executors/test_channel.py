@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -85,3 +86,14 @@ def test_waiting_for_one_message(pair: Pair) -> None:
     assert [other.receive(), other.receive()] == [{"a": 1}, {"b": 2}]
     with pytest.raises(EOFError, match=r"^the other end of the connection is gone$"):
         other.receive()
+
+
+def test_programs_do_not_inherit_an_end_that_was_inherited() -> None:
+    """One that outlives its stage would keep the connection open, and the runner would wait for it."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        descriptor = theirs.detach()
+        os.set_inheritable(descriptor, True)
+        channel = Channel.of(descriptor)
+        assert not os.get_inheritable(descriptor)
+        channel.close()

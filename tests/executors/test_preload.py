@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from orun.executors.preload import modules_of
 from orun.stages.contract import Spec
-from tests.executors.support import Project
+from tests.executors.support import Project, forked
+
+pytestmark = forked
 
 
 def test_what_the_kind_asks_for_in_an_order_of_our_own(project: Project) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
 from orun.executors import LocalExecutor
-from tests.executors.support import Project, failure, log_of, result
+from tests.executors.support import Project, failure, forked, log_of, result
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="stages are not forked here")
+pytestmark = forked
 
 
 def test_an_edit_between_two_stages_is_run(executor: LocalExecutor, project: Project) -> None:

@@ -17,7 +17,7 @@ from orun.executors.channel import Channel
 from orun.executors.reads.observer import Observer
 from orun.executors.zygote import Zygote
 from orun.stages.contract import Spec
-from tests.executors.support import Project, failure, log_of, outcomes, result, until_progress
+from tests.executors.support import Project, failure, forked, log_of, outcomes, result, until_progress
 
 LOADED = """
 import sys
@@ -26,6 +26,7 @@ def loaded(context, *, names):
 """
 
 
+@forked
 def test_a_stage_starts_with_what_its_kind_asks_for_and_with_nothing_else(
     executor: LocalExecutor, project: Project
 ) -> None:
@@ -37,6 +38,7 @@ def test_a_stage_starts_with_what_its_kind_asks_for_and_with_nothing_else(
         assert log_of(job) == f"{seen}\n"
 
 
+@forked
 def test_onnx_is_there_for_the_check_of_a_model(executor: LocalExecutor, project: Project) -> None:
     project.write("pipelines/mine.py", LOADED)
     job = project.job("mine.py:loaded", params={"names": ["onnx"]}, spec=Spec(output="onnx"))

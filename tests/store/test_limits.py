@@ -227,7 +227,7 @@ def test_files_that_lost_the_rights_of_their_owner(everybodys: Path) -> None:
     """As by a copy of the store with other modes, or `chmod -R`; root would not notice."""
     root = everybodys / "store"
 
-    def stored() -> object:
+    def stored() -> None:
         with Store.open(root) as store:
             store.put_action(action(tree=add(store, {"model.onnx": b"proto"})))
 

@@ -16,7 +16,7 @@ supervisor takes the file's signature and lets the call go on. Other calls are d
 bitmap since Linux 5.11) and cost nothing measurable. `SPEC_ALLOW` keeps kernels before 5.16 from slowing the process
 down by mitigations that it does not need. Not seen: io_uring, file handles, and whose content a hard link takes. The
 price: no program that a stage starts can gain privileges (sudo). Where the kernel refuses (containers with filters of
-their own, other systems), Python's audit hook is what remains.
+their own, other systems) or lets no process read another's memory (Yama), Python's audit hook is what remains.
 """
 # ruff: noqa: PTH115, PTH118  (strings: every file that a stage opens passes here)
 

@@ -92,6 +92,7 @@ def _check_location(path: Path, location: str) -> None:
         raise UsageError(
             f"{path.name} names external data outside its folder", why=f"{location!r} is a link to {file.resolve()}"
         )
+    file.open("rb").close()  # seen to be read, also where the system does not tell of what native code opens
 
 
 def external_files(model: ModelProto) -> tuple[str, ...]:

@@ -87,6 +87,7 @@ def test_a_file_outside_of_the_project(executor: LocalExecutor, project: Project
     assert others(found, project, "numpy") == now(data)
 
 
+@pytest.mark.usefixtures("native_reads")
 @pytest.mark.parametrize(
     "how",
     [
@@ -105,6 +106,7 @@ def test_a_file_that_is_opened_below_python(executor: LocalExecutor, project: Pr
     assert others(found, project, *(["safetensors", "numpy"] if "safe_open" in how else [])) == now(data)
 
 
+@pytest.mark.usefixtures("native_reads")
 def test_the_external_data_of_a_model(executor: LocalExecutor, project: Project) -> None:
     import onnx
 
@@ -135,6 +137,7 @@ def test_the_signature_is_that_of_the_first_opening(executor: LocalExecutor, pro
     assert others(found, project) != now(data)
 
 
+@pytest.mark.usefixtures("native_reads")
 def test_a_file_that_the_stage_makes_is_its_own(executor: LocalExecutor, project: Project, tmp_path: Path) -> None:
     code = """
 import ctypes, subprocess, tempfile
@@ -160,6 +163,7 @@ with tempfile.NamedTemporaryFile(dir="/tmp") as temporary:
     assert others(seen(executor, project, code, path=str(tmp_path)), project) == {}
 
 
+@pytest.mark.usefixtures("native_reads")
 def test_a_cache_that_a_library_keeps_elsewhere(executor: LocalExecutor, project: Project, tmp_path: Path) -> None:
     kept, unchanged = tmp_path / "index", tmp_path / "labels.sqlite"
     kept.write_text("1")

@@ -5,10 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 
 from orun.codec import encode
-from orun.executors import LocalExecutor
+from orun.executors import Job, LocalExecutor
+from orun.stages.contract import Spec
+from tests.executors.models import affine
 from tests.executors.support import Project, outcomes, result
 
 # A process in which seccomp(2) is forbidden, as in some containers: it runs the job that it is sent.
@@ -41,17 +44,33 @@ def f(context, *, seen, unseen):
 """
 
 
-def test_where_the_kernel_refuses_what_python_opens_is_found(project: Project) -> None:
-    seen, unseen = project.write("seen.txt", ""), project.write("unseen.txt", "")
-    project.write("pipelines/mine.py", BOTH)
-    job = project.job("mine.py:f", params={"seen": str(seen), "unseen": str(unseen)})
+def read_where_it_is_refused(job: Job) -> list[str]:
+    """What a job is seen to read where the kernel does not tell."""
     done = subprocess.run(
         [sys.executable, "-c", FORBIDDEN], input=json.dumps(encode(job)), capture_output=True, text=True, check=False
     )
     assert done.stderr == ""
-    assert json.loads(done.stdout) == [f"{project.root}/mine.py", str(seen)]
+    found: list[str] = json.loads(done.stdout)
+    return found
 
 
+def test_where_the_kernel_refuses_what_python_opens_is_found(project: Project) -> None:
+    seen, unseen = project.write("seen.txt", ""), project.write("unseen.txt", "")
+    project.write("pipelines/mine.py", BOTH)
+    job = project.job("mine.py:f", params={"seen": str(seen), "unseen": str(unseen)})
+    assert read_where_it_is_refused(job) == [f"{project.root}/mine.py", str(seen)]
+
+
+def test_where_the_kernel_refuses_external_data_of_a_model_is_found(project: Project) -> None:
+    """Libraries open it: its weights were taken for unchanged, whatever they were."""
+    model, data = project.root / "m.onnx", project.root / "m.data"
+    onnx.save(affine(1000), model, save_as_external_data=True, location="m.data", size_threshold=0)
+    spec = Spec(output="onnx", preload=("onnx",))
+    job = project.job("orun.stages.convert.onnx", origin="built-in", spec=spec, params={"path": "m.onnx"})
+    assert read_where_it_is_refused(job) == [str(data), str(model)]
+
+
+@pytest.mark.usefixtures("native_reads")
 def test_what_both_see_is_one_discovery(executor: LocalExecutor, project: Project) -> None:
     seen, unseen = project.write("seen.txt", ""), project.write("unseen.txt", "")
     project.write("pipelines/mine.py", BOTH)
@@ -75,6 +94,7 @@ def f(context, *, folder, writes):
 """
 
 
+@pytest.mark.usefixtures("native_reads")
 def test_a_newer_call_that_opens_a_file_in_a_folder(executor: LocalExecutor, project: Project) -> None:
     data = project.write("pipelines/data.txt", "0,1")
     project.write("pipelines/mine.py", OPENAT2)
@@ -86,6 +106,7 @@ def test_a_newer_call_that_opens_a_file_in_a_folder(executor: LocalExecutor, pro
     assert f"{project.root}/new.txt" not in found.reads
 
 
+@pytest.mark.usefixtures("native_reads")
 def test_many_threads_that_open_files_while_signals_arrive(executor: LocalExecutor, project: Project) -> None:
     project.write(
         "pipelines/mine.py",

@@ -129,7 +129,11 @@ def test_what_a_library_looks_for_in_the_project_counts_elsewhere_it_does_not(
         "import subprocess\nsubprocess.run(['touch', path], check=True)",
     ],
 )
-def test_what_the_stage_makes_itself_is_its_own(executor: LocalExecutor, project: Project, how: str) -> None:
+def test_what_the_stage_makes_itself_is_its_own(
+    request: pytest.FixtureRequest, executor: LocalExecutor, project: Project, how: str
+) -> None:
+    if "subprocess" in how:
+        request.getfixturevalue("native_reads")
     assert asked(executor, project, f"if not os.path.exists(path):\n    {how}", project.root / "cache") == {}
 
 
