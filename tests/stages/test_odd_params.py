@@ -144,7 +144,11 @@ TUNE = {"dataset": "examples.py:rows", "metric": "cosine.min", "at_least": 0.9}
             "`shape` is for what is timed, and with `objective: size` nothing is",
         ),
         ("quantize/tune", {**TUNE, "calibration": "examples.py:no"}, "no function 'no' in examples.py"),
-        ("quantize/tune", {**TUNE, "metric": "accuracy"}, "accuracy needs labels, and the dataset has none"),
+        (
+            "quantize/tune",
+            {**TUNE, "metric": "accuracy"},
+            "accuracy needs labels, and the dataset examples.py:rows has none",
+        ),
     ],
 )
 def test_what_would_be_ignored_or_end_in_an_error_of_a_library(

@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from orun.errors import StageFailed
+from orun.errors import StageFailed, UsageError
 from orun.stages.onnx import agreement
 from tests.stages.support import run_stage
 
@@ -123,6 +123,10 @@ def test_an_answer_that_is_no_tensor(tmp_path: Path) -> None:
 def test_inputs_that_the_model_does_not_take_are_no_fault_of_the_bundle(tmp_path: Path) -> None:
     np.savez(tmp_path / "wide.npz", x=np.ones((2, 4)))
     asked = {"inputs": {"path": "wide.npz", "types": {"x": "float64"}}}
-    with pytest.raises(StageFailed) as caught:
+    with pytest.raises(UsageError) as caught:
         run_stage("release/serve-check", tmp_path, asked, inputs={"bundle": make_bundle(tmp_path).output})
-    assert caught.value.what == "the model cannot run example 0 of wide.npz"
+    assert str(caught.value) == (
+        "an example of wide.npz does not fit the input 'x' of the model\n"
+        "  it has float64 [1, 4], and taken is float32 ['batch', 4]\n"
+        "  hint: in the dataset, x: values.astype(np.float32); of a file, `types: {x: float32}`"
+    )
