@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH := torch==2.13.0
+# Where Python is told to write no byte code, as in many containers, each of the thousands of processes of the tests would
+# compile orun anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: bert test lint lock clean
 
