@@ -81,11 +81,14 @@ def activations() -> FakeQuantize:
 
 
 def weights() -> FakeQuantize:
-    """Rounds to int8, each output channel by a scale of its own, with zero in the middle."""
+    """Rounds to int8, each output channel by a scale of its own, with zero in the middle.
+
+    To 7 of the 8 bits, as PyTorch's own choice for x86-64: processors without VNNI cut sums of products of 8 bits off.
+    """
     return FakeQuantize(
         MovingAveragePerChannelMinMaxObserver,
-        -128,
-        127,
+        -64,
+        63,
         dtype=torch.qint8,
         qscheme=torch.per_channel_symmetric,
         ch_axis=0,

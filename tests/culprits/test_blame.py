@@ -12,9 +12,11 @@ from orun.codec import replace
 from orun.culprits import accuracy
 from orun.culprits.blame import questions
 from tests.culprits.conftest import PIPELINES, Planted
+from tests.processors import exact_sums
 from tests.report.support import PASSED, verdict
 
 
+@exact_sums
 def test_a_layer_that_quantizes_badly(planted: Planted) -> None:
     found = planted.diagnose("layer")
     assert [(one.stage, one.passes) for one in found.levels] == [("import", True), ("simplify", True), ("int8", False)]
@@ -46,6 +48,7 @@ def test_of_several_references_it_is_the_one_that_the_gate_fails_against(planted
     assert question.gate.against == "edited"
 
 
+@exact_sums
 def test_few_examples_find_the_stage_and_all_of_them_confirm_it(
     planted: Planted, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ from orun.culprits.origin import Past, brought, past
 from orun.metrics import Comparison, Estimate
 from orun.pipeline.model import conditions
 from orun.store import Store, locks
+from tests.processors import exact_sums
 
 DATA = """
 import numpy as np
@@ -89,6 +90,7 @@ def past_of(project: Project, question: Question) -> Past | None:
         return past(store, question.pipeline, question.result, (question.stage, question.gate), chain)
 
 
+@exact_sums
 def test_against_the_accepted_release(project: Project) -> None:
     found = blame(project.question(project.bad, "accuracy", "max_regression"), PATIENT, project.store)
     values = {one.stage: one.value for one in found.levels}
@@ -102,6 +104,7 @@ def test_against_the_accepted_release(project: Project) -> None:
     )
 
 
+@exact_sums
 def test_of_a_fixed_limit_the_last_run_counts_in_which_it_was_kept(project: Project) -> None:
     found = blame(project.question(project.bad, "accuracy", "min"), PATIENT, project.store)
     assert [one.passes for one in found.levels] == [True, False, False]
@@ -111,6 +114,7 @@ def test_of_a_fixed_limit_the_last_run_counts_in_which_it_was_kept(project: Proj
     )
 
 
+@exact_sums
 def test_a_stage_that_does_not_bear_the_new_weights_is_to_blame_and_the_weights_are_named(project: Project) -> None:
     assert project.good.exit_code == 0
     question = project.question(project.run(outlier=4000), "cosine.min", "min")

@@ -99,7 +99,7 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the converted model to `context.result`."""
-    from orun.stages.onnx.agreement import Agreement, Tolerance, answers, check, require_finite, session
+    from orun.stages.onnx.agreement import Agreement, Tolerance, answers, check_result, require_finite
     from orun.stages.onnx.feeds import cases
     from orun.stages.onnx.io import save, weigh
     from orun.stages.onnx.names import name_axes
@@ -122,7 +122,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         Tolerance(params.atol, params.rtol),
         hint="try another `opset`; a model that draws random numbers has no fixed answer",
     )
-    error = check(context, agreement, tries, expected, session(context.result, names))
+    error = check_result(context, agreement, tries, expected)
     return {**weigh(context.result), "max_abs_error": error}
 
 

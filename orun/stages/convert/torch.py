@@ -120,7 +120,7 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the exported model to `context.result`."""
-    from orun.stages.onnx.agreement import Agreement, Tolerance, answers, check, session
+    from orun.stages.onnx.agreement import Agreement, Tolerance, answers, check_result
     from orun.stages.onnx.feeds import Input, cases
     from orun.stages.onnx.io import load, save, weigh
     from orun.stages.onnx.names import clean, name_axes, name_input_axes, name_values, restore_inputs
@@ -157,7 +157,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         Tolerance(params.atol, params.rtol),
         hint=OTHERWISE + (MASKED if any(one.mask and not one.padded for one in inputs) else ""),
     )
-    error = check(context, agreement, tries, expected, session(context.result, params.outputs))
+    error = check_result(context, agreement, tries, expected)
     return {**weigh(context.result), "max_abs_error": error}
 
 

@@ -14,6 +14,7 @@ from orun.diagnosis import weights
 from orun.errors import UsageError
 from orun.measure.metrics_fidelity import SQNR_LIMIT
 from tests.diagnosis.planted import layers
+from tests.processors import exact_sums
 from tests.stages.models import ADD, parse
 from tests.stages.support import StageRun, artifact, digest, run_stage
 
@@ -27,6 +28,7 @@ def rows(made: StageRun) -> dict[str, dict[str, object]]:
     return {row["node"]: row for row in found}
 
 
+@exact_sums
 def test_the_layer_with_an_outlier_is_the_worst(tmp_path: Path) -> None:
     before = artifact(tmp_path, layers())
     quantized = run_stage("quantize/dynamic", tmp_path, inputs={"model": before})
@@ -84,6 +86,7 @@ def test_noise_that_is_planted_is_found_to_the_digit(tmp_path: Path) -> None:
     assert made.value("local.min") == found["second"]["local"]
 
 
+@exact_sums
 def test_names_that_all_changed_are_found_by_what_computes_them_or_by_place(tmp_path: Path) -> None:
     before = artifact(tmp_path, layers())
     quantized = onnx.load(run_stage("quantize/dynamic", tmp_path, inputs={"model": before}).model)

@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from orun.errors import StageFailed
+from tests.processors import exact_sums
 from tests.stages.models import ADD, LOOKUP, WORDY, parse
 from tests.stages.support import StageRun, artifact, run_stage
 
@@ -48,6 +49,7 @@ def column_errors(made: StageRun, before: Path) -> list[float]:
     return [float(error) for error in np.abs(found - right).max(axis=0) / np.abs(right).max(axis=0)]
 
 
+@exact_sums
 def test_weights_in_8_bits_and_outputs_near(tmp_path: Path) -> None:
     before = matmul(tmp_path)
     made = quantize(tmp_path, before, per_channel=True)

@@ -10,7 +10,9 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper, parser
 
+from orun.environment import device
 from orun.errors import StageFailed
+from tests.processors import exact_sums
 from tests.stages.models import ADD, FAKE_QUANTIZED, parse
 from tests.stages.support import StageRun, artifact, run_stage
 
@@ -43,6 +45,7 @@ def test_weights_become_integers_and_values_stay(tmp_path: Path) -> None:
     assert made.value("max_abs_error") <= 0.05 * 1.001  # one step of the output
 
 
+@exact_sums
 def test_it_answers_as_the_fake_quantization(tmp_path: Path) -> None:
     made = quantize(tmp_path, FAKE_QUANTIZED)
     feed = {"x": np.random.default_rng(0).uniform(-2, 2, (200, 4)).astype(np.float32)}
@@ -55,6 +58,15 @@ def test_it_answers_as_the_fake_quantization(tmp_path: Path) -> None:
     steps = np.rint(np.abs(fake - integers) / 0.05)
     assert steps.max() <= 1
     assert (steps == 0).mean() > 0.9
+
+
+@pytest.mark.skipif(not device.saturates(), reason="sums of 8-bit products are right on this processor")
+def test_where_the_processor_cuts_sums_off_the_model_is_compared_in_float(tmp_path: Path) -> None:
+    made = quantize(tmp_path, FAKE_QUANTIZED)
+    assert (
+        "the integer model disagrees with the fake quantization in output 'y' here: this processor, without VNNI, "
+        "cuts sums of 8-bit products off. Compared in float instead\n"
+    ) in made.log
 
 
 def test_activations_of_16_bits(tmp_path: Path) -> None:
@@ -134,6 +146,7 @@ def test_no_weight_is_quantized(tmp_path: Path) -> None:
     assert "no weight of a product is rounded, by a QuantizeLinear or beforehand" in refusal(tmp_path, text)
 
 
+@exact_sums
 @pytest.mark.parametrize("steps", [0.0, 0.5])
 def test_integers_too_far_off(tmp_path: Path, steps: float) -> None:
     """Integers are rounded once where fake quantization rounds twice: some values are a step off."""

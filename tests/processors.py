@@ -1,0 +1,11 @@
+"""What some tests need of the processor."""
+
+from __future__ import annotations
+
+import pytest
+
+from orun.environment import device
+
+exact_sums = pytest.mark.skipif(
+    device.saturates(), reason="this processor, without VNNI, cuts sums of 8-bit products off"
+)
