@@ -159,7 +159,8 @@ def afterwards(rig: Rig, kept: set[str]) -> Judgement:
     if damage := rig.damage(FIRST):
         return Judgement("wrong", f"the next run: exit 0 with {', '.join(damage)}")
     if twice := kept & set(ended.stages("built")):
-        return Judgement("wrong", f"built though stored: {', '.join(sorted(twice))}")
+        why = "; ".join(f"{stage}: {', '.join(ended.reasons(stage))}" for stage in sorted(twice))
+        return Judgement("wrong", f"built though stored: {why}")
     if left := [path.name for name in ("tmp", "locks") for path in (rig.store / name).iterdir()]:
         return Judgement("wrong", f"left behind: {', '.join(left)}")
     built = ended.stages("built")

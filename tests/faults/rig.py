@@ -45,6 +45,10 @@ class Ended:
         """Ids of the stages that became `outcome`."""
         return tuple(stage["stage"] for stage in self.document["stages"] if stage["outcome"] == outcome)
 
+    def reasons(self, stage: str) -> tuple[str, ...]:
+        """Why a stage became what it did."""
+        return next(tuple(one["reasons"]) for one in self.document["stages"] if one["stage"] == stage)
+
     def notices(self) -> tuple[str, ...]:
         """What it said of damage and repair."""
         lines = (Path(self.document["folder"]) / "events.jsonl").read_text().splitlines()
