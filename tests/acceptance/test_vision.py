@@ -41,11 +41,11 @@ def test_integers_recognise_digits(tmp_path: Path) -> None:
     assert outcomes.pop(("latency", "p50")) == "undecided"  # there is no baseline
     assert set(outcomes.values()) == {"passed"}
     metrics = {stage["stage"]: stage["metrics"] for stage in result["stages"]}
-    for integers, accuracy in (("int8", "accuracy"), ("qat", "qat-accuracy")):
+    for integers, accuracy, agreement in (("int8", "accuracy", 0.98), ("qat", "qat-accuracy", 0.97)):
         assert metrics[integers]["size"]["value"] < metrics["train"]["size"]["value"] / 3
         assert metrics[integers]["quantized"]["value"] == 4
         assert metrics[accuracy]["accuracy"]["value"] > 0.95
-        assert metrics[accuracy]["agreement"]["value"] > 0.98
+        assert metrics[accuracy]["agreement"]["value"] > agreement
     assert metrics["qat"]["in_float"]["value"] == 0
     assert metrics["latency"]["speedup"]["value"] > 0
     (release,) = [stage for stage in result["stages"] if stage["stage"] == "release"]
