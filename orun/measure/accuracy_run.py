@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from orun.errors import StageFailed
 from orun.measure.accuracy_names import MODEL, REFERENCE
-from orun.measure.dataset import Array, Batch, Values, batches, count
+from orun.measure.dataset import Array, Batch, Values, as_type, batches, count
 from orun.measure.metrics_fidelity import Difference, compare, concatenate
 
 if TYPE_CHECKING:
@@ -154,10 +154,7 @@ def _other_types(session: InferenceSession, feed: Mapping[str, Array]) -> str:
     """How to give the inputs the types that the model takes, where they have others."""
     taken = {needed.name: TYPES.get(needed.type) for needed in session.get_inputs()}
     wrong = [name for name, value in feed.items() if taken[name] and taken[name] != value.dtype.name]
-    return "".join(
-        f"in the dataset, {name}: values.astype(np.{taken[name]}); of a file, `types: {{{name}: {taken[name]}}}`"
-        for name in wrong[:1]
-    )
+    return "".join(as_type(name, str(taken[name])) for name in wrong[:1])
 
 
 def _check_output(stage: str, what: str, value: Array, part: str, batch: Batch) -> None:

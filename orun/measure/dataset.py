@@ -111,6 +111,11 @@ def count(inputs: Mapping[str, Values]) -> int:
     return len(next(iter(inputs.values())))
 
 
+def as_type(name: str, dtype: str) -> str:
+    """How to give an input values of another type, for messages."""
+    return f"in the dataset, {name}: values.astype(np.{dtype}); of a file, `types: {{{name}: {dtype}}}`"
+
+
 def _gather(values: Values, indices: NDArray[np.intp]) -> Array:
     if isinstance(values, np.ndarray):
         return values[indices]

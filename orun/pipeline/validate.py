@@ -99,6 +99,7 @@ class _Report:
         inputs = self._inputs(path[:-1]) if path[-1:] == ("with",) else ()
         for key, entry in node.entries.items() if isinstance(node, Map) else ():
             if not _is_known(key, error.schema):
+                near = _near(key, known, noun)
                 self.problems.add(
                     entry.key,
                     f"{key!r} is not {_article(noun)} {noun}{'' if known else ', which has none'}",
@@ -107,10 +108,10 @@ class _Report:
                     if key in parameters
                     else f"needs: {{{key}: ...}}"
                     if key in inputs
-                    else _near(key, known, noun),
-                    hint=_odd_space(key, _near(key, known, noun))
+                    else near,
+                    hint=_odd_space(key, near)
                     or _instead(key, noun, error.schema)
-                    or (SHARED if not path and (key.startswith(("x-", ".")) or not _near(key, known, noun)) else ""),
+                    or (SHARED if not path and (key.startswith(("x-", ".")) or not near) else ""),
                 )
 
     def _inputs(self, path: Path) -> Collection[str]:

@@ -99,10 +99,11 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the converted model to `context.result`."""
-    from orun.stages.onnx.agreement import Agreement, Tolerance, answers, check_result, require_finite
+    from orun.stages.onnx.agreement import Agreement, Tolerance, answers, require_finite
     from orun.stages.onnx.feeds import cases
     from orun.stages.onnx.io import save, weigh
     from orun.stages.onnx.names import name_axes
+    from orun.stages.onnx.processor import check_result
     from orun.stages.tf.export import export
     from orun.stages.tf.source import open_model
 

@@ -120,10 +120,11 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the exported model to `context.result`."""
-    from orun.stages.onnx.agreement import Agreement, Tolerance, answers, check_result
+    from orun.stages.onnx.agreement import Agreement, Tolerance, answers
     from orun.stages.onnx.feeds import Input, cases
     from orun.stages.onnx.io import load, save, weigh
     from orun.stages.onnx.names import clean, name_axes, name_input_axes, name_values, restore_inputs
+    from orun.stages.onnx.processor import check_result
     from orun.stages.torch.mend import mend
 
     inputs = [

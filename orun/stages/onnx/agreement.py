@@ -180,32 +180,6 @@ def check(
     return Metric(largest, better="lower")
 
 
-def check_result(
-    context: Context, agreement: Agreement, tries: Sequence[Case], expected: Sequence[Sequence[Array]]
-) -> Metric:
-    """Run `context.result` on the CPU on every case and return its largest absolute error.
-
-    Where this processor cuts sums of 8-bit products off, a disagreement may be its own, and another one would give the
-    right answer. So integers are then computed as the model says it, in float, and the log says so.
-
-    Raises:
-        StageFailed: as `check` does.
-    """
-    from orun.environment import device
-
-    def compared(target: Target | None) -> Metric:
-        return check(context, agreement, tries, expected, session(context.result, agreement.outputs, target))
-
-    try:
-        return compared(None)
-    except StageFailed as disagreement:
-        if not device.saturates():
-            raise
-        text = "%s here: this processor, without VNNI, cuts sums of 8-bit products off. Compared in float instead"
-        context.log.warning(text, disagreement.what)
-    return compared(Target("cpu", session={"session.disable_quant_qdq": "1"}))
-
-
 def check_against_input(
     context: Context,
     candidate: str,

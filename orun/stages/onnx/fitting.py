@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from orun.errors import UsageError
+from orun.measure.dataset import as_type
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,10 +47,7 @@ def _fits(shape: Sequence[int], taken: Sequence[int | str]) -> bool:
 def _as_taken(item: Input, value: NDArray[Any], of_type: bool) -> str:
     """How to give the values as the model takes them."""
     if not of_type:
-        return (
-            f"in the dataset, {item.name}: values.astype(np.{item.dtype});"
-            f" of a file, `types: {{{item.name}: {item.dtype}}}`"
-        )
+        return as_type(item.name, item.dtype)
     for order in ORDERS:
         if value.ndim == len(order) and _fits([value.shape[axis] for axis in order], item.shape):
             return f"in the dataset, {item.name}: values.transpose{order}"

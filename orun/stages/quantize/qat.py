@@ -106,10 +106,10 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
         Trial,
         answers,
         check,
-        check_result,
         session,
         tries_for,
     )
+    from orun.stages.onnx.processor import check_result
     from orun.stages.quantizing.fake_quantize import steps_of
     from orun.targets import Target
 

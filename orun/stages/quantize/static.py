@@ -15,8 +15,7 @@ so that it rounds better, and checked to compute the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,8 +31,6 @@ from orun.stages.onnx.agreement import Dims, Inputs
 from orun.stages.onnx.precision import TYPES, Override, Width
 from orun.stages.params import Doc, Range
 from orun.stages.quantizing.integers import (
-    CANNOT,
-    quantizing,
     require_integers,
     require_scales,
     require_types,
@@ -253,12 +250,12 @@ def _quantize(context: Context, params: Params, prepared: Prepared) -> ModelProt
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
     from orun.stages.onnx.io import load
-    from orun.stages.quantizing.calibrating import reader_of
+    from orun.stages.quantizing.calibrating import histograms_told, reader_of
 
     result = prepared.path.with_name("quantized.onnx")
     reader = reader_of(context, prepared.dataset, prepared.ranks)
     # A mask may span all of float32, whose width overflows.
-    with _told(context, prepared.path), np.errstate(over="ignore", invalid="ignore"):
+    with histograms_told(context, prepared.path), np.errstate(over="ignore", invalid="ignore"):
         quantize_static(
             prepared.path,
             result,
@@ -296,21 +293,3 @@ def _leave(context: Context, params: Params, path: Path, result: ModelProto) -> 
     weights = {tensor.name: tensor for tensor in load(path).graph.initializer}
     left = leave_in_float(result, weights, stays)
     context.log.info("%d tensors stay float:\n  %s", len(left), "\n  ".join(left))
-
-
-@contextmanager
-def _told(context: Context, path: Path) -> Iterator[None]:
-    """Tell what the quantizer refuses, and what to do about it."""
-    with quantizing(context, path, "try another `format`, `activation_type` or `weight_type`"):
-        try:
-            yield
-        except ValueError as error:
-            if "bins" not in str(error):
-                raise
-            raise StageFailed(
-                context.stage,
-                CANNOT,
-                why=str(error),
-                hint="a value that never changes, such as a mask's, has no histogram: use `method: minmax`, or "
-                "`op_types` without the operators that yield it",
-            ) from error

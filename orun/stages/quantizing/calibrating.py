@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from orun.errors import StageFailed
 from orun.stages.contract import Context
 from orun.stages.data.source import Examples
+from orun.stages.quantizing.integers import CANNOT, quantizing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -112,3 +115,21 @@ def watched(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iterat
         made = dict(zip(inner, session.run(inner, feed), strict=True)) if inner else {}
         values = {name: made[name] if name in made else feed[name] for name in names}
         yield {name: value.reshape(-1, value.shape[-1]) for name, value in values.items()}
+
+
+@contextmanager
+def histograms_told(context: Context, path: Path) -> Iterator[None]:
+    """Tell what the quantizer refuses, and what to do about it."""
+    with quantizing(context, path, "try another `format`, `activation_type` or `weight_type`"):
+        try:
+            yield
+        except ValueError as error:
+            if "bins" not in str(error):
+                raise
+            raise StageFailed(
+                context.stage,
+                CANNOT,
+                why=str(error),
+                hint="a value that never changes, such as a mask's, has no histogram: use `method: minmax`, or "
+                "`op_types` without the operators that yield it",
+            ) from error

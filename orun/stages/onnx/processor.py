@@ -1,0 +1,42 @@
+"""A result compared on the CPU of this machine, whose own errors do not count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from orun.environment import device
+from orun.errors import StageFailed
+from orun.metrics import Metric
+from orun.stages.onnx.agreement import Agreement, check, session
+from orun.targets import Target
+
+if TYPE_CHECKING:
+    from orun.measure.dataset import Array
+    from orun.stages.contract import Context
+    from orun.stages.onnx.feeds import Case
+
+
+def check_result(
+    context: Context, agreement: Agreement, tries: Sequence[Case], expected: Sequence[Sequence[Array]]
+) -> Metric:
+    """Run `context.result` on the CPU on every case and return its largest absolute error.
+
+    Where this processor cuts sums of 8-bit products off, a disagreement may be its own, and another one would give the
+    right answer. So integers are then computed as the model says it, in float, and the log says so.
+
+    Raises:
+        StageFailed: as `check` does.
+    """
+
+    def compared(target: Target | None) -> Metric:
+        return check(context, agreement, tries, expected, session(context.result, agreement.outputs, target))
+
+    try:
+        return compared(None)
+    except StageFailed as disagreement:
+        if not device.saturates():
+            raise
+        text = "%s here: this processor, without VNNI, cuts sums of 8-bit products off. Compared in float instead"
+        context.log.warning(text, disagreement.what)
+    return compared(Target("cpu", session={"session.disable_quant_qdq": "1"}))
