@@ -6,7 +6,7 @@ import subprocess
 from collections import Counter
 
 from tests.faults.folders import remove
-from tests.faults.rig import PATIENCE, Ended, Judgement, Rig, command
+from tests.faults.rig import PATIENCE, Ended, Judgement, Rig, command, environment
 
 
 def trial(rig: Rig, count: int, variants: int) -> Judgement:
@@ -18,6 +18,7 @@ def trial(rig: Rig, count: int, variants: int) -> Judgement:
         subprocess.Popen(
             command(rig, rig.words(variant)),
             cwd=rig.project,
+            env=environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

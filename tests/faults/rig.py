@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tests.faults.folders import contents, copy, fingerprint, remove
 from tests.faults.projects import FIRST, Subject
 
 PROGRAM = Path(__file__).with_name("program.py")
+CHECKOUT = PROGRAM.parents[2]
 PATIENCE = 120.0  # seconds after which a run counts as hanging
 BUG, KILLED = 5, -9
 
@@ -198,6 +200,7 @@ def process(rig: Rig, words: Sequence[str]) -> Ended:
         done = subprocess.run(
             command(rig, words),
             cwd=rig.project,
+            env=environment(),
             capture_output=True,
             text=True,
             timeout=PATIENCE,
@@ -212,6 +215,12 @@ def process(rig: Rig, words: Sequence[str]) -> Ended:
 def command(rig: Rig, words: Sequence[str]) -> list[str]:
     """The command line that starts `orun` in a process of its own."""
     return [sys.executable, "-P", str(PROGRAM), str(rig.folder / "machine"), *words]
+
+
+def environment() -> dict[str, str]:
+    """The environment of every process on a rig: all run the `orun` beside these tests, whichever is installed."""
+    path = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": f"{CHECKOUT}{os.pathsep}{path}" if path else str(CHECKOUT)}
 
 
 def inside(rig: Rig, words: Sequence[str]) -> Ended:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -31,3 +32,14 @@ def test_a_power_cut(apart: Rig) -> None:
     death, judgement = deaths.power_cut(apart, 300)
     assert (death.code, judgement.outcome) == (-9, "rebuilt"), f"{death}: {judgement.why}"
     assert 0 < death.events < len(apart.subject.stages)
+
+
+def test_a_run_that_ends_before_the_power_does(apart: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is done twice then: both runs are by one `orun`, and find modules in the same folders."""
+    for name in ("orun/__init__.py", "more.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("raise ImportError('another one')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    remove(apart.store)
+    death, judgement = deaths.power_cut(apart, 10**6)
+    assert (death.code, death.events, judgement.outcome, judgement.why) == (0, 6, "survived", "")
