@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from orun.key import MODULES
 from orun.pipeline.model import Stage
@@ -13,6 +16,9 @@ HISTORY, VERDICTS = "history", "verdicts"  # parts of the key of a stage that is
 UPSTREAM = ("input ", HISTORY, f"the {HISTORY} of ", f"the {VERDICTS} of ")  # how reasons begin that lie before a stage
 SEEN = ("read", "listed")  # first words of what a stage was seen to look at: files, and folders by their names
 LONGEST = 60  # characters of a value that fit on a line beside its twin
+BEFORE = 12  # of them, that two long values have in common before they differ
+SHOWN = 3  # differences between two values
+ABSENT = object()  # stands for a value that one of two does not have
 
 
 def key_changes(stage: Stage, then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -50,7 +56,46 @@ def _sentence(stage: Stage, name: str, old: str | None, new: str | None) -> str:
         return f"{rest} changed"
     if name == MODULES:
         return f"modules come from other folders: PYTHONPATH was {_shown(old)}, and is {_shown(new)}"
-    return f"{name}: {_shown(old)} -> {_shown(new)}"
+    if max(len(old or ""), len(new or "")) <= LONGEST:
+        return f"{name}: {_shown(old)} -> {_shown(new)}"
+    found = [f"{where}: {_from(a, b)} -> {_from(b, a)}" for where, a, b in _leaves(name, _read(old), _read(new))]
+    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return ", ".join(found[:SHOWN]) + more if found else f"{name} is in another order"
+
+
+def _leaves(name: str, old: Any, new: Any) -> Iterator[tuple[str, str, str]]:
+    """Where two values differ, as deep as they are of one form, with the text of each."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in dict.fromkeys([*old, *new]):
+            yield from _leaves(f"{name}.{key}", old.get(key, ABSENT), new.get(key, ABSENT))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for number, (one, other) in enumerate(zip(old, new, strict=True)):
+            yield from _leaves(f"{name}[{number}]", one, other)
+    elif type(old) is not type(new) or old != new:
+        yield name, _written(old), _written(new)
+
+
+def _read(text: str | None) -> Any:
+    """The value that a part of a key is the JSON of; its text where it is none."""
+    if text is None:
+        return ABSENT
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _written(value: Any) -> str:
+    return _shown(None) if value is ABSENT else json.dumps(value, ensure_ascii=False)
+
+
+def _from(text: str, other: str) -> str:
+    """A text as it is shown beside another: of long ones from a little before where they differ."""
+    if len(text) <= LONGEST:
+        return text
+    alike = takewhile(lambda pair: pair[0] == pair[1], zip(text, other, strict=False))
+    start = max(sum(1 for _ in alike) - BEFORE, 0)
+    return ("..." if start else "") + _shown(text[start:])
 
 
 def _shown(text: str | None) -> str:

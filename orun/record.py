@@ -57,6 +57,7 @@ class Verdict(Named, Record, frozen=True):
         scope: what it is narrowed to: ` against fused`, ` by label`; else empty.
         depth: how many groups it is in. A group (`all of 2`, `any of 2`) is a verdict of its own, before its members,
             and it is the outermost group that fails the run.
+        caveat: what the verdict cannot tell although one may expect it to: a sentence, or nothing.
     """
 
     stage: str
@@ -72,6 +73,7 @@ class Verdict(Named, Record, frozen=True):
     position: Position
     scope: str = ""
     depth: int = 0
+    caveat: str = ""
 
 
 class Unjudged(Named, Record, frozen=True):

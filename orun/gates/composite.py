@@ -55,6 +55,7 @@ def _verdict(stage: str, gate: Gate, finding: Finding) -> Verdict:
         why=finding.why,
         position=gate.position,
         scope=gate.scope,
+        caveat=finding.caveat,
     )
 
 
@@ -114,7 +115,8 @@ def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Co
     why = f"{_counts(found)}; {_smallest(names, metrics, start)}{_without(gate, metrics)}"
     said = [one.why for one in found.values() if one.outcome != "passed"]
     more = [f"and {len(said) - SHOWN} more"] if len(said) > SHOWN else []
-    return replace(telling, why="; ".join([why, *said[:SHOWN], *more]))
+    caveat = next((one.caveat for one in found.values() if one.caveat), "")
+    return replace(telling, why="; ".join([why, *said[:SHOWN], *more]), caveat=caveat)
 
 
 def _counts(found: Mapping[str, Finding]) -> str:

@@ -21,6 +21,7 @@ class Finding:
     measured: float | None = None
     unit: Unit = ""
     interval: Estimate | None = None
+    caveat: str = ""
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,18 @@ from collections.abc import Mapping
 Host = Mapping[str, str]
 
 # Parts of a host's fingerprint that are the machine's; the others are versions of software.
+HARDWARE = frozenset({"system", "gpu name", "gpu compute_cap", "gpu memory.total", "gpu mig.mode.current"})
 MACHINE = ("host", "architecture", "cpu", "cpu flags", "cores", "governor", "maximum clock")
 
 
 def same_machine(one: Host, other: Host) -> bool:
     """Whether two fingerprints are of the same hardware, whatever software is on it."""
     return _machine(one) == _machine(other)
+
+
+def software(host: Host) -> dict[str, str]:
+    """What runs on a machine, as far as its fingerprint has it: Python, ONNX Runtime, drivers, libraries, settings."""
+    return {name: value for name, value in host.items() if name not in MACHINE and name not in HARDWARE}
 
 
 def machine(host: Host) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from orun.gates.advice import to_tell
 from orun.gates.baselines import Accepted, alone
+from orun.gates.conditions import changed_since
 from orun.gates.finding import Change, Finding, Outcome, distance, point
 from orun.gates.hosts import machine, same_machine
 from orun.gates.measured import Ports, changes
@@ -56,10 +57,12 @@ def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, t
         return _untold(gate, f"nothing is accepted for {stage.id}")
     same = accepted.model and accepted.model == terms.ports.measured(action)
     if same and accepted.beside == terms.ports.beside(action):
-        return _the_same(gate, metric, "the accepted baseline is this very model")
-    if metric.baseline:
-        return _side_by_side(gate, metric, metric.baseline, stage)
-    return _by_stored(gate, metric, stage, action, terms, accepted)
+        found = _the_same(gate, metric, "the accepted baseline is this very model")
+    elif metric.baseline:
+        found = _side_by_side(gate, metric, metric.baseline, stage)
+    else:
+        return _by_stored(gate, metric, stage, action, terms, accepted)
+    return replace(found, caveat=changed_since(stage, accepted, action, terms.ports))
 
 
 def _the_same(gate: Gate, metric: Metric, why: str) -> Finding:

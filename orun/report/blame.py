@@ -20,22 +20,24 @@ def lines_of(found: Diagnosis, terminal: Terminal) -> list[str]:
     unit: Unit = "s" if found.places and not found.places[0].tensor else found.unit
     lines = [terminal.paint(found.gate, "strong"), ""]
     if found.levels:
-        rows = [_level(one, unit, one.stage == found.culprit) for one in found.levels]
+        rows = [level_row(one, unit, one.stage == found.culprit) for one in found.levels]
         lines += [*_indented(render(LEVELS, rows, terminal)), ""]
     if found.places:
-        lines += [*_indented(render(PLACES, [_place(one) for one in found.places[:SHOWN]], terminal)), ""]
+        lines += [*_indented(render(PLACES, [place_row(one) for one in found.places[:SHOWN]], terminal)), ""]
     lines.append(found.sentence)
     return [*lines, *(terminal.paint(text, "doubt") for text in (found.note, found.stopped) if text)]
 
 
-def _level(one: Level, unit: Unit, guilty: bool) -> Sequence[Cell]:
+def level_row(one: Level, unit: Unit, guilty: bool) -> Sequence[Cell]:
+    """The cells of an artifact under `LEVELS`: whose it is, the metric there, and whether the gate would pass."""
     style: Style = "bad" if guilty else ""
     value = "-" if one.value is None else show(one.value, unit)
     passes = {True: "passes", False: "fails", None: ""}[one.passes]
     return Cell(one.stage, style), Cell(value, style), Cell(one.why or passes, style)
 
 
-def _place(one: Place) -> Sequence[Cell]:
+def place_row(one: Place) -> Sequence[Cell]:
+    """The cells of a place under `PLACES`: its name, its share of the harm, and its nodes."""
     return Cell(one.node), Cell(_share(one.share)), Cell(", ".join(one.nodes[:SHOWN]))
 
 

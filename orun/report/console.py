@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 from orun.events import Event, RunStarted, StageStarted, StageWaiting
 from orun.record import RunResult
 from orun.report.failures import failure_notes
-from orun.report.gates import gate_notes, gate_table
+from orun.report.gates import caveat_notes, gate_notes, gate_table
 from orun.report.lines import Lines
 from orun.report.stages import stage_table
 from orun.report.strays import stray_notes
@@ -76,6 +76,7 @@ def result_lines(result: RunResult, terminal: Terminal, detail: Detail = "normal
         [] if quiet else stray_notes(result, terminal),
         failure_notes(result, terminal),
         [] if quiet else gate_table(result, terminal),
+        [] if quiet else caveat_notes(result, terminal),
         gate_notes(result, terminal, failing_only=quiet),
         [summary_line(result, terminal)],
     ]

@@ -65,6 +65,17 @@ def gate_notes(result: RunResult, terminal: Terminal, *, failing_only: bool = Fa
     return lines
 
 
+def caveats(result: RunResult) -> list[Verdict]:
+    """Of each stage the first gate that says what its comparison does not tell; the others of it say the same."""
+    return list({(one.stage, one.caveat): one for one in reversed(result.verdicts) if one.caveat}.values())[::-1]
+
+
+def caveat_notes(result: RunResult, terminal: Terminal) -> list[str]:
+    """A line for each of `caveats`."""
+    label = terminal.paint("note", "doubt")
+    return [f"{label}: {one.stage}: {one.caveat}" for one in caveats(result)]
+
+
 def named(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, str]]:
     """Each with a name of its own: the same condition may stand alone and in groups."""
     counts: Counter[str] = Counter()

@@ -14,7 +14,7 @@ from orun.errors import PipelineError
 from orun.places import Position
 from orun.record import RunResult, StageResult
 from orun.report.failures import failure_note
-from orun.report.gates import NOT_JUDGED, next_step, open_gates, place_of, why, why_unjudged
+from orun.report.gates import NOT_JUDGED, caveats, next_step, open_gates, place_of, why, why_unjudged
 from orun.report.strays import stray_note
 from orun.report.terminal import Terminal
 
@@ -22,9 +22,9 @@ Level = Literal["error", "warning", "notice"]
 
 
 def commands(result: RunResult) -> list[str]:
-    """Lines for what failed, gates that are undecided, what was written beside outputs, and what was not judged."""
+    """Lines for what failed, is undecided, was written beside outputs, no verdict tells, and was not judged."""
     gates = [*_gates(result, fails=True), *_gates(result, fails=False)]
-    return [*_stages(result), *gates, *_strays(result), *_unjudged(result)]
+    return [*_stages(result), *gates, *_strays(result), *_caveats(result), *_unjudged(result)]
 
 
 def mistakes(error: PipelineError) -> list[str]:
@@ -59,6 +59,12 @@ def _strays(result: RunResult) -> Iterator[str]:
         if stage.wrote:
             title = f"{stage.stage} wrote beside its output"
             yield _line("warning", _place(stage, result), title, [stray_note(result, stage)])
+
+
+def _caveats(result: RunResult) -> Iterator[str]:
+    for verdict in caveats(result):
+        title = f"what no gate of {verdict.stage} tells"
+        yield _line("notice", place_of(verdict, result), title, [verdict.caveat])
 
 
 def _unjudged(result: RunResult) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from orun.places import Position
 from orun.record import RunResult, StageResult
-from orun.report.gates import NOT_JUDGED, OVERRIDE, named, open_gates, place_of, unjudged, why, why_unjudged
+from orun.report.gates import NOT_JUDGED, OVERRIDE, caveats, named, open_gates, place_of, unjudged, why, why_unjudged
 from orun.report.strays import stray_note
 from orun.spelling import near
 
@@ -22,11 +22,11 @@ ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def code_quality(result: RunResult) -> str:
-    """What failed, is undecided, was written beside outputs or was not judged, for GitLab's Code Quality.
+    """What failed, is undecided, was written beside outputs, no verdict tells or was not judged, for Code Quality.
 
     It is a JSON list, empty when all is well.
     """
-    found = [*_stages(result), *_gates(result), *_strays(result), *_unjudged(result)]
+    found = [*_stages(result), *_gates(result), *_strays(result), *_caveats(result), *_unjudged(result)]
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -70,6 +70,12 @@ def _strays(result: RunResult) -> Iterator[dict[str, Any]]:
     for stage in result.stages:
         if stage.wrote:
             yield _issue(stray_note(result, stage), "stray", stage.stage, "minor", _place(stage, result))
+
+
+def _caveats(result: RunResult) -> Iterator[dict[str, Any]]:
+    for verdict in caveats(result):
+        text = f"{verdict.stage}: {verdict.caveat}"
+        yield _issue(text, "caveat", verdict.stage, "info", place_of(verdict, result))
 
 
 def _unjudged(result: RunResult) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ import re
 from orun.markup import escape, table
 from orun.record import RunResult, StageResult, Unjudged, Verdict
 from orun.report.failures import failure_note
-from orun.report.gates import INDENT, NOT_JUDGED, gate_row, open_gates, unjudged, why, why_unjudged
+from orun.report.gates import INDENT, NOT_JUDGED, caveat_notes, gate_row, open_gates, unjudged, why, why_unjudged
 from orun.report.stages import stage_row
 from orun.report.strays import stray_notes
 from orun.report.summary import summary_line
@@ -23,6 +23,7 @@ def markdown(result: RunResult) -> str:
         f"## {escape(result.pipeline)}",
         escape(summary_line(result, PLAIN)),
         *_checklist(result),
+        *[escape(note) for note in caveat_notes(result, PLAIN)],
         *_stages(result),
         *[escape(note) for note in stray_notes(result, PLAIN)],
         *[_failure(stage) for stage in result.stages if stage.failure],

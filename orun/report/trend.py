@@ -25,6 +25,7 @@ OVERVIEW = (
     Column("when"),
     Column("last change", flexible=True),
 )
+TREND = ("metric", "measured", "trend", "latest", "last change")
 POINTS = (
     Column("measured (UTC)"),
     Column("value", "right"),
@@ -57,13 +58,12 @@ def _overview_row(series: Series, now: float) -> list[Cell]:
 
 def markdown_trend(all_series: Sequence[Series]) -> str:
     """A section with a line for each series that has a past; empty where none has."""
-    rows = [_markdown_cells(series) for series in all_series if len(series.points) > 1]
-    if not rows:
-        return ""
-    return f"\n### Trend on this machine\n\n{table(('metric', 'measured', 'trend', 'latest', 'last change'), rows)}\n"
+    rows = [trend_cells(series) for series in all_series if len(series.points) > 1]
+    return f"\n### Trend on this machine\n\n{table(TREND, rows)}\n" if rows else ""
 
 
-def _markdown_cells(series: Series) -> list[str]:
+def trend_cells(series: Series) -> list[str]:
+    """A series as a line of a report, under the titles `TREND`."""
     found = changes(series)
     last = series.last
     return [

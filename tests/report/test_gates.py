@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from orun.codec import replace
+from orun.markup import escape
 from orun.places import Position
 from orun.record import NEVER_RUN, Verdict
-from orun.report.gates import gate_notes, next_step, open_gates, place_of, why
+from orun.report.console import result_lines
+from orun.report.gates import caveat_notes, gate_notes, next_step, open_gates, place_of, why
+from orun.report.github import commands
+from orun.report.gitlab import code_quality
+from orun.report.junit import junit
+from orun.report.markdown import markdown
 from orun.report.terminal import Terminal
 
-from .support import COSINE, GATE_FAILED, PASSED, SLOWER, SPEEDUP, UNSURE
+from .support import COSINE, GATE_FAILED, P50, PASSED, RECALL, SLOWER, SPEEDUP, UNSURE
 
 NO_BASELINE = replace(SLOWER, outcome="undecided", measured=None)
 
@@ -88,3 +95,23 @@ def test_members_are_left_out_below_a_group_that_passed_alone() -> None:
     assert open_gates([passed, member, failed, member]) == [failed, member]
     assert open_gates([failed, within, inner, member]) == [failed, member]
     assert open_gates([passed, member, SLOWER]) == [SLOWER]
+
+
+def test_what_a_comparison_does_not_tell_is_told_once_a_stage() -> None:
+    caveat = "since the baseline was accepted on 2026-11-02: runtime: onnxruntime 1.24.1 -> onnxruntime 1.31.1"
+    told = [replace(one, caveat=caveat) for one in (RECALL, P50, SPEEDUP)]
+    result = replace(PASSED, verdicts=(COSINE, *told))
+    assert caveat_notes(result, Terminal()) == [f"note: accuracy: {caveat}", f"note: latency: {caveat}"]
+    assert f"\n\nnote: accuracy: {caveat}\nnote: latency: {caveat}\n" in "\n".join(result_lines(result, Terminal()))
+    assert caveat not in "\n".join(result_lines(result, Terminal(), "quiet"))
+    assert f"\n\n{escape(f'note: latency: {caveat}')}\n\n" in markdown(result)
+    assert commands(result)[1] == (
+        "::notice file=pipelines/bert.yaml,line=37,col=7,title=what no gate of latency tells::"
+        "since the baseline was accepted on 2026-11-02: runtime: onnxruntime 1.24.1 -> onnxruntime 1.31.1"
+    )
+    issues = json.loads(code_quality(result))
+    assert [(one["description"], one["severity"], one["check_name"]) for one in issues] == [
+        (f"accuracy: {caveat}", "info", "orun/caveat"),
+        (f"latency: {caveat}", "info", "orun/caveat"),
+    ]
+    assert f": it is well within; {caveat.replace('>', '&gt;')}</system-out>" in junit(result)

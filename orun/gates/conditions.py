@@ -1,0 +1,49 @@
+"""What is not as it was when the baseline was accepted: both models are measured with what is here now.
+
+So a comparison with the baseline tells of the model alone: a newer ONNX Runtime that is slower, or a session with fewer
+threads, is slower for both.
+"""
+
+from __future__ import annotations
+
+from orun.gates.baseline_file import Accepted
+from orun.gates.hosts import software
+from orun.gates.measured import Ports, changes
+from orun.pipeline.model import Stage
+from orun.reasons import key_changes
+from orun.store.records import Action
+
+SHOWN = 3  # changes that a sentence tells
+# Parameters that say for how long is measured, or what besides, and not under which conditions.
+EFFORT = frozenset(
+    f"parameter {name}"
+    for name in (
+        "better", "launches", "max_launches", "metrics", "min_launches", "reference_target", "resamples", "resolution",
+        "rounds", "runs", "slices", "time", "warmup",
+    )
+)  # fmt: skip
+
+
+def changed_since(stage: Stage, accepted: Accepted, action: Action, ports: Ports) -> str:
+    """The sentence about what changed since a baseline was accepted; empty when nothing did.
+
+    Args:
+        stage: whose figures are compared.
+        accepted: what the baseline has for it.
+        action: what it measured now.
+        ports: what comes in where.
+    """
+    then = {name: text for name, text in accepted.setup.items() if name not in EFFORT}
+    found = [*_software(stage, accepted, action), *changes(stage, then, ports.setup(action))]
+    if not found:
+        return ""
+    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return (
+        f"since the baseline was accepted on {accepted.day}: {'; '.join(found[:SHOWN])}{more}; both models were "
+        "measured as it is now, so what that does to them is not in the comparison"
+    )
+
+
+def _software(stage: Stage, accepted: Accepted, action: Action) -> list[str]:
+    then, now = software(accepted.host), software(action.host)
+    return key_changes(stage, then, now) if then and now else []

@@ -1,0 +1,55 @@
+"""What differs between two keys, in words that show it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from orun.pipeline.model import Stage
+from orun.places import Position
+from orun.reasons import key_changes
+
+LATENCY = Stage("latency", "measure/latency", Position("bert.yaml", 1, 1))
+TARGET = {"providers": [["CPUExecutionProvider", {}]], "session": {"execution_mode": "parallel", "threads": 4}}
+LONG = "weights of the model that was trained in spring, with the second data set, seed "
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (1, 1.0, "with: 1 -> 1.0"),
+        (TARGET, TARGET | {"session": {"execution_mode": "parallel"}}, "with.session.threads: 4 -> not set"),
+        (
+            TARGET,
+            TARGET | {"providers": [["CUDAExecutionProvider", {}]], "session": {"threads": 1}},
+            (
+                'with.providers[0][0]: "CPUExecutionProvider" -> "CUDAExecutionProvider", '
+                'with.session.execution_mode: "parallel" -> not set, with.session.threads: 4 -> 1'
+            ),
+        ),
+        (
+            dict.fromkeys("abcde", LONG),
+            dict.fromkeys("abcde", ""),
+            (
+                'with.a: "weights of the model that was trained in spring, with th... -> "", '
+                'with.b: "weights of the model that was trained in spring, with th... -> "", '
+                'with.c: "weights of the model that was trained in spring, with th... -> "" and 2 more'
+            ),
+        ),
+        (TARGET, dict(reversed(TARGET.items())), "with is in another order"),
+        (f"{LONG}1", f"{LONG}2", 'with: ...a set, seed 1" -> ...a set, seed 2"'),
+        (
+            LONG,
+            [LONG],
+            (
+                'with: "weights of the model that was trained in spring, with th... -> '
+                '["weights of the model that was trained in spring, with t...'
+            ),
+        ),
+    ],
+)
+def test_long_values_are_told_by_where_they_differ(old: Any, new: Any, said: str) -> None:
+    (sentence,) = key_changes(LATENCY, {"with": json.dumps(old)}, {"with": json.dumps(new)})
+    assert sentence == said
