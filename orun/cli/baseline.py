@@ -21,13 +21,13 @@ from orun.report.figures import quoted
 from orun.report.gates import why
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import detect
-from orun.spelling import near
+from orun.spelling import near, settings
 from orun.units import show
 
 if TYPE_CHECKING:
     from orun.gates.baselines import Accepted, Baseline, Difference
     from orun.pipeline.model import Pipeline
-    from orun.record import RunResult, Verdict
+    from orun.record import RunResult, StageResult, Verdict
     from orun.steps import Step
     from orun.store import Store
 
@@ -190,13 +190,13 @@ def _given(pipeline: Pipeline, store: Store, steps: Sequence[Step], asked: Remot
     """What became of the results of these stages on their way to the remote, if there is one."""
     from orun.remote.settings import resolve
 
-    settings = resolve(asked or Remote(), pipeline.project)
-    if settings is None:
+    remote = resolve(asked or Remote(), pipeline.project)
+    if remote is None:
         return ()
     from orun.planner import Planner
     from orun.remote.giving import give
 
-    return give(settings, Planner(pipeline, store), steps)
+    return give(remote, Planner(pipeline, store), steps)
 
 
 def _failing(pipeline: Pipeline, store: Store, baseline: Baseline, steps: Sequence[Step]) -> tuple[Verdict, ...]:
@@ -228,8 +228,7 @@ def _last_run(pipeline: Pipeline, store: Store) -> RunResult:
                 break
             found = found or result
     if found is None:
-        file = quoted(near(str(pipeline.file)))
-        raise UsageError(f"there is no run of {pipeline.name} to accept", hint=f"orun {file}")
+        raise UsageError(f"there is no run of {pipeline.name} to accept", hint=_run_again(pipeline, store))
     known = {stage.id for stage in pipeline.stages}
     kept = [stage for stage in found.stages if stage.outcome != "blocked"]
     return replace(found, stages=tuple(stage for stage in kept if stage.stage in known))
@@ -240,16 +239,32 @@ def _up_to_date(pipeline: Pipeline, store: Store, result: RunResult) -> tuple[St
     names = [stage.stage for stage in result.stages]
     steps = orun.plan(pipeline, only=names, store=store.root).steps if names else ()
     for step in steps:
-        stale = list(step.reasons) if step.hit is None else []
-        if step.hit and step.hit.tree != result[step.stage.id].tree:
-            stale = ["the last run was made with other values"]
-        if stale and step.action != "skipped":
+        if (stale := _stale(step, result[step.stage.id], store)) and step.action != "skipped":
             raise UsageError(
                 f"what the last run has for {step.stage.id} is not up to date, so it cannot be accepted",
                 why="\n".join(stale),
-                hint=f"orun {quoted(near(str(pipeline.file)))}",
+                hint=_run_again(pipeline, store),
             )
     return tuple(steps)
+
+
+def _stale(step: Step, ran: StageResult, store: Store) -> Sequence[str]:
+    """What differs between a stage as it ran and as it would run now; nothing when its result is the same."""
+    from orun.reasons import key_changes
+
+    if step.hit is None:
+        return step.reasons
+    if step.hit.tree == ran.tree:
+        return ()
+    then = next((action.parts for action in store.actions(ran.key)), step.parts)
+    return key_changes(step.stage, then, step.parts) or ("the last run has another result of it",)
+
+
+def _run_again(pipeline: Pipeline, store: Store) -> str:
+    """The command that brings a pipeline up to date, as it was asked for here."""
+    elsewhere = store.root != _root(None, pipeline).absolute()
+    where = f" --store {quoted(near(str(store.root)))}" if elsewhere else ""
+    return f"orun {quoted(near(str(pipeline.file)))}{settings(pipeline.overrides)}{where}"
 
 
 def _accepted_rows(stage: str, accepted: Accepted) -> list[tuple[Cell, ...]]:

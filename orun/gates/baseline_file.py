@@ -20,6 +20,7 @@ from orun.store.refusals import refusals
 
 VERSION = 1
 NEWER = "use the orun that wrote it, or remove the file and accept again: orun baseline accept"
+UNKNOWN = "unknown field"  # how msgspec tells of a name that a later orun has given
 HINT = "take the committed version back, or remove the file and accept again: orun baseline accept"
 
 
@@ -115,7 +116,8 @@ def _decoded(path: Path, text: str, data: object) -> Baseline:
         for name, accepted in baseline.stages.items():
             _check(name, accepted)
     except ValueError as error:
-        raise _broken(path, text, (1, 1), f"the baseline has another shape than orun writes: {error}") from error
+        message = f"the baseline has another shape than orun writes: {error}"
+        raise _broken(path, text, (1, 1), message, NEWER if UNKNOWN in str(error) else HINT) from error
     return baseline
 
 

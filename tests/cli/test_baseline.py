@@ -95,7 +95,7 @@ def test_the_last_run_must_be_of_the_file_as_it_is(orun: CommandLine, gated: Pat
         2,
         (
             "error: what the last run has for write is not up to date, so it cannot be accepted\n"
-            "  the last run was made with other values\n"
+            '  parameter text: "one two" -> "one two three"\n'
             "  hint: orun words.yaml\n"
         ),
     )
@@ -107,6 +107,23 @@ def test_the_last_run_must_be_of_the_file_as_it_is(orun: CommandLine, gated: Pat
             "error: what the last run has for write is not up to date, so it cannot be accepted\n"
             '  parameter text: "one two" -> "four"\n'
             "  hint: orun words.yaml\n"
+        ),
+    )
+
+
+@pytest.mark.usefixtures("gated")
+def test_what_to_type_has_the_values_and_the_store(orun: CommandLine) -> None:
+    asked = ("--store", "there", "--set", "stages.write.with.text=one two")
+    nothing = orun("baseline", "accept", "words.yaml", *asked)
+    orun("words.yaml", "--store", "there")
+    other = orun("baseline", "accept", "words.yaml", *asked)
+    again = "  hint: orun words.yaml --set 'stages.write.with.text=one two' --store there\n"
+    assert (nothing.code, nothing.err) == (2, f"error: there is no run of words to accept\n{again}")
+    assert (other.code, other.err) == (
+        2,
+        (
+            "error: what the last run has for write is not up to date, so it cannot be accepted\n"
+            f'  parameter text: "one two three" -> "one two"\n{again}'
         ),
     )
 

@@ -204,6 +204,11 @@ def test_a_login_signs_where_git_knows_nobody(pipeline: Pipeline, monkeypatch: p
             None, HINT,
         ),
         (
+            f'{{{START} {{"a": {{"new": 1, "model": "", "metrics": {{}}, {END}', "1:1",
+            "the baseline has another shape than orun writes: Object contains unknown field `new` - at `$.stages[...]`",
+            None, NEWER,
+        ),
+        (
             f'{{{START} {{"a": {{"model": "", "metrics": {{"p50": {{"value": 2, "interval": {BESIDE}}}}}, {END}', "1:1",
             "the baseline has another shape than orun writes: p50 of a is 2, which is not between 3 and 4", None, HINT,
         ),
