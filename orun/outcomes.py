@@ -36,6 +36,7 @@ def up_to_date(step: Step, action: Action, outcome: Outcome, out: str, *, brough
         others=action.others,
         inputs=action.inputs,
         wrote=tuple(name for name, stray in action.wrote.items() if stray.how == "written"),
+        needs=step.stage.upstream,
     )
 
 
@@ -51,12 +52,21 @@ def failed(step: Step, error: StageError) -> StageResult:
         position=step.stage.position,
         inputs=step.parts,
         unjudged=unjudged(step.stage),
+        needs=step.stage.upstream,
     )
 
 
 def left(stage: Stage, outcome: Outcome, reasons: tuple[str, ...]) -> StageResult:
     """The result of a stage that is blocked or skipped."""
-    return StageResult(stage.id, stage.uses, outcome, reasons, position=stage.position, unjudged=unjudged(stage))
+    return StageResult(
+        stage.id,
+        stage.uses,
+        outcome,
+        reasons,
+        position=stage.position,
+        unjudged=unjudged(stage),
+        needs=stage.upstream,
+    )
 
 
 def unjudged(stage: Stage) -> tuple[Unjudged, ...]:

@@ -137,6 +137,7 @@ class StageResult(Record, frozen=True):
         unjudged: its gates, those in groups left out, where it is not up to date: then none of them was judged.
         wrote: files of the project that it wrote beside its output, by their paths from the pipeline's folder: they do
             not come back with its result.
+        needs: ids of the stages right before it.
     """
 
     stage: str
@@ -156,6 +157,7 @@ class StageResult(Record, frozen=True):
     inputs: Mapping[str, str] = field(default_factory=dict)
     unjudged: tuple[Unjudged, ...] = ()
     wrote: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
 
 
 class RunResult(Record, frozen=True):
