@@ -28,7 +28,7 @@ def require_known(context: Context, parameter: str, names: Collection[str], know
                 context.stage,
                 f"{parameter}: the model has no {name!r}",
                 why=f"did you mean {close!r}?" if close else f"it has {len(set(known))} such names",
-                hint="any ONNX viewer shows the names of nodes",
+                hint="any ONNX viewer shows them",
             )
 
 

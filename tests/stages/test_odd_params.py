@@ -30,7 +30,7 @@ def rows():
 def first(outputs, dataset):
     return 1.0
 """
-UNNAMED = "the model has no ''\n  it has 1 such names\n  hint: any ONNX viewer shows the names of nodes"
+UNNAMED = "the model has no ''\n  it has 1 such names\n  hint: any ONNX viewer shows them"
 NO_OPTIMIZER = f"skip: ONNX Runtime {onnxruntime.__version__} has no optimizer"
 OF_NO_USE = (
     "`dims` is of no use beside `inputs`\n  its examples bring their own sizes\n"

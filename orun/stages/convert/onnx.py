@@ -3,6 +3,9 @@
 The model is read whole and written anew, so that files around it change nothing. External data must lie in the
 model's own folder; it is gathered into one file. What comes from the web has its SHA-256 in the pipeline file, and so
 does each file of external data, which is looked for beside the model's address.
+
+A model is tried at several sizes of each dynamic axis that has a name of its own, wherever a stage makes inputs up.
+`axes` renames them, and says which of them follow from others: that of a decoder's mask is `past + sequence`.
 """
 
 from __future__ import annotations
@@ -11,13 +14,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context, Spec
 from orun.stages.known import require_known
 from orun.stages.params import Doc, FilePath
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,13 @@ class Params:
     data: Annotated[
         dict[str, str],
         Doc("SHA-256 of each file of external data, by its name as the model has it; with `url` all of them."),
+    ] = field(default_factory=dict)
+    axes: Annotated[
+        dict[str, str],
+        Doc(
+            "Other names of dynamic axes, by their name, or by input and place (`mask.1`): "
+            "`{total_length: past_length + length}`."
+        ),
     ] = field(default_factory=dict)
 
 
@@ -58,8 +71,26 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     model = load(path)
     for name, digest in params.data.items():
         _check_digest(context, path.parent / name, digest)
+    _name_axes(context, model, params.axes)
     save(model, context.result, external=bool(named))
     return weigh(context.result)
+
+
+def _name_axes(context: Context, model: ModelProto, names: Mapping[str, str]) -> None:
+    """Give dynamic axes other names."""
+    from orun.stages.onnx.signature import axis_names
+
+    inputs = {value.name: axis_names(value) for value in model.graph.input}
+    require_known(context, "axes", names, [name for axes in inputs.values() for name in axes if isinstance(name, str)])
+    if "" in names.values():
+        raise StageFailed(context.stage, "axes: a name is empty", hint="give one, or a sum such as `past + sequence`")
+    for value in (*model.graph.input, *model.graph.output):
+        axes = zip(value.type.tensor_type.shape.dim, axis_names(value), strict=True)
+        for axis, name in axes:
+            if isinstance(name, str) and name in names:
+                axis.dim_param = names[name]
+    if names:
+        del model.graph.value_info[:]  # they are for the axes as they were called
 
 
 def _fetched(context: Context, params: Params) -> Path:

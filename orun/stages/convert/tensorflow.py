@@ -48,7 +48,10 @@ class InputSpec:
 
     shape: Annotated[
         list[int | str] | None,
-        Doc("Its axes: a size, or the name of a dynamic axis; as the model has it when left out."),
+        Doc(
+            "Its axes: a size, the name of a dynamic axis, or what it follows from (`past + sequence`, `32 * rows`); "
+            "as the model has it when left out."
+        ),
     ] = None
     dtype: Annotated[DType | None, Doc("Type of its values, where the model does not say.")] = None
     low: Low = None

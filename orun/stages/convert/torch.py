@@ -6,7 +6,9 @@ on the Hugging Face hub. A stage of your own that trains may hand over the weigh
 `needs: train`. Nothing but weights is unpickled, and no Python that comes with a model is run. TorchScript takes
 `exporter: torchscript`, and an ExportedProgram has the dynamic axes that it was exported with. `inputs` says what its
 `forward` takes: by name when each of them is a parameter of `forward`, otherwise in the order given. An axis that has a
-name instead of a size is dynamic; axes of one name have the same size.
+name instead of a size is dynamic; axes of one name have the same size. An axis may follow from others, as that of a
+decoder's mask does (`past + sequence`), or that of an image which must be a multiple of something (`32 * rows`). What
+`forward` takes as a list, such as a cache of keys and values, is named tensor by tensor and arrives as `*past`.
 
 The exported model and PyTorch are compared on random and boundary inputs at several sizes of each dynamic axis.
 """
@@ -47,7 +49,10 @@ MASKED = "; where padding is only behind the text, say so: `fill: right-padded`"
 class InputSpec:
     """One input of the model."""
 
-    shape: Annotated[list[int | str], Doc("Its axes: a size, or the name of a dynamic axis.")]
+    shape: Annotated[
+        list[int | str],
+        Doc("Its axes: a size, the name of a dynamic axis, or what it follows from (`past + sequence`, `32 * rows`)."),
+    ]
     dtype: Annotated[DType, Doc("Type of its values.")] = "float32"
     low: Low = None
     high: High = None

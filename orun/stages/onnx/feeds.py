@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from orun.errors import UsageError
+from orun.stages.onnx import axes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +31,7 @@ class Input:
     Attributes:
         name: of the input.
         dtype: numpy's name of its type.
-        shape: each axis: its size, or the symbol of a dynamic one.
+        shape: each axis: its size, or the name of a dynamic one, or what it follows from (`past + sequence`).
         low, high: bounds of its values, both included; None where there is no bound.
         mask: it holds 0 and 1, and at least one 1 along its last axis, because an attention that sees nothing has no
             right answer.
@@ -62,12 +63,14 @@ class Case:
 
 
 def symbols(inputs: Sequence[Input]) -> tuple[str, ...]:
-    """The dynamic axes by name, each once."""
-    return tuple(dict.fromkeys(axis for item in inputs for axis in item.shape if isinstance(axis, str)))
+    """The dynamic axes that have sizes of their own, by name, each once."""
+    return axes.free(item.shape for item in inputs)
 
 
 def assignments(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
     """Sizes for all dynamic axes together, so that each axis takes each of its sizes and axes differ from one another.
+
+    Those that follow from others have none here.
 
     Args:
         inputs: of the model.
@@ -79,22 +82,22 @@ def assignments(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> 
     """
     for item in inputs:
         _require_possible(item)
-    axes = symbols(inputs)
-    for unknown in sorted(set(sizes) - set(axes)):
+    known = symbols(inputs)
+    for unknown in sorted(set(sizes) - set(known)):
         raise UsageError(
             f"the model has no dynamic axis {unknown!r}",
-            why=f"its dynamic axes are {', '.join(axes)}" if axes else "none of its axes is dynamic",
+            why=f"its dynamic axes are {', '.join(known)}" if known else "none of its axes is dynamic",
         )
     for axis, chosen in sizes.items():
         if min(chosen, default=-1) < 0:
             told = f"cannot be {min(chosen)}" if chosen else "has no size"
             raise UsageError(f"the dynamic axis {axis!r} {told}", why="sizes are whole numbers from 0 on")
-    choices = [tuple(sizes.get(axis, SIZES)) for axis in axes]
+    choices = [tuple(sizes.get(axis, SIZES)) for axis in known]
     rounds = max(map(len, choices), default=1)
     return [
         {
             axis: choice[(turn + place) % len(choice)]
-            for place, (axis, choice) in enumerate(zip(axes, choices, strict=True))
+            for place, (axis, choice) in enumerate(zip(known, choices, strict=True))
         }
         for turn in range(rounds)
     ]
@@ -169,7 +172,7 @@ def one_example(inputs: Mapping[str, Values], number: int, ranks: Mapping[str, i
 def _values(item: Input, turn: Mapping[str, int], mode: Mode, masks: Masks, random: np.random.Generator) -> Array:
     import numpy as np
 
-    shape = tuple(turn[axis] if isinstance(axis, str) else axis for axis in item.shape)
+    shape = tuple(axes.size(axis, turn) if isinstance(axis, str) else axis for axis in item.shape)
     if item.mask:
         return _mask(shape, mode, "right-padded" if item.padded else masks, random).astype(item.dtype)
     if item.dtype == "object":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from orun.stages.onnx import axes
 from orun.stages.onnx.feeds import Case, Input
 
 if TYPE_CHECKING:
@@ -133,10 +134,13 @@ def name_axes(model: ModelProto, tries: Sequence[Case], answers: Sequence[Sequen
     Exporters leave names of their own, and sometimes the size of their example.
 
     Args:
-        model: whose outputs are declared.
+        model: whose outputs are declared, and whose inputs are.
         tries: what it was fed.
         answers: the outputs for each of them.
     """
+    named = [axis.dim_param for value in model.graph.input for axis in value.type.tensor_type.shape.dim]
+    follows = [axis for axis in dict.fromkeys(named) if axes.names(axis) != (axis,)]
+    sizes = [{**case.sizes, **{axis: axes.size(axis, case.sizes) for axis in follows}} for case in tries]
     for place, output in enumerate(model.graph.output):
         shapes = [answer[place].shape for answer in answers]
         declared = output.type.tensor_type.shape
@@ -145,11 +149,13 @@ def name_axes(model: ModelProto, tries: Sequence[Case], answers: Sequence[Sequen
             del declared.dim[:]
             declared.dim.extend(type(declared).Dimension() for _ in shapes[0])
         for index, axis in enumerate(declared.dim):
-            _name_axis(axis, [shape[index] for shape in shapes], tries, f"{output.name}_{index}")
+            _name_axis(axis, [shape[index] for shape in shapes], sizes, f"{output.name}_{index}")
 
 
-def _name_axis(axis: TensorShapeProto.Dimension, sizes: Sequence[int], tries: Sequence[Case], name: str) -> None:
-    matching = [symbol for symbol in tries[0].sizes if [case.sizes[symbol] for case in tries] == sizes]
+def _name_axis(
+    axis: TensorShapeProto.Dimension, sizes: Sequence[int], known: Sequence[Mapping[str, int]], name: str
+) -> None:
+    matching = [symbol for symbol in known[0] if [case[symbol] for case in known] == sizes]
     constant = set(sizes) == {sizes[0]}
     if axis.dim_param in matching or (constant and axis.dim_value == sizes[0]):
         return

@@ -43,6 +43,16 @@ def ranks_of(model: ModelProto) -> dict[str, int]:
     return {value.name: len(value.type.tensor_type.shape.dim) for value in model.graph.input}
 
 
+def axis_names(value: ValueInfoProto) -> tuple[int | str, ...]:
+    """Each axis of a value: its size, or its name, which is told by its place where it has none."""
+    return tuple(
+        axis.dim_value
+        if axis.HasField("dim_value") and axis.dim_value >= 0  # some exporters write -1 for any size
+        else axis.dim_param or f"{value.name}.{place}"
+        for place, axis in enumerate(value.type.tensor_type.shape.dim)
+    )
+
+
 def _input(value: ValueInfoProto, rows: int | None) -> Input:
     import numpy as np
 
@@ -51,12 +61,7 @@ def _input(value: ValueInfoProto, rows: int | None) -> Input:
     if not value.type.HasField("tensor_type"):
         raise UsageError(f"input {value.name!r} of the model is no tensor", why="values for it cannot be made up")
     tensor = value.type.tensor_type
-    shape = tuple(
-        axis.dim_value
-        if axis.HasField("dim_value") and axis.dim_value >= 0  # some exporters write -1 for any size
-        else axis.dim_param or f"{value.name}:{place}"
-        for place, axis in enumerate(tensor.shape.dim)
-    )
+    shape = axis_names(value)
     if tensor.elem_type == TensorProto.STRING:
         return Input(value.name, "object", shape)
     dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)

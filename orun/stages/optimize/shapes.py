@@ -16,6 +16,7 @@ from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.known import require_known
+from orun.stages.onnx import axes
 from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc
 from orun.stages.said import failing, said
@@ -81,14 +82,19 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _fix(context: Context, model: ModelProto, sizes: Mapping[str, int]) -> None:
     inputs = {axis.dim_param for axis in _axes(model.graph.input)}
-    require_known(context, "fix", sizes, sorted(inputs - {""}))
+    require_known(context, "fix", sizes, axes.free([sorted(inputs - {""})]))
     for name, size in sizes.items():
         if size < 0:
             raise StageFailed(context.stage, f"fix: the axis {name!r} cannot be {size}")
     for axis in _axes((*model.graph.input, *model.graph.output)):
-        if axis.dim_param in sizes:
-            axis.dim_value = sizes[axis.dim_param]
-        elif axis.dim_param not in inputs:
+        if not axis.dim_param:
+            continue
+        left = axes.fixed(axis.dim_param, sizes)
+        if isinstance(left, int):
+            axis.dim_value = left
+        elif axis.dim_param in inputs:
+            axis.dim_param = left
+        else:
             axis.ClearField(
                 "dim_param"
             )  # the axis of an output with a name of its own follows from those that are fixed

@@ -134,8 +134,7 @@ def _positional(module: torch.nn.Module, shapes: tuple[Any, ...]) -> tuple[Any, 
     """Dynamic axes of inputs that go by position: those of `*tensors` are one parameter's."""
     import inspect
 
-    kinds = {parameter.kind for parameter in inspect.signature(module.forward).parameters.values()}
-    return (shapes,) if kinds == {inspect.Parameter.VAR_POSITIONAL} else shapes
+    return tuple(inspect.signature(module.forward).bind(*shapes).arguments.values())
 
 
 def export(bound: Bound, example: Feed, opset: int, exporter: str, log: logging.Logger) -> Path:

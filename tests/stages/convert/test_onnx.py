@@ -76,3 +76,42 @@ def test_what_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "cat.onnx").write_bytes(b"meow")
     with pytest.raises(OrunError, match=r"^cat.onnx is not an ONNX model"):
         run_stage("convert/onnx", tmp_path, {"path": "cat.onnx"})
+
+
+DECODER = """
+<ir_version: 9, opset_import: ["" : 20]>
+decoder (float[batch, past_length] before, float[batch, length] now, float[batch, total_length] mask)
+  => (float[batch, total_length] y)
+{ all = Concat <axis = 1> (before, now)  y = Mul (all, mask) }
+"""
+
+
+def test_axes_that_follow_from_others_are_said(tmp_path: Path) -> None:
+    model = parse(DECODER)
+    model.graph.input[0].type.tensor_type.shape.dim[0].ClearField("dim_param")
+    onnx.save(model, tmp_path / "decoder.onnx")
+    names = {"total_length": "past_length + length", "before.0": "batch"}
+    given = run_stage("convert/onnx", tmp_path, {"path": "decoder.onnx", "axes": names})
+    graph = onnx.load(given.model).graph
+    shapes = [[axis.dim_param for axis in value.type.tensor_type.shape.dim] for value in (*graph.input, *graph.output)]
+    both = ["batch", "past_length + length"]
+    assert shapes == [["batch", "past_length"], ["batch", "length"], both, both]
+    simple = run_stage("optimize/simplify", tmp_path, inputs={"model": given.output})
+    assert simple.value("max_abs_error") == 0
+    plain = run_stage("convert/onnx", tmp_path, {"path": "decoder.onnx"})
+    with pytest.raises(OrunError, match="the model before it cannot run random values at"):
+        run_stage("optimize/simplify", tmp_path, inputs={"model": plain.output})
+
+
+def test_axes_that_are_not_there_or_have_no_name(tmp_path: Path) -> None:
+    onnx.save(parse(DECODER), tmp_path / "decoder.onnx")
+    for names, message in (
+        (
+            {"total": "n"},
+            "axes: the model has no 'total'\n  did you mean 'total_length'?\n  hint: any ONNX viewer shows them",
+        ),
+        ({"total_length": ""}, "axes: a name is empty\n  hint: give one, or a sum such as `past + sequence`"),
+    ):
+        with pytest.raises(OrunError) as caught:
+            run_stage("convert/onnx", tmp_path, {"path": "decoder.onnx", "axes": names})
+        assert str(caught.value) == message

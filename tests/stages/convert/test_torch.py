@@ -212,3 +212,23 @@ def test_a_decoder_that_is_padded_behind_alone(tmp_path: Path) -> None:
     message = refusal(tmp_path, inputs=inputs, **told)
     assert message.startswith("the exported model disagrees with the PyTorch model in output 'hidden'\n")
     assert message.endswith("; where padding is only behind the text, say so: `fill: right-padded`")
+
+
+@pytest.mark.parametrize("exporter", EXPORTERS)
+def test_a_decoder_that_is_given_its_past(tmp_path: Path, exporter: str) -> None:
+    """The mask is as long as both together, of which either is dynamic, and the past may be none."""
+    inputs: dict[str, dict[str, Any]] = {
+        "ids": {"shape": ["batch", "length"], "dtype": "int64", "high": 10},
+        "mask": {"shape": ["batch", "past + length"], "dtype": "int64", "fill": "mask"},
+        **{f"past.{part}": {"shape": ["batch", "past", 8]} for part in ("key", "value")},
+    }
+    outputs = ["seen", "present.key", "present.value"]
+    made = convert(
+        tmp_path, model="small.py:cached", inputs=inputs, outputs=outputs, exporter=exporter, dims={"past": [3, 0, 5]}
+    )
+    graph = onnx.load(made.model).graph
+    assert shapes(graph.input) == {name: given["shape"] for name, given in inputs.items()}
+    present = ["batch", "past + length", 8]
+    assert shapes(graph.output) == {"seen": ["batch", "length", 8], "present.key": present, "present.value": present}
+    assert made.value("max_abs_error") < 1e-5
+    assert "cuts sums" not in made.log

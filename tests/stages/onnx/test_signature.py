@@ -33,7 +33,7 @@ def test_the_tables_of_a_fused_embedding() -> None:
 def test_an_axis_without_a_name_gets_one() -> None:
     model = parse(ADD)
     model.graph.input[0].type.tensor_type.shape.dim[0].ClearField("dim_param")
-    assert inputs_of(model) == (Input("x", "float32", ("x:0", 3)),)
+    assert inputs_of(model) == (Input("x", "float32", ("x.0", 3)),)
 
 
 def test_weights_among_the_inputs_are_none() -> None:

@@ -111,3 +111,30 @@ def test_what_onnx_runtimes_inference_cannot_follow(tmp_path: Path) -> None:
     assert made.log.startswith("ONNX Runtime's inference cannot follow the model, ONNX's own is used: ")
     assert shapes(made)["shown"] == [2, 4]
     assert made.value("dynamic_values") == 0
+
+
+def test_axes_that_follow_from_others(tmp_path: Path) -> None:
+    """A mask is as long as the past and the text together; an axis without a name stays dynamic."""
+    model = parse("""
+    <ir_version: 9, opset_import: ["" : 20]>
+    decoder (float[batch, past] before, float[batch, length] now, float[batch, both] mask, float[any, 3] free)
+      => (float[batch, both] y, float[any, 3] same)
+    { all = Concat <axis = 1> (before, now)  y = Mul (all, mask)  same = Identity (free) }
+    """)
+    for value in (model.graph.input[2], model.graph.output[0]):
+        value.type.tensor_type.shape.dim[1].dim_param = "past + length"
+    for value in (model.graph.input[3], model.graph.output[1]):
+        value.type.tensor_type.shape.dim[0].Clear()
+    given = artifact(tmp_path, model)
+    some = fix(tmp_path, given, fix={"length": 1})
+    assert shapes(some) == {
+        "before": ["batch", "past"],
+        "now": ["batch", 1],
+        "mask": ["batch", "past + 1"],
+        "free": ["free_d0", 3],
+        "all": ["batch", "past + 1"],
+        "y": ["batch", "past + 1"],
+        "same": ["free_d0", 3],
+    }
+    every = shapes(fix(tmp_path, given, fix={"batch": 1, "past": 4, "length": 1}))
+    assert every["mask"] == every["y"] == [1, 5]

@@ -133,7 +133,7 @@ def test_a_node_that_is_not_there(tmp_path: Path, tiny_bert: Path) -> None:
     assert str(caught.value) == (
         "exclude: the model has no '/bert/encoder/layer.0/output/dense/MatMull'\n"
         "  did you mean '/bert/encoder/layer.0/output/dense/MatMul'?\n"
-        "  hint: any ONNX viewer shows the names of nodes"
+        "  hint: any ONNX viewer shows them"
     )
 
 

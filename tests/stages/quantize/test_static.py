@@ -309,7 +309,7 @@ def test_overrides_that_do_not_fit(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         quantize(tmp_path, before, "rows", overrides={"qery": {"weight_type": "int16"}}, preprocess=False)
     assert str(caught.value) == (
-        "overrides: the model has no 'qery'\n  did you mean 'query'?\n  hint: any ONNX viewer shows the names of nodes"
+        "overrides: the model has no 'qery'\n  did you mean 'query'?\n  hint: any ONNX viewer shows them"
     )
     with pytest.raises(StageFailed) as caught:
         quantize(tmp_path, before, "rows", overrides={"query": {"weight_type": "int16"}}, format="qoperator")
