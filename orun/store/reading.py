@@ -18,7 +18,9 @@ Signature = tuple[int, int, int, int, int]  # device, inode, size, mtime and cti
 # The coarsest clock of a file system (FAT), in nanoseconds. A file that changed less than that ago may change again
 # without a trace, as git's racy rule has it.
 CLOCK = 2_000_000_000
-_SECOND = 1_000_000_000
+_MICROSECOND = 1_000
+# What file systems cut times to, in nanoseconds: NTFS and SMB, exFAT, ext3 and HFS+, FAT.
+_UNITS = (1, 100, _MICROSECOND, 1_000_000, 10_000_000, 1_000_000_000, CLOCK)
 LOCAL = frozenset({"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"})
 
 
@@ -83,18 +85,21 @@ def _file_system(descriptor: int) -> str:
 
 
 def set_stamp(path: str, stamp: int | None = None) -> int:
-    """Set the mtime of a file of our own to a precise time, now unless given, and return it in nanoseconds.
+    """Set the mtime of a file of our own to a precise time, now unless given, and return it in nanoseconds as kept.
 
     A later write leaves the coarse time of the kernel's clock, another one even within the same tick.
     """
-    stamp = time.time_ns() if stamp is None else stamp
+    if stamp is None:
+        stamp = time.time_ns()
+        stamp += not stamp % _MICROSECOND  # to tell one that is cut
     os.utime(path, ns=(stamp, stamp))
-    return stamp
+    kept = os.lstat(path).st_mtime_ns
+    return kept if any(kept == stamp - stamp % unit for unit in _UNITS) else stamp  # it was written to this moment
 
 
 def is_settled(status: os.stat_result) -> bool:
     """Whether any later write to a file of our own must change its mtime.
 
-    Not so where a file system has cut the stamp to whole seconds, until these have passed.
+    Not so where a file system has cut the stamp to what a write may follow within, until that has passed.
     """
-    return status.st_mtime_ns % _SECOND != 0 or status.st_mtime_ns < time.time_ns() - CLOCK
+    return status.st_mtime_ns % _MICROSECOND != 0 or status.st_mtime_ns < time.time_ns() - CLOCK

@@ -14,7 +14,7 @@ from blake3 import blake3
 from orun.errors import StoreError
 from orun.store import Store, objects, placing
 from orun.store.objects import SMALL
-from orun.store.reading import signature_of
+from orun.store.reading import set_stamp, signature_of
 from tests.store.support import DAMAGE, NOBODY, add, add_bytes, bytes_read, fill, needs_proc, needs_root, object_path
 
 BIG = os.urandom(1 << 20) * 5 + b"end"
@@ -166,6 +166,40 @@ def test_a_coarse_time_is_not_trusted(store: Store, monkeypatch: pytest.MonkeyPa
         before = bytes_read()
         assert store.checkout(digest, "bert", "int8")[1] is False
         assert bytes_read() - before > 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("unit", "settled"), [(100, True), (10**7, False), (10**9, False), (2 * 10**9, False)],
+    ids=["NTFS", "exFAT", "ext3", "FAT"],
+)  # fmt: skip
+def test_file_systems_that_cut_times(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: int, settled: bool
+) -> None:
+    """Their stamps are taken as they are kept, and trusted at once where no write can leave the same."""
+    utime, now = os.utime, time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now)  # nothing settles while this runs
+
+    def cut(path: str, ns: tuple[int, int]) -> None:
+        utime(path, ns=(ns[0] - ns[0] % unit, ns[1] - ns[1] % unit))
+
+    monkeypatch.setattr(os, "utime", cut)
+    tree = store.add_tree(fill(tmp_path / "output", {"model.onnx": bytes(SMALL + 1), "labels.txt": b"cat"}))
+    objects = [object_path(store, digest).stat() for digest in tree.objects]
+    known = [store.parts.index.get(signature_of(status)) for status in objects]
+    assert known == ([*tree.objects] if settled else [None, None, None])
+    assert store.check(tree.digest) == ()
+
+
+def test_a_write_that_follows_the_stamp_at_once_is_no_stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, utime, now = tmp_path / "model", os.utime, time.time_ns()
+    path.write_bytes(b"model")
+
+    def written(name: str, ns: tuple[int, int]) -> None:
+        utime(name, ns=(ns[0], ns[1] - 1_234_567))  # the time of the last tick, as a write leaves it
+
+    monkeypatch.setattr(os, "utime", written)
+    assert set_stamp(str(path)) >= now
+    assert path.stat().st_mtime_ns < now
 
 
 @needs_root
