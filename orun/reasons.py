@@ -8,7 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from orun.key import MODULES
+from orun.key import MODULES, UNSET
 from orun.pipeline.model import Stage
 from orun.record import NEVER_RUN
 
@@ -49,7 +49,8 @@ def _sentence(stage: Stage, name: str, old: str | None, new: str | None) -> str:
     if name == "stage code":
         return f"the code of {stage.uses} changed"
     if sort == "environment":
-        return f"environment variable {rest} changed"
+        counts = {(None, UNSET): "counts, and is not set", (UNSET, None): "no longer counts, and was not set"}
+        return f"environment variable {rest} {counts.get((old, new), 'changed')}"
     if name.startswith((f"{HISTORY} of ", f"{VERDICTS} of ")):
         return f"the {name} changed"
     if sort in SEEN:

@@ -53,3 +53,17 @@ LONG = "weights of the model that was trained in spring, with the second data se
 def test_long_values_are_told_by_where_they_differ(old: Any, new: Any, said: str) -> None:
     (sentence,) = key_changes(LATENCY, {"with": json.dumps(old)}, {"with": json.dumps(new)})
     assert sentence == said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("unset", "4f", "environment variable MODE changed"),
+        (None, "4f", "environment variable MODE changed"),
+        (None, "unset", "environment variable MODE counts, and is not set"),
+        ("unset", None, "environment variable MODE no longer counts, and was not set"),
+    ],
+)
+def test_an_environment_variable(old: str | None, new: str | None, said: str) -> None:
+    then, now = ({"kind": "k"} | ({"environment MODE": one} if one else {}) for one in (old, new))
+    assert key_changes(LATENCY, then, now) == [said]
