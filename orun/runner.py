@@ -184,8 +184,10 @@ class Runner:
 
     def _blocker(self, stage: Stage) -> str:
         """Why a stage will not run although its turn has come; empty when it may."""
-        for name in stage.upstream:
+        for name in stage.before:
             outcome = self.results[name].outcome
+            if outcome == "skipped" and name not in stage.upstream:
+                continue
             if name not in self.done:
                 return f"{name} {VERBS[outcome]}"
             if not self.done[name].good:

@@ -35,7 +35,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         self._by_id = {stage.id: stage for stage in self.stages}
-        self._waiting = {stage.id: self._by_id.keys() & set(stage.upstream) for stage in self.stages}
+        self._waiting = {stage.id: self._by_id.keys() & set(stage.before) for stage in self.stages}
         self._after: dict[str, list[str]] = {stage.id: [] for stage in self.stages}
         for name, before in self._waiting.items():
             for upstream in before:

@@ -105,11 +105,11 @@ class Session:
         return Exchange(self.remote, self.planner, self.journal.emit)
 
     def _needed(self) -> set[str]:
-        """The chosen stages and all before them."""
+        """The chosen stages and all before them, what guards a release as well."""
         needed: set[str] = set()
         for step in reversed(self.plan.steps):
             if step.stage.id in needed or step.stage.id in self.chosen:
-                needed |= {step.stage.id, *step.stage.upstream}
+                needed |= {step.stage.id, *step.stage.before}
         return needed
 
     def _started(self, stages: tuple[str, ...]) -> RunStarted:

@@ -40,6 +40,13 @@ def command(file: str, form: str, overrides: Sequence[str], as_json: bool) -> in
 
 def _data(pipeline: Pipeline) -> dict[str, Any]:
     stages = [
-        {"stage": stage.id, "uses": stage.uses, "needs": stage.needs, "after": stage.after} for stage in pipeline.stages
+        {
+            "stage": stage.id,
+            "uses": stage.uses,
+            "needs": stage.needs,
+            "after": stage.after,
+            "guards": stage.guards,
+        }
+        for stage in pipeline.stages
     ]
     return {"pipeline": pipeline.name, "stages": stages}

@@ -109,7 +109,7 @@ class Bench:
 
     def _own(self, wanted: Collection[str]) -> Sequence[Stage]:
         return [
-            replace(stage, gates=())
+            replace(stage, gates=(), guards=())
             for stage in self.pipeline.stages
             if stage.id in wanted and stage.id not in self.added
         ]

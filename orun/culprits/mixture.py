@@ -160,6 +160,7 @@ class Mixer:
             further=targets.further,
             environment=environment.environment,
             gates=gates,
+            guards=(),
         )
         return self.versions.applied(mixed, chosen) if self.versions else mixed
 

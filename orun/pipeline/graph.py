@@ -99,7 +99,7 @@ def select(
     chosen |= _named(pipeline, only)
     if from_ or to:
         after = _reached(_named(pipeline, from_), _downstream(pipeline)) if from_ else ids
-        before = _reached(_named(pipeline, to), {stage.id: stage.upstream for stage in pipeline.stages}) if to else ids
+        before = _reached(_named(pipeline, to), {stage.id: stage.before for stage in pipeline.stages}) if to else ids
         both = after & before
         chosen = chosen | both if only else both
     return tuple(stage for stage in pipeline.stages if stage.id in chosen)
@@ -124,7 +124,7 @@ def _named(pipeline: Pipeline, names: Collection[str]) -> set[str]:
 def _downstream(pipeline: Pipeline) -> dict[str, list[str]]:
     after: dict[str, list[str]] = {stage.id: [] for stage in pipeline.stages}
     for stage in pipeline.stages:
-        for before in stage.upstream:
+        for before in stage.before:
             after[before].append(stage.id)
     return after
 
@@ -141,7 +141,7 @@ def _reached(starts: set[str], neighbours: Mapping[str, Collection[str]]) -> set
 
 def _inputs(stage: Stage) -> dict[str, tuple[str, ...]]:
     """Each stage before this one with the inputs that it feeds."""
-    return {name: tuple(port for port, source in stage.needs.items() if source == name) for name in stage.upstream}
+    return {name: tuple(port for port, source in stage.needs.items() if source == name) for name in stage.before}
 
 
 def text(pipeline: Pipeline) -> str:
@@ -157,6 +157,7 @@ def _needs_text(stage: Stage) -> str:
     parts = [f"{port}: {source}" for port, source in stage.needs.items()]
     order = [name for name in stage.after if name not in stage.needs.values()]
     parts += [f"after {', '.join(order)}"] if order else []
+    parts += [f"guarded by {', '.join(stage.guards)}"] if stage.guards else []
     return f"<- {', '.join(parts)}" if parts else ""
 
 

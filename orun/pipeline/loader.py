@@ -15,7 +15,8 @@ from orun.pipeline.environments import Environments
 from orun.pipeline.expressions import Expressions
 from orun.pipeline.files import Files, beside_target
 from orun.pipeline.graph import ordered
-from orun.pipeline.instances import Instance
+from orun.pipeline.guards import guarded
+from orun.pipeline.instances import Axes, Instance
 from orun.pipeline.matrix import Expansion
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.pipeline.nodes import Entry, Map, Scalar
@@ -75,7 +76,7 @@ class Loader:
             if instance.kind
         }
         self.problems.check()
-        return self._pipeline(tree, stages)
+        return self._pipeline(tree, stages, {instance.id: instance.axes for instance in instances})
 
     def _expand(self, tree: Map) -> tuple[list[Instance], Map]:
         """The stages of the graph, and the tree with them in the place of those of the file."""
@@ -122,9 +123,13 @@ class Loader:
                 self.problems.extend(error.problems)
         return self.kinds.get(name)
 
-    def _pipeline(self, tree: Map, stages: Mapping[str, Stage]) -> Pipeline:
+    def _pipeline(self, tree: Map, stages: Mapping[str, Stage], axes: Mapping[str, Axes]) -> Pipeline:
         edges = [(before, stage.id) for stage in stages.values() for before in stage.upstream]
         order, _ = ordered(tuple(stages), edges)
+        if any(kind.spec.releases for kind in self.kinds.values()):
+            stages = guarded(stages, {name: self.kinds[one.uses].spec for name, one in stages.items()}, axes, order)
+            edges += [(guard, stage.id) for stage in stages.values() for guard in stage.guards]
+            order, _ = ordered(tuple(stages), edges)
         name, seed = tree.get("name"), tree.get("seed")
         return Pipeline(
             name=name.text if isinstance(name, Scalar) else self.file.stem,

@@ -125,6 +125,7 @@ class Stage:
         uses: its kind, as written.
         needs: the stage that feeds each connected input port.
         after: stages that must be good before it starts, without feeding it.
+        guards: stages that judge what it releases, which must be good, too, unless they are skipped.
         params: every parameter, defaults included, as plain values (durations in seconds, sizes in bytes, ratios as
             proportions).
         references: the code and paths among the parameters.
@@ -147,6 +148,7 @@ class Stage:
     position: Position
     needs: Mapping[str, str] = field(default_factory=dict)
     after: tuple[str, ...] = ()
+    guards: tuple[str, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
     references: tuple[Reference, ...] = ()
     target: Target | None = None
@@ -174,6 +176,11 @@ class Stage:
     def environment_of(self, target: Target | None) -> Environment | None:
         """Where a model of one of its targets runs."""
         return target.environment or self.environment if target and self.distant else self.environment
+
+    @cached_property
+    def before(self) -> tuple[str, ...]:
+        """Every stage that is settled before this one."""
+        return (*self.upstream, *self.guards)
 
     @cached_property
     def upstream(self) -> tuple[str, ...]:

@@ -75,6 +75,8 @@ class Spec(Record, frozen=True):
         baseline: it measures the accepted baseline model too: an extra input `baseline` is connected by the planner
             when a gate asks for `max_regression`.
         lineage: it is given `lineage.json`: every stage before it with parameters, tools, digests, metrics, verdicts.
+        guards: it fails where what goes in is not good enough, without a gate: releases of that wait for it.
+        releases: what it makes is given away, so that it waits for what judges it (see `orun.pipeline.guards`).
         one_of: parameters, and inputs, of which a stage has exactly one.
         metrics: names of the metrics it yields whatever its parameters are; a module's own `metrics(params)` goes
             before it; None when any name may come (a user's stage that declares none).
@@ -96,6 +98,8 @@ class Spec(Record, frozen=True):
     preload: tuple[str, ...] = ()
     baseline: bool = False
     lineage: bool = False
+    guards: bool = False
+    releases: bool = False
     one_of: tuple[str, ...] = ()
     metrics: tuple[str, ...] | None = ()
     samples: Mapping[str, int] = field(default_factory=dict)
@@ -177,7 +181,7 @@ class KindModule(Protocol):
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def stage(
+def stage(  # noqa: PLR0913 - each is a declaration by itself
     *,
     inputs: Mapping[str, str] | None = None,
     output: Artifact = "onnx",
@@ -187,6 +191,7 @@ def stage(
     metrics: Collection[str] | None = None,
     deterministic: bool = True,
     baseline: bool = False,
+    releases: bool = False,
 ) -> Callable[[F], F]:
     """Declare a function of your own as a stage: `uses: ./file.py:function`.
 
@@ -204,6 +209,7 @@ def stage(
         deterministic: whether equal inputs make equal bytes; where they do not, the first result is kept.
         baseline: whether it measures the accepted model too, which then is its input `baseline` where a gate asks for
             `max_regression` and another model was accepted; for the output `metrics`.
+        releases: whether it gives away what goes in, so that it waits for the gates on that.
     """
     del (
         inputs,
@@ -214,6 +220,7 @@ def stage(
         metrics,
         deterministic,
         baseline,
+        releases,
     )  # read from the source by `orun.stages.custom`
 
     def mark(function: F) -> F:

@@ -30,7 +30,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "stage_class": typing.get_args(StageClass),
 }
 NAMES = ("tools", "metrics")  # arguments that are lists of names
-FLAGS = ("deterministic", "baseline")
+FLAGS = ("deterministic", "baseline", "releases")
 ARGUMENTS = ("inputs", *CHOICES, *NAMES, *FLAGS)
 UNITS: Mapping[str, Callable[[str | float], float]] = {
     "duration": parse_duration,
@@ -169,6 +169,7 @@ class _Declaration:
             stage_class=found.get("stage_class", "portable"),
             deterministic=found.get("deterministic", True),
             baseline=found.get("baseline", False),
+            releases=found.get("releases", False),
             metrics=tuple(found["metrics"]) if "metrics" in found else None,
         )
 

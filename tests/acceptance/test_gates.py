@@ -51,6 +51,15 @@ stages:
         - accuracy: {min: 90%}
         - accuracy: {min: 60%, by: label}
 """
+GIVEN = """
+extends: gated.yaml
+targets: {gpu: {providers: [CUDAExecutionProvider], missing: skip}}
+stages:
+  release: {uses: release/bundle, needs: model}
+  publish: {uses: release/publish, needs: release, with: {to: there}}
+  accuracy: {gate: {accuracy: {min: 90%}}}
+  elsewhere: {uses: measure/latency, needs: model, with: {target: gpu}, gate: {p50: {max: 1s}}}
+"""
 
 
 def write(path: Path, third: float) -> None:
@@ -105,6 +114,25 @@ def test_a_release_checklist(project: Path) -> None:
         "  - [ ] **accuracy accuracy** min 60% by label: 0 % (0 % to 11.4 %)",
     ]
     assert "2 of 3 slices passed, 1 failed; the smallest is 0 with 30 examples" in checklist[-1]
+
+
+def test_a_release_waits_for_the_gates_on_its_model(project: Path) -> None:
+    """Its `needs` names none of them; the one of a target that this machine lacks keeps it from nothing."""
+    (project / "given.yaml").write_text(GIVEN)
+    kept, eased = (), ("--set=stages.accuracy.gate.accuracy.min=10%",)
+    found = []
+    for words in (kept, eased, eased, kept):
+        code, run = result(project, "given.yaml", *words)
+        stages = {one["stage"]: (one["outcome"], *one["reasons"][:1]) for one in run["stages"]}
+        found.append((code, stages["release"], stages["publish"], (project / "there").is_dir()))
+    blocked = ("blocked", "a gate of accuracy failed"), ("blocked", "release did not run")
+    built = ("built", "never run before")
+    assert found == [
+        (1, *blocked, False),
+        (0, built, built, True),
+        (0, ("cached", "up to date"), ("cached", "up to date"), True),
+        (1, *blocked, True),
+    ]
 
 
 def test_whether_an_undecided_gate_may_pass_is_judged_again_and_measured_once(project: Path) -> None:

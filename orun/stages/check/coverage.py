@@ -45,6 +45,7 @@ SPEC = Spec(
     stage_class="device",
     preload=("onnx",),
     units={"coverage": "ratio"},
+    guards=True,
 )
 
 

@@ -49,6 +49,7 @@ SPEC = Spec(
     stage_class="device",
     preload=("onnx", "onnxruntime"),
     metrics=("opset", "ir_version", "custom_nodes", "unknown_shapes"),
+    guards=True,
 )
 
 

@@ -34,6 +34,7 @@ SPEC = Spec(
     output="bundle",
     lineage=True,
     metrics=("size",),
+    releases=True,
 )
 
 

@@ -39,6 +39,7 @@ SPEC = Spec(
     inputs={"bundle": Port(("bundle",), "The release.")},
     output="files",
     metrics=("size", "files"),
+    releases=True,
 )
 
 

@@ -38,6 +38,7 @@ SPEC = Spec(
     stage_class="device",
     preload=("onnx", "onnxruntime"),
     metrics=("answers", "max_abs_error", "packages"),
+    guards=True,
 )
 
 

@@ -30,6 +30,7 @@ SPEC = Spec(
     extra="cpu",
     preload=("onnx",),
     metrics=("size",),
+    releases=True,
 )
 
 
