@@ -73,9 +73,7 @@ class Session:
     def close(self, remove: Callable[[str], None]) -> None:
         """End it; `remove` deletes what it holds."""
         if self.active and self._begun is not None:
-            folder, lock = self._begun
-            _remove_session(folder, remove)
-            lock.forget()
+            _remove_session(*self._begun, remove)
             self._begun = None
             self._leased.clear()
 
@@ -90,8 +88,7 @@ def sweep(tmp: Path, remove: Callable[[str], None]) -> None:
             _remove_leaseless(folder, remove)
             continue
         if dead:
-            _remove_session(folder, remove)
-            lock.forget()
+            _remove_session(folder, lock, remove)
 
 
 def live_leases(tmp: Path) -> set[str]:
@@ -106,8 +103,8 @@ def live_leases(tmp: Path) -> set[str]:
     return found
 
 
-def _remove_session(folder: str, remove: Callable[[str], None]) -> None:
-    """The lease goes last: without one a folder is anybody's to remove."""
+def _remove_session(folder: str, lock: Lock, remove: Callable[[str], None]) -> None:
+    """The lease goes last, without which a folder is anybody's to remove; NFS and FUSE keep one in it that is open."""
     try:
         for name in os.listdir(folder):
             if name != _LEASE:
@@ -115,6 +112,8 @@ def _remove_session(folder: str, remove: Callable[[str], None]) -> None:
         os.unlink(f"{folder}/{_LEASE}")
     except FileNotFoundError:
         return  # somebody has deleted the store
+    finally:
+        lock.forget()
     _remove_empty(folder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from orun.store import Store
 from orun.store.scratch import live_leases, sweep
-from tests.store.support import add, content, fill, forks, in_child
+from tests.store.support import add, content, fill, forks, in_child, needs_proc
 
 ORPHAN = """
 import os, signal, sys
@@ -52,6 +53,24 @@ def test_close_removes_what_is_temporary(store: Store) -> None:
     store.close()
     assert names(store) == []
     store.close()
+
+
+@needs_proc
+def test_nothing_is_left_where_an_open_file_keeps_its_folder(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on NFS and FUSE, where a file that is removed while it is open has another name until it is closed."""
+    rmdir = os.rmdir
+
+    def remove(folder: str) -> None:
+        opened = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]  # noqa: PTH208
+        if any(os.path.lexists(one) and os.readlink(one).startswith(f"{folder}/") for one in opened):  # noqa: PTH115
+            raise OSError(errno.ENOTEMPTY, "Directory not empty", folder)
+        rmdir(folder)
+
+    kill_one(store, add(store, {"model.onnx": b"model"}))
+    monkeypatch.setattr(os, "rmdir", remove)
+    store.sweep()
+    store.close()
+    assert names(store) == []
 
 
 def test_a_store_that_was_deleted_is_closed_without_a_word(store: Store) -> None:
