@@ -14,6 +14,7 @@ from orun.discovery import changes
 from orun.environment import device, isolated, providers
 from orun.errors import DeviceUnknown
 from orun.gates.baselines import Accepted, Baseline
+from orun.gates.fitted import fitted
 from orun.gates.judge import judge
 from orun.gates.measured import Ports
 from orun.gates.regression import ACCEPT, Terms
@@ -180,8 +181,11 @@ class Planner:
         spec = self.pipeline.kinds[stage.uses].spec
         host = device.made_on(spec.stage_class, stage.target, isolated.packages(stage.environment_of(stage.target)))
         terms = Terms(self.accepted(stage), host, spec.baseline, Ports.of(spec, stage))
-        found = judge(stage, action, terms)
-        return tuple(replace(one, why=self._advised(one)) for one in found)
+        told = fitted(self.pipeline, stage)
+        return tuple(
+            replace(one, why=self._advised(one), caveat="; ".join(filter(None, (one.caveat, told))))
+            for one in judge(stage, action, terms)
+        )
 
     def _advised(self, verdict: Verdict) -> str:
         """Its sentence; what it says to accept is this pipeline, even where the gate stands in a file it extends."""

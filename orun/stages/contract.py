@@ -75,6 +75,7 @@ class Spec(Record, frozen=True):
         baseline: it measures the accepted baseline model too: an extra input `baseline` is connected by the planner
             when a gate asks for `max_regression`.
         lineage: it is given `lineage.json`: every stage before it with parameters, tools, digests, metrics, verdicts.
+        fits: parameters that name data which the result is calibrated with or chosen by.
         guards: it fails where what goes in is not good enough, without a gate: releases of that wait for it.
         releases: what it makes is given away, so that it waits for what judges it (see `orun.pipeline.guards`).
         one_of: parameters, and inputs, of which a stage has exactly one.
@@ -98,6 +99,7 @@ class Spec(Record, frozen=True):
     preload: tuple[str, ...] = ()
     baseline: bool = False
     lineage: bool = False
+    fits: tuple[str, ...] = ()
     guards: bool = False
     releases: bool = False
     one_of: tuple[str, ...] = ()

@@ -52,6 +52,7 @@ SPEC = Spec(
     exclusive=True,
     distant=True,
     preload=("numpy", "onnx", "onnxruntime", "onnxruntime.quantization"),
+    fits=("dataset", "calibration"),
 )
 
 

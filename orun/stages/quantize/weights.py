@@ -73,6 +73,7 @@ SPEC = Spec(
     extra="torch",
     preload=("onnx", "onnxruntime"),
     metrics=("size", "nodes", "quantized", "max_abs_error"),
+    fits=("dataset",),
 )
 
 
