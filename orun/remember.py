@@ -65,6 +65,9 @@ def _note(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict
     fresh = {
         path for path, seen in looked.files.items() if seen and not (_is_older(seen, moment) and known.knows(seen))
     }
+    contents = _contents(planner, done, looked, fresh)
+    if contents is None or not _is_settled(_config(planner), result):
+        return None
     targets = [encode(target) for target in {json.dumps(encode(t)): t for t in _targets(done)}.values()]
     files = {path: seen for path, seen in looked.files.items() if path not in fresh}
     return {
@@ -72,7 +75,7 @@ def _note(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict
         "targets": targets,
         "around": around(targets),
         "read": noted(files | code | records, looked.folders | _listed(planner, done)),
-        "contents": {path: digest_file(path) for path in sorted({*fresh, _config(planner)})},
+        "contents": contents | {_config(planner): digest_file(_config(planner))},
         "variables": _variables(done),
         "secrets": given(),
         "probed": _probed(planner, done),
@@ -91,10 +94,14 @@ def _records(planner: Planner, done: Mapping[str, Done]) -> dict[str, Signature 
 
 @dataclass(frozen=True)
 class Look:
-    """The user's files (path -> signature) and folders (path -> digest of names), found to be what was decided upon."""
+    """The user's files (path -> signature) and folders (path -> digest of names), found to be what was decided upon.
+
+    That is `read`: files and folders by the digests of their contents.
+    """
 
     files: dict[str, Signature | None]
     folders: dict[str, str]
+    read: dict[str, str]
 
 
 def _look(planner: Planner, done: Mapping[str, Done]) -> Look | None:
@@ -106,7 +113,20 @@ def _look(planner: Planner, done: Mapping[str, Done]) -> Look | None:
         return None
     if baselines.read(planner.pipeline) != planner.baseline or any(signature(path) != seen[path] for path in seen):
         return None
-    return Look({path: one for path, one in seen.items() if path not in folders}, folders)
+    return Look({path: one for path, one in seen.items() if path not in folders}, folders, read)
+
+
+def _contents(planner: Planner, done: Mapping[str, Done], looked: Look, fresh: set[str]) -> dict[str, str] | None:
+    """The digests of such files as were decided upon, which they may be no longer; None when that cannot be known."""
+    found = {path: looked.read.get(path) or digest_file(path) for path in sorted(fresh)}
+    within = not looked.read.keys() >= fresh  # of a folder only its digest is known: nothing of it may have moved
+    return None if within and _look(planner, done) != looked else found
+
+
+def _is_settled(path: str, result: RunResult) -> bool:
+    """Whether a file that a run reads when it begins did not change since."""
+    seen = signature(path)
+    return seen is None or seen[4] < result.started_at * SECOND  # by its ctime: its mtime may be of any time
 
 
 def _config(planner: Planner) -> str:

@@ -23,6 +23,7 @@ from orun.planner import Planner
 from orun.record import RunResult
 from orun.steps import Done
 from orun.store import Store, locks, stat_cache
+from orun.store.evidence import Evidence
 from orun.store.sealed import seal, unseal
 from tests.project import Project, outcomes
 from tests.store.support import bytes_read, flip, needs_proc
@@ -250,6 +251,34 @@ def test_what_moves_while_it_is_looked_at_is_not_noted(project: Project, monkeyp
     monkeypatch.setattr(baselines, "read", edit_and_read)
     assert project.run().exit_code == 0
     assert not note.exists()
+
+
+@pytest.mark.parametrize("name", ["pipeline.yaml", "text/more/file", "pyproject.toml"])
+def test_what_is_edited_while_the_note_is_made_is_seen_by_the_next_run(
+    project: Project, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The file, one of a folder that a stage is told of, the settings: when all was found to be as decided upon."""
+    (project.folder / "text/more").mkdir(parents=True)
+    (project.folder / "text/more/file").write_text("a")
+    (project.folder / "pyproject.toml").write_text("")
+    project.edit("pipeline.yaml", "text: a b", "folder: text")
+    project.edit("stages.py", 'text: str = "a b"', "folder: FilePath")
+    project.edit("stages.py", "write_text(text)", 'write_text((context.root / folder / "more/file").read_text())')
+    project.edit("stages.py", "len(text)", "1")
+    project.edit("stages.py", "import Metric", "import FilePath, Metric")
+    collect = Store.evidence
+
+    def edit_and_collect(store: Store, pipeline: str, artifacts: Mapping[str, str]) -> Evidence | None:
+        path = project.folder / name
+        path.write_text(path.read_text() + "# b")
+        return collect(store, pipeline, artifacts)
+
+    monkeypatch.setattr(Store, "evidence", edit_and_collect)
+    first = project.run()
+    monkeypatch.undo()
+    assert set(outcomes(first).values()) == {"built"}
+    assert not project.run().repeats
+    assert project.run().repeats
 
 
 def test_outputs_that_are_not_whole_are_not_noted(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
