@@ -46,7 +46,7 @@ def check_output(stage: str, spec: Spec, output: Path, inputs: Mapping[str, Path
         model = _check_model(stage, output, names)
         primary = inputs.get(next(iter(spec.inputs), ""))
         if spec.interface == "same" and primary and (primary / MODEL).is_file():
-            _check_interface(stage, onnx_io.load_graph(primary / MODEL), model)
+            check_interface(stage, onnx_io.load_graph(primary / MODEL), model)
 
 
 def _names(stage: str, output: Path) -> list[str]:
@@ -135,10 +135,18 @@ def _check_validity(stage: str, path: Path) -> None:
         raise OutputRefused(stage, what, why=str(error).strip()) from error
 
 
-def _check_interface(stage: str, before: ModelProto, after: ModelProto) -> None:
+def check_interface(
+    stage: str,
+    before: ModelProto,
+    after: ModelProto,
+    hint: str = "A kind that means to says so in its declaration: interface='changed'",
+) -> None:
     """Names, order and types are the same; fixed dimensions stay so, and what an input leaves open stays open.
 
     An output may become known better than it was: shape inference fixes dimensions that an exporter left open.
+
+    Raises:
+        OutputRefused: when something of that does not hold.
     """
     differences = []
     for kind, old, new in (("input", _inputs(before), _inputs(after)), ("output", _outputs(before), _outputs(after))):
@@ -155,7 +163,7 @@ def _check_interface(stage: str, before: ModelProto, after: ModelProto) -> None:
             stage,
             f"{stage} changed the inputs or outputs of the model",
             why="\n".join(differences),
-            hint="A kind that means to says so in its declaration: interface='changed'",
+            hint=hint,
         )
 
 

@@ -1,8 +1,9 @@
 """Take an ONNX model that exists, with its external data, from a file or from the web.
 
 The model is read whole and written anew, so that files around it change nothing. External data must lie in the
-model's own folder; it is gathered into one file. What comes from the web has its SHA-256 in the pipeline file, and so
-does each file of external data, which is looked for beside the model's address.
+model's own folder; it is gathered into one file. Weights that are inputs too, as models before IR version 4 must have
+them, are inputs no more: runtimes and converters would leave them alone. What comes from the web has its SHA-256 in the
+pipeline file, and so does each file of external data, which is looked for beside the model's address.
 
 A model is tried at several sizes of each dynamic axis that has a name of its own, wherever a stage makes inputs up.
 `axes` renames them, and says which of them follow from others: that of a decoder's mask is `past + sequence`.
@@ -62,6 +63,7 @@ SPEC = Spec(
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model to `context.result`."""
     from orun.stages.onnx.io import external_files, load, load_graph, save, weigh
+    from orun.stages.onnx.plain import part_weights
 
     path = _fetched(context, params) if params.path is None else context.root / params.path
     if params.path is not None and params.digest is not None:
@@ -71,6 +73,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     model = load(path)
     for name, digest in params.data.items():
         _check_digest(context, path.parent / name, digest)
+    if parted := part_weights(model):
+        context.log.info("%d weights are no longer inputs too, as models before IR version 4 must have them", parted)
     _name_axes(context, model, params.axes)
     save(model, context.result, external=bool(named))
     return weigh(context.result)

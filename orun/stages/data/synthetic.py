@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from orun.errors import UsageError
@@ -29,9 +29,11 @@ def synthetic(model: Path, examples: int, dims: Mapping[str, Sequence[int]], see
     from orun.stages.onnx.io import load_graph
 
     inputs = inputs_of(load_graph(model))
+    if not inputs:
+        raise UsageError("the model takes nothing, so that there are no examples for it")
     for item in inputs:
         _check(item)
-    one = [Input(item.name, item.dtype, (1, *item.shape[1:]), item.low, item.high, mask=item.mask) for item in inputs]
+    one = [_one(item, {item.shape[0] for item in inputs}) for item in inputs]
     assignments(inputs, dims)  # refuses what the model does not have
     axes = symbols(one)
     turns = assignments(one, {axis: sizes for axis, sizes in dims.items() if axis in axes})
@@ -40,6 +42,15 @@ def synthetic(model: Path, examples: int, dims: Mapping[str, Sequence[int]], see
         for number in range(examples)
     ]
     return Dataset({item.name: [feed[item.name][0] for feed in feeds] for item in inputs})
+
+
+def _one(item: Input, examples: Collection[int | str]) -> Input:
+    """The input for one example: the axis of examples is of size 1, wherever it stands."""
+    shape = (
+        1 if place == 0 or (axis in examples and isinstance(axis, str)) else axis
+        for place, axis in enumerate(item.shape)
+    )
+    return Input(item.name, item.dtype, tuple(shape), item.low, item.high, mask=item.mask)
 
 
 def _check(item: Input) -> None:

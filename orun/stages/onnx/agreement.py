@@ -188,6 +188,7 @@ def check_against_input(
     *,
     adapt: Callable[[Model], Model] | None = None,
     stand_in: Path | None = None,
+    outputs: Sequence[str] | None = None,
     hint: str = "",
 ) -> Metric:
     """Compare `context.result` with the model that the stage was given.
@@ -199,6 +200,7 @@ def check_against_input(
         tolerance: None when only shapes, types and finiteness must agree.
         adapt: makes the result take what the model before it takes, and yield what it yields, where they differ.
         stand_in: what computes as the result does, where that cannot be run here.
+        outputs: names of those that both have; all of the model before when None.
         hint: what to do about a disagreement.
 
     Raises:
@@ -207,7 +209,7 @@ def check_against_input(
     from orun.stages.onnx.io import load_graph
 
     before = load_graph(context.model())
-    outputs = [output.name for output in before.graph.output]
+    outputs = [output.name for output in before.graph.output] if outputs is None else outputs
     agreement = Agreement(candidate, "the model before it", outputs, tolerance, hint)
     tries = tries_for(context, before, trial)
     expected = answers(context, agreement.reference, session(context.model(), outputs, context.target), tries)

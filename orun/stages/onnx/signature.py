@@ -38,6 +38,28 @@ def input_names(model: ModelProto) -> tuple[str, ...]:
     return tuple(value.name for value in model.graph.input if value.name not in stored)
 
 
+def shared_outputs(model: ModelProto, other: ModelProto) -> list[str]:
+    """Names of the outputs that can be compared: of one type and shape, where both models take the same."""
+    given = [
+        {value.name: value for value in one.graph.input if value.name in input_names(one)} for one in (model, other)
+    ]
+    if given[0].keys() != given[1].keys() or not all(_alike(value, given[1][name]) for name, value in given[0].items()):
+        return []
+    there = {value.name: value for value in other.graph.output}
+    return [value.name for value in model.graph.output if value.name in there and _alike(value, there[value.name])]
+
+
+def _alike(value: ValueInfoProto, other: ValueInfoProto) -> bool:
+    """Whether two values are of one type, and their axes of one size wherever it is known of both."""
+    kinds = [(one.type.WhichOneof("value"), one.type.tensor_type.elem_type) for one in (value, other)]
+    axes, others = axis_names(value), axis_names(other)
+    return (
+        kinds[0] == kinds[1]
+        and len(axes) == len(others)
+        and all(isinstance(a, str) or isinstance(b, str) or a == b for a, b in zip(axes, others, strict=True))
+    )
+
+
 def ranks_of(model: ModelProto) -> dict[str, int]:
     """How many axes each input has."""
     return {value.name: len(value.type.tensor_type.shape.dim) for value in model.graph.input}

@@ -94,8 +94,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _require_names(context: Context, params: Params) -> None:
     from orun.stages.onnx.io import load_graph
+    from orun.stages.onnx.plain import inline
 
-    nodes = load_graph(context.model()).graph.node
+    nodes = inline(load_graph(context.model())).graph.node
     require_known(context, "block_nodes", params.block_nodes, [node.name for node in nodes])
     require_known(context, "block_types", params.block_types, [node.op_type for node in nodes])
 
@@ -133,9 +134,10 @@ def _kept(context: Context, params: Params) -> list[str]:
     from orun.errors import OrunError
     from orun.stages.halving import needed
     from orun.stages.onnx.io import load_graph, save
+    from orun.stages.onnx.plain import inline
 
     blocked = {*_blocked_types(params), "Constant"}
-    free = [_mark(node) for node in load_graph(context.model()).graph.node if node.op_type not in blocked]
+    free = [_mark(node) for node in inline(load_graph(context.model())).graph.node if node.op_type not in blocked]
 
     def good(kept: Collection[str]) -> bool:
         try:
@@ -172,8 +174,9 @@ def _convert(context: Context, params: Params, kept: Collection[str]) -> ModelPr
     from orun.stages.onnx.float16 import to_float16
     from orun.stages.onnx.io import load
     from orun.stages.onnx.ort_graph import add_types
+    from orun.stages.onnx.plain import inline
 
-    model = add_types(load(context.model()))
+    model = add_types(inline(load(context.model())))
     if params.to == "float16":
         blocks = _blocked_types(params), params.block_nodes
         hint = "leave nodes in float32: `block_nodes`, `block_types`"

@@ -63,9 +63,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the pruned model to `context.result`."""
     from orun.stages.onnx.agreement import Trial, check_against_input
     from orun.stages.onnx.io import load, nodes, save, weigh
-    from orun.stages.pruning.weights import hoist
+    from orun.stages.onnx.plain import hoist, inline
 
-    model = load(context.model())
+    model = inline(load(context.model()))
     require_known(context, "exclude", params.exclude, [node.name for node in nodes(model)])
     hoist(model)
     before, _ = _count(model)

@@ -3,17 +3,22 @@
 The function gets the model, whole in memory, and returns it changed: as `onnx.ModelProto`, or as `onnx_ir.Model` with
 `form: ir`, which is what the passes and rewrite rules of onnx-ir and onnxscript take. The result is compared with the
 model before it on random and boundary inputs at several sizes of each dynamic axis, unless `check` is off.
+
+With `interface: changed` it may get other inputs and outputs: a non-maximum suppression behind a detector, or the
+scaling of pixels before it. Outputs that both models have are compared where they take the same; what takes something
+else is only seen to run, so that `measure/accuracy` should follow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
+from orun.stages.ensure import check_interface
 from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Code, Doc
 
@@ -30,6 +35,9 @@ class Params:
         "proto"
     )
     check: Annotated[bool, Doc("The result must compute the same; otherwise it must only run and be finite.")] = True
+    interface: Annotated[
+        Literal["same", "changed"], Doc("Whether the result has the inputs and outputs of the model before it.")
+    ] = "same"
     dims: Dims = field(default_factory=dict)
     inputs: Inputs = None
     atol: Atol = 1e-5
@@ -40,6 +48,7 @@ SPEC = Spec(
     inputs={"model": Port(("onnx",), "The model to change.")},
     tools=("onnx", "onnxruntime|onnxruntime-gpu"),
     extra="cpu",
+    interface="changed",
     preload=("onnx", "onnxruntime"),
     metrics=("size", "nodes", "nodes_before", "max_abs_error"),
 )
@@ -48,18 +57,38 @@ SPEC = Spec(
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the changed model to `context.result`."""
     from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
-    from orun.stages.onnx.io import save, weigh
+    from orun.stages.onnx.io import load_graph, save, weigh
+    from orun.stages.onnx.signature import shared_outputs
 
     save(_change(context, params), context.result)
+    before, after = load_graph(context.model()), load_graph(context.result)
+    found = {**weigh(context.result), "nodes_before": weigh(context.model())["nodes"]}
+    if params.interface == "same":
+        check_interface(context.stage, before, after, "`interface: changed` where that is meant")
+    shared = shared_outputs(before, after)
+    if not shared:
+        _run_alone(context, params, after)
+        return found
     error = check_against_input(
         context,
         "the changed model",
         Trial(params.dims, params.inputs),
         Tolerance(params.atol, params.rtol) if params.check else None,
+        outputs=shared,
         hint=f"look at what {params.function} changes; `check: false` where that is meant",
     )
-    before = weigh(context.model())["nodes"]
-    return {**weigh(context.result), "nodes_before": before, "max_abs_error": error}
+    return {**found, "max_abs_error": error}
+
+
+def _run_alone(context: Context, params: Params, model: ModelProto) -> None:
+    """Run a result that nothing can be compared with."""
+    from orun.stages.onnx.agreement import Trial, answers, session, tries_for
+
+    own = replace(context, inputs={"model": context.output})
+    tries = tries_for(own, model, Trial(params.dims, params.inputs))
+    run = session(context.result, [value.name for value in model.graph.output], context.target)
+    answers(own, "the changed model", run, tries)
+    context.log.info("ran the changed model on %d inputs: it takes others than before, or yields others", len(tries))
 
 
 def _change(context: Context, params: Params) -> ModelProto:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import numpy_helper
 
-from orun.stages.pruning.channels import Layer, Stored, Stuck, attribute, follow, stored, weights
+from orun.stages.pruning.channels import Layer, Stored, Stuck, follow, stored, weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,23 +90,6 @@ def shrink(model: ModelProto, choice: Choice, tell: Callable[[str], None]) -> li
     if changed:
         del model.graph.value_info[:]  # it tells shapes that no longer are
     return changed
-
-
-def hoist(model: ModelProto) -> None:
-    """Store what Constant nodes yield beside the other tensors, in place, so that weights are found in one way."""
-    from orun.stages.onnx.io import store_freely
-
-    store_freely(model)
-    left = []
-    for node in model.graph.node:
-        value = attribute(node, "value", None) if node.op_type == "Constant" else None
-        if value is None:
-            left.append(node)
-            continue
-        model.graph.initializer.add().CopyFrom(value)
-        model.graph.initializer[-1].name = node.output[0]
-    del model.graph.node[:]
-    model.graph.node.extend(left)
 
 
 def _channel_means(array: Array, axis: int) -> Array:

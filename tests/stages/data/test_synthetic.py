@@ -54,3 +54,26 @@ def test_sizes_for_a_model_of_fixed_shape(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         synthetic(artifact(tmp_path, parse(model)) / "model.onnx", 3, {"batch": [1, 2]}, 0)
     assert str(caught.value) == "the model has no dynamic axis 'batch'\n  none of its axes is dynamic"
+
+
+def test_the_batch_may_stand_elsewhere_too(tmp_path: Path) -> None:
+    """A recurrent layer takes `[time, batch, size]`, and the lengths of the batch."""
+    model = parse("""
+    <ir_version: 9, opset_import: ["" : 20]>
+    recurrent (float[time, n, 2] x, int32[n] lengths) => (float[time, n, 2] y, int32[n] z)
+    { y = Identity (x)  z = Identity (lengths) }
+    """)
+    dataset = synthetic(artifact(tmp_path, model) / "model.onnx", 3, {}, 0)
+    assert {name: np.asarray(values).shape for name, values in dataset.inputs.items()} == {
+        "x": (3, 1, 2),
+        "lengths": (3,),
+    }
+
+
+def test_a_model_that_takes_nothing(tmp_path: Path) -> None:
+    model = parse(
+        '<ir_version: 9, opset_import: ["" : 20]> none () => (float y) { y = Constant <value = float {1.0}> () }'
+    )
+    with pytest.raises(UsageError) as caught:
+        synthetic(artifact(tmp_path, model) / "model.onnx", 3, {}, 0)
+    assert str(caught.value) == "the model takes nothing, so that there are no examples for it"

@@ -31,3 +31,24 @@ def eliminate_identity(model: onnx_ir.Model) -> onnx_ir.Model:
 
 def nothing(model: onnx.ModelProto) -> None:
     """Forgets to return it."""
+
+
+def with_scores(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Yield the softmax of `y`, too."""
+    model.graph.node.append(onnx.helper.make_node("Softmax", ["y"], ["scores"]))
+    model.graph.output.append(onnx.helper.make_tensor_value_info("scores", onnx.TensorProto.FLOAT, ["n", 4]))
+    return model
+
+
+def wrong_with_scores(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Yield more, and something else than before."""
+    return with_scores(wrong_weight(model))
+
+
+def from_bytes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Take bytes, which are scaled."""
+    scaled = onnx.helper.make_node("Cast", ["pixels"], [model.graph.input[0].name], to=onnx.TensorProto.FLOAT)
+    model.graph.node.insert(0, scaled)
+    model.graph.input[0].name = "pixels"
+    model.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.UINT8
+    return model

@@ -3,10 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
+from onnx import numpy_helper
 
-from orun.errors import StageFailed
+from orun.errors import OutputRefused, StageFailed
 from tests.stages.conftest import MODULES
 from tests.stages.models import WORDY, parse
 from tests.stages.support import StageRun, artifact, run_stage
@@ -59,3 +62,29 @@ def test_a_function_that_returns_something_else(tmp_path: Path) -> None:
     assert refusal(tmp_path, "nothing", form="ir") == (
         f"changes.py:nothing must return a Model\n  it returned a NoneType{hint}"
     )
+
+
+def test_further_outputs_are_said(tmp_path: Path) -> None:
+    with pytest.raises(OutputRefused) as caught:
+        change(tmp_path, "with_scores")
+    assert str(caught.value) == (
+        "optimize/python changed the inputs or outputs of the model\n  outputs: y -> y, scores\n"
+        "  hint: `interface: changed` where that is meant"
+    )
+    made = change(tmp_path, "with_scores", interface="changed")
+    assert [value.name for value in onnx.load(made.model).graph.output] == ["y", "scores"]
+    assert made.value("max_abs_error") == 0
+
+
+def test_outputs_that_stayed_are_compared(tmp_path: Path) -> None:
+    text = refusal(tmp_path, "wrong_with_scores", interface="changed")
+    assert text.startswith("the changed model disagrees with the model before it in output 'y'\n  ")
+
+
+def test_other_inputs_are_only_run(tmp_path: Path) -> None:
+    made = change(tmp_path, "from_bytes", interface="changed")
+    assert set(made.metrics) == {"size", "nodes", "nodes_before"}
+    assert made.log == "ran the changed model on 5 inputs: it takes others than before, or yields others\n"
+    session = ort.InferenceSession(made.model)
+    [y] = session.run(None, {"pixels": np.full((2, 4), 3, np.uint8)})
+    assert np.allclose(y, np.full((2, 4), 3.0) @ numpy_helper.to_array(parse(WORDY).graph.initializer[0]) * 4)

@@ -1,0 +1,53 @@
+"""A model said plainly, in place of ways of writing it that converters do not look into."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orun.stages.onnx.io import STORED_FREELY, store_freely
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+def inline(model: ModelProto) -> ModelProto:
+    """The model with the functions of its own put where they are called, names of nodes inside made of the caller's."""
+    if not model.functions:
+        return model
+    from onnx import inliner
+
+    inlined: ModelProto = inliner.inline_local_functions(model)
+    return inlined
+
+
+def hoist(model: ModelProto) -> None:
+    """Store what Constant nodes yield beside the other tensors, in place, so that weights are found in one way."""
+    store_freely(model)
+    left = []
+    for node in model.graph.node:
+        value = next((item.t for item in node.attribute if item.name == "value"), None)
+        if node.op_type != "Constant" or value is None:
+            left.append(node)
+            continue
+        model.graph.initializer.add().CopyFrom(value)
+        model.graph.initializer[-1].name = node.output[0]
+    del model.graph.node[:]
+    model.graph.node.extend(left)
+
+
+def part_weights(model: ModelProto) -> int:
+    """Let the weights of a model of old be none of its inputs, in place; how many were.
+
+    Before IR version 4 a stored tensor had to be an input too. Whoever reads the model must then reckon with other
+    values, and ONNX Runtime and converters leave such weights alone. From 4 on a model says so only where it means it.
+    """
+    if model.ir_version >= STORED_FREELY:
+        return 0
+    stored = {tensor.name for tensor in model.graph.initializer}
+    inputs = [value for value in model.graph.input if value.name not in stored]
+    parted = len(model.graph.input) - len(inputs)
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    if parted:
+        store_freely(model)
+    return parted
