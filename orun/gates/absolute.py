@@ -16,7 +16,7 @@ from orun.gates.finding import (
     log_width,
     point,
 )
-from orun.gates.hosts import Host, device, same_machine
+from orun.environment.hosts import Host, device, same_machine
 from orun.metrics import Estimate, Metric
 from orun.pipeline.model import Gate, Stage
 from orun.store.records import Action

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from orun.gates.hosts import device
+from orun.environment.hosts import device
 from orun.metrics import Estimate
 from tests.gates.support import HERE, PLACE, gate, metric, verdict_of
 
