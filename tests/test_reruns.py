@@ -334,6 +334,14 @@ def test_another_host_reruns_what_was_measured(classes: Project, monkeypatch: py
     assert result["measured"].reasons == (f"device host: {here} -> elsewhere",)
 
 
+def test_hosts_that_are_given_one_name_are_one(classes: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORUN_HOST", "runners")
+    assert built(classes.run()) == ["measured"]
+    monkeypatch.setattr(platform, "node", lambda: "elsewhere")
+    result = classes.run()
+    assert (built(result), result.host["host"]) == ([], "runners")
+
+
 @pytest.mark.skipif(usable_cores() == 1, reason="there is one core, and it cannot be taken away")
 def test_other_cores_rerun_what_is_bound_to_the_device(classes: Project) -> None:
     cores = os.sched_getaffinity(0)

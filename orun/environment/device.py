@@ -129,9 +129,12 @@ def usable_cores() -> int:
 
 @once
 def clocks() -> dict[str, str]:
-    """The host, its frequency governor and its highest clock: what only a measurement depends on."""
+    """The host, its frequency governor and its highest clock: what only a measurement depends on.
+
+    Runners that come and go have a new name each time: `ORUN_HOST` gives those that are alike one name.
+    """
     folder = Path("/sys/devices/system/cpu/cpu0/cpufreq")
-    parts = {"host": platform.node()}
+    parts = {"host": os.environ.get("ORUN_HOST") or platform.node()}
     for name, file in (("governor", "scaling_governor"), ("maximum clock", "cpuinfo_max_freq")):
         try:
             parts[name] = (folder / file).read_text(encoding="utf-8").strip()

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 Host = Mapping[str, str]
 
-# Parts of a host's fingerprint that are the machine's; the others are versions of software.
-HARDWARE = frozenset({"system", "gpu name", "gpu compute_cap", "gpu memory.total", "gpu mig.mode.current"})
+# Parts of a host's fingerprint that are the machine's; the others are versions of software, but for the GPU's.
 MACHINE = ("host", "architecture", "cpu", "cpu flags", "cores", "governor", "maximum clock")
+HARDWARE = frozenset({*MACHINE, "system", "gpu name", "gpu compute_cap", "gpu memory.total", "gpu mig.mode.current"})
 
 
 def same_machine(one: Host, other: Host) -> bool:
@@ -18,7 +18,12 @@ def same_machine(one: Host, other: Host) -> bool:
 
 def software(host: Host) -> dict[str, str]:
     """What runs on a machine, as far as its fingerprint has it: Python, ONNX Runtime, drivers, libraries, settings."""
-    return {name: value for name, value in host.items() if name not in MACHINE and name not in HARDWARE}
+    return {name: value for name, value in host.items() if name not in HARDWARE}
+
+
+def hardware(host: Host) -> dict[str, str]:
+    """What a machine is, whatever runs on it, as far as its fingerprint has it; its name among it."""
+    return {name: value for name, value in host.items() if name in HARDWARE}
 
 
 def machine(host: Host) -> str:

@@ -15,7 +15,7 @@ from orun.history.points import Point
 from orun.store.durable import make_database
 from orun.store.refusals import quoted
 
-FORMAT = 1
+FORMAT = 2  # of 1 the runtime was not kept
 PATIENCE = 30.0  # seconds to wait for another process that writes
 COLUMNS = tuple(field.name for field in dataclasses.fields(Point))
 NAME = "? IN (metric, stage || '.' || metric)"
@@ -25,6 +25,7 @@ CREATE TABLE IF NOT EXISTS points (
     pipeline TEXT NOT NULL, stage TEXT NOT NULL, uses TEXT NOT NULL, metric TEXT NOT NULL,
     value REAL, low REAL, high REAL, unit TEXT NOT NULL, better TEXT NOT NULL, noise TEXT NOT NULL,
     host TEXT NOT NULL, machine TEXT NOT NULL, key TEXT NOT NULL, run TEXT NOT NULL, measured_at REAL NOT NULL,
+    runtime TEXT NOT NULL DEFAULT '',
     PRIMARY KEY ({", ".join(IDENTITY)})
 ) WITHOUT ROWID"""
 
@@ -106,9 +107,19 @@ class History:
                 hint="upgrade orun: pip install --upgrade orun",
             )
         if found < FORMAT:
-            with database:
-                database.execute(TABLE)
-                database.execute(f"PRAGMA user_version = {FORMAT}")
+            _make(database)
+
+
+def _make(database: sqlite3.Connection) -> None:
+    """Make the table, or what that of an earlier version lacks, unless another process has done so meanwhile."""
+    with database:
+        database.execute("BEGIN IMMEDIATE")
+        (found,) = database.execute("PRAGMA user_version").fetchone()
+        if found == 0:
+            database.execute(TABLE)
+        elif found < FORMAT:
+            database.execute("ALTER TABLE points ADD COLUMN runtime TEXT NOT NULL DEFAULT ''")
+        database.execute(f"PRAGMA user_version = {FORMAT}")
 
 
 def _condition(wanted: Iterable[str]) -> str:

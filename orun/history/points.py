@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from orun.environment.hosts import hardware
 from orun.metrics import Better, Noise, Unit
-from orun.record import RunResult
+from orun.record import RunResult, StageResult
 from orun.store.digests import digest_bytes
 
+DEVICE = "device "  # how parts of a key begin that the result is bound to
 SHORT = 12  # hexadecimal digits that tell the machines of one history apart
 
 
@@ -23,11 +25,13 @@ class Point:
         low, high: its 95 % interval; None for an exact value.
         unit, better, noise: see `orun.metrics.Metric`.
         host: name of the machine that measured.
-        machine: digest of what the measurement is bound to on it (processor, clocks, runtime): figures of different
-            machines are not comparable.
+        machine: digest of the hardware that the measurement is bound to: the processor and the GPU, of times the host
+            and its clocks as well. Figures of different machines are not comparable.
         key: of the stage.
         run: id of the run that measured it.
         measured_at: seconds since the epoch.
+        runtime: ONNX Runtime's package and version; empty where the measurement is not bound to it, or is of before
+            they were kept.
     """
 
     pipeline: str
@@ -45,6 +49,7 @@ class Point:
     key: str
     run: str
     measured_at: float
+    runtime: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,6 @@ class Series:
 
 def points_of(result: RunResult) -> tuple[Point, ...]:
     """What a run measured itself; what it took from the store was measured, and remembered, before."""
-    host, machine = result.host.get("host", ""), machine_of(result.host)
     return tuple(
         Point(
             pipeline=result.pipeline,
@@ -84,11 +88,12 @@ def points_of(result: RunResult) -> tuple[Point, ...]:
             unit=metric.unit,
             better=metric.better,
             noise=metric.noise,
-            host=host,
-            machine=machine,
+            host=result.host.get("host", ""),
+            machine=machine_of(device_of(stage)),
             key=stage.key,
             run=result.run,
             measured_at=stage.built_at,
+            runtime=device_of(stage).get("runtime", ""),
         )
         for stage in result.stages
         if stage.outcome == "built"
@@ -96,9 +101,15 @@ def points_of(result: RunResult) -> tuple[Point, ...]:
     )
 
 
+def device_of(stage: StageResult) -> dict[str, str]:
+    """The fingerprint that the result of a stage is bound to, as its key has it."""
+    parts = ((name.removeprefix(DEVICE), text) for name, text in stage.inputs.items() if name.startswith(DEVICE))
+    return {name: text for name, text in parts if " of " not in name}  # of further targets
+
+
 def machine_of(fingerprint: Mapping[str, str]) -> str:
-    """A short digest of the fingerprint of a host."""
-    return digest_bytes(json.dumps(dict(fingerprint), sort_keys=True).encode())[:SHORT]
+    """A short digest of the hardware in a fingerprint: what runs on a machine may change within a series."""
+    return digest_bytes(json.dumps(hardware(fingerprint), sort_keys=True).encode())[:SHORT]
 
 
 def series_of(points: Iterable[Point]) -> tuple[Series, ...]:

@@ -71,8 +71,12 @@ def trend_cells(series: Series) -> list[str]:
         f"{len(series.points)}x",
         sparkline(series.values),
         amount(last.value, last.unit),
-        f"{shift(found[-1], series)} on {_moment(series.points[found[-1].index])}" if found else "",
+        _last_change(found[-1], series) if found else "",
     ]
+
+
+def _last_change(change: Change, series: Series) -> str:
+    return f"{shift(change, series)} on {_moment(series.points[change.index])}{_with(series, change.index)}"
 
 
 def detail(series: Series, now: float, terminal: Terminal, limit: int) -> list[str]:
@@ -99,7 +103,14 @@ def shift(change: Change, series: Series) -> str:
 def _told(change: Change, series: Series, terminal: Terminal) -> str:
     text = terminal.paint(shift(change, series), _style(change, series.last.better))
     run = series.points[change.index].run
-    return f"{text}, p = {change.p:.3f}, from run {run} on" if change.p else f"{text} in run {run}"
+    where = f", p = {change.p:.3f}, from run {run} on" if change.p else f" in run {run}"
+    return f"{text}{where}{_with(series, change.index)}"
+
+
+def _with(series: Series, index: int) -> str:
+    """`, the first with onnxruntime 1.31.1 after onnxruntime 1.24.1` where a change came with another runtime."""
+    before, now = (series.points[one].runtime for one in (index - 1, index))
+    return f", the first with {now} after {before}" if before and now and before != now else ""
 
 
 def _style(change: Change, better: Better) -> Style:

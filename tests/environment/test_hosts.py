@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orun.gates.hosts import device, machine, same_machine
+from orun.environment.hosts import device, hardware, machine, same_machine, software
 
 FORGE = {
     "host": "forge",
@@ -29,6 +29,12 @@ def test_a_machine_is_another_when_a_part_of_it_is(part: str) -> None:
 
 def test_software_makes_no_other_machine() -> None:
     assert same_machine(FORGE, {**FORGE, "runtime": "onnxruntime 1.31.1", "python": "3.11"})
+
+
+def test_a_machine_and_what_runs_on_it() -> None:
+    host = {**FORGE, "runtime": "onnxruntime 1.31.1", "python": "3.11", "system": "linux"}
+    on_it = {"gpu driver_version": "580.65", "runtime": "onnxruntime 1.31.1", "python": "3.11"}
+    assert (software(host), hardware(host)) == (on_it, {name: host[name] for name in host if name not in on_it})
 
 
 def test_what_it_is_called() -> None:

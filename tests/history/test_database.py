@@ -7,17 +7,19 @@ import math
 import os
 import sqlite3
 import stat
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from orun.codec import replace
 from orun.errors import StoreError
-from orun.history import History, location, points_of
+from orun.history import History, Point, location, past, points_of
 from orun.history.points import machine_of
 from orun.metrics import Metric
 from tests.history.support import point
-from tests.report.support import NOW, PASSED
+from tests.report.support import COSINE, INT8, NOW, PASSED
 
 
 def test_what_a_run_measured_itself_is_what_it_built() -> None:
@@ -32,8 +34,68 @@ def test_what_a_run_measured_itself_is_what_it_built() -> None:
     }  # latency was cached: its measurement was remembered when it was made
     recall = next(one for one in found if one.metric == "recall_at_1")
     assert (recall.value, recall.low, recall.high, recall.unit) == (0.9135, 0.878, 0.942, "ratio")
-    assert (recall.host, recall.machine) == ("builder", machine_of({"host": "builder"}))
+    assert (recall.host, recall.machine, recall.runtime) == ("builder", machine_of({}), "")
     assert (recall.run, recall.measured_at) == (PASSED.run, NOW)
+
+
+FORGE = {
+    "device host": "forge",
+    "device cpu": "EPYC",
+    "device python": "3.11",
+    "device runtime": "onnxruntime 1.24.1",
+    "device gpu name": "NVIDIA H100",
+    "device gpu driver_version": "580.65",
+    "device cpu of reference_target": "another",
+    "tool numpy": "numpy 2.3.1",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "same"),
+    [
+        ("device host", False),
+        ("device cpu", False),
+        ("device gpu name", False),
+        ("device runtime", True),
+        ("device python", True),
+        ("device gpu driver_version", True),
+        ("device cpu of reference_target", True),
+        ("tool numpy", True),
+    ],
+)
+def test_a_series_is_of_one_machine_whatever_runs_on_it(name: str, *, same: bool) -> None:
+    def measured(inputs: Mapping[str, str]) -> Point:
+        return points_of(replace(PASSED, stages=(replace(INT8, inputs=inputs),)))[0]
+
+    before, after = measured(FORGE), measured({**FORGE, name: "other"})
+    assert (before.machine == after.machine) == same
+    assert (before.runtime, after.runtime) == (
+        "onnxruntime 1.24.1",
+        "other" if name == "device runtime" else before.runtime,
+    )
+
+
+def test_the_past_of_a_runs_gates_is_of_its_machine(tmp_path: Path) -> None:
+    """It is found by the key that the figure was measured under, as a run that repeats another names no device."""
+    history = History(tmp_path / "history.sqlite")
+    here, there = point(1.0, 10, machine="here"), point(2.0, 20, machine="there")
+    history.add([here, replace(here, measured_at=30, key="d" * 64), replace(there, key="e" * 64)])
+    history.add([replace(point(3.0, 40, machine="here"), metric="mean"), replace(here, stage="other")])
+    (found,) = past(history, PASSED)
+    assert [(one.measured_at, one.machine) for one in found.points] == [(10, "here"), (30, "here")]
+    assert past(history, replace(PASSED, verdicts=(COSINE,))) == ()
+    assert past(History(tmp_path / "none.sqlite"), PASSED) == ()
+
+
+def test_a_database_of_an_earlier_version_is_gone_on_with(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    History(path).add([point(1.0, 10)])
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("ALTER TABLE points DROP COLUMN runtime")
+        database.execute("PRAGMA user_version = 1")
+    later = replace(point(2.0, 20), runtime="onnxruntime 1.31.1")
+    History(path).add([later])
+    assert History(path).points() == (point(1.0, 10), later)
 
 
 def test_points_come_back_as_they_were_and_once(tmp_path: Path) -> None:
@@ -93,13 +155,13 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 def test_a_database_of_a_later_version(tmp_path: Path) -> None:
     path = tmp_path / "history.sqlite"
     database = sqlite3.connect(path)
-    database.execute("PRAGMA user_version = 2")
+    database.execute("PRAGMA user_version = 3")
     database.close()
     with pytest.raises(StoreError) as caught:
         History(path).add([point(1.0, 1)])
     assert str(caught.value) == (
         f"the history {path} was written by a later version of orun\n"
-        "  its format is 2; this version knows 1\n"
+        "  its format is 3; this version knows 2\n"
         "  hint: upgrade orun: pip install --upgrade orun"
     )
 

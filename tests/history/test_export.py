@@ -14,8 +14,8 @@ from tests.history.support import point
 
 def test_csv() -> None:
     assert to_csv([point(0.008, 10)]) == (
-        "pipeline,stage,uses,metric,value,low,high,unit,better,noise,host,machine,key,run,measured_at\n"
-        f"bert,latency,measure/latency,p50,0.008,,,s,lower,timing,builder,0123456789ab,{'c' * 64},run-10,10\n"
+        "pipeline,stage,uses,metric,value,low,high,unit,better,noise,host,machine,key,run,measured_at,runtime\n"
+        f"bert,latency,measure/latency,p50,0.008,,,s,lower,timing,builder,0123456789ab,{'c' * 64},run-10,10,\n"
     )
 
 

@@ -79,6 +79,15 @@ measured (UTC)      value  95 % interval     to the one before  age         run
     )
 
 
+def test_a_change_that_came_with_another_runtime_says_so() -> None:
+    points = nightly(LEVELS).points
+    versions = ["onnxruntime 1.24.1"] * 6 + ["onnxruntime 1.31.1"] * 6
+    series = Series(tuple(replace(one, runtime=version) for one, version in zip(points, versions, strict=True)))
+    told = ", the first with onnxruntime 1.31.1 after onnxruntime 1.24.1"
+    assert detail(series, NOW, Terminal(), 2)[2].endswith(f" from run run-1789481600 on{told}")
+    assert markdown_trend([series]).endswith(f" on 2026-09-15 14:13{told} |\n")
+
+
 def test_what_was_measured_once_has_no_trend() -> None:
     once = Series((point(0.0091, NOW - 60, machine="fedcba987654"),))
     assert markdown_trend([once]) == ""
