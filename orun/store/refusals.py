@@ -36,7 +36,7 @@ def refusal(error: OSError, doing: str, path: str | Path) -> StoreError:
     """The `StoreError` for what the operating system said while the store was `doing` something at `path`."""
     reason = error.strerror or str(error)
     where = error.filename if isinstance(error.filename, str) else path
-    text, hint = _REFUSALS.get(error.errno or 0, (reason.lower(), _OTHER))
+    text, hint = _missing(error, where) or _REFUSALS.get(error.errno or 0, (reason.lower(), _OTHER))
     hint = hint.format(place=quoted(_existing(path)), path=quoted(_existing(where))) + _owner(error, _existing(where))
     return StoreError(f"cannot {doing}: {text}", why=f"{where}: {reason}", hint=hint)
 
@@ -62,6 +62,16 @@ def quoted(path: str | Path) -> str:
     text = str(path)
     plain = text.replace("/", "").translate({ord(character): "" for character in "._-+=@%:,"}).isalnum()
     return text if plain else "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+def _missing(error: OSError, path: str | Path) -> tuple[str, str] | None:
+    """The words where a folder above a path is not there, as when the store was moved or deleted during a run."""
+    path = Path(path)
+    if error.errno != errno.ENOENT or os.path.lexists(path.parent):
+        return None
+    above = _existing(path)
+    gone = above / path.parts[len(above.parts)]
+    return f"there is no {gone} (any more)", "If it was moved, put it back, or say where it is, and run again"
 
 
 def _owner(error: OSError, path: Path) -> str:

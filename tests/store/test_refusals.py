@@ -30,6 +30,18 @@ def test_an_error_that_nobody_thought_of_is_told_too() -> None:
     assert error.what == refusal(OSError("Directory not empty"), "clean up", "/").what
 
 
+def test_a_store_that_was_moved_away_is_told(tmp_path: Path) -> None:
+    lock = tmp_path / "store" / "locks" / "4f"
+    error = refusal(FileNotFoundError(errno.ENOENT, "No such file or directory", str(lock)), "take a lock", lock)
+    assert str(error) == (
+        f"cannot take a lock: there is no {tmp_path}/store (any more)\n  {lock}: No such file or directory\n"
+        "  hint: If it was moved, put it back, or say where it is, and run again"
+    )
+    beside = tmp_path / "4f"
+    error = refusal(FileNotFoundError(errno.ENOENT, "No such file or directory", str(beside)), "take a lock", beside)
+    assert error.what == "cannot take a lock: no such file or directory"
+
+
 def test_what_another_user_keeps_to_himself_is_told_with_what_he_may_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
