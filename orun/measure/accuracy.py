@@ -44,6 +44,7 @@ def evaluate(
         compared=tuple(name for name, kind in types.items() if kind != TEXT),
         kept=tuple(types) if request.functions else (judged,) if request.task else (),
         batch=request.batch,
+        class_axis=request.class_axis,
     )
     tick = _ticker(dataset, progress)
     given = answer(sessions, dataset.inputs, plan, "example", tick)

@@ -33,6 +33,7 @@ class Request:
         slices: fields of the dataset by each of whose values every metric is told, too.
         resamples: how often a function that returns one number of all examples is called on resamples; None for never.
         source: where the examples come from, as the file says it; empty where they are made up.
+        class_axis: of an output's axes the one along which the scores of an example's classes stand.
     """
 
     stage: str
@@ -45,6 +46,7 @@ class Request:
     slices: tuple[str, ...] = ()
     resamples: int | None = None
     source: str = ""
+    class_axis: int = -1
 
     @property
     def task(self) -> tuple[str, ...]:

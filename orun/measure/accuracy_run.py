@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.errors import StageFailed
+from orun.errors import StageFailed, UsageError
 from orun.measure.accuracy_names import MODEL, REFERENCE
 from orun.measure.dataset import Array, Batch, Values, as_type, batches, count
 from orun.measure.metrics_fidelity import Difference, compare, concatenate
@@ -25,6 +25,7 @@ TYPES = {  # numpy's name of ONNX Runtime's types
     "tensor(double)": "float64",
     **{f"tensor({name})": name for name in ("float16", "int8", "int16", "int32", "int64", "uint8", "uint16")},
 }
+PLAIN = 2  # axes of an output with one score of each class to an example
 Tick = Callable[[int], None]
 
 
@@ -38,6 +39,7 @@ class Plan:
         compared: those of them that are compared with the reference's.
         kept: those of them whose values are needed afterwards.
         batch: examples that are fed together at most.
+        class_axis: of an output's axes the one along which classes stand.
     """
 
     stage: str
@@ -45,6 +47,7 @@ class Plan:
     compared: tuple[str, ...]
     kept: tuple[str, ...]
     batch: int
+    class_axis: int = -1
 
 
 @dataclass(frozen=True)
@@ -198,7 +201,8 @@ class _Collected:
             for name in self.plan.outputs:
                 self._same_form(role, name, outputs[role][name], outputs[REFERENCE][name], batch)
             for name in self.plan.compared:
-                difference = compare(outputs[role][name], outputs[REFERENCE][name])
+                pair = (classes_last(outputs[one][name], self.plan.class_axis) for one in (role, REFERENCE))
+                difference = compare(*pair)
                 self.parts.setdefault((role, name), []).append(difference)
 
     def answers(self, examples: int) -> Answers:
@@ -221,6 +225,21 @@ class _Collected:
                 why=f"{ours}, and {theirs} in the reference, for {self.part} {batch.examples[0]}",
                 hint="shapes and types are part of equality: make the model keep those of its reference",
             )
+
+
+def classes_last(output: Array, axis: int) -> Array:
+    """An output with the axis of its classes last; as it is where it holds classes, or has but one axis to an example.
+
+    Raises:
+        UsageError: when it has no such axis.
+    """
+    if output.dtype.kind != "f" or output.ndim <= PLAIN:
+        return output
+    if axis >= output.ndim:
+        raise UsageError(
+            f"class_axis: no classes stand along axis {axis} of an output", why=f"its shape is {list(output.shape)}"
+        )
+    return np.moveaxis(output, axis, -1)
 
 
 def _in_order(chunks: Sequence[Array], order: NDArray[np.intp], examples: int) -> Values:

@@ -13,7 +13,7 @@ from orun.measure import metrics_pooled, metrics_task, paired
 from orun.measure.accuracy_names import BASELINE, LABEL, MODEL, RECALL, REFERENCE, RETRIEVAL
 from orun.measure.accuracy_own import CANDIDATES, own_parts, own_scores
 from orun.measure.accuracy_request import Floats, Report, Request
-from orun.measure.accuracy_run import Answers
+from orun.measure.accuracy_run import Answers, classes_last
 from orun.measure.dataset import Array, Dataset, Values
 from orun.measure.metrics_pooled import Pooled
 from orun.measure.resampling import resample
@@ -90,7 +90,7 @@ def _pooled_parts(
     found: dict[str, Floats | Pooled] = {}
     names = [name for name in POOLED if name in request.task]
     if names:
-        output, labels = _array(answers[judged]), np.asarray(dataset.labels)
+        output, labels = classes_last(_array(answers[judged]), request.class_axis), np.asarray(dataset.labels)
         for name in names:
             if part.field == LABEL:
                 pooled = POOLED[name](output, labels, only=part.value)
@@ -108,10 +108,11 @@ def _built_in(request: Request, dataset: Dataset, output: Values, candidates: Va
     try:
         for name, measure in BY_LABEL.items():
             if name in request.task:
-                scores[name] = measure(_array(output), labels)
+                scores[name] = measure(classes_last(_array(output), request.class_axis), labels)
         for name, pool in POOLED.items():
-            if name in request.task and (pooled := pool(_array(output), labels)) is not None:
-                scores[name] = pooled
+            if name in request.task:
+                pooled = pool(classes_last(_array(output), request.class_axis), labels)
+                scores.update({} if pooled is None else {name: pooled})
         if candidates is not None and any(name in RETRIEVAL for name in request.task):
             rank = metrics_task.ranks(_array(output), _array(candidates), labels)
             scores["mrr"] = metrics_task.reciprocal_rank(rank)

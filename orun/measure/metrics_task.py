@@ -75,8 +75,16 @@ def _need_fitting(metric: str, shape: tuple[int, ...], output: NDArray[Any], lab
         raise UsageError(
             f"{metric} needs one label for each class that the model predicts",
             why=f"the output is {list(output.shape)}, and the labels are {list(labels.shape)}",
-            hint="of one-hot labels: labels.argmax(-1)" if output.shape == labels.shape else "",
+            hint=_of_form(output.shape, labels.shape),
         )
+
+
+def _of_form(output: tuple[int, ...], labels: tuple[int, ...]) -> str:
+    """How to bring outputs and labels of these shapes together."""
+    if output == labels:
+        return "of one-hot labels: labels.argmax(-1)"
+    fitting = [axis for axis in range(1, len(output)) if output[:axis] + output[axis + 1 :] == labels]
+    return f"say which axis is that of the classes: `class_axis: {fitting[0]}`" if len(fitting) == 1 else ""
 
 
 def _need_scores(metric: str, output: NDArray[Any]) -> None:

@@ -9,8 +9,8 @@ the model's signature: indices within their tables, masks that end early; they h
 Metrics against the reference's outputs, on examples and candidates, are exact: `cosine` (with `cosine.mean`, which is
 the same, and `cosine.min`), `max_abs`, `relative` to the reference's largest value, `sqnr` in dB, `agreement` of the
 top class, `agreement_at_5` of the five top classes, and `kl` (with `kl.max`), the Kullback-Leibler divergence of the
-distribution along the last axis in nats. Of several outputs the worst counts; those named in `outputs` are also shown
-one by one, as `cosine.min[logits]`.
+distribution over the classes in nats; these stand along the last axis, or `class_axis`. Of several outputs the worst
+counts; those named in `outputs` are also shown one by one, as `cosine.min[logits]`.
 
 Metrics against the dataset's labels are `accuracy`, `accuracy_at_5`, `f1` (macro), `auc` and `average_precision` (of
 several classes, the mean of one against the rest, which is the mAP of classification) and, with candidates,
@@ -115,6 +115,14 @@ class Params:
     outputs: Annotated[list[str], Doc("Outputs of the model to look at; all when left out.")] = field(
         default_factory=list
     )
+    class_axis: Annotated[
+        int | None,
+        Doc(
+            "Axis of an output along which the scores of the classes stand: 1 of a segmentation's "
+            "`[n, classes, height, width]`; the last when left out."
+        ),
+        Range(low=1),
+    ] = None
     better: Annotated[
         dict[str, Literal["higher", "lower"]], Doc("Which way metrics of your own improve; `higher` when left out.")
     ] = field(default_factory=dict)
@@ -226,6 +234,7 @@ def _request(context: Context, params: Params) -> Request:
         slices=tuple(params.slices),
         resamples=params.resamples,
         source="" if params.dataset is None else title(params.dataset),
+        class_axis=-1 if params.class_axis is None else params.class_axis,
     )
 
 

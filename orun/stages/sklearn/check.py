@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from orun.errors import StageFailed, UsageError
 from orun.stages.contract import Context
-from orun.stages.onnx.agreement import Model, Tolerance, session
+from orun.stages.onnx.agreement import Feed, Model, Tolerance, session
 from orun.stages.onnx.io import load_graph
 from orun.stages.said import failing
 from orun.stages.sklearn.export import Array, Table
@@ -77,7 +77,7 @@ def _expected(estimator: Estimator, matrix: Any, *, raw: bool) -> Iterator[Array
 
 
 def _answers(context: Context, names: Sequence[str], data: Table) -> list[Array]:
-    model = _opened(context, names)
+    model = _opened(context, names, data.feed(slice(0, 1)))
     bounds = [0, *(row for row in PIECES if row < len(data)), len(data)]
     batches = [data.feed(slice(start, end)) for start, end in itertools.pairwise(bounds)]
     with failing(context, "ONNX Runtime cannot run the converted model", "try another `opset`"):
@@ -85,12 +85,19 @@ def _answers(context: Context, names: Sequence[str], data: Table) -> list[Array]
     return [_joined(context, name, [_plain(part[place]) for part in parts]) for place, name in enumerate(names)]
 
 
-def _opened(context: Context, names: Sequence[str]) -> Model:
+def _opened(context: Context, names: Sequence[str], feed: Feed) -> Model:
     try:
         return session(context.result, names)
     except UsageError as error:
         if "locale" not in error.why:
-            raise
+            raise StageFailed(
+                context.stage,
+                "ONNX Runtime cannot open the converted model",
+                why=error.why,
+                hint="skl2onnx converts some estimators for `precision: float32` alone"
+                if any(value.dtype == np.float64 for value in feed.values())
+                else "try another `opset`",
+            ) from error
         raise StageFailed(
             context.stage,
             "ONNX Runtime cannot put texts into small letters here",

@@ -96,6 +96,12 @@ def test_float64_is_closer(tmp_path: Path) -> None:
     assert errors[1] < errors[0]
 
 
+def test_float64_where_skl2onnx_writes_trees_of_float32(tmp_path: Path) -> None:
+    text = refusal(tmp_path, "regression_tree", "bodies", precision="float64")
+    assert text.startswith("ONNX Runtime cannot open the converted model\n  ")
+    assert text.endswith("\n  hint: skl2onnx converts some estimators for `precision: float32` alone")
+
+
 def test_dictionaries_where_they_are_asked_for(tmp_path: Path) -> None:
     made = convert(tmp_path, "tree_of_names", "digits", zipmap=True)
     session = InferenceSession(made.model, providers=["CPUExecutionProvider"])
