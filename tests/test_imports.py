@@ -71,7 +71,15 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_with_nothing_to_do_imports_next_to_nothing(built: Path) -> None:
-    assert not modules_after("one.yaml", cwd=built) & (FRAMEWORKS | WHEN_NEEDED)
+    seen = modules_after("one.yaml", cwd=built)
+    assert not seen & (FRAMEWORKS | WHEN_NEEDED)
+    assert not {name for name in seen if name.startswith("orun.report.html")}
+
+
+def test_a_report_that_is_asked_for_imports_no_framework(built: Path) -> None:
+    seen = modules_after("one.yaml", "--html", "run.html", cwd=built)
+    assert "orun.report.html.page" in seen
+    assert not seen & FRAMEWORKS
 
 
 def test_putting_an_output_back_imports_the_store_and_no_pipeline(built: Path) -> None:

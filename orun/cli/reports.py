@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -14,20 +14,24 @@ from orun.errors import StoreError, UsageError
 from orun.spelling import near
 
 if TYPE_CHECKING:
+    from orun.history import Series
     from orun.record import RunResult
 
-Form = Literal["junit", "markdown", "code_quality", "metrics", "json"]
+Form = Literal["junit", "markdown", "html", "code_quality", "metrics", "json"]
 
 RENDERERS: Mapping[Form, tuple[str, str]] = {  # module and function of each form
     "junit": ("orun.report.junit", "junit"),
     "markdown": ("orun.report.markdown", "markdown"),
+    "html": ("orun.report.html.page", "page"),
     "code_quality": ("orun.report.gitlab", "code_quality"),
     "metrics": ("orun.report.gitlab", "metrics"),
     "json": ("orun.report.document", "dumps"),
 }
+FILES: Sequence[Form] = ("junit", "markdown", "html")  # that have an option of their own
 ALL: Mapping[str, Form] = {
     "junit.xml": "junit",
     "summary.md": "markdown",
+    "report.html": "html",
     "code-quality.json": "code_quality",
     "metrics.txt": "metrics",
     "run.json": "json",
@@ -60,7 +64,8 @@ class Report(Record, frozen=True):
             UsageError: when it cannot be written any more.
         """
         module, function = RENDERERS[self.form]
-        text = getattr(importlib.import_module(module), function)(result)
+        render = getattr(importlib.import_module(module), function)
+        text = render(result, *_past(result)) if self.form == "html" else render(result)
         if self.form == "markdown":
             text += _trend(result)
         # A file whose name is no UTF-8 is named with its bytes written out, which JSON reads back as that name.
@@ -68,30 +73,30 @@ class Report(Record, frozen=True):
             file.write(text)
 
 
-def wanted(junit: Path | None, markdown: Path | None, folder: Path | None) -> list[Report]:
+def wanted(files: Mapping[Form, Path | None], folder: Path | None) -> list[Report]:
     """The reports that the command line asks for, and the step summary where a CI system offers one."""
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    reports = [Report(junit, "junit")] if junit else []
-    reports += [Report(markdown, "markdown")] if markdown else []
+    reports = [Report(path, form) for form, path in files.items() if path]
     reports += [Report(folder / name, form) for name, form in ALL.items()] if folder else []
     return reports + ([Report(Path(summary), "markdown", "a")] if summary else [])
 
 
 def _trend(result: RunResult) -> str:
     """How the gated metrics went on this machine, as Markdown."""
-    from orun.history import History, location, machine_of, series_of
     from orun.report.trend import markdown_trend
 
-    gated = {(verdict.stage, verdict.metric) for verdict in result.verdicts}
-    if not gated:
-        return ""
+    series, trouble = _past(result)
+    return f"\n_{trouble}_\n" if trouble else markdown_trend(series)
+
+
+def _past(result: RunResult) -> tuple[Sequence[Series], str]:
+    """The measurements of the gated metrics on their machines, or why they cannot be read."""
+    from orun.history import History, location, past
+
     try:
-        history = History(location(result.folder.parent.parent))
-        same = {"pipeline": result.pipeline, "machine": machine_of(result.host)}
-        points = [one for stage, metric in gated for one in history.points(**same, stage=stage, metric=metric)]
+        return past(History(location(result.folder.parent.parent)), result), ""
     except StoreError as error:  # the run has its verdicts; only its past is missing
-        return f"\n_{error.what}_\n"
-    return markdown_trend(series_of(points))
+        return (), error.what
 
 
 @contextmanager

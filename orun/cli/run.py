@@ -13,7 +13,7 @@ import click
 
 import orun
 from orun.cli import options
-from orun.cli.reports import wanted
+from orun.cli.reports import FILES, wanted
 from orun.cli.selection import SelectingVerb, forced, selection_options
 from orun.errors import PipelineError, UsageError
 
@@ -44,11 +44,12 @@ EXAMPLES = (
 @options.json_option
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write JUnit XML.")
 @click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Also write a Markdown summary.")
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Also write an HTML report of one file.")
 @click.option(
     "--reports",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Also write every report that CI systems read: JUnit, Markdown, GitLab's Code Quality and metrics, JSON.",
+    help="Also write every report: JUnit, Markdown, HTML, GitLab's Code Quality and metrics, JSON.",
 )
 @click.option("--no-blame", is_flag=True, help="Do not look for the culprit of a gate that failed.")
 @click.option("-q", "--quiet", is_flag=True, help="Show failures and the last line only.")
@@ -56,8 +57,6 @@ EXAMPLES = (
 def command(
     file: str,
     overrides: Sequence[str],
-    junit: Path | None,
-    markdown: Path | None,
     reports: Path | None,
     as_json: bool,
     quiet: bool,
@@ -77,7 +76,7 @@ def command(
     """  # noqa: D301 -- click's mark for text that keeps its lines
     if quiet and verbose:
         raise UsageError("--quiet and --verbose contradict each other", hint="use one of them")
-    asked = wanted(junit, markdown, reports)
+    asked = wanted({form: choices.pop(form) for form in FILES}, reports)
     for report in asked:
         report.prepare()
     blames = not choices.pop("no_blame")

@@ -17,7 +17,7 @@ PLACES = (Column("place", flexible=True), Column("share"), Column("nodes", flexi
 
 def lines_of(found: Diagnosis, terminal: Terminal) -> list[str]:
     """The gate, the metric at each artifact, the worst places, and the sentence."""
-    unit: Unit = "s" if found.places and not found.places[0].tensor else found.unit
+    unit = unit_of(found)
     lines = [terminal.paint(found.gate, "strong"), ""]
     if found.levels:
         rows = [level_row(one, unit, one.stage == found.culprit) for one in found.levels]
@@ -26,6 +26,11 @@ def lines_of(found: Diagnosis, terminal: Terminal) -> list[str]:
         lines += [*_indented(render(PLACES, [place_row(one) for one in found.places[:SHOWN]], terminal)), ""]
     lines.append(found.sentence)
     return [*lines, *(terminal.paint(text, "doubt") for text in (found.note, found.stopped) if text)]
+
+
+def unit_of(found: Diagnosis) -> Unit:
+    """That of its levels: of a slow-down they are times, whatever the gate judges."""
+    return "s" if found.places and not found.places[0].tensor else found.unit
 
 
 def level_row(one: Level, unit: Unit, guilty: bool) -> Sequence[Cell]:

@@ -122,6 +122,7 @@ def test_github(project: Path, scripts: Path) -> None:
         "code-quality.json",
         "junit.xml",
         "metrics.txt",
+        "report.html",
         "run.json",
         "summary.md",
     ]

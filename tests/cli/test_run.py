@@ -164,6 +164,17 @@ def test_reports_are_written_where_they_are_asked_for(
     assert summary.read_text() == f"before\n{text}"
 
 
+def test_a_report_for_browsers(orun: CommandLine, project: Path) -> None:
+    assert orun("words.yaml", "-q", "--html", "run.html").code == 0
+    first = (project / "run.html").read_text(encoding="utf-8")
+    assert "<title>words: passed</title>" in first
+    assert 'href="#stage-write"' in first
+    assert "Trend on this machine" not in first
+    again = orun("words.yaml", "-q", "--set", "stages.write.with.text=one two three four", "--reports", "reports")
+    assert again.code == 0
+    assert "Trend on this machine" in (project / "reports" / "report.html").read_text(encoding="utf-8")
+
+
 def test_a_report_of_an_earlier_run_does_not_pass_for_this_ones(orun: CommandLine, project: Path) -> None:
     (project / "junit.xml").write_text("<testsuites/>")
     (project / "words.yaml").write_text("stages: []\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orun.codec import replace
+from orun.history.points import Point, Series
 from orun.metrics import Estimate, Metric
 from orun.places import Position
 from orun.record import Failure, RunResult, StageResult, Verdict
@@ -101,6 +102,14 @@ GATE_FAILED = replace(
 )
 
 
+NEEDS = {"int8": ("export",), "accuracy": ("int8", "export"), "latency": ("int8", "export"), "release": ("int8",)}
+
+
+def linked(result: RunResult) -> RunResult:
+    """The run with what its stages need."""
+    return replace(result, stages=tuple(replace(one, needs=NEEDS.get(one.stage, ())) for one in result.stages))
+
+
 def crashed(log: Path) -> RunResult:
     """A run of which a stage died, with the log of its process."""
     failure = Failure(
@@ -115,3 +124,22 @@ def crashed(log: Path) -> RunResult:
     ]
     int8 = StageResult("int8", "quantize/dynamic", "failed", ("never run before",), "a" * 64, failure=failure)
     return replace(PASSED, exit_code=3, stages=(EXPORT, int8, *blocked), verdicts=())
+
+
+def matrix(size: int) -> tuple[StageResult, ...]:
+    """A stage, and so many that need it."""
+    names = [f"int8[per_channel=true,size={number}]" for number in range(size)]
+    variants = [StageResult(name, "quantize/dynamic", "cached", needs=("export",)) for name in names]
+    return (StageResult("export", "convert/torch", "built"), *variants)
+
+
+def series(values: list[float]) -> Series:
+    """Measurements of the latency, an hour apart."""
+    return Series(tuple(
+        Point("bert", "latency", "measure/latency", "p50", value, None, None, "s", "lower", "timing", "builder", "m",
+              "c" * 64, f"run{number}", NOW + (number - len(values)) * HOUR)
+        for number, value in enumerate(values)
+    ))  # fmt: skip
+
+
+STEPPED = [0.008 + 0.00001 * (number % 3) + (0.002 if number >= 8 else 0) for number in range(16)]

@@ -1,0 +1,144 @@
+"""What the report is made of: the run, and what the folder of the run says besides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orun.codec import decode, from_json
+from orun.culprits.found import Diagnosis
+from orun.errors import StoreError
+from orun.events import Notice, StageFinished, StageStarted, StageWaiting, event_from_json
+from orun.fold import read_result
+from orun.history.points import Series
+from orun.record import RunResult, StageResult
+from orun.report.html.tags import anchors
+
+UNHEARD = (b'"event":"stage_progress"', b'"event":"gate_judged"')  # most lines of a log, of which nothing is told here
+
+
+@dataclass(frozen=True)
+class Turn:
+    """When a stage waited and ran.
+
+    Attributes:
+        stage: its id.
+        waited: from when it waited for what others held, in seconds since the run began; None when it did not.
+        what: for whom or what it waited last.
+        began, ended: of its process, in seconds since the run began.
+    """
+
+    stage: str
+    waited: float | None
+    what: str
+    began: float
+    ended: float
+
+
+@dataclass(frozen=True)
+class Source:
+    """Everything that the report is made of.
+
+    Attributes:
+        result: the run.
+        series: the past of its gated metrics on this machine, up to this run.
+        trouble: why the past could not be read; else empty.
+        first: the run that looked at each stage: this one, or the one that it repeats, as far as that is still there.
+        blame: what was found out about gates that failed.
+        turns: of stages that ran, in the order in which they began.
+        notices: what the run said besides.
+        stages: id of each stage's row in the document.
+        after: the stages right after each stage.
+        by_name: the stages of the run.
+        inputs: all that the result of each stage rests on, as far as that is known.
+    """
+
+    result: RunResult
+    series: Sequence[Series]
+    trouble: str
+    first: RunResult
+    blame: Sequence[Diagnosis]
+    turns: Sequence[Turn]
+    notices: Sequence[Notice]
+    stages: Mapping[str, str]
+    after: Mapping[str, Sequence[str]]
+    by_name: Mapping[str, StageResult]
+    inputs: Mapping[str, Mapping[str, str]]
+
+    @property
+    def ended(self) -> float:
+        """When the run was over, seconds since the epoch."""
+        return self.result.started_at + self.result.seconds
+
+
+def gather(result: RunResult, series: Sequence[Series] = (), trouble: str = "") -> Source:
+    """Read what lies in the folder of a run; what is not there is left out."""
+    turns, notices = _heard(result)
+    after: dict[str, list[str]] = {}
+    for stage in result.stages:
+        for name in stage.needs:
+            after.setdefault(name, []).append(stage.stage)
+    first = _first(result)
+    return Source(
+        result=result,
+        series=_until(series, result.started_at + result.seconds),
+        trouble=trouble,
+        first=first,
+        blame=_blame(result.folder / "blame.json"),
+        turns=turns,
+        notices=notices,
+        stages=anchors("stage", (stage.stage for stage in result.stages)),
+        after=after,
+        by_name={stage.stage: stage for stage in result.stages},
+        inputs={stage.stage: stage.inputs for run in (first, result) for stage in run.stages if stage.inputs},
+    )
+
+
+def _until(series: Sequence[Series], moment: float) -> list[Series]:
+    """What was measured later is no part of the report on this run: it would change when it is made again."""
+    cut = [tuple(point for point in one.points if point.measured_at <= moment) for one in series]
+    return [Series(points) for points in cut if points]
+
+
+def _first(result: RunResult) -> RunResult:
+    if not result.repeats:
+        return result
+    try:
+        return read_result(result.folder.parent / result.repeats / "record.json")
+    except StoreError:  # it was collected
+        return result
+
+
+def _blame(path: Path) -> tuple[Diagnosis, ...]:
+    try:
+        return decode(tuple[Diagnosis, ...], from_json(path.read_bytes())["blame"])
+    except (OSError, ValueError, KeyError, TypeError):  # nothing was looked into
+        return ()
+
+
+def _heard(result: RunResult) -> tuple[list[Turn], list[Notice]]:
+    """When stages ran, and the notices, by the log of the run."""
+    turns: list[Turn] = []
+    notices: list[Notice] = []
+    waiting: dict[str, tuple[float, str]] = {}
+    began: dict[str, float] = {}
+    try:
+        for line in (result.folder / "events.jsonl").read_bytes().splitlines():
+            if any(name in line for name in UNHEARD):
+                continue
+            told = from_json(line)
+            event, moment = event_from_json(told), max(told["time"] - result.started_at, 0.0)
+            if isinstance(event, Notice):
+                notices.append(event)
+            elif isinstance(event, StageWaiting):
+                since, _ = waiting.get(event.stage, (moment, ""))
+                waiting[event.stage] = since, event.what
+            elif isinstance(event, StageStarted):
+                began.setdefault(event.stage, moment)
+            elif isinstance(event, StageFinished) and (name := event.result.stage) in began:
+                since_, what = waiting.get(name, (None, ""))
+                turns.append(Turn(name, since_, what, began[name], max(moment, began[name])))
+    except (OSError, ValueError, KeyError, TypeError):  # no log, or one of another version
+        return [], []
+    return sorted(turns, key=lambda turn: turn.began), notices

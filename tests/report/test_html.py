@@ -1,0 +1,225 @@
+"""The report for browsers: what stands in it, and that every text stays text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orun.codec import encode, replace
+from orun.metrics import Comparison, Estimate
+from orun.places import Position
+from orun.record import StageResult, Unjudged, Verdict
+from orun.report.html.page import page
+from orun.store.sealed import seal
+
+from .pages import Element, read, titles
+from .support import (
+    BLOCKED,
+    EXPORT,
+    GATE_FAILED,
+    INT8,
+    LATENCY,
+    PASSED,
+    RELEASE,
+    SLOWER,
+    SPEEDUP,
+    crashed,
+    linked,
+)  # fmt: skip
+
+
+def rows(section: Element) -> list[list[str]]:
+    """Text of each cell of the section's first table, folded lines left out."""
+    body = section.every("tbody")[0]
+    found = [line for line in body.children if isinstance(line, Element)]
+    return [
+        [cell.text for cell in line.children if isinstance(cell, Element)]
+        for line in found
+        if "below" not in line.attributes.get("class", "")
+    ]
+
+
+def test_a_run_whose_gates_passed() -> None:
+    document = read(page(linked(PASSED)))
+    assert document.one("head").one("title").text == "bert: passed"
+    assert document.one("h1").text == "bert"
+    assert document.one("p", "verdict").text == (
+        "\u2713passed: 5 stages (3 built, 2 cached), 4 gates passed, 12.3 s; results in artifacts/out/bert"
+    )
+    assert [one.text for one in document.one("header").one("dl").children if isinstance(one, Element)][:4] == [
+        "when2026-09-21 14:13:20 UTC", "took12.3 s", "exit code0", "filepipelines/bert.yaml",
+    ]  # fmt: skip
+    assert titles(document) == ["Release checklist", "Graph", "Stages", "Environment"]
+    assert [(one.text, one.attributes["href"]) for one in document.one("nav").every("a")] == [
+        ("Release checklist", "#gates"), ("Graph", "#graph"), ("Stages", "#stages"), ("Environment", "#environment"),
+    ]  # fmt: skip
+
+
+def test_the_checklist_shows_what_was_measured_and_why_a_gate_did_not_pass() -> None:
+    document = read(page(GATE_FAILED))
+    assert [line[:5] for line in rows(document.at("gates"))] == [
+        ["\u2713passed", "accuracy cosine.min", "min 0.97", "0.9812", ""],
+        ["?undecided", "accuracy recall_at_1", "max_drop 1%", "0.9 %", "-0.3 % to 2.1 %"],
+        ["\u2717failed", "latency p50", "max_regression 5%", "8.1 %", "6.2 % to 9.9 %"],
+        ["\u2713passed", "latency speedup", "min 1.5", "2.15x", "2.11x to 2.20x"],
+    ]
+    passed, unsure, failed, _ = document.at("gates").every("tr", "below")
+    assert passed.one("summary").text == "how it was judged"
+    assert unsure.one("p", "why").text == (
+        "the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide it (pipelines/bert.yaml:32:7)"
+    )
+    assert not unsure.every("p", "hint")
+    assert failed.one("p", "hint").text == (
+        "hint: if the change is meant, accept it as the new baseline: orun baseline accept pipelines/bert.yaml"
+    )
+    assert [(one.text, one.attributes["href"]) for one in document.one("ul", "failing").every("a")] == [
+        ("latency p50 max_regression 5%", "#gate-3")
+    ]
+
+
+def test_an_undecided_gate_that_fails_the_run_says_so() -> None:
+    unsure = replace(GATE_FAILED.verdicts[1], fails=True)
+    document = read(page(replace(PASSED, exit_code=4, verdicts=(unsure,))))
+    assert rows(document.at("gates"))[0][0] == "\u2717undecided (fails the run)"
+    assert document.one("p", "verdict").text.startswith("?undecided: ")
+
+
+def test_what_a_gate_was_compared_with_is_told() -> None:
+    ratio, difference = Estimate(1.081, 1.062, 1.099), Estimate(0.0006, 0.0004, 0.0008)
+    baseline = Comparison(0.00744, ratio, difference, "interleaved, 12 launches of each", 12)
+    slow = replace(LATENCY.metrics["p50"], baseline=baseline)
+    inputs = {"device cpu": "EPYC", "device cores": "2", "device host": "builder", "target": '{"a":1}'}
+    latency = replace(LATENCY, metrics={"p50": slow}, inputs=inputs)
+    document = read(page(replace(PASSED, exit_code=1, stages=(latency,), verdicts=(SLOWER,))))
+    told = {one.one("dt").text: one.one("dd").text for one in document.at("gates").one("dl").every("div")}
+    assert told == {
+        "p50": "8.04 ms (8.01 ms to 8.12 ms)",
+        "the accepted baseline": "7.44 ms; 1.08x of it (1.06x to 1.10x); interleaved, 12 launches of each",
+        "measured": "2026-09-21 10:43:20 UTC",
+        "on": 'builder, EPYC, 2 cores, target {"a":1}',
+    }
+
+
+def test_members_of_a_group_are_set_in() -> None:
+    place = Position("pipelines/bert.yaml", 39, 7)
+    group = Verdict("latency", "any of 2", "any", "", "passed", False, None, "", None, "passed: speedup", place)
+    inner = [replace(SLOWER, fails=False, depth=1), replace(SPEEDUP, depth=2)]
+    document = read(page(replace(PASSED, verdicts=(group, *inner))))
+    names = [line.every("th")[0] for line in document.at("gates").every("tr", "gate")]
+    assert [(one.text, one.attributes["class"]) for one in names] == [
+        ("latency any of 2", "depth-0"), ("latency p50", "depth-1"), ("latency speedup", "depth-2"),
+    ]  # fmt: skip
+    assert rows(document.at("gates"))[1][0] == "\u2717failed"
+    assert not document.every("ul", "failing")
+    assert "pill doubt" in page(replace(PASSED, verdicts=(group, *inner)))
+
+
+def test_gates_that_were_not_judged_are_on_the_list() -> None:
+    left = Unjudged("latency", "p50", "max", "12ms", Position("pipelines/bert.yaml", 44, 7))
+    skipped = StageResult("latency", "measure/latency", "skipped", ("no GPU here",), unjudged=(left,))
+    document = read(page(replace(PASSED, stages=(skipped,), verdicts=())))
+    assert rows(document.at("gates")) == [["?not judged", "latency p50", "max 12ms", "", "", ""]]
+    assert document.at("gates").one("tr", "below").text == (
+        "latency was skipped: no GPU here (pipelines/bert.yaml:44:7)"
+    )
+
+
+def test_a_caveat_stands_beside_its_gate() -> None:
+    limited = replace(SPEEDUP, caveat="since the baseline `onnxruntime` changed")
+    document = read(page(replace(PASSED, verdicts=(limited,))))
+    assert document.at("gates").one("tr", "below").every("p")[-1].text == (
+        "notice since the baseline onnxruntime changed"
+    )
+
+
+def test_the_table_of_stages_says_what_the_console_says() -> None:
+    document = read(page(linked(GATE_FAILED)))
+    assert rows(document.at("stages")) == [
+        ["export", "cached", "", "90.4 MB", ""],
+        ["int8", "\u2713built: parameter per_channel: false -> true (and 1 more)", "3.25 s", "22.9 MB", "nodes 311"],
+        ["accuracy", "\u2713built: input model changed (from int8)", "6.5 s", "1.2 kB",
+         "cosine.min 0.9812, recall_at_1 91.3 %, cosine.mean 0.9931"],
+        ["latency", "cached, measured 3 hours ago", "", "3.4 kB", "p50 8.04 ms, speedup 2.15x"],
+        ["release", "?blocked: a gate of latency failed", "", "", ""],
+    ]  # fmt: skip
+
+
+def test_what_is_known_of_a_stage_is_folded_below_it() -> None:
+    inputs = {
+        "parameter per_channel": "true", "parameter exclude": "[]", "input model": "1" * 64, "tool onnx": "onnx 1.23.2",
+        "device cpu": "EPYC", "read helper.py": "2" * 64, "read gone.py": "", "imported numpy": "2.4.6",
+    }  # fmt: skip
+    known = replace(INT8, inputs=inputs, wrote=("notes.txt",), position=Position("pipelines/bert.yaml", 20, 3))
+    document = read(page(linked(replace(PASSED, stages=(EXPORT, known, RELEASE)))))
+    details = document.at("stages").every("tr", "below")[1]
+    assert details.one("summary").text == "quantize/dynamic"
+    facts = {
+        one.one("dt").text: one.one("dd").text for one in details.every("dl")[0].children if isinstance(one, Element)
+    }
+    assert facts == {
+        "reasons": "parameter per_channel: false -> truestage code changed",
+        "in the file": "pipelines/bert.yaml:20:3",
+        "needs": "export",
+        "needed by": "release",
+        "built": "2026-09-21 14:13:20 UTC, in 3.25 s",
+        "key": "a" * 64,
+        "artifact": "2" * 64,
+        "folder": "artifacts/out/bert/int8",
+        "wrote beside its output": "notes.txt",
+    }
+    groups = [one.text for one in details.every("p", "group")]
+    assert groups == ["parameters", "inputs", "tools", "device", "files read", "packages imported"]
+    assert [one.text for one in details.every("dl")[1:]] == [
+        "per_channeltrue", "model111111111111", "onnxonnx 1.23.2", "cpuEPYC", "helper.py222222222222", "numpy2.4.6",
+    ]  # fmt: skip
+    assert [one.text for one in document.at("environment").every("tr")][1:] == ["onnx 1.23.2int8"]
+
+
+def test_a_run_that_repeats_another_tells_what_that_one_knew(tmp_path: Path) -> None:
+    known = replace(INT8, inputs={"tool onnx": "onnx 1.23.2"})
+    first = replace(PASSED, run="1", stages=(known,), verdicts=(), commit="c" * 40, orun="0.1.0", edited=("bert.yaml",))
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "record.json").write_bytes(seal(encode(first)))
+    again = replace(first, run="2", repeats="1", stages=(INT8,), folder=tmp_path / "2", commit="", orun="", edited=None)
+    text = page(again)
+    document = read(text)
+    facts = document.one("header").one("dl").text
+    assert "commitcccccccccccc, edited: bert.yaml" in facts
+    assert "repeats1, whose results it found unchanged at a glance" in facts
+    assert "onnx 1.23.2" in document.at("environment").text
+    (tmp_path / "1" / "record.json").unlink()
+    assert "onnx 1.23.2" not in page(again)
+
+
+@pytest.mark.parametrize(
+    ("edited", "told"),
+    [((), "no file edited"), (None, "whether files were edited is not known"), (("a b.py",), "edited: 'a b.py'")],
+)
+def test_the_commit_says_whether_it_is_the_whole_truth(edited: tuple[str, ...] | None, told: str) -> None:
+    document = read(page(replace(PASSED, commit="d" * 40, edited=edited)))
+    assert f"commitdddddddddddd, {told}" in document.one("header").one("dl").text
+
+
+def test_a_failed_stage_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "int8.log"
+    log.write_text("</pre><script>alert(1)</script>\n\x1b[31mSegmentation fault\x1b[0m\n")
+    document = read(page(crashed(log)))
+    block = document.at("failures")
+    assert block.one("p", "why").text == "\u2717failed int8: its process died of signal 11 (SIGSEGV)"
+    assert block.one("pre").text == (
+        f"  nothing of it was stored\n  hint: orun run pipelines/bert.yaml --only int8\n  log: {log}\n"
+        "  last 2 lines of its log:\n  | </pre><script>alert(1)</script>\n  | Segmentation fault"
+    )
+    assert titles(document)[0] == "Failed stages"
+
+
+def test_a_run_of_nothing() -> None:
+    document = read(page(replace(PASSED, stages=(), verdicts=(), host={})))
+    assert titles(document) == []
+    assert document.one("p", "verdict").text == "\u2713passed: 0 stages, 12.3 s"
+
+
+def test_blocked_stages_are_told_with_their_reason() -> None:
+    document = read(page(replace(GATE_FAILED, stages=(EXPORT, BLOCKED), verdicts=())))
+    assert rows(document.at("stages"))[1][1] == "?blocked: a gate of latency failed"

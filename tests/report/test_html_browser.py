@@ -1,0 +1,155 @@
+"""The report in a real browser: nothing is refused or asked for, all of it is seen, on a phone and in the dark, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from orun.codec import replace
+from orun.record import RunResult, StageResult
+from orun.report.html.page import page
+
+from .browser import Tab, browser
+from .support import GATE_FAILED, INT8, PASSED, STEPPED, crashed, linked, matrix, series
+
+WIDTHS = (360, 1280)
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+LEAST = 4.5  # of the contrast of text to what is behind it, by WCAG 2.2, level AA
+
+# Every text with the contrast of its colour to the first colour behind it; shapes are behind texts of drawings.
+CONTRASTS = """
+(() => {
+  const parse = text => text.match(/[\\d.]+/g).map(Number);
+  const light = ([red, green, blue]) => {
+    const [r, g, b] = [red, green, blue].map(
+      c => c / 255 <= .03928 ? c / 255 / 12.92 : ((c / 255 + .055) / 1.055) ** 2.4);
+    return .2126 * r + .7152 * g + .0722 * b;
+  };
+  const behind = node => {
+    const shape = node.parentNode.querySelector(':scope > rect:not(.side)');
+    if (node.localName === 'text' && shape) return parse(getComputedStyle(shape).fill);
+    for (let one = node; one; one = one.parentElement) {
+      const colour = parse(getComputedStyle(one).backgroundColor);
+      if (colour.length < 4 || colour[3] > 0) return colour;
+    }
+  };
+  const found = [];
+  for (const node of document.body.querySelectorAll('*')) {
+    const own = [...node.childNodes].some(child => child.nodeType === 3 && child.data.trim());
+    if (!own || ['title', 'desc'].includes(node.localName)) continue;
+    const style = getComputedStyle(node);
+    const colour = parse(node.localName === 'text' ? style.fill : style.color);
+    const [low, high] = [light(colour), light(behind(node))].sort((a, b) => a - b);
+    found.push([(high + .05) / (low + .05), node.localName + '.' + node.getAttribute('class'), node.textContent]);
+  }
+  return found;
+})()
+"""
+# Elements that stick out of the page, those apart that are in something that scrolls by itself.
+OUTSIDE = """
+[...document.body.querySelectorAll('*')].filter(node => {
+  const box = node.getBoundingClientRect();
+  return box.width && !node.closest('.wide, pre, caption') && node.closest('svg') in [null, node] &&
+    (box.right > innerWidth + 1 || box.left < -1);
+}).map(node => node.outerHTML.slice(0, 200))
+"""
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    with browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+def runs(folder: Path) -> dict[str, RunResult]:
+    log = folder / "int8.log"
+    log.write_text(
+        "a line of a log that is longer than a phone is wide, by far: " * 20 + "\n</pre><script>x</script>\n"
+    )
+    long = StageResult("x" * 300, "y" * 300, "built", ("z" * 300,), "k" * 300, needs=("export",))
+    known = replace(INT8, inputs={f"parameter {'p' * 90}": "v" * 900, "tool onnx": "onnx 1.23.2"})
+    return {
+        "passed": linked(PASSED),
+        "failed": linked(GATE_FAILED),
+        "crashed": linked(crashed(log)),
+        "matrix": replace(PASSED, stages=matrix(59), verdicts=()),
+        "long": replace(PASSED, pipeline="p" * 300, stages=(PASSED.stages[0], known, long), verdicts=()),
+    }
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    written = {name: folder / f"{name}.html" for name in runs(folder)}
+    for name, result in runs(folder).items():
+        written[name].write_text(page(result, [series(STEPPED)], "the `history` cannot be read"), encoding="utf-8")
+    return written
+
+
+NAMES = ("passed", "failed", "crashed", "matrix", "long")
+
+
+@pytest.mark.parametrize(("name", "width"), list(product(NAMES, WIDTHS)))
+def test_a_page_asks_for_nothing_complains_of_nothing_and_fits(
+    tab: Tab, pages: dict[str, Path], name: str, width: int
+) -> None:
+    tab.show(pages[name], width)
+    tab.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+    assert tab.evaluate(OUTSIDE) == []
+    assert (tab.complaints, tab.requests) == ([], [])
+
+
+@pytest.mark.parametrize(("name", "scheme"), list(product(NAMES, SCHEMES)))
+def test_every_text_stands_out_from_what_is_behind_it(
+    tab: Tab, pages: dict[str, Path], name: str, scheme: Literal["light", "dark"]
+) -> None:
+    tab.show(pages[name], scheme=scheme)
+    tab.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    found = tab.evaluate(CONTRASTS)
+    assert len(found) > 20
+    assert [one for one in found if one[0] < LEAST] == []
+
+
+def test_the_colours_follow_the_system(tab: Tab, pages: dict[str, Path]) -> None:
+    colours = []
+    for scheme in SCHEMES:
+        tab.show(pages["passed"], scheme=scheme)
+        colours.append(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert colours == ["rgb(255, 255, 255)", "rgb(13, 17, 23)"]
+
+
+def test_a_stage_of_the_graph_leads_to_its_row(tab: Tab, pages: dict[str, Path]) -> None:
+    tab.show(pages["failed"])
+    clicked = "document.querySelector('svg.graph a[href=\"#stage-latency\"]')"
+    tab.evaluate(f"{clicked}.dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
+    assert tab.evaluate("location.hash") == "#stage-latency"
+    assert tab.evaluate("document.querySelector('tr:target').id") == "stage-latency"
+    assert tab.evaluate("Math.abs(document.querySelector('tr:target').getBoundingClientRect().top) < innerHeight")
+
+
+def test_what_is_not_asked_for_is_folded(tab: Tab, pages: dict[str, Path]) -> None:
+    tab.show(pages["failed"])
+    assert tab.evaluate("document.querySelectorAll('details[open]').length") == 0
+    tab.evaluate("document.querySelector('details > summary').click()")
+    assert tab.evaluate("document.querySelector('details').open")
+
+
+def test_a_script_would_not_run(tab: Tab, pages: dict[str, Path], tmp_path: Path) -> None:
+    """The policy holds where escaping would not: a page with a script put in is the proof that it is in force."""
+    text = pages["passed"].read_text(encoding="utf-8")
+    path = tmp_path / "evil.html"
+    path.write_text(text.replace("<main>", "<main><script>document.title = 'evil'</script>"), encoding="utf-8")
+    tab.show(path)
+    assert tab.evaluate("document.title") == "bert: passed"
+    assert [one[:60] for one in tab.complaints] == ["Executing inline script violates the following Content Secur"]
+    tab.complaints.clear()
+
+
+def test_on_paper_there_is_no_navigation(tab: Tab, pages: dict[str, Path]) -> None:
+    tab.show(pages["failed"], media="print")
+    assert tab.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"

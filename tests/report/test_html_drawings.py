@@ -1,0 +1,152 @@
+"""Gates and trends as drawings, and what was found out about a failed gate."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from orun.codec import replace
+from orun.culprits.found import Diagnosis, Level, Place
+from orun.history.points import Series
+from orun.metrics import Estimate
+from orun.record import Verdict
+from orun.report.document import dumps
+from orun.report.html.limits import limit_of
+from orun.report.html.page import page
+from orun.report.html.parts import Scale
+from orun.report.html.tags import anchors, escape, visible
+from orun.report.html.timeline import step_of
+
+from .pages import Element, read, titles
+from .support import COSINE, GATE_FAILED, HOUR, NOW, P50, PASSED, SLOWER, SPEEDUP, STEPPED, series
+
+
+def drawing_of(verdict: Verdict) -> Element:
+    (found,) = read(page(replace(PASSED, verdicts=(verdict,)))).at("gates").every("svg")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("threshold", "unit", "limit"),
+    [("12ms", "s", 0.012), ("25MB", "B", 25e6), ("5%", "ratio", 0.05), ("0.95", "ratio", 0.95), ("1.5x", "x", 1.5),
+     ("1.2", "x", 1.2), ("90/s", "1/s", 90.0), ("0.97", "", 0.97), ("", "s", None), ("soon", "", None)],
+)  # fmt: skip
+def test_the_threshold_in_the_unit_of_the_measurement(threshold: str, unit: str, limit: float | None) -> None:
+    assert limit_of(replace(COSINE, threshold=threshold, unit=unit)) == limit
+
+
+def test_a_gate_is_drawn_with_its_interval_against_the_threshold() -> None:
+    drawing = drawing_of(SLOWER)
+    assert drawing.one("title").text == "latency p50 max_regression 5%: 8.1 % (6.2 % to 9.9 %), failed"
+    scale = Scale(-0.12 * 0.099, 1.12 * 0.099)  # no regression is on it, too
+    allowed, bar, dot = drawing.one("rect", "allowed"), drawing.one("rect", "bar"), drawing.one("circle")
+    assert (allowed.attributes["x"], allowed.attributes["width"]) == ("0%", scale.at(0.05))
+    assert bar.attributes["x"] == scale.at(0.062)
+    assert dot.attributes["cx"] == scale.at(0.081)
+    assert drawing.one("line", "nothing").attributes["x1"] == scale.at(0.0)
+    assert drawing.one("text", "tick").text == "5%"
+
+
+def test_a_minimum_allows_what_lies_above_it() -> None:
+    drawing = drawing_of(SPEEDUP)
+    allowed = drawing.one("rect", "allowed").attributes
+    assert [one.text for one in drawing.every("text", "tick")] == ["0", "1.5"]  # the scale begins at 0
+    assert float(allowed["x"].rstrip("%")) + float(allowed["width"].rstrip("%")) == pytest.approx(100)
+
+
+def test_values_that_lie_close_are_told_apart() -> None:
+    drawing = drawing_of(replace(COSINE, measured=0.9701))
+    assert [one.text for one in drawing.every("text", "tick")] == ["0.97"]
+    dot, line = drawing.one("circle").attributes["cx"], drawing.one("line", "limit").attributes["x1"]
+    assert float(dot.rstrip("%")) - float(line.rstrip("%")) > 50
+
+
+def test_an_interval_without_an_end_reaches_the_edge() -> None:
+    bar = drawing_of(replace(P50, interval=Estimate(0.012, -math.inf, math.inf))).one("rect", "bar").attributes
+    assert (bar["x"], bar["width"]) == ("0%", "100%")
+
+
+@pytest.mark.parametrize("value", [None, math.nan])
+def test_nothing_is_drawn_where_nothing_was_measured(value: float | None) -> None:
+    assert not read(page(replace(PASSED, verdicts=(replace(P50, measured=value),)))).at("gates").every("svg")
+
+
+@pytest.mark.parametrize("value", [0.0, -1e-300, 1e308, -1e308, math.inf])
+def test_extreme_values_have_a_place(value: float) -> None:
+    for part in drawing_of(replace(COSINE, measured=value)).every():
+        for name in ("x", "cx", "width", "x1"):
+            assert 0 <= float(part.attributes.get(name, "0%").rstrip("%")) <= 100
+
+
+def test_a_scale_keeps_what_is_beyond_at_its_ends() -> None:
+    scale = Scale.of([1.0, 2.0, math.inf, math.nan], margin=0.5)
+    assert scale == Scale(0.5, 2.5)
+    assert [scale.at(value) for value in (-9.0, 0.5, 1.5, 9.0, math.inf, -math.inf, math.nan)] == [
+        "0%", "0%", "50%", "100%", "100%", "0%", "0%",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("length", "step"),
+    [(0.004, 0.001), (1.0, 0.5), (12.34, 5.0), (59.0, 15.0), (178.0, 60.0), (3000.0, 900.0), (90000.0, 36000.0)],
+)
+def test_the_steps_of_a_time_are_round(length: float, step: float) -> None:
+    assert step_of(length) == pytest.approx(step)
+
+
+def test_the_trend_of_a_gated_metric_has_its_points_and_where_it_changed() -> None:
+    document = read(page(PASSED, [series(STEPPED)]))
+    drawing = document.at("trend").one("svg")
+    assert drawing.every("title")[0].text == "latency.p50: 16 measurements between 8 ms and 10 ms"
+    assert drawing.one("desc").text == "The level changed: 8.01 ms -> 10 ms (+25.0 %)"
+    points = drawing.every("circle")
+    assert (len(points), points[-1].attributes["class"]) == (16, "last")
+    assert points[0].one("title").text == "8 ms in run run0"
+    (change,) = drawing.every("line", "change")
+    assert change.attributes["x1"] == f"{3 + 94 * 7.5 / 15:.2f}".rstrip("0").rstrip(".") + "%"
+
+
+def test_what_was_measured_after_the_run_is_no_part_of_its_report() -> None:
+    past = series(STEPPED)
+    later = Series((*past.points, replace(past.last, value=1.0, measured_at=NOW + 2 * HOUR, run="later")))
+    assert page(PASSED, [later]) == page(PASSED, [past])
+
+
+def test_a_single_measurement_is_no_trend() -> None:
+    assert "Trend on this machine" not in titles(read(page(PASSED, [series([0.008])])))
+
+
+def test_a_past_that_cannot_be_read_is_told() -> None:
+    document = read(page(PASSED, (), "the history history.sqlite cannot be used"))
+    assert document.at("notices").one("li").text == "?warning the history history.sqlite cannot be used"
+
+
+def test_the_culprit_is_told_as_on_the_console(tmp_path: Path) -> None:
+    places = (Place("/layer.3/MatMul", 0.62, ("/layer.3/MatMul",), "MatMul", tensor="y"),)
+    levels = (Level("export", 0.99, passes=True), Level("int8", 0.91, passes=False))
+    found = Diagnosis("accuracy cosine.min min 0.97", "accuracy", "cosine.min", "", "`int8` lost it at one node",
+                      levels, "int8", 0.08, places, 1, note="by 64 examples")  # fmt: skip
+    (tmp_path / "blame.json").write_text(dumps({"blame": (found,)}))
+    section = read(page(replace(GATE_FAILED, folder=tmp_path))).at("culprit")
+    assert section.one("h3").text == "accuracy cosine.min min 0.97"
+    assert [one.text for one in section.every("p")] == ["int8 lost it at one node", "by 64 examples"]
+    assert [[cell.text for cell in line.every("td")] for line in section.every("tr")[1:3]] == [
+        ["0.99", "passes"], ["0.91", "fails"],
+    ]  # fmt: skip
+    assert section.every("table")[1].every("tr")[1].text == "/layer.3/MatMul62 %/layer.3/MatMul"
+
+
+def test_what_cannot_be_seen_is_written_out() -> None:
+    assert visible("a\tb\nc") == "a\tb\nc"
+    assert visible("\x00\x1b\x7f\x85\u202e\ud800\ufeff\U000e0041") == (r"\x00\x1b\x7f\x85\u202e\ud800\ufeff\U000e0041")
+    assert escape('<a href="x">&\'\u202e') == r"&lt;a href=&quot;x&quot;&gt;&amp;'\u202e"
+
+
+def test_ids_are_words_and_no_two_alike() -> None:
+    names = ["int8", "int8[a=1]", "int8[a=1", "<b>", "模型", "int8-a-1"]
+    assert anchors("stage", names) == {
+        "int8": "stage-int8", "int8[a=1]": "stage-int8-a-1", "int8[a=1": "stage-int8-a-1-2", "<b>": "stage-b",
+        "模型": "stage-x", "int8-a-1": "stage-int8-a-1-3",
+    }  # fmt: skip

@@ -1,0 +1,58 @@
+"""The page loads nothing and runs nothing, whatever is in its texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orun.codec import replace
+from orun.metrics import Metric
+from orun.places import Position
+from orun.record import Failure, RunResult, StageResult, Verdict
+from orun.report.html.page import POLICY, page
+
+from .pages import read
+from .support import GATE_FAILED, NOW, PASSED, linked
+
+ODD = (
+    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a&amp;b", "</title></style>", "--><!--",
+    "' onload='", "\x1b[31mred", "\x00", "\u202etxt.exe", "\udce9", "\ud83d", "\u2066x", "ünï 模型 🚀", "\ufeff",
+    "url(http://x)", "`a`b`",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_every_text_stays_text(odd: str, tmp_path: Path) -> None:
+    place = Position(odd, 1, 1)
+    stage = StageResult(
+        odd, odd, "built", (odd, odd), odd, odd, odd, 1, 1.0, NOW, {odd: Metric(1.0)}, None, place, (odd,),
+        {f"parameter {odd}": odd, f"tool {odd}": odd, odd: odd}, (), (odd,),
+    )  # fmt: skip
+    broken = replace(stage, stage=f"{odd}2", outcome="failed", failure=Failure(odd, odd, odd, odd), needs=(odd, "gone"))
+    judged = Verdict(odd, odd, "max", odd, "failed", True, 1.0, "", None, odd, place, odd, caveat=odd)
+    result = RunResult(
+        odd, odd, odd, 3, 1.0, NOW, {odd: odd, "host": odd}, (stage, broken), (judged,), tmp_path, {odd: odd}, {},
+        "", odd, odd, (odd,),
+    )  # fmt: skip
+    text = page(result)
+    text.encode()
+    document = read(text)
+    assert [one.text for one in document.every("script")] == []
+    assert len(document.at("stages").every("tr", "below")) == 2
+    assert not {"\x1b", "\x00", "\u202e", "\u2066", "\ufeff"} & set(text)
+
+
+def test_the_same_run_makes_the_same_page() -> None:
+    assert page(linked(GATE_FAILED)) == page(linked(GATE_FAILED))
+
+
+def test_nothing_is_loaded_and_nothing_runs() -> None:
+    document = read(page(linked(PASSED)))
+    policy = [one for one in document.every("meta") if "http-equiv" in one.attributes]
+    assert [one.attributes["content"] for one in policy] == [POLICY]
+    assert POLICY == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    sheet = document.one("style").text
+    assert "@import" not in sheet
+    assert "url(" not in sheet
+    assert "<" not in sheet
