@@ -134,6 +134,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     force: Collection[str] = (),
     fresh: bool = False,
     keep_going: bool = False,
+    strict: bool = False,
     jobs: int | None = None,
     gpus: int | None = None,
     store: PathLike | None = None,
@@ -151,6 +152,8 @@ def run(  # noqa: PLR0913 - the options of the command line
         force: ids of stages to run whatever is stored.
         fresh: measure again what is bound to this host.
         keep_going: whether a failed stage stops only what is after it.
+        strict: whether every gate must pass: one that is undecided, or not judged because its stage is skipped, fails
+            the run then, and keeps back the releases that it guards.
         jobs: cores to keep busy; all usable ones when None.
         gpus: GPUs to use; all visible ones when None.
         store: the store's folder; see `default_store`.
@@ -169,7 +172,9 @@ def run(  # noqa: PLR0913 - the options of the command line
     started_at = time()
     remote = Remote(remote) if isinstance(remote, str) else remote
     part = only or from_ or to or force or fresh
-    request = None if part or not isinstance(file, str | os.PathLike) else _request(file, set, store, remote)
+    request = (
+        None if part or not isinstance(file, str | os.PathLike) else _request(file, set, store, remote, strict=strict)
+    )
     if request and (recalled := recall(request)):
         if recalled.in_place:
             return replay(request, recalled, on_event, started_at)
@@ -183,7 +188,8 @@ def run(  # noqa: PLR0913 - the options of the command line
     from orun.requirements import require
     from orun.session import Session
 
-    planner = _planner(_pipeline(file, set), store, force, fresh=fresh)
+    pipeline = _pipeline(file, set)
+    planner = _planner(pipeline.strictly() if strict else pipeline, store, force, fresh=fresh)
     chosen = _selected(planner.pipeline, only, from_, to)
     shared = resolve(remote or Remote(), planner.pipeline.project)
     planned = planner.plan()
@@ -227,12 +233,12 @@ def rebuild(
 
 
 def _request(
-    file: PathLike, values: Mapping[str, Any] | None, store: PathLike | None, remote: Remote | None
+    file: PathLike, values: Mapping[str, Any] | None, store: PathLike | None, remote: Remote | None, *, strict: bool
 ) -> Request:
     forget()  # before the last run is recalled, too
     path = Path(file).absolute()
     root = Path(store).absolute() if store else default_store(path.parent).absolute()
-    return Request(root, path, _texts(values), remote)
+    return Request(root, path, _texts(values), remote, strict)
 
 
 def _pipeline(file: PathLike | Pipeline, values: Mapping[str, Any] | None) -> Pipeline:

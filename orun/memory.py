@@ -45,18 +45,21 @@ class Request(Record, frozen=True):
         file: absolute path of the pipeline file.
         overrides: the `--set` values.
         remote: what was said of the remote; nothing when nothing was.
+        strict: whether every gate must pass.
     """
 
     store: Path
     file: Path
     overrides: Mapping[str, str]
     remote: Remote | None = None
+    strict: bool = False
 
     @property
     def note(self) -> Path:
         """Where what is remembered of it lies."""
         overrides = list(self.overrides.items())  # in their order: one may replace what another one has set
         parts = [str(self.file), overrides, *([encode(self.remote)] if self.remote else [])]
+        parts += ["strict"] if self.strict else []
         text = json.dumps(parts, sort_keys=True)
         return note_path(self.store, blake3(text.encode()).hexdigest())
 

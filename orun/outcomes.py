@@ -56,24 +56,24 @@ def failed(step: Step, error: StageError) -> StageResult:
     )
 
 
-def left(stage: Stage, outcome: Outcome, reasons: tuple[str, ...]) -> StageResult:
-    """The result of a stage that is blocked or skipped."""
+def left(stage: Stage, outcome: Outcome, reasons: tuple[str, ...], *, strict: bool = False) -> StageResult:
+    """The result of a stage that is blocked or skipped; of a skipped one each gate fails a `strict` run."""
     return StageResult(
         stage.id,
         stage.uses,
         outcome,
         reasons,
         position=stage.position,
-        unjudged=unjudged(stage),
+        unjudged=unjudged(stage, fails=strict and outcome == "skipped"),
         needs=stage.upstream,
     )
 
 
-def unjudged(stage: Stage) -> tuple[Unjudged, ...]:
+def unjudged(stage: Stage, *, fails: bool = False) -> tuple[Unjudged, ...]:
     """The gates of a stage that has nothing to be judged."""
     return tuple(
-        Unjudged(stage.id, one.metric, one.rule, one.threshold.text, one.position, one.scope)
+        Unjudged(stage.id, one.metric, one.rule, one.threshold.text, one.position, one.scope, fails)
         if isinstance(one, Gate)
-        else Unjudged(stage.id, one.name, one.rule, "", one.position)
+        else Unjudged(stage.id, one.name, one.rule, "", one.position, fails=fails)
         for one in stage.gates
     )

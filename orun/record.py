@@ -83,6 +83,7 @@ class Unjudged(Named, Record, frozen=True):
         stage, metric, rule, threshold: the gate as a verdict on it would have them.
         position: its place in the file.
         scope: what it is narrowed to.
+        fails: whether it makes the run fail: of a stage that was skipped, in a strict run.
     """
 
     stage: str
@@ -91,6 +92,7 @@ class Unjudged(Named, Record, frozen=True):
     threshold: str
     position: Position
     scope: str = ""
+    fails: bool = False
 
 
 class Failure(Record, frozen=True):

@@ -186,7 +186,7 @@ class Runner:
         """Why a stage will not run although its turn has come; empty when it may."""
         for name in stage.before:
             outcome = self.results[name].outcome
-            if outcome == "skipped" and name not in stage.upstream:
+            if outcome == "skipped" and name not in stage.upstream and not self.planner.pipeline.strict:
                 continue
             if name not in self.done:
                 return f"{name} {VERBS[outcome]}"
@@ -312,7 +312,7 @@ class Runner:
             self.emit(
                 Notice("info", f"{stage.id}: its output, of another version, was removed: this run leaves it out")
             )
-        self._report(left(stage, outcome, reasons))
+        self._report(left(stage, outcome, reasons, strict=self.planner.pipeline.strict))
 
     def _report(self, result: StageResult) -> None:
         self.results[result.stage] = result

@@ -158,9 +158,10 @@ def exit_code(stages: Sequence[StageResult], verdicts: Sequence[Verdict]) -> int
 
     Returns:
         3 when a stage failed or could not run for want of another, 1 when a gate failed, 4 when one could not be
-        decided and must be, else 0.
+        decided, or was not judged, and must be, else 0.
     """
-    failing = {verdict.outcome for verdict in verdicts if verdict.fails}
+    failing: set[str] = {verdict.outcome for verdict in verdicts if verdict.fails}
+    failing |= {"undecided" for result in stages for gate in result.unjudged if gate.fails}
     if any(result.outcome == "failed" for result in stages):
         return 3
     if "failed" in failing:

@@ -34,6 +34,7 @@ EXAMPLES = (
 @options.file_argument
 @selection_options
 @click.option("-k", "--keep-going", is_flag=True, help="After a failure go on with what does not depend on it.")
+@click.option("--strict", is_flag=True, help="Every gate must pass: none may be undecided, or left out with its stage.")
 @click.option(
     "-j", "--jobs", type=click.IntRange(1), metavar="N", help="Cores to keep busy; all usable ones by default."
 )

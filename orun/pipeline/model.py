@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -218,6 +218,7 @@ class Pipeline:
             code files looked into).
         kinds: each kind used, by `uses`.
         overrides: the `--set` values that replaced values of the file.
+        strict: whether a gate that is not judged, because its stage is skipped, fails the run.
     """
 
     name: str
@@ -227,6 +228,7 @@ class Pipeline:
     sources: Mapping[str, str]
     kinds: Mapping[str, KindUse] = field(default_factory=dict)
     overrides: Mapping[str, str] = field(default_factory=dict)
+    strict: bool = False
 
     @cached_property
     def root(self) -> Path:
@@ -244,3 +246,14 @@ class Pipeline:
             if stage.id == name:
                 return stage
         raise KeyError(name)
+
+    def strictly(self) -> Pipeline:
+        """The same, of which every gate must pass: one that is undecided, or is not judged, fails the run."""
+        stages = tuple(replace(stage, gates=tuple(map(_strict, stage.gates))) for stage in self.stages)
+        return replace(self, stages=stages, strict=True)
+
+
+def _strict(gate: Gate | Group) -> Gate | Group:
+    if isinstance(gate, Group):
+        return replace(gate, members=tuple(map(_strict, gate.members)))
+    return replace(gate, undecided="fail")

@@ -37,7 +37,11 @@ def gate_table(result: RunResult, terminal: Terminal) -> list[str]:
         for name, *figures in [gate_row(verdict)]
     ]
     rows += [
-        [Cell(f"{one.stage} {one.metric}", "strong"), *map(Cell, ("-", "", one.condition)), Cell(NOT_JUDGED, "doubt")]
+        [
+            Cell(f"{one.stage} {one.metric}", "strong"),
+            *map(Cell, ("-", "", one.condition)),
+            Cell(NOT_JUDGED, "bad" if one.fails else "doubt"),
+        ]
         for _, one in unjudged(result)
     ]
     return render(COLUMNS, rows, terminal)
@@ -62,7 +66,11 @@ def gate_notes(result: RunResult, terminal: Terminal, *, failing_only: bool = Fa
         lines.append(f"{terminal.paint(headline_of(verdict), style_of(verdict))}: {why(verdict)}")
         if hint and hint != following:
             lines.append(hint)
-    return lines
+    return lines + [
+        f"{terminal.paint(f'{_place(one.position)}: gate {NOT_JUDGED}: {one.title}', 'bad')}: {why_unjudged(stage)}"
+        for stage, one in unjudged(result)
+        if one.fails
+    ]
 
 
 def caveats(result: RunResult) -> list[Verdict]:
@@ -110,8 +118,11 @@ def why_unjudged(stage: StageResult) -> str:
 
 def headline_of(verdict: Verdict) -> str:
     """Where a gate stands and what became of it: `bert.yaml:44:7: gate failed: latency p50 max 12ms`."""
-    place = verdict.position
-    return f"{near(place.file)}:{place.line}:{place.column}: gate {verdict.outcome}: {verdict.title}"
+    return f"{_place(verdict.position)}: gate {verdict.outcome}: {verdict.title}"
+
+
+def _place(position: Position) -> str:
+    return f"{near(position.file)}:{position.line}:{position.column}"
 
 
 def why(verdict: Verdict) -> str:

@@ -23,8 +23,9 @@ Level = Literal["error", "warning", "notice"]
 
 def commands(result: RunResult) -> list[str]:
     """Lines for what failed, is undecided, was written beside outputs, no verdict tells, and was not judged."""
-    gates = [*_gates(result, fails=True), *_gates(result, fails=False)]
-    return [*_stages(result), *gates, *_strays(result), *_caveats(result), *_unjudged(result)]
+    failing = [*_stages(result), *_gates(result, fails=True), *_unjudged(result, fails=True)]
+    told = [*_gates(result, fails=False), *_strays(result), *_caveats(result), *_unjudged(result, fails=False)]
+    return failing + told
 
 
 def mistakes(error: PipelineError) -> list[str]:
@@ -67,12 +68,12 @@ def _caveats(result: RunResult) -> Iterator[str]:
         yield _line("notice", place_of(verdict, result), title, [verdict.caveat])
 
 
-def _unjudged(result: RunResult) -> Iterator[str]:
+def _unjudged(result: RunResult, *, fails: bool) -> Iterator[str]:
     """One line a stage: GitHub shows no more than ten of a step."""
     for stage in result.stages:
-        if stage.unjudged:
-            title = f"{NOT_JUDGED}: {', '.join(one.title for one in stage.unjudged)}"
-            yield _line("notice", _place(stage, result), title, [why_unjudged(stage)])
+        if left := [one.title for one in stage.unjudged if one.fails == fails]:
+            title = f"{NOT_JUDGED}: {', '.join(left)}"
+            yield _line("error" if fails else "notice", _place(stage, result), title, [why_unjudged(stage)])
 
 
 def _line(level: Level, place: Position, title: str, message: Sequence[str]) -> str:

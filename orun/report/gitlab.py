@@ -82,7 +82,7 @@ def _unjudged(result: RunResult) -> Iterator[dict[str, Any]]:
     for stage, gate in unjudged(result):
         text = f"gate {NOT_JUDGED}: {gate.title}: {why_unjudged(stage)}"
         place = stage.position if stage.position and gate.position.file == OVERRIDE else gate.position
-        yield _issue(text, "gate", gate.title, "info", place)
+        yield _issue(text, "gate", gate.title, "critical" if gate.fails else "info", place)
 
 
 def _issue(text: str, check: str, name: str, severity: str, place: Position) -> dict[str, Any]:

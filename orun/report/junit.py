@@ -82,7 +82,8 @@ def _gate_case(result: RunResult, verdict: Verdict, name: str) -> ET.Element:
 
 def _left_case(result: RunResult, stage: StageResult, gate: Unjudged) -> ET.Element:
     case = _case(f"{result.pipeline}.gates", gate.title, 0.0)
-    _say(case, "skipped", f"{gates.NOT_JUDGED}: {gates.why_unjudged(stage)}", gates.NOT_JUDGED)
+    tag = "failure" if gate.fails else "skipped"
+    _say(case, tag, f"{gates.NOT_JUDGED}: {gates.why_unjudged(stage)}", gates.NOT_JUDGED)
     return case
 
 

@@ -62,7 +62,8 @@ def _left(stage: StageResult, gate: Unjudged) -> str:
     """`[ ] **latency p50** max 12ms, **not judged**: latency was skipped: ... (bert.yaml:40:7)`."""
     place = f"{near(gate.position.file)}:{gate.position.line}:{gate.position.column}"
     name = f"**{escape(f'{gate.stage} {gate.metric}')}**" + (f" {escape(gate.condition)}" if gate.condition else "")
-    return f"[ ] {name}, **{NOT_JUDGED}**: {escape(why_unjudged(stage))} ({escape(place)})"
+    fails = " (fails the run)" if gate.fails else ""
+    return f"[ ] {name}, **{NOT_JUDGED}**{fails}: {escape(why_unjudged(stage))} ({escape(place)})"
 
 
 def _failure(stage: StageResult) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -46,8 +47,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(project: Path, **values: object) -> RunResult:
-    return orun.run(project / "gated.yaml", set=values, store=project / "store")
+def run(project: Path, values: Mapping[str, object] | None = None, *, strict: bool = False) -> RunResult:
+    return orun.run(project / "gated.yaml", set=values, store=project / "store", strict=strict)
 
 
 def gates(document: str) -> list[tuple[str, str]]:
@@ -93,7 +94,7 @@ def test_of_a_skipped_stage(project: Path) -> None:
 
 
 def test_it_is_in_the_record_and_of_the_difference(project: Path) -> None:
-    before = run(project, **{"targets.windows.providers": ["CPUExecutionProvider"]})
+    before = run(project, {"targets.windows.providers": ["CPUExecutionProvider"]})
     after = run(project)
     assert [verdict.outcome for verdict in before.verdicts if not verdict.depth] == ["passed"] * 3
     assert read_result(after.folder / "record.json")["covered"].unjudged == after["covered"].unjudged
@@ -107,7 +108,7 @@ def test_it_is_in_the_record_and_of_the_difference(project: Path) -> None:
 
 def test_of_a_stage_that_failed_and_one_behind_it(project: Path) -> None:
     (project / "model.onnx").write_bytes(b"no model")
-    result = run(project, **{"targets.windows.providers": ["CPUExecutionProvider"]})
+    result = run(project, {"targets.windows.providers": ["CPUExecutionProvider"]})
     failure = result["import"].failure
     assert failure is not None
     assert [message for _, message in gates(junit(result))] == [
@@ -116,3 +117,54 @@ def test_of_a_stage_that_failed_and_one_behind_it(project: Path) -> None:
         "not judged: covered did not run: import failed",
     ]
     assert ", 3 gates not judged, " in result_lines(result, Terminal())[-1]
+
+
+def test_a_strict_run_fails_for_them(project: Path) -> None:
+    run(project)
+    for _ in range(2):  # the second from what is remembered of the first
+        result = run(project, strict=True)
+        assert (result.exit_code, [stage.outcome for stage in result.stages]) == (4, ["cached", "skipped"])
+        assert [one.fails for one in result["covered"].unjudged] == [True, True]
+    why = f"covered was skipped: {result['covered'].reasons[0]}"
+    assert result_lines(result, Terminal())[-4:-1] == [
+        f"gated.yaml:10:18: gate not judged: covered coverage min 90%: {why}",
+        f"gated.yaml:11:7: gate not judged: covered any of 2: {why}",
+        "",
+    ]
+    assert result_lines(result, Terminal())[-1].startswith(
+        "undecided: 2 stages (1 cached, 1 skipped), 1 gate passed, 2 not"
+    )
+    assert f"- [ ] **covered any of 2**, **not judged** (fails the run): {escape(why)} (gated.yaml:11:7)\n" in markdown(
+        result
+    )
+    (told,) = commands(result)
+    assert told.startswith(
+        "::error file=gated.yaml,line=5,col=3,title=not judged%3A covered coverage min 90%25%2C covered"
+    )
+    assert [one["severity"] for one in json.loads(code_quality(result))] == ["critical", "critical"]
+    root = ET.fromstring(junit(result))  # noqa: S314 -- our own document
+    assert [one.get("message") for one in root.iter("failure")] == [f"not judged: {why}"] * 2
+    assert run(project).exit_code == 0
+
+
+def test_a_strict_run_fails_for_what_is_undecided_and_keeps_the_release_back(project: Path) -> None:
+    (project / "gated.yaml").write_text(
+        "stages:\n"
+        "  import: {uses: convert/onnx, with: {path: model.onnx}}\n"
+        "  size: {uses: measure/size, needs: import, gate: {any: [{size: {max_regression: 5%}}]}}\n"
+        "  release: {uses: release/bundle, needs: import}\n"
+    )
+    result = run(project, strict=True)
+    assert (result.exit_code, [one.fails for one in result.verdicts]) == (4, [True, False])
+    assert result["release"].reasons == ("a gate of size failed",)
+    result = run(project)
+    assert (result.exit_code, [one.fails for one in result.verdicts]) == (0, [False, False])
+    assert result["release"].outcome == "built"
+
+
+def test_a_strict_run_keeps_a_release_back_whose_gate_is_left_out(project: Path) -> None:
+    with (project / "gated.yaml").open("a") as file:
+        file.write("  release: {uses: release/bundle, needs: import}\n")
+    result = run(project, strict=True)
+    assert (result.exit_code, result["release"].reasons) == (4, ("covered was skipped",))
+    assert run(project)["release"].outcome == "built"
