@@ -18,6 +18,11 @@ Signature = tuple[int, int, int, int, int]  # device, inode, size, mtime and cti
 # The coarsest clock of a file system (FAT), in nanoseconds. A file that changed less than that ago may change again
 # without a trace, as git's racy rule has it.
 CLOCK = 2_000_000_000
+# Where a file has another number at each mount, which another one of its size and times may have had before.
+RENUMBERING = frozenset(
+    {"exfat", "fuse", "msdos", "vfat"}
+    | {f"fuse.{name}" for name in ("blobfuse2", "gcsfuse", "geesefs", "goofys", "rclone", "s3fs", "sshfs")}
+)
 _MICROSECOND = 1_000
 # What file systems cut times to, in nanoseconds: NTFS and SMB, exFAT, ext3 and HFS+, FAT.
 _UNITS = (1, 100, _MICROSECOND, 1_000_000, 10_000_000, 1_000_000_000, CLOCK)
@@ -71,6 +76,18 @@ def is_held_for_writing(path: str | Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def keeps_inodes(path: str | Path) -> bool:
+    """Whether a file has the same inode number whenever its file system is mounted, as far as that is known."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        return _file_system(descriptor) not in RENUMBERING
+    finally:
+        os.close(descriptor)
 
 
 def _file_system(descriptor: int) -> str:

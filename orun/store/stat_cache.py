@@ -11,7 +11,7 @@ from pathlib import Path
 from orun.observe import require_regular
 from orun.store.digests import digest_bytes
 from orun.store.index import Index
-from orun.store.reading import CLOCK, Signature, is_held_for_writing, read_steadily, signature_of
+from orun.store.reading import CLOCK, Signature, is_held_for_writing, keeps_inodes, read_steadily, signature_of
 from orun.store.refusals import refusal
 
 __all__ = ["Signature", "StatCache"]
@@ -31,6 +31,8 @@ class StatCache:
     def __init__(self, index: Index, store: str | Path) -> None:
         self._index = index
         self._store = store
+        self._lasting: dict[int, bool] = {}  # device -> whether a signature means the same file to other processes
+        self._passing: dict[tuple[str, Signature], str] = {}  # digests of files of which it is not
 
     def signature(self, path: str | Path) -> Signature | None:
         """Device, inode, size, mtime and ctime (ns) of what `path` leads to; None when that is nothing to be seen."""
@@ -54,7 +56,7 @@ class StatCache:
 
     def knows(self, signature: Signature) -> bool:
         """Whether a file with this signature need not be read again to know its digest."""
-        return self._index.get(signature) is not None
+        return self._lasting.get(signature[0], True) and self._index.get(signature) is not None
 
     def below(self, folder: str) -> Iterator[str]:
         """The path of a folder and of every folder and file in it that counts in `digest_path`; OSError as there."""
@@ -68,7 +70,10 @@ class StatCache:
         Raises:
             OSError: when it is not there, is something else, cannot be read, or is written to all the time.
         """
-        return self._index.get(signature_of(require_regular(path))) or self._read(path)
+        signature = signature_of(require_regular(path))
+        lasting = self._is_lasting(path, signature)
+        known = self._index.get(signature) if lasting else self._passing.get((str(path), signature))
+        return known or self._read(path)
 
     def digest_path(self, path: str | Path) -> str:
         """The digest of a file's content, or of the names and contents of a folder; empty when nothing is there.
@@ -106,9 +111,21 @@ class StatCache:
             reading = read_steadily(path)
             if reading.steady:
                 if not held and max(reading.status.st_mtime_ns, reading.status.st_ctime_ns) < now - CLOCK:
-                    self._index.put(signature_of(reading.status), reading.digest)
+                    self._put(path, signature_of(reading.status), reading.digest)
                 return reading.digest
         raise OSError(errno.EBUSY, "Changes while it is read", str(path))
+
+    def _put(self, path: str | Path, signature: Signature, digest: str) -> None:
+        if self._is_lasting(path, signature):
+            self._index.put(signature, digest)
+        else:
+            self._passing[str(path), signature] = digest
+
+    def _is_lasting(self, path: str | Path, signature: Signature) -> bool:
+        device = signature[0]
+        if device not in self._lasting:
+            self._lasting[device] = keeps_inodes(path)
+        return self._lasting[device]
 
     def _walk(self, root: str) -> Iterator[tuple[str, bool]]:
         """The paths of all files and folders below a folder, and whether each is a folder."""

@@ -72,6 +72,30 @@ def test_an_old_file_is_read_once_by_all_processes(
 
 
 @needs_proc
+@pytest.mark.parametrize("kind", ["vfat", "fuse.sshfs"])
+def test_where_inodes_are_numbered_anew_nothing_is_known_to_the_next_process(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Two files of one size and time that were swapped may have each other's signatures when they are mounted again."""
+    monkeypatch.setattr(reading, "_file_system", lambda _descriptor: kind)
+    path = tmp_path / "data.bin"
+    path.write_bytes(BIG)
+    later(monkeypatch, 3)
+    before = bytes_read()
+    digest = store.files.digest_file(path)
+    assert bytes_read() - before >= len(BIG)
+    before = bytes_read()
+    assert store.files.digest_file(path) == digest
+    assert bytes_read() - before < len(BIG)
+    assert not store.files.knows(signature_of(path.stat()))
+    store.close()
+    with Store.open(tmp_path / "store") as other:
+        before = bytes_read()
+        assert other.files.digest_file(path) == digest
+        assert bytes_read() - before >= len(BIG)
+
+
+@needs_proc
 def test_a_file_that_was_just_written_is_read_again(store: Store, tmp_path: Path) -> None:
     """Within a tick of its clock a file system shows no difference (git's racy rule)."""
     path = tmp_path / "data.bin"
