@@ -1,6 +1,7 @@
 """Make a release: a folder with the model, where it comes from, what was measured, and a manifest of digests.
 
 - `model.onnx`, with its external data beside it
+- `NAME/model.onnx` for each further input `model.NAME`: `needs: {model: decoder, model.encoder: encoder}`
 - `provenance.json`: every stage that led to it, with its kind, parameters, tools and their versions, key and digest
 - `measurements.json`: what those stages measured, on which machine, and how their gates were judged
 - the files of the port `card`, if one is connected
@@ -28,7 +29,7 @@ MEASURED = ("metrics", "verdicts", "host")  # of a stage's entry in the lineage;
 
 SPEC = Spec(
     inputs={
-        "model": Port(("onnx",), "The model to release."),
+        "model": Port(("onnx",), "The model to release; `model.NAME` for those that belong to it.", many=True),
         "card": Port(("files",), "What is released with it: the model card of `release/card`.", optional=True),
     },
     output="bundle",
@@ -50,9 +51,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     if context.lineage is None:
         raise StageFailed(context.stage, "a bundle needs the lineage of its model, and none was given")
     lineage = json.loads(context.lineage.read_bytes())
-    for port in ("model", "card"):
-        if port in context.inputs:
-            _copy(context, port)
+    for port in sorted(context.inputs, key=lambda port: port == "card"):  # whose files may lie beside the models
+        _copy(context, port)
     head = {"format": FORMAT, "name": lineage["pipeline"], "version": params.version}
     write_json(context.output / PROVENANCE, head | {"stages": [_provenance(entry) for entry in lineage["stages"]]})
     measured = [_measurements(entry) for entry in lineage["stages"] if entry["metrics"] or entry["verdicts"]]
@@ -64,9 +64,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _copy(context: Context, port: str) -> None:
     source = context.inputs[port]
+    folder = context.output / port.partition(".")[2]
+    folder.mkdir(exist_ok=True)
     for path in sorted(source.rglob("*")):
         name = path.relative_to(source).as_posix()
-        target = context.output / name
+        target = folder / name
         if path.is_dir():
             target.mkdir(exist_ok=True)
         elif name in (MANIFEST, PROVENANCE, MEASUREMENTS) or target.exists():

@@ -4,7 +4,8 @@ An isolated environment is made with the packages of `requirements`, once for th
 which can import neither orun nor any framework, checks the SHA-256 of every file against the manifest, opens
 `model.onnx` from the bundle, and runs inputs of several shapes. Its answers must be those of the runtime that the
 pipeline uses, within the tolerance. So a release is caught that needs a package nobody said, a file that was not
-bundled, or a newer runtime than its users have: name that of your users in `requirements`.
+bundled, or a newer runtime than its users have: name that of your users in `requirements`. Of a bundle with several
+models, `model` says which.
 
 The artifact is `serve.json`: what was installed there, and what was run.
 """
@@ -53,6 +54,9 @@ class Params:
     providers: Annotated[list[str], Doc("Execution providers that they ask for.")] = field(
         default_factory=lambda: ["CPUExecutionProvider"]
     )
+    model: Annotated[
+        str, Doc("Of a bundle with several models, the name of the one to open; the first when empty.")
+    ] = ""
     dims: Dims = field(default_factory=dict)
     inputs: Inputs = None
     atol: Atol = 1e-4
@@ -68,11 +72,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
     _require_providers(context, params.providers)
     bundle = context.inputs["bundle"]
-    model = load_graph(bundle / MODEL)
+    folder = _folder(context, bundle, params.model)
+    model = load_graph(folder / MODEL)
     _require_tensors(context, model)
     outputs = [output.name for output in model.graph.output]
-    tries = tries_for(replace(context, inputs={"model": bundle}), model, Trial(params.dims, params.inputs))
-    here = answers(context, "the model", session(bundle / MODEL, outputs), tries)
+    tries = tries_for(replace(context, inputs={"model": folder}), model, Trial(params.dims, params.inputs))
+    here = answers(context, "the model", session(folder / MODEL, outputs), tries)
     there, told = _served(context, params, bundle, tries, outputs)
     agreement = Agreement(
         "the model as it is served", "the model in the pipeline", outputs, Tolerance(params.atol, params.rtol), ""
@@ -85,6 +90,15 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         "max_abs_error": worst,
         "packages": Metric(len(told["packages"]), better="lower"),
     }
+
+
+def _folder(context: Context, bundle: Path, name: str) -> Path:
+    """Where one of the models of a bundle lies."""
+    known = sorted(path.parent.name for path in bundle.glob(f"*/{MODEL}"))
+    if name and name not in known:
+        has = f"beside its first it has {', '.join(known)}" if known else "it has one, which `model` need not name"
+        raise StageFailed(context.stage, f"model: the bundle has no {name!r}", why=has)
+    return bundle / name
 
 
 def _require_providers(context: Context, names: Sequence[str]) -> None:
@@ -131,8 +145,8 @@ def _served(
         for name, value in case.feed.items()
     }
     np.savez(asked, **fed)  # type: ignore[arg-type]  # arrays by name, none of them called `file`
-    told = _run(context, [str(python), "-I", str(Path(serving.__file__)), str(bundle), str(asked), str(answered),
-                          *params.providers])  # fmt: skip
+    told = _run(context, [str(python), "-I", str(Path(serving.__file__)), str(bundle), params.model, str(asked),
+                          str(answered), *params.providers])  # fmt: skip
     with np.load(answered) as found:
         values = [[_given(found[f"{number}/{name}"]) for name in outputs] for number in range(len(tries))]
     made = isolated.packages(environment) or {}

@@ -1,9 +1,10 @@
 """Run as a program by `release/serve-check`, where ONNX Runtime is installed and orun is not: imports nothing of orun.
 
-    python -I serving.py BUNDLE ASKED.npz ANSWERED.npz PROVIDER...
+    python -I serving.py BUNDLE MODEL ASKED.npz ANSWERED.npz PROVIDER...
 
-Checks the bundle's files against its manifest, opens the model, answers what is asked (`<case>/<input>`) into
-`<case>/<output>`, and prints a line of JSON about itself. Any problem is an uncaught exception: its last line is told.
+Checks the bundle's files against its manifest, opens the model of that name, or its first, answers what is asked
+(`<case>/<input>`) into `<case>/<output>`, and prints a line of JSON about itself. Any problem is an uncaught exception:
+its last line is told.
 """
 
 import hashlib
@@ -12,13 +13,13 @@ import sys
 from pathlib import Path
 
 
-def main(bundle: Path, asked: Path, answered: Path, providers: list[str]) -> None:
+def main(bundle: Path, model: str, asked: Path, answered: Path, providers: list[str]) -> None:
     """Serve the cases of a file."""
     import numpy as np
     import onnxruntime
 
     checked = check_files(bundle)
-    session = onnxruntime.InferenceSession(str(bundle / "model.onnx"), providers=providers)
+    session = onnxruntime.InferenceSession(str(bundle / model / "model.onnx"), providers=providers)
     if session.get_providers()[0] != providers[0]:
         raise RuntimeError(f"{providers[0]} was asked for, and {session.get_providers()[0]} was given")
     outputs = [output.name for output in session.get_outputs()]
@@ -47,4 +48,4 @@ def check_files(bundle: Path) -> int:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])
+    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]), sys.argv[5:])

@@ -286,3 +286,36 @@ def test_parts_that_a_bundle_must_have(tmp_path: Path) -> None:
 
 def test_a_folder_without_a_manifest(tmp_path: Path) -> None:
     assert verify_bundle(tmp_path) == ["manifest.json cannot be read, so this is no bundle: No such file or directory"]
+
+
+def test_models_that_belong_together(tmp_path: Path, source: Path) -> None:
+    """A decoder is released with its encoder, which lies in a folder of its own."""
+    encoder = artifact(tmp_path, model())
+    lineage = tmp_path / "lineage.json"
+    lineage.write_text(json.dumps(LINEAGE), "utf-8")
+    ports = {"model": source, "model.encoder": encoder}
+    made = run_stage("release/bundle", tmp_path, inputs=ports, lineage=lineage)
+    assert (made.output / "encoder" / "model.onnx").read_bytes() == (encoder / "model.onnx").read_bytes()
+    assert [entry["path"] for entry in read(made.output / "manifest.json")["files"]] == [
+        "encoder/model.onnx",
+        "measurements.json",
+        "model.onnx",
+        "provenance.json",
+        "weights/model.onnx.data",
+    ]
+    assert verify_bundle(made.output) == []
+    (made.output / "encoder" / "model.onnx").unlink()
+    assert verify_bundle(made.output) == ["encoder/model.onnx is in the manifest and not there"]
+
+
+def test_a_model_by_the_name_of_anothers_folder(tmp_path: Path, source: Path) -> None:
+    """External data of the first model lies in `weights/`."""
+    other = artifact(tmp_path, model())
+    (other / "model.onnx.data").write_bytes(b"other")
+    lineage = tmp_path / "lineage.json"
+    lineage.write_text(json.dumps(LINEAGE), "utf-8")
+    with pytest.raises(StageFailed) as caught:
+        run_stage("release/bundle", tmp_path, inputs={"model": source, "model.weights": other}, lineage=lineage)
+    assert str(caught.value) == (
+        "the input model.weights has a file named model.onnx.data, which is the name of a part of the bundle"
+    )

@@ -13,9 +13,10 @@ import pytest
 
 from orun.errors import StageFailed, UsageError
 from orun.stages.onnx import agreement
-from tests.stages.support import run_stage
+from tests.stages.models import parse
+from tests.stages.support import artifact, run_stage
 
-from .support import lineage_file, make_bundle
+from .support import MATMUL, lineage_file, make_bundle
 
 MODULES = Path(__file__).parents[1] / "modules"
 
@@ -62,6 +63,18 @@ def test_sizes_and_tolerance_are_those_that_are_asked_for(tmp_path: Path, monkey
         run_stage("release/serve-check", tmp_path, inputs=ports)
     assert caught.value.what == "the model as it is served disagrees with the model in the pipeline in output 'y'"
     assert run_stage("release/serve-check", tmp_path, {"atol": 1.0}, inputs=ports).value("max_abs_error") == 0.5
+
+
+def test_one_of_several_models(tmp_path: Path) -> None:
+    """The encoder doubles what the decoder multiplies by a matrix."""
+    encoder = artifact(tmp_path, parse(MATMUL.replace("{1, 2, 3, 4, 5, 6, 7, 8}", "{2, 0, 0, 2, 0, 0, 0, 0}")))
+    ports = {"bundle": make_bundle(tmp_path, "1.0", MATMUL, **{"model.encoder": encoder}).output}
+    run = run_stage("release/serve-check", tmp_path, {"model": "encoder"}, inputs=ports)
+    assert json.loads((run.output / "serve.json").read_text())["files"] == 4
+    assert run.value("max_abs_error") == 0
+    with pytest.raises(StageFailed) as caught:
+        run_stage("release/serve-check", tmp_path, {"model": "encoder.onnx"}, inputs=ports)
+    assert str(caught.value) == "model: the bundle has no 'encoder.onnx'\n  beside its first it has encoder"
 
 
 def test_a_damaged_file_is_not_served(tmp_path: Path) -> None:
