@@ -11,7 +11,7 @@ from orun.store.index import Index
 from orun.store.layout import safe_name
 from orun.store.locks import Lock
 from orun.store.objects import Objects
-from orun.store.placing import EXECUTABLE, Placer, open_up
+from orun.store.placing import EXECUTABLE, Placer, move_folder
 from orun.store.quarantine import Quarantine
 from orun.store.reading import is_settled, read_steadily, signature_of
 from orun.store.records import Entry, Tree
@@ -109,9 +109,7 @@ class Checkouts:
         self._placer.place(tree, fresh, folder_mode=0o755, lasting=True)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         if os.path.lexists(target):
-            if os.path.isdir(target) and not os.path.islink(target):
-                open_up(target)  # a folder that is write-protected cannot be moved
-            os.rename(target, old)
+            move_folder(target, old)
         os.rename(fresh, target)
         for path in _files(old):
             if not self._is_ours(path):

@@ -7,7 +7,6 @@ go by the same roots, see `old_runs`.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from orun.store.condemned import Condemned
 from orun.store.layout import note_path
 from orun.store.old_runs import RemovedRun, old_runs, size_of
 from orun.store.pins import pins
+from orun.store.placing import move_folder
 from orun.store.refusals import refusals
 from orun.store.scratch import live_leases
 from orun.store.store import Store
@@ -160,7 +160,7 @@ def _carry_out(store: Store, choice: _Choice) -> None:
     store.parts.index.forget(choice.condemned)
     for run in choice.runs:
         going = store.parts.session.path("run")  # nobody sees half a folder
-        os.rename(store.root / "runs" / run, going)
+        move_folder(str(store.root / "runs" / run), going)
         store.parts.placer.discard(going)
     store.parts.quarantine.empty(older_than=_WEEK)
     for note in store.root.glob(str(note_path(Path(), "*"))):  # the next run makes it again

@@ -6,6 +6,7 @@ therefore made and removed here, where what was known of the object before is ca
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -128,6 +129,21 @@ def _within_reach(folder: str, top: str) -> str:
     moved = f"{top}/{os.urandom(6).hex()}"
     os.rename(folder, moved)
     return moved
+
+
+def move_folder(source: str, target: str) -> None:
+    """Move a folder, or what is in its place; as a whole, but for one of an image that overlayfs shows from below."""
+    if os.path.isdir(source) and not os.path.islink(source):
+        open_up(source)  # a folder that is write-protected cannot be moved
+    try:
+        os.rename(source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        os.mkdir(target)
+        for name in os.listdir(source):
+            move_folder(f"{source}/{name}", f"{target}/{name}")
+        os.rmdir(source)
 
 
 def open_up(folder: str) -> None:

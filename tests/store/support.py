@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -159,3 +160,16 @@ def edit_and_restore_time(path: Path) -> None:
 
 
 DAMAGE: tuple[Callable[[Path], None], ...] = (flip, truncate, empty, replace, edit_and_restore_time)
+
+
+def in_an_image(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    """Let folders that are there now refuse to be moved, as those of an image over which overlayfs lays a container."""
+    below = {str(path) for path in root.rglob("*") if path.is_dir()}
+    rename = os.rename
+
+    def cross(source: str | Path, target: str | Path) -> None:
+        if str(source) in below:
+            raise OSError(errno.EXDEV, "Invalid cross-device link", str(source))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", cross)

@@ -19,6 +19,7 @@ from tests.store.support import (
     content,
     fill,
     has_reflinks,
+    in_an_image,
     needs_proc,
     object_path,
     replace,
@@ -199,6 +200,21 @@ def test_write_protection_taken_away_is_put_back(store: Store, digest: str, out:
     assert store.checkout(digest, "bert", "int8") == (out, False)
     assert {path.stat().st_mode & 0o777 for path in (out / "model.onnx", out / "model.data")} == {0o444}
     assert store.check(digest) == ()
+
+
+def test_a_folder_of_an_image_is_replaced(store: Store, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what was changed by hand put away; its files alone can be moved."""
+    in_an_image(monkeypatch, store.root)
+    (out / "sub").chmod(0o555)
+    replace(out / "model.data")
+    edited = content(out)["model.data"]
+    newer = add(store, {"model.onnx": b"another model", "sub/deep/info.txt": b"more"})
+    assert store.checkout(newer, "bert", "int8") == (out, True)
+    assert content(out) == {"model.onnx": b"another model", "sub/deep/info.txt": b"more"}
+    (notice,) = store.drain_notices()
+    (away,) = (store.root / "quarantine").iterdir()
+    assert notice == f"out/bert/int8/model.data was changed or added by hand; it was put away as {away}"
+    assert away.read_bytes() == edited
 
 
 def test_a_write_protected_folder_is_replaced(store: Store, digest: str, out: Path) -> None:

@@ -17,7 +17,7 @@ from orun.store.condemned import Condemned
 from orun.store.gc import Keep, collect
 from orun.store.old_runs import RemovedRun
 from orun.store.pins import pin, unpin
-from tests.store.support import add, flip
+from tests.store.support import add, flip, in_an_image
 from tests.store.workload import write_run
 
 TOP = Path(__file__).parents[2]
@@ -58,6 +58,15 @@ def test_the_last_runs_of_each_pipeline_stay(store: Store) -> None:
     assert left(store) == [other, *runs[2:]]
     assert collect(store, Keep(runs=2)).runs == ()
     assert list((store.root / "tmp").iterdir()) == []
+
+
+def test_the_folder_of_a_run_in_an_image_goes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished(store, 90)
+    last = finished(store, 80)
+    store.close()
+    in_an_image(monkeypatch, store.root)
+    collect(store, Keep(runs=1))
+    assert left(store) == [last]
 
 
 def test_further_runs_stay_by_age(store: Store) -> None:
