@@ -125,6 +125,14 @@ def test_gates_that_were_not_judged_are_on_the_list() -> None:
     )
 
 
+def test_a_gate_that_fails_a_strict_run_because_it_was_not_judged_says_so() -> None:
+    left = Unjudged("latency", "p50", "max", "12ms", Position("pipelines/bert.yaml", 44, 7), fails=True)
+    skipped = StageResult("latency", "measure/latency", "skipped", ("no GPU here",), unjudged=(left,))
+    document = read(page(replace(PASSED, exit_code=4, stages=(skipped,), verdicts=())))
+    assert rows(document.at("gates"))[0][0] == "\u2717not judged (fails the run)"
+    assert document.one("ul", "failing").one("a").attributes["href"] == "#unjudged-1"
+
+
 def test_a_caveat_stands_beside_its_gate() -> None:
     limited = replace(SPEEDUP, caveat="since the baseline `onnxruntime` changed")
     document = read(page(replace(PASSED, verdicts=(limited,))))

@@ -104,6 +104,8 @@ def test_the_trend_of_a_gated_metric_has_its_points_and_where_it_changed() -> No
     points = drawing.every("circle")
     assert (len(points), points[-1].attributes["class"]) == (16, "last")
     assert points[0].one("title").text == "8 ms in run run0"
+    heights = [float(one.attributes["cy"]) for one in points]
+    assert (heights[0], heights[2], heights[10]) == (48.0, 47.6, 8.2)  # from the least to the largest
     (change,) = drawing.every("line", "change")
     assert change.attributes["x1"] == f"{3 + 94 * 7.5 / 15:.2f}".rstrip("0").rstrip(".") + "%"
 

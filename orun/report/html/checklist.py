@@ -23,6 +23,7 @@ from orun.report.html.limits import limit_drawing
 from orun.report.html.parts import Section, cell, code, fold, moment, pill, prose, row, table, terms
 from orun.report.html.source import Source
 from orun.report.html.tags import Children, Markup, element, escape, join
+from orun.report.terminal import Style
 from orun.spelling import near
 from orun.units import amount, show, span
 
@@ -30,6 +31,7 @@ TITLES = (
     ("verdict", "left"), ("gate", "left"), ("threshold", "left"), ("measured", "right"), ("95 % interval", "left"),
     ("against the threshold", "left"),
 )  # fmt: skip
+FAILS = " (fails the run)"  # of a gate that did not fail itself
 DEEPEST = 4  # groups that are set in
 
 
@@ -43,7 +45,9 @@ def checklist(source: Source) -> Section | None:
         for note in [verdict.caveat if id(verdict) in limited else ""]
         for line in _judged(source, verdict, number, explained=id(verdict) in unsolved, note=note)
     ]
-    rows += [line for stage, one in unjudged(result) for line in _left(source, stage, one)]
+    rows += [
+        line for number, (stage, one) in enumerate(unjudged(result), 1) for line in _left(source, stage, one, number)
+    ]
     if not rows:
         return None
     return Section("gates", "Release checklist", table(TITLES, rows, "Gates with what was measured", "checklist"))
@@ -56,7 +60,7 @@ def place(position: Position) -> Markup:
 
 def _judged(source: Source, verdict: Verdict, number: int, *, explained: bool, note: str) -> Iterator[Markup]:
     name, figure, interval, condition = gate_row(verdict)
-    fails = " (fails the run)" if verdict.fails and verdict.outcome == "undecided" else ""
+    fails = FAILS if verdict.fails and verdict.outcome == "undecided" else ""
     yield row(
         cell(join(pill(verdict.outcome, style_of(verdict)), fails)),
         _name(source, verdict.stage, name.strip(), min(verdict.depth, DEEPEST)),
@@ -78,17 +82,20 @@ def _judged(source: Source, verdict: Verdict, number: int, *, explained: bool, n
     yield _below(element("p", sentence, class_="why"), hint, caveat, told, class_=style_of(verdict))
 
 
-def _left(source: Source, stage: StageResult, gate: Unjudged) -> Iterator[Markup]:
+def _left(source: Source, stage: StageResult, gate: Unjudged, number: int) -> Iterator[Markup]:
+    style: Style = "bad" if gate.fails else "doubt"
+    fails = FAILS if gate.fails else ""
     yield row(
-        cell(pill(NOT_JUDGED, "doubt")),
+        cell(join(pill(NOT_JUDGED, style), fails)),
         _name(source, gate.stage, f"{gate.stage} {gate.metric}", 0),
         cell(gate.condition, TITLES[2][0]),
         *(cell("") for _ in TITLES[3:-1]),
         cell("", rowspan="2"),
+        id=f"unjudged-{number}",
         class_="gate",
     )
     sentence = element("p", prose(why_unjudged(stage)), " (", place(gate.position), ")", class_="why")
-    yield _below(sentence, class_="doubt")
+    yield _below(sentence, class_=style)
 
 
 def _name(source: Source, stage: str, name: str, depth: int) -> Markup:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from orun.record import RunResult
 from orun.report.figures import quoted
+from orun.report.gates import unjudged
 from orun.report.html.parts import MARKS, Section, code, moment, terms
 from orun.report.html.source import Source
 from orun.report.html.tags import Children, Markup, element, join
@@ -39,6 +40,7 @@ def _failing(source: Source) -> Markup:
     """Links to what makes the run fail."""
     result = source.result
     gates = {f"gate-{number}": one.title for number, one in enumerate(result.verdicts, 1) if one.fails}
+    gates |= {f"unjudged-{number}": one.title for number, (_, one) in enumerate(unjudged(result), 1) if one.fails}
     failed = {source.stages[stage.stage]: stage.stage for stage in result.stages if stage.failure}
     links = [
         element("li", element("a", element("bdi", name), href=f"#{target}"))

@@ -126,7 +126,9 @@ class Scale:
         """The scale that shows all of them, those apart that are not finite; with so much beyond, relative to it."""
         finite = [value for value in values if math.isfinite(value)] or [0.0]
         low, high = min(finite), max(finite)
-        around = margin * (high / 2 - low / 2) * 2 or abs(high) * margin or 1.0  # the whole may be no number
+        around = margin * (high / 2 - low / 2) * 2  # the whole may be no number
+        if low == high:
+            around = abs(high) * margin or 1.0
         return cls(max(low - around, -UNBOUNDED), min(high + around, UNBOUNDED))
 
     def share(self, value: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 
 Children = str | Iterable[str]
 
@@ -13,6 +14,7 @@ UNSEEN = re.compile(
     "\ufffe\uffff\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
+SPECIAL = re.compile(f'{UNSEEN.pattern}|[&<>"]')  # few texts have any of these
 VOID = frozenset({"br", "hr", "link", "meta"})
 
 
@@ -35,7 +37,9 @@ def _written(code: int) -> str:
 
 def escape(text: str) -> Markup:
     """The text as it stands in a document or an attribute; markup stays as it is."""
-    return text if isinstance(text, Markup) else Markup(visible(text).translate(ENTITIES))
+    if isinstance(text, Markup):
+        return text
+    return Markup(visible(text).translate(ENTITIES) if SPECIAL.search(text) else text)
 
 
 def join(*children: Children) -> Markup:
@@ -52,11 +56,14 @@ def element(name: str, /, *children: Children, **attributes: str | float | None)
         attributes: None leaves one out; `class_` is `class`, `data_label` is `data-label`.
     """
     told = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
-        for key, value in attributes.items()
-        if value is not None
+        f' {_attribute(key)}="{escape(str(value))}"' for key, value in attributes.items() if value is not None
     )
     return Markup(f"<{name}{told}>" if name in VOID else f"<{name}{told}>{join(*children)}</{name}>")
+
+
+@cache
+def _attribute(key: str) -> str:
+    return key.rstrip("_").replace("_", "-")
 
 
 def anchors(prefix: str, names: Iterable[str]) -> dict[str, str]:
