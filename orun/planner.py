@@ -14,7 +14,7 @@ from orun.discovery import changes
 from orun.environment import device, isolated, providers
 from orun.errors import DeviceUnknown
 from orun.gates.baselines import Accepted, Baseline
-from orun.gates.fitted import fitted
+from orun.gates.caveats import caveat_of
 from orun.gates.judge import judge
 from orun.gates.measured import Ports
 from orun.gates.regression import ACCEPT, Terms
@@ -181,7 +181,7 @@ class Planner:
         spec = self.pipeline.kinds[stage.uses].spec
         host = device.made_on(spec.stage_class, stage.target, isolated.packages(stage.environment_of(stage.target)))
         terms = Terms(self.accepted(stage), host, spec.baseline, Ports.of(spec, stage))
-        told = fitted(self.pipeline, stage)
+        told = caveat_of(self.pipeline, stage)
         return tuple(
             replace(one, why=self._advised(one), caveat="; ".join(filter(None, (one.caveat, told))))
             for one in judge(stage, action, terms)

@@ -6,8 +6,8 @@ threads, is slower for both.
 
 from __future__ import annotations
 
-from orun.gates.baseline_file import Accepted
 from orun.environment.hosts import software
+from orun.gates.baseline_file import Accepted
 from orun.gates.measured import Ports, changes
 from orun.pipeline.model import Stage
 from orun.reasons import key_changes

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from orun.environment.hosts import machine, same_machine
 from orun.gates.advice import to_tell
 from orun.gates.baselines import Accepted, alone
 from orun.gates.conditions import changed_since
 from orun.gates.finding import Change, Finding, Outcome, distance, point
-from orun.environment.hosts import machine, same_machine
 from orun.gates.measured import Ports, changes
 from orun.gates.relative import by_interval, change
 from orun.measure.sequential import EQUAL, SLOWER, Evidence
