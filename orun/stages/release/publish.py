@@ -12,7 +12,8 @@ The manifest is written last, and that of a release that is replaced is removed 
 manifest is. In a folder or bucket a note, `.orun-publishing.json`, lies beside the files meanwhile. By it the next one
 who publishes after an interruption removes what is left over, and of two at the same time one is refused. What is there
 already with the same manifest and all its files is left alone; another release, or what is left of one that was not
-published to its end, is only replaced with `overwrite: true`. Credentials come from the environment.
+published to its end, is only replaced with `overwrite: true`. Credentials come from the environment. It waits for the
+gates on the bundle and on what is in it, and for `release/serve-check`.
 
 The artifact is `receipt.json`: what was published where. A release that was published is not published again while its
 receipt is stored, even when somebody has removed it meanwhile: `--force` does.

@@ -7,7 +7,7 @@ Names, types and shapes of inputs and outputs come from the model. `max_batch_si
 axis is the batch everywhere, and leaves that axis out of the configuration, as Triton wants it; with it comes dynamic
 batching. The session options of a target (threads, optimization level) and its accelerator (TensorRT, OpenVINO) become
 the parameters of Triton's ONNX Runtime back end; the log names the options that it has none for. Start the server on
-the artifact: `tritonserver --model-repository=FOLDER`.
+the artifact: `tritonserver --model-repository=FOLDER`. It waits for the gates on the model.
 """
 
 from __future__ import annotations
