@@ -43,6 +43,7 @@ class Index:
     Attributes:
         held: nothing is written: the disk may not have yet what was remembered.
         pause: seconds between two times that it is written by `settle`.
+        refusal: the notice that it cannot be used, as where the store is read-only; empty otherwise.
     """
 
     def __init__(self, folder: Path, notices: list[str]) -> None:
@@ -53,6 +54,7 @@ class Index:
         self._flushed = float("-inf")
         self.held = False
         self.pause = 0.0
+        self.refusal = ""
         self._database: sqlite3.Connection | None = None
         self._opened = 0  # generation of the database
         self._usable = True
@@ -127,7 +129,8 @@ class Index:
                 self._notices.append(f"the index in {self._folder} was damaged ({error}) and was begun anew")
                 return
         self._usable = False
-        self._notices.append(f"the index in {self._folder} cannot be used ({error}): files are read more than need be")
+        self.refusal = f"the index in {self._folder} cannot be used ({error}): files are read more than need be"
+        self._notices.append(self.refusal)
 
     def _connect(self) -> sqlite3.Connection:
         if self._database is None:

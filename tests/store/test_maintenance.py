@@ -44,6 +44,18 @@ def test_only_what_is_whole_is_pinned(store: Store) -> None:
     assert pins(store) == ()
 
 
+def test_an_index_that_cannot_be_opened_is_no_damage(store: Store) -> None:
+    """As on a file system that is read-only."""
+    store.put_action(action(tree=add(store, {"model.onnx": b"1"})))
+    store.close()
+    for path in (store.root / "index").iterdir():
+        path.unlink()
+    (store.root / "index" / "1.sqlite").mkdir()
+    other = Store.open(store.root)
+    assert verify(other).problems == ()
+    assert other.parts.index.refusal != ""
+
+
 @needs_proc
 def test_a_whole_store_is_read(store: Store) -> None:
     data = b"weights " * 100_000
