@@ -26,6 +26,13 @@ class Flushing:
         if not self.at_once:
             self._files[path] = None
 
+    def again(self, path: str) -> None:
+        """A file has been in its place, and the disk may not have it."""
+        if self.at_once:
+            _sync(path)
+        else:
+            self._files[path] = None
+
     def folders(self, folders: Iterable[str]) -> None:
         """Names in these folders are new."""
         if self.at_once:

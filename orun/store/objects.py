@@ -58,6 +58,7 @@ class Objects:
         self._index = index
         self._session = session
         self._quarantine = quarantine
+        self._unknown: set[str] = set()  # objects that were there and that the disk may not have: nobody has known them
 
     @cached_property
     def _device(self) -> int:
@@ -82,8 +83,10 @@ class Objects:
             status = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             return "missing"
-        known = not read and self._index.get(signature_of(status)) == digest
-        if known or self._is_intact(path, status, digest):
+        if not read and self._index.get(signature_of(status)) == digest:
+            return ""
+        if self._is_intact(path, status, digest):
+            self._unknown.add(digest)
             return ""
         if put_away:
             self._quarantine.move(path, f"object {digest} was damaged", name=digest, seen=status)
@@ -180,6 +183,9 @@ class Objects:
         folders.update(*(make_folder(folder) for folder in list(folders)))
         for one in incoming:
             self._install(one)
+            if one.digest in self._unknown:  # of a process that may have died before it flushed it
+                self._flushing.again(self.path(one.digest))
+                self._unknown.discard(one.digest)
         self._flushing.folders(folders)
         self._index.settle()
 

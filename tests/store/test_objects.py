@@ -6,6 +6,7 @@ import os
 import stat
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,18 @@ from orun.errors import StoreError
 from orun.store import Store, objects, placing
 from orun.store.objects import SMALL
 from orun.store.reading import set_stamp, signature_of
-from tests.store.support import DAMAGE, NOBODY, add, add_bytes, bytes_read, fill, needs_proc, needs_root, object_path
+from tests.store.support import (
+    DAMAGE,
+    NOBODY,
+    add,
+    add_bytes,
+    bytes_read,
+    fill,
+    forks,
+    needs_proc,
+    needs_root,
+    object_path,
+)
 
 BIG = os.urandom(1 << 20) * 5 + b"end"
 
@@ -209,6 +221,34 @@ def test_a_file_of_somebody_else_is_copied(store: Store, tmp_path: Path) -> None
     tree = store.add_tree(folder)
     assert object_path(store, tree.entries[0].digest).stat().st_uid == os.geteuid()
     assert (folder / "model.onnx").stat().st_uid == NOBODY
+
+
+@forks
+@pytest.mark.parametrize("together", [True, False])
+def test_an_object_that_a_dead_process_has_not_flushed_is_flushed(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
+    """What is stored with it would be lost with it in a power cut, although it was said to be stored."""
+    files = {"model.onnx": bytes(SMALL + 1), "labels.txt": b"cat"}
+
+    def die() -> None:
+        with store.together():
+            store.add_tree(fill(tmp_path / "first", files))
+            os._exit(0)
+
+    if os.fork() == 0:
+        die()
+    os.wait()
+    flushed, fsync = set(), os.fsync
+
+    def flush(descriptor: int) -> None:
+        flushed.add(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    with store.together() if together else nullcontext():
+        tree = store.add_tree(fill(tmp_path / "second", files))
+    assert flushed >= {object_path(store, digest).stat().st_ino for digest in tree.objects}
 
 
 def test_nothing_is_known_of_an_object_before_the_disk_has_it(store: Store) -> None:
