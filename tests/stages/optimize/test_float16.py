@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from orun.errors import StageFailed
 from tests.stages.models import LOOKUP, TWO_PRODUCTS, WORDY, parse
@@ -199,3 +199,24 @@ def test_branches_that_read_around_them_and_an_output_that_is_an_input(tmp_path:
     assert types(made) == [kind, TensorProto.BOOL, kind, kind, kind]
     assert made.value("half_weights") == 2
     assert 0 < made.value("max_abs_error") < 1e-2
+
+
+@pytest.mark.parametrize("also_read", [False, True])
+def test_a_product_of_what_is_turned(tmp_path: Path, *, also_read: bool) -> None:
+    """ONNX Runtime ends with a segmentation fault on it: it is multiplied first, and turned then."""
+    model = parser.parse_model("""
+    <ir_version: 9, opset_import: ["" : 20]>
+    tagger (float[t, n, 48] x) => (float[n, t, 5] y)
+    { turned = Transpose <perm = [1, 0, 2]> (x)  y = MatMul (turned, w) }
+    """)
+    weight = np.random.default_rng(0).standard_normal((48, 5)).astype(np.float32) / 8
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    if also_read:
+        model.graph.output.append(helper.make_tensor_value_info("turned", TensorProto.FLOAT, ["n", "t", 48]))
+    made = run_stage(
+        "optimize/float16", tmp_path, {"keep_io_types": False}, inputs={"model": artifact(tmp_path, model)}
+    )
+    assert sorted(operators(made)) == ["MatMul", *["Transpose"] * (1 + also_read)]
+    [product] = [node for node in onnx.load(made.model).graph.node if node.op_type == "MatMul"]
+    assert list(product.input) == ["x", "w"]
+    assert 0 < made.value("max_abs_error") < 0.01
