@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.conftest import CommandLine
 from tests.diagnosis.planted import layers
+from tests.report.pages import read
 
 PIPELINE = """
 stages:
@@ -30,7 +31,7 @@ def sized(project: None, tmp_path: Path) -> Path:  # noqa: ARG001 - the working 
 
 
 def test_a_run_looks_into_a_gate_that_failed(orun: CommandLine, sized: Path) -> None:
-    done = orun("sized.yaml")
+    done = orun("sized.yaml", "--html", "report.html")
     assert done.code == 1
     assert "why, for 60 s at most (--no-blame leaves it out):" in done.out
     assert "size size max 1kB" in done.out
@@ -38,6 +39,9 @@ def test_a_run_looks_into_a_gate_that_failed(orun: CommandLine, sized: Path) -> 
     (kept,) = json.loads((run / "blame.json").read_text())["blame"]
     assert kept["sentence"] == done.out.splitlines()[-1]
     assert [level["stage"] for level in kept["levels"]] == ["import", "int8"]
+    culprit = read((sized / "report.html").read_text(encoding="utf-8")).at("culprit")
+    assert culprit.one("p", "why").text == kept["sentence"].replace("`", "")
+    assert [line.one("th").text for line in culprit.every("tbody")[0].every("tr")] == ["import", "int8"]
 
 
 def test_its_own_runs_are_not_the_last_ones(orun: CommandLine, sized: Path) -> None:

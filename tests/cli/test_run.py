@@ -227,7 +227,7 @@ def test_every_option_reaches_the_api(orun: CommandLine, project: Path, monkeypa
 
     monkeypatch.setattr(api, "run", run)
     words = ["words.yaml", "--only", "count", "--from", "write", "--to", "count", "--fresh", "-k", "-j", "3"]
-    words += ["--gpus", "2", "--remote", "s3://bucket", "--remote-mode", "read", "--remote-required"]
+    words += ["--strict", "--gpus", "2", "--remote", "s3://bucket", "--remote-mode", "read", "--remote-required"]
     orun(*words, "--store", "elsewhere", "--set", "seed=1")
     del asked["on_event"]
     assert asked == {
@@ -239,6 +239,7 @@ def test_every_option_reaches_the_api(orun: CommandLine, project: Path, monkeypa
         "force": [],
         "fresh": True,
         "keep_going": True,
+        "strict": True,
         "jobs": 3,
         "gpus": 2,
         "store": Path("elsewhere"),
