@@ -12,7 +12,7 @@ from orun.codec import encode, replace, to_json
 from orun.events import Event, RunFinished, StageFinished, line_of
 from orun.fold import Fold
 from orun.record import RunResult
-from orun.store.durable import replace_file, write_all
+from orun.store.durable import replace_file, sync_folders, write_all
 from orun.store.refusals import refusals
 from orun.store.sealed import seal
 
@@ -81,5 +81,7 @@ class Journal:
         durable = not result.repeats  # else the disk has all that it says in the record of the run that it repeats
         with refusals("write the record of the run", self.folder):
             replace_file(str(record), content, f"{record}.new", sync=durable)
+            if durable:
+                sync_folders([str(self.folder.parent)])  # in which the run's folder is new
         self.emit(RunFinished(result.exit_code, result.seconds, result.edited))
         return result
