@@ -1,5 +1,6 @@
 """What every test can count on, wherever the suite was started."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +11,10 @@ import pytest
 # that interrupts one of its own would wait for ever.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Threads of PyTorch, NumPy and scikit-learn spin while they wait for one another: where each core has a test already,
+# they take more time than they save. Libraries look when they are imported, in this process and in those below it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")

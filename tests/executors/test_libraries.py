@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from orun.executors import JobResult, LocalExecutor
 from orun.stages.contract import Spec
 from tests.executors.support import Project, outcomes
@@ -55,7 +57,10 @@ def export(context):
 """
 
 
-def test_every_library_works_in_stages_that_share_its_import(executor: LocalExecutor, project: Project) -> None:
+def test_every_library_works_in_stages_that_share_its_import(
+    executor: LocalExecutor, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS")  # it is their threads that a fork could harm
     project.write("pipelines/mine.py", CODE)
     runtime = ("numpy", "onnx", "onnxruntime")
     specs = {

@@ -29,8 +29,10 @@ Digests = dict[str, dict[str, str]]
 
 
 def start(folder: Path, seed: str) -> subprocess.Popen[str]:
+    """Threads are as many as they are for users, in whatever order they end; they wait without spinning."""
     folder.mkdir()
-    environment = os.environ | {"PYTHONHASHSEED": seed}
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    environment |= {"OMP_WAIT_POLICY": "passive", "PYTHONHASHSEED": seed}
     return subprocess.Popen(
         [sys.executable, str(CHAIN), str(folder)], env=environment, stdout=subprocess.PIPE, text=True
     )
