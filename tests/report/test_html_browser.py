@@ -16,7 +16,7 @@ from orun.report.html.page import page
 from .browser import Tab, browser
 from .support import GATE_FAILED, INT8, PASSED, STEPPED, crashed, linked, matrix, series
 
-WIDTHS = (360, 1280)
+WIDTHS = (360, 800, 900, 1280)
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 LEAST = 4.5  # of the contrast of text to what is behind it, by WCAG 2.2, level AA
 
@@ -150,6 +150,9 @@ def test_a_script_would_not_run(tab: Tab, pages: dict[str, Path], tmp_path: Path
     tab.complaints.clear()
 
 
-def test_on_paper_there_is_no_navigation(tab: Tab, pages: dict[str, Path]) -> None:
-    tab.show(pages["failed"], media="print")
+def test_paper_is_white_and_has_no_navigation(tab: Tab, pages: dict[str, Path]) -> None:
+    tab.show(pages["failed"], 720, scheme="dark", media="print")
+    assert tab.evaluate(OUTSIDE) == []
     assert tab.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert tab.evaluate("getComputedStyle(document.querySelector('table')).display") == "table"
