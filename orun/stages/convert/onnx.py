@@ -2,8 +2,9 @@
 
 The model is read whole and written anew, so that files around it change nothing. External data must lie in the
 model's own folder; it is gathered into one file. Weights that are inputs too, as models before IR version 4 must have
-them, are inputs no more: runtimes and converters would leave them alone. What comes from the web has its SHA-256 in the
-pipeline file, and so does each file of external data, which is looked for beside the model's address.
+them, are inputs no more: runtimes and converters would leave them alone. Nodes are put in order, and outputs without a
+shape get the one that is inferred, as ONNX's checker asks for. What comes from the web has its SHA-256 in the pipeline
+file, and so does each file of external data, which is looked for beside the model's address.
 
 A model is tried at several sizes of each dynamic axis that has a name of its own, wherever a stage makes inputs up.
 `axes` renames them, and says which of them follow from others: that of a decoder's mask is `past + sequence`.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated
@@ -63,7 +65,8 @@ SPEC = Spec(
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model to `context.result`."""
     from orun.stages.onnx.io import external_files, load, load_graph, save, weigh
-    from orun.stages.onnx.plain import part_weights
+    from orun.stages.onnx.order import sort_nodes
+    from orun.stages.onnx.plain import complete_outputs, part_weights
 
     path = _fetched(context, params) if params.path is None else context.root / params.path
     if params.path is not None and params.digest is not None:
@@ -75,9 +78,26 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         _check_digest(context, path.parent / name, digest)
     if parted := part_weights(model):
         context.log.info("%d weights are no longer inputs too, as models before IR version 4 must have them", parted)
+    _require_shapes(context, model)
+    light = load_graph(path)
+    with suppress(ValueError):  # of a circle the checker tells which nodes are in it
+        sort_nodes(model.graph)
+        sort_nodes(light.graph)
+    complete_outputs(model, light)
     _name_axes(context, model, params.axes)
     save(model, context.result, external=bool(named))
     return weigh(context.result)
+
+
+def _require_shapes(context: Context, model: ModelProto) -> None:
+    """Refuse inputs of which not even the number of axes is known: nothing can be made up for them."""
+    for value in model.graph.input:
+        if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
+            raise StageFailed(
+                context.stage,
+                f"input {value.name!r} of the model has no shape",
+                hint="write one into the file, with names for dynamic axes: onnx.helper.make_tensor_value_info",
+            )
 
 
 def _name_axes(context: Context, model: ModelProto, names: Mapping[str, str]) -> None:

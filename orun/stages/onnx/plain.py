@@ -35,6 +35,27 @@ def hoist(model: ModelProto) -> None:
     model.graph.node.extend(left)
 
 
+def complete_outputs(model: ModelProto, light: ModelProto) -> None:
+    """Give outputs without a shape the one that ONNX infers, in place: its checker wants one, ONNX Runtime does not.
+
+    Args:
+        model: whose outputs are completed.
+        light: the same without its weights.
+    """
+    bare = {
+        value.name: value.type.tensor_type
+        for value in model.graph.output
+        if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape")
+    }
+    if not bare:
+        return
+    from onnx import shape_inference
+
+    for value in shape_inference.infer_shapes(light).graph.output:
+        if value.name in bare and value.type.tensor_type.HasField("shape"):
+            bare[value.name].shape.CopyFrom(value.type.tensor_type.shape)
+
+
 def part_weights(model: ModelProto) -> int:
     """Let the weights of a model of old be none of its inputs, in place; how many were.
 

@@ -115,3 +115,31 @@ def test_axes_that_are_not_there_or_have_no_name(tmp_path: Path) -> None:
         with pytest.raises(OrunError) as caught:
             run_stage("convert/onnx", tmp_path, {"path": "decoder.onnx", "axes": names})
         assert str(caught.value) == message
+
+
+TWICE = '<ir_version: 9, opset_import: ["" : 20]> twice (float[n, 3] x) => (float[n, 3] y) { h = Abs (x)  y = Neg (h) }'
+
+
+def test_nodes_in_any_order_and_outputs_without_a_shape(tmp_path: Path) -> None:
+    """ONNX Runtime takes both, and ONNX's checker neither."""
+    model = parse(TWICE)
+    first, second = (onnx.NodeProto.FromString(node.SerializeToString()) for node in model.graph.node)
+    del model.graph.node[:]
+    model.graph.node.extend([second, first])
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    onnx.save(model, tmp_path / "loose.onnx")
+    made = onnx.load(run_stage("convert/onnx", tmp_path, {"path": "loose.onnx"}).model)
+    assert [node.op_type for node in made.graph.node] == ["Abs", "Neg"]
+    assert [axis.dim_param or axis.dim_value for axis in made.graph.output[0].type.tensor_type.shape.dim] == ["n", 3]
+
+
+def test_an_input_without_a_shape(tmp_path: Path) -> None:
+    model = parse(TWICE)
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    onnx.save(model, tmp_path / "loose.onnx")
+    with pytest.raises(OrunError) as caught:
+        run_stage("convert/onnx", tmp_path, {"path": "loose.onnx"})
+    assert str(caught.value) == (
+        "input 'x' of the model has no shape\n"
+        "  hint: write one into the file, with names for dynamic axes: onnx.helper.make_tensor_value_info"
+    )
