@@ -36,7 +36,7 @@ def up_to_date(step: Step, action: Action, outcome: Outcome, out: str, *, brough
         others=action.others,
         inputs=action.inputs,
         wrote=tuple(name for name, stray in action.wrote.items() if stray.how == "written"),
-        needs=step.stage.upstream,
+        needs=step.stage.before,
     )
 
 
@@ -52,7 +52,7 @@ def failed(step: Step, error: StageError) -> StageResult:
         position=step.stage.position,
         inputs=step.parts,
         unjudged=unjudged(step.stage),
-        needs=step.stage.upstream,
+        needs=step.stage.before,
     )
 
 
@@ -65,7 +65,7 @@ def left(stage: Stage, outcome: Outcome, reasons: tuple[str, ...], *, strict: bo
         reasons,
         position=stage.position,
         unjudged=unjudged(stage, fails=strict and outcome == "skipped"),
-        needs=stage.upstream,
+        needs=stage.before,
     )
 
 

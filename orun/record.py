@@ -139,7 +139,7 @@ class StageResult(Record, frozen=True):
         unjudged: its gates, those in groups left out, where it is not up to date: then none of them was judged.
         wrote: files of the project that it wrote beside its output, by their paths from the pipeline's folder: they do
             not come back with its result.
-        needs: ids of the stages right before it.
+        needs: ids of the stages right before it, those that guard a release among them.
     """
 
     stage: str
