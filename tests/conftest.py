@@ -1,9 +1,11 @@
 """What every test can count on, wherever the suite was started."""
 
+import gc
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Generator
 
 import pytest
 
@@ -26,3 +28,14 @@ def native_reads() -> None:
     code = "import os; from orun.executors.reads.native import listen; os._exit(listen() is None)"
     if subprocess.run([sys.executable, "-c", code], check=False).returncode:
         pytest.skip("what native code and programs open is not told here")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Spare the garbage collector what tests import: a million objects that it would look through, and that stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
