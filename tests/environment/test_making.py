@@ -33,13 +33,34 @@ print("done", flush=True)
 """
 
 
+def offer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An index of what `TINY` takes, and no environment yet."""
+    wheel(folder / "index", "tiny", "1.0", ["inner"])
+    wheel(folder / "index", "inner", "1.0")
+    use_index(folder / "index", folder / "environments", monkeypatch)
+    return folder / "index"
+
+
 @pytest.fixture(autouse=True)
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "index"
-    wheel(folder, "tiny", "1.0", ["inner"])
-    wheel(folder, "inner", "1.0")
-    use_index(folder, tmp_path / "environments", monkeypatch)
-    return folder
+    return offer(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of environments in which `TINY` was made."""
+    folder = tmp_path_factory.mktemp("once")
+    with pytest.MonkeyPatch.context() as patch:
+        offer(folder, patch)
+        making.make(TINY)
+    return folder / "environments"
+
+
+@pytest.fixture
+def made(once: Path, tmp_path: Path) -> Path:
+    """The folder of `TINY`, which was made before: a copy of it, which is as good."""
+    shutil.copytree(once, tmp_path / "environments", symlinks=True)
+    return isolated.folder_of(TINY)
 
 
 def make(environment: Environment = TINY) -> list[str]:
@@ -71,29 +92,24 @@ def test_made_once_whatever_its_name() -> None:
     assert isolated.folder_of(TINY) != isolated.folder_of(Environment("tiny", TINY.requirements, ("inner==1.0",)))
 
 
-def test_it_runs_orun_with_its_own_packages_and_no_other() -> None:
-    make()
+def test_it_runs_orun_with_its_own_packages_and_no_other(made: Path) -> None:
     code = "import orun.executors.stage, tiny, inner, sys; print(tiny.version, sys.prefix, 'site' in sys.modules)"
-    assert ask(code) == f"1.0 {isolated.prefix(isolated.folder_of(TINY))} True"
+    assert ask(code) == f"1.0 {isolated.prefix(made)} True"
     assert ask("import importlib.util as u; print(u.find_spec('numpy'), u.find_spec('click'))") == "None None"
 
 
-def test_a_package_that_was_changed_by_hand_is_put_right() -> None:
-    make()
-    folder = isolated.folder_of(TINY)
-    (metadata,) = isolated.prefix(folder).glob("lib/python3.*/site-packages/inner-1.0.dist-info")
+def test_a_package_that_was_changed_by_hand_is_put_right(made: Path) -> None:
+    (metadata,) = isolated.prefix(made).glob("lib/python3.*/site-packages/inner-1.0.dist-info")
     metadata.rename(metadata.with_name("inner-2.0.dist-info"))
     assert make() == [
         "environment 'tiny': making it again, because inner is 2.0 instead of 1.0 (tiny==1.0)",
     ]
-    assert isolated.damage(folder) == ""
+    assert isolated.damage(made) == ""
 
 
-def test_what_was_removed_is_made_again_with_the_versions_it_had(index: Path) -> None:
-    make()
+def test_what_was_removed_is_made_again_with_the_versions_it_had(index: Path, made: Path) -> None:
     wheel(index, "inner", "2.0")
-    folder = isolated.folder_of(TINY)
-    isolated.prefix(folder).rename(folder / "away")
+    isolated.prefix(made).rename(made / "away")
     assert make() == ["environment 'tiny': making it again, because its interpreter is gone (tiny==1.0)"]
     assert ask("import inner; print(inner.version)") == "1.0"
 
@@ -152,10 +168,8 @@ def edit_with_its_time(path: Path) -> None:
         (Path.unlink, "lib/{python}/site-packages/inner.py is gone"),
     ],
 )
-def test_a_file_that_was_changed_is_noticed(harm: Callable[[Path], None], why: str) -> None:
-    make()
-    folder = isolated.folder_of(TINY)
-    (module,) = isolated.prefix(folder).glob("lib/python3.*/site-packages/inner.py")
+def test_a_file_that_was_changed_is_noticed(made: Path, harm: Callable[[Path], None], why: str) -> None:
+    (module,) = isolated.prefix(made).glob("lib/python3.*/site-packages/inner.py")
     harm(module)
     why = why.format(python=module.parents[1].name)
     assert make() == [f"environment 'tiny': making it again, because {why} (tiny==1.0)"]
@@ -163,10 +177,9 @@ def test_a_file_that_was_changed_is_noticed(harm: Callable[[Path], None], why: s
 
 
 def test_a_copy_is_as_good_and_so_is_one_with_caches_beside_the_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make()
-    shutil.copytree(tmp_path / "environments", tmp_path / "copy", symlinks=True, copy_function=shutil.copyfile)
+    shutil.copytree(once, tmp_path / "copy", symlinks=True, copy_function=shutil.copyfile)
     monkeypatch.setenv("ORUN_ENVIRONMENTS", str(tmp_path / "copy"))
     folder = isolated.folder_of(TINY)
     for file in isolated.prefix(folder).glob("lib/python3.*/site-packages/*.py"):
@@ -178,9 +191,8 @@ def test_a_copy_is_as_good_and_so_is_one_with_caches_beside_the_code(
 @pytest.mark.parametrize(
     ("text", "why"), [(None, "gone"), ("{", "damaged"), ("[]", "damaged"), ('{"a": 1}', "damaged")]
 )
-def test_a_list_of_files_that_cannot_be_used(text: str | None, why: str) -> None:
-    make()
-    listed = isolated.folder_of(TINY) / contents.LIST
+def test_a_list_of_files_that_cannot_be_used(made: Path, text: str | None, why: str) -> None:
+    listed = made / contents.LIST
     if text is None:
         listed.unlink()
     else:
@@ -319,8 +331,8 @@ def test_a_lock_file_is_installed_by_its_hashes(index: Path) -> None:
     assert make(locked) == ["environment 'e': making it, once for this machine (inner==1.0)"]
 
 
+@pytest.mark.usefixtures("made")
 def test_a_record_that_is_no_record_counts_for_nothing() -> None:
-    make()
     isolated.record_of(TINY).write_text("{")
     assert not isolated.is_known(TINY)
     assert make() == ["environment 'tiny': making it, once for this machine (tiny==1.0)"]
