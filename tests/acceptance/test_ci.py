@@ -66,7 +66,7 @@ def step(script: str, project: Path, scripts: Path, environ: Mapping[str, str]) 
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
         cwd=project,
-        env={**inherited, "PATH": path, "CI": "true", **environ},
+        env={**inherited, "PATH": path, "CI": "true", "PIP_NO_COMPILE": "1", **environ},  # little of it is imported
         capture_output=True,
         text=True,
         timeout=240,
