@@ -18,7 +18,7 @@ test: $(VENV)/ready lint
 lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --num-workers 2
+	$(BIN)/mypy
 
 # PyTorch goes first and by pip, so that the machine's own index decides between its CPU and CUDA builds.
 $(VENV)/ready: requirements.lock pyproject.toml
