@@ -63,7 +63,7 @@ def test_the_graph_as_pictures_and_data(orun: CommandLine, project: Path) -> Non
     assert json.loads(orun("graph", "words.yaml", "--json").out) == {
         "pipeline": "words",
         "stages": [
-            {"stage": "write", "uses": "./words.py:write", "needs": {}, "after": []},
-            {"stage": "count", "uses": "./words.py:count", "needs": {"text": "write"}, "after": []},
+            {"stage": "write", "uses": "./words.py:write", "needs": {}, "after": [], "guards": []},
+            {"stage": "count", "uses": "./words.py:count", "needs": {"text": "write"}, "after": [], "guards": []},
         ],
     }
