@@ -108,7 +108,7 @@ def set_stamp(path: str, stamp: int | None = None) -> int:
     """
     if stamp is None:
         stamp = time.time_ns()
-        stamp += not stamp % _MICROSECOND  # to tell one that is cut
+        stamp += 100 * (stamp % _MICROSECOND < 100)  # noqa: PLR2004 - of no whole microsecond, as NTFS keeps it, too
     os.utime(path, ns=(stamp, stamp))
     kept = os.lstat(path).st_mtime_ns
     return kept if any(kept == stamp - stamp % unit for unit in _UNITS) else stamp  # it was written to this moment
