@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from orun.pipeline.graph import reached
 from orun.pipeline.model import Pipeline, Stage
 from orun.targets import Target
 
@@ -20,15 +21,14 @@ def _fitted(pipeline: Pipeline, stage: Stage) -> str:
     data = stage.params.get(DATASET)
     if not data:
         return ""
-    before = dict.fromkeys(list(stage.needs.values())[:1])
-    waiting, told = list(before), list[str]()
-    while waiting:
-        maker = pipeline.stage(waiting.pop())
-        names = pipeline.kinds[maker.uses].spec.fits
-        told += [f"`{name}` of {maker.id}" for name in names if maker.params.get(name) == data]
-        new = dict.fromkeys(name for name in maker.needs.values() if name not in before)
-        before |= new
-        waiting += new
+    led = reached(list(stage.needs.values())[:1], {one.id: tuple(one.needs.values()) for one in pipeline.stages})
+    told = [
+        f"`{name}` of {maker.id}"
+        for maker in reversed(pipeline.stages)
+        if maker.id in led
+        for name in pipeline.kinds[maker.uses].spec.fits
+        if maker.params.get(name) == data
+    ]
     if not told:
         return ""
     makers = " and ".join(told)

@@ -98,8 +98,8 @@ def select(
     chosen: set[str] = set() if only else set(ids)
     chosen |= _named(pipeline, only)
     if from_ or to:
-        after = _reached(_named(pipeline, from_), _downstream(pipeline)) if from_ else ids
-        before = _reached(_named(pipeline, to), {stage.id: stage.before for stage in pipeline.stages}) if to else ids
+        after = reached(_named(pipeline, from_), _downstream(pipeline)) if from_ else ids
+        before = reached(_named(pipeline, to), {stage.id: stage.before for stage in pipeline.stages}) if to else ids
         both = after & before
         chosen = chosen | both if only else both
     return tuple(stage for stage in pipeline.stages if stage.id in chosen)
@@ -129,7 +129,8 @@ def _downstream(pipeline: Pipeline) -> dict[str, list[str]]:
     return after
 
 
-def _reached(starts: set[str], neighbours: Mapping[str, Collection[str]]) -> set[str]:
+def reached(starts: Collection[str], neighbours: Mapping[str, Collection[str]]) -> set[str]:
+    """These names and all that are reached from them."""
     found = set(starts)
     waiting = list(starts)
     while waiting:

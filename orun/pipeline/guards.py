@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
+from orun.pipeline.graph import reached
 from orun.pipeline.instances import Axes
 from orun.pipeline.model import Stage
 from orun.stages.contract import Spec
@@ -40,8 +41,8 @@ def guarded(
             for one in stages.values()
             if _judges(one, specs[one.id], given)
             and not _apart(axes[one.id], axes[name])
-            and one.id not in _all_before(before, name)
-            and name not in _all_before(before, one.id)
+            and one.id not in reached([name], before)
+            and name not in reached([one.id], before)
         ]
         before[name].update(guards)
         found[name] = replace(stages[name], guards=tuple(guards))
@@ -65,13 +66,3 @@ def _judges(stage: Stage, spec: Spec, given: Collection[str]) -> bool:
 def _apart(one: Axes, other: Axes) -> bool:
     """Whether two stages are of different values of one axis."""
     return any(one[axis].text != other[axis].text for axis in one.keys() & other.keys())
-
-
-def _all_before(before: Mapping[str, Collection[str]], name: str) -> set[str]:
-    found: set[str] = set()
-    waiting = [name]
-    while waiting:
-        new = set(before[waiting.pop()]) - found
-        found |= new
-        waiting += new
-    return found

@@ -108,6 +108,16 @@ def test_a_function_of_ones_own(tmp_path: Path) -> None:
     assert guards(tmp_path, f"{stages}}}\n") == {}
 
 
+def test_a_release_that_measures_does_not_wait_for_itself(tmp_path: Path) -> None:
+    tmp_path.joinpath("own.py").write_text(
+        "from orun import stage\n\n\n"
+        "@stage(output='metrics', releases=True, metrics=['score'])\ndef send(context): ...\n"
+    )
+    assert guards(tmp_path, "  send: {uses: ./own.py:send, needs: int8, gate: {score: {min: 1}}}\n" + SIZE) == {
+        "send": ("size",)
+    }
+
+
 def test_it_is_drawn_and_chosen_with_the_release(tmp_path: Path) -> None:
     pipeline = loaded(tmp_path, f"stages:\n{RELEASE}{EXPORT}{INT8}{SIZE}")
     assert RENDERERS["text"](pipeline).split("\n")[-1] == "release  release/bundle    <- model: int8, guarded by size"
