@@ -12,6 +12,8 @@ from orun.spelling import closest, one_of
 from orun.stages.contract import Port
 from orun.stages.kind import Kind
 
+CARRIED = "gates on what it releases need not be listed: it waits for them, and carries their verdicts"
+
 
 @dataclass(frozen=True)
 class Wiring:
@@ -36,16 +38,21 @@ def wire(
     ports = kind.spec.inputs
     fed: dict[str, str] = {}
     after: list[str] = []
+    further: list[Link] = []
+    right = False
     for link in instance.links:
         port = next(iter(ports), None) if link.port == PRIMARY else link.port
         if port is None and link.port == PRIMARY:
             problems.add(link.span, f"{kind.name} has no input", expected="no `needs`")
         elif port is None:
             after.append(link.stage)
+            further.append(link)
         elif (declared := _declared(port, ports)) is not None:
             fed[port] = link.stage
-            _check_type(link, port, declared, kind, stages, problems)
+            right = _check_type(link, port, declared, kind, stages, problems)
     meant = {closest(link.port, ports) for link in instance.links if link.port and link.port not in ports}
+    if right:
+        _tell_left_out(further, fed, kind, stages, problems)
     missing = [port for port, spec in ports.items() if not (spec.optional or port in fed or port in meant)]
     malformed = any(path[:3] == ("stages", instance.id, "needs") for path in unsound)
     if missing and not malformed:
@@ -67,11 +74,12 @@ def _declared(port: str, ports: Mapping[str, Port]) -> Port | None:
 
 def _check_type(
     link: Link, port: str, declared: Port, kind: Kind, stages: Mapping[str, Instance], problems: Problems
-) -> None:
+) -> bool:
+    """Whether an input takes what the stage gives, as far as is known."""
     source = stages[link.stage].kind if link.stage in stages else None
     accepts = declared.accepts
     if source is None or source.spec.output in accepts:
-        return
+        return True
     problems.add(
         link.span,
         f"the input {port!r} of {kind.name} cannot take what {link.stage!r} ({source.name}) gives:"
@@ -79,6 +87,36 @@ def _check_type(
         expected=f"a stage that gives {one_of(accepts)}",
         hint=_givers(accepts),
     )
+    return False
+
+
+def _tell_left_out(
+    links: Collection[Link], fed: Mapping[str, str], kind: Kind, stages: Mapping[str, Instance], problems: Problems
+) -> None:
+    """Say which stages of a list give what the kind takes: it would get that of the first alone."""
+    written = dict(fed)
+    for link in links:
+        source = stages[link.stage].kind if link.stage in stages else None
+        if not source or link.stage in written.values() or not (taking := _taking(kind, source)):
+            continue
+        free = [port for port in taking if port not in written]
+        free += [f"{port}.{stages[link.stage].base}" for port in taking if kind.spec.inputs[port].many]
+        written |= dict.fromkeys(free[:1], link.stage)
+        named = ", ".join(f"{port}: {name}" for port, name in written.items())
+        problems.add(
+            link.span,
+            f"of a list {next(iter(fed.values()))!r} alone feeds {kind.name}: it would be without {link.stage!r}"
+            f" ({source.name})",
+            expected=f"`needs: {{{named}}}`" if free else f"one that gives {source.spec.output}: it takes no more",
+            hint=CARRIED if kind.spec.releases and kind.spec.lineage and free else "",
+        )
+
+
+def _taking(kind: Kind, source: Kind) -> list[str]:
+    """The inputs that take what another kind gives, as far as its type tells: a file may be anything."""
+    if kind.origin == "file" and source.spec.output in ("files", "metrics"):
+        return []
+    return [port for port, declared in kind.spec.inputs.items() if source.spec.output in declared.accepts]
 
 
 def _givers(accepts: Collection[str]) -> str:

@@ -52,7 +52,7 @@ def test_stages_after_a_matrix_are_made_along_it(tmp_path: Path) -> None:
     text = (
         f"stages:\n{EXPORT}{INT8}"
         "  simple: {uses: optimize/simplify, needs: int8}\n"
-        "  release: {uses: release/bundle, needs: [simple, int8]}\n"
+        "  release: {uses: release/bundle, needs: {model: simple, model.first: int8}}\n"
         "  one: {uses: optimize/simplify, needs: 'int8[per_channel=false]'}\n"
     )
     assert needs(loaded(tmp_path, text)) == {
