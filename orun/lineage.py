@@ -22,7 +22,7 @@ class Lineage:
 
     Attributes:
         pipeline: whose stage it is.
-        before: the stages that led to it as far as they are done, in the order of the pipeline.
+        before: the stages that led to it and that guard it, as far as they are done, in the order of the pipeline.
     """
 
     pipeline: Pipeline
@@ -34,12 +34,12 @@ class Lineage:
         if not pipeline.kinds[stage.uses].spec.lineage:
             return None
         names: set[str] = set()
-        waiting = list(stage.upstream)
+        waiting = list(stage.before)
         while waiting:
             name = waiting.pop()
             if name not in names and name in done:
                 names.add(name)
-                waiting += done[name].step.stage.upstream
+                waiting += done[name].step.stage.before
         return cls(pipeline, tuple(done[one.id] for one in pipeline.stages if one.id in names))
 
     def text(self) -> bytes:

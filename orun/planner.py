@@ -84,7 +84,7 @@ class Planner:
         except DeviceUnknown as error:
             return self._skipped(stage) or Step(stage, "run", (error.what,), seconds, previous=previous, inputs=inputs)
         step = Step(stage, "run", (), seconds, "", parts, previous, inputs)
-        unknown = [name for name in stage.upstream if name not in done]
+        unknown = [name for name in self._told_of(stage) if name not in done]
         known = all(map(isolated.is_known, stage.environments))
         if unknown or not known:
             step = self._unknown(step, unknown)
@@ -104,6 +104,16 @@ class Planner:
                 reason = f"target {target.name}: {missing}"
                 return replace(step or Step(stage, "skipped", ()), action="skipped", reasons=(reason,))
         return None
+
+    def _told_of(self, stage: Stage) -> tuple[str, ...]:
+        """The stages that its key rests on: where it is told what led to it, those that guard it, too."""
+        if not self.pipeline.kinds[stage.uses].spec.lineage:
+            return stage.upstream
+        return (*stage.upstream, *(name for name in stage.guards if not self._left_out(self.pipeline.stage(name))))
+
+    def _left_out(self, stage: Stage) -> bool:
+        """Whether this run skips it, by itself or with a stage before it."""
+        return bool(self._skipped(stage)) or any(self._left_out(self.pipeline.stage(name)) for name in stage.upstream)
 
     def _inputs(self, stage: Stage, done: Mapping[str, Done]) -> dict[str, str]:
         inputs = {port: done[name].action.tree for port, name in stage.needs.items() if name in done}

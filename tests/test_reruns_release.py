@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +23,19 @@ stages:
   release: {uses: release/bundle, needs: [take, size]}
 """
 RENAMED = [("take:", "net:"), ("needs: take", "needs: net"), ("[take, size]", "[net, size]")]
+GUARDED = """
+name: release
+stages:
+  take: {uses: convert/onnx, with: {path: net.onnx}}
+  size: {uses: measure/size, needs: take, gate: {size: {max: 1kB}}}
+  card: {uses: release/card, needs: take}
+  release: {uses: release/bundle, needs: {model: take, card: card}}
+"""
+SKIPPED = """
+  there: {uses: measure/latency, needs: take, with: {target: gpu}, gate: {p50: {max: 1s}}}
+targets:
+  gpu: {providers: [CUDAExecutionProvider], missing: skip}
+"""
 TWICE = """
 name: twice
 stages:
@@ -55,15 +69,53 @@ def mark(outputs, dataset):
 def test_it_says_what_changed_before_it(
     edits: Sequence[tuple[str, str]], reasons: Sequence[str], tmp_path: Path
 ) -> None:
-    project = Project(tmp_path / "work", tmp_path / "store")
-    (tmp_path / "work").mkdir()
-    write_model(tmp_path / "work")
-    project.write("pipeline.yaml", PIPELINE)
+    project = started(tmp_path, PIPELINE)
     assert outcome(project.run()) == ("built", "never run before")
     assert outcome(project.run()) == ("cached", "up to date")
     for old, new in edits:
         project.edit("pipeline.yaml", old, new)
     assert outcome(project.run()) == (("built", *reasons) if reasons else ("cached", "up to date"))
+
+
+def started(folder: Path, pipeline: str) -> Project:
+    """A project whose store is not in its own folder."""
+    (folder / "work").mkdir()
+    write_model(folder / "work")
+    project = Project(folder / "work", folder / "store")
+    project.write("pipeline.yaml", pipeline)
+    return project
+
+
+@pytest.mark.parametrize("more", ["", SKIPPED])
+def test_it_carries_what_guards_it_and_is_made_again_when_that_changes(more: str, tmp_path: Path) -> None:
+    """A stage that is skipped says nothing of the release, and does not keep it from being up to date."""
+    project = started(tmp_path, GUARDED + more)
+    assert outcome(project.run()) == ("built", "never run before")
+    assert stated(project) == [("size", "1kB", "passed")]
+    assert outcome(project.run()) == ("cached", "up to date")
+    project.edit("pipeline.yaml", "1kB", "2kB")
+    assert outcome(project.run()) == (
+        "built",
+        "input card changed (from card)",
+        "the verdicts of size changed",
+        "the history of card changed",
+    )
+    assert stated(project) == [("size", "2kB", "passed")]
+    project.edit("pipeline.yaml", ", gate: {size: {max: 2kB}}", "")
+    assert outcome(project.run())[:2] == ("built", "input card changed (from card)")
+    assert stated(project) == []
+
+
+def stated(project: Project) -> list[tuple[str, str, str]]:
+    """The verdicts in a bundle, which are those of its card."""
+    folder = project.store / "out" / "release" / "release"
+    stages = json.loads((folder / "measurements.json").read_bytes())["stages"]
+    verdicts = [verdict for stage in stages for verdict in stage["verdicts"]]
+    lines = (folder / "README.md").read_text("utf-8").splitlines()
+    assert [line for line in lines if "passed" in line] == [
+        f"| size size | max {verdict['threshold']} | {verdict['measured']:.0f} B | passed |" for verdict in verdicts
+    ]
+    return [(verdict["stage"], verdict["threshold"], verdict["outcome"]) for verdict in verdicts]
 
 
 def outcome(result: RunResult) -> tuple[str, ...]:

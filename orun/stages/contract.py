@@ -74,7 +74,8 @@ class Spec(Record, frozen=True):
         preload: modules that its process imports before the stage starts, shared with other stages.
         baseline: it measures the accepted baseline model too: an extra input `baseline` is connected by the planner
             when a gate asks for `max_regression`.
-        lineage: it is given `lineage.json`: every stage before it with parameters, tools, digests, metrics, verdicts.
+        lineage: it is given `lineage.json`: every stage before it, and those that guard it, with parameters, tools,
+            digests, metrics, verdicts.
         fits: parameters that name data which the result is calibrated with or chosen by.
         guards: it fails where what goes in is not good enough, without a gate: releases of that wait for it.
         releases: what it makes is given away, so that it waits for what judges it (see `orun.pipeline.guards`).

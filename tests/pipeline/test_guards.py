@@ -35,6 +35,11 @@ def guards(folder: Path, stages: str, before: str = "") -> Mapping[str, tuple[st
             "  triton: {uses: release/triton, needs: int8, with: {name: x, max_batch_size: 0}}\n" + SIZE,
             {"triton": ("size",)},
         ),
+        # a card is released: what guards it is before the release of it
+        (
+            "  card: {uses: release/card, needs: int8}\n" + SIZE + RELEASE.replace("int8", "{model: int8, card: card}"),
+            {"card": ("size",)},
+        ),
         # of two models the one that is compared with is not judged
         (
             RELEASE.replace("int8", "export")

@@ -7,9 +7,9 @@
 - the files of the port `card`, if one is connected
 - `manifest.json`: size, BLAKE3 and SHA-256 of each of these files
 
-It waits for the gates on its models. List the stages whose figures and verdicts it is to carry in `needs`, after the
-model. `orun verify FOLDER` checks a bundle wherever it was carried. Equal models with an equal history make bundles of
-equal bytes: no time of making is in it.
+It waits for the gates on its models, and carries their figures and verdicts; list others that measure in `needs`, after
+the model. `orun verify FOLDER` checks a bundle wherever it was carried. Equal models with an equal history make bundles
+of equal bytes: no time of making is in it.
 """
 
 from __future__ import annotations

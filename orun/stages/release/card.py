@@ -1,8 +1,9 @@
 """Write a model card: what the model takes and gives, what was measured, how its gates were judged, how it was made.
 
 The artifact is `README.md`, in Markdown with the front matter that model hubs read. Every figure in it comes from the
-stages before this one: list those that measure in `needs`, after the model. Connect it to the port `card` of
-`release/bundle` and it is released with the model. Equal models with an equal history make equal cards.
+stages before this one. It waits for the gates on its model, as a release does, and has their figures and verdicts; list
+others that measure in `needs`, after the model. Connect it to the port `card` of `release/bundle` and it is released
+with the model. Equal models with an equal history make equal cards.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ SPEC = Spec(
     preload=("onnx",),
     lineage=True,
     metrics=("size",),
+    releases=True,
 )
 
 
