@@ -5,7 +5,7 @@ which can import neither orun nor any framework, checks the SHA-256 of every fil
 `model.onnx` from the bundle, and runs inputs of several shapes. Its answers must be those of the runtime that the
 pipeline uses, within the tolerance. So a release is caught that needs a package nobody said, a file that was not
 bundled, or a newer runtime than its users have: name that of your users in `requirements`. Of a bundle with several
-models, `model` says which.
+models each is opened, unless `model` names one.
 
 The artifact is `serve.json`: what was installed there, and what was run.
 """
@@ -55,7 +55,8 @@ class Params:
         default_factory=lambda: ["CPUExecutionProvider"]
     )
     model: Annotated[
-        str, Doc("Of a bundle with several models, the name of the one to open; the first when empty.")
+        str,
+        Doc("Of a bundle with several models, the folder of the only one to open (`encoder`; `.` is the first's)."),
     ] = ""
     dims: Dims = field(default_factory=dict)
     inputs: Inputs = None
@@ -65,40 +66,59 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Run the bundle there and here, and compare."""
+    _require_providers(context, params.providers)
+    errors: list[Metric] = []
+    told: dict[str, Any] = {"answers": {}}
+    for name in _models(context, params):
+        answers, error, environment = _checked(context, params, name)
+        told |= environment
+        told["answers"][f"{name}/{MODEL}".removeprefix("./")] = answers
+        errors.append(error)
+    (context.output / "serve.json").write_text(json.dumps(told, indent=2, sort_keys=True) + "\n", "utf-8")
+    return {
+        "answers": Metric(sum(told["answers"].values())),
+        "max_abs_error": max(errors, key=lambda error: error.value),
+        "packages": Metric(len(told["packages"]), better="lower"),
+    }
+
+
+def _models(context: Context, params: Params) -> list[str]:
+    """The folders, in the bundle, of the models to open."""
+    bundle = context.inputs["bundle"]
+    known = [".", *sorted(path.parent.name for path in bundle.glob(f"*/{MODEL}"))]
+    if params.model and params.model not in known:
+        has = f"beside its first it has {', '.join(known[1:])}" if known[1:] else "it has one, which need not be named"
+        raise StageFailed(context.stage, f"model: the bundle has no {params.model!r}", why=has)
+    given = [name for name in ("dims", "inputs") if getattr(params, name)]
+    if given and known[1:] and not params.model:
+        raise StageFailed(
+            context.stage,
+            f"{given[0]}: they are of one model, and the bundle has {len(known)}",
+            hint=f"say of which in `model`: {', '.join(known)}; a stage for each checks all",
+        )
+    return [params.model] if params.model else known
+
+
+def _checked(context: Context, params: Params, name: str) -> tuple[int, Metric, dict[str, Any]]:
+    """How many answers of a model were compared, their largest error, and what the process of a user said."""
     import numpy as np
 
     from orun.stages.onnx.agreement import Agreement, Tolerance, Trial, answers, check, session, tries_for
     from orun.stages.onnx.io import load_graph
 
-    _require_providers(context, params.providers)
-    bundle = context.inputs["bundle"]
-    folder = _folder(context, bundle, params.model)
+    folder = context.inputs["bundle"] / name
     model = load_graph(folder / MODEL)
     _require_tensors(context, model)
     outputs = [output.name for output in model.graph.output]
     tries = tries_for(replace(context, inputs={"model": folder}), model, Trial(params.dims, params.inputs))
     here = answers(context, "the model", session(folder / MODEL, outputs), tries)
-    there, told = _served(context, params, bundle, tries, outputs)
+    there, told = _served(context, params, name, tries, outputs)
     agreement = Agreement(
         "the model as it is served", "the model in the pipeline", outputs, Tolerance(params.atol, params.rtol), ""
     )
     given = iter(there)
     worst = check(context, agreement, tries, here, lambda _: [np.asarray(value) for value in next(given)])
-    (context.output / "serve.json").write_text(json.dumps(told, indent=2, sort_keys=True) + "\n", "utf-8")
-    return {
-        "answers": Metric(len(tries)),
-        "max_abs_error": worst,
-        "packages": Metric(len(told["packages"]), better="lower"),
-    }
-
-
-def _folder(context: Context, bundle: Path, name: str) -> Path:
-    """Where one of the models of a bundle lies."""
-    known = sorted(path.parent.name for path in bundle.glob(f"*/{MODEL}"))
-    if name and name not in known:
-        has = f"beside its first it has {', '.join(known)}" if known else "it has one, which `model` need not name"
-        raise StageFailed(context.stage, f"model: the bundle has no {name!r}", why=has)
-    return bundle / name
+    return len(tries), worst, told
 
 
 def _require_providers(context: Context, names: Sequence[str]) -> None:
@@ -126,7 +146,7 @@ def _require_tensors(context: Context, model: ModelProto) -> None:
 
 
 def _served(
-    context: Context, params: Params, bundle: Path, tries: Sequence[Case], outputs: Sequence[str]
+    context: Context, params: Params, model: str, tries: Sequence[Case], outputs: Sequence[str]
 ) -> tuple[list[list[Any]], dict[str, Any]]:
     """The answers of the process of a user, and what it said of itself."""
     import numpy as np
@@ -145,8 +165,8 @@ def _served(
         for name, value in case.feed.items()
     }
     np.savez(asked, **fed)  # type: ignore[arg-type]  # arrays by name, none of them called `file`
-    told = _run(context, [str(python), "-I", str(Path(serving.__file__)), str(bundle), params.model, str(asked),
-                          str(answered), *params.providers])  # fmt: skip
+    given = (Path(serving.__file__), context.inputs["bundle"], model, asked, answered)
+    told = _run(context, [str(python), "-I", *map(str, given), *params.providers])
     with np.load(answered) as found:
         values = [[_given(found[f"{number}/{name}"]) for name in outputs] for number in range(len(tries))]
     made = isolated.packages(environment) or {}

@@ -2,7 +2,7 @@
 
     python -I serving.py BUNDLE MODEL ASKED.npz ANSWERED.npz PROVIDER...
 
-Checks the bundle's files against its manifest, opens the model of that name, or its first, answers what is asked
+Checks the bundle's files against its manifest, opens the model in the folder MODEL of it, answers what is asked
 (`<case>/<input>`) into `<case>/<output>`, and prints a line of JSON about itself. Any problem is an uncaught exception:
 its last line is told.
 """

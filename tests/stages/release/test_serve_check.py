@@ -20,6 +20,10 @@ from .support import MATMUL, lineage_file, make_bundle
 
 MODULES = Path(__file__).parents[1] / "modules"
 
+ENCODER = """
+<ir_version: 9, opset_import: ["" : 20]>
+encoder (float[rows, 3] given) => (float[rows, 3] y) { y = Relu(given) }
+"""
 CUSTOM = """
 <ir_version: 9, opset_import: ["" : 20, "org.example" : 1]>
 own (float[batch, 4] x) => (float[batch, 4] y) { y = org.example.Own(x) }
@@ -65,16 +69,43 @@ def test_sizes_and_tolerance_are_those_that_are_asked_for(tmp_path: Path, monkey
     assert run_stage("release/serve-check", tmp_path, {"atol": 1.0}, inputs=ports).value("max_abs_error") == 0.5
 
 
-def test_one_of_several_models(tmp_path: Path) -> None:
-    """The encoder doubles what the decoder multiplies by a matrix."""
-    encoder = artifact(tmp_path, parse(MATMUL.replace("{1, 2, 3, 4, 5, 6, 7, 8}", "{2, 0, 0, 2, 0, 0, 0, 0}")))
-    ports = {"bundle": make_bundle(tmp_path, "1.0", MATMUL, **{"model.encoder": encoder}).output}
-    run = run_stage("release/serve-check", tmp_path, {"model": "encoder"}, inputs=ports)
-    assert json.loads((run.output / "serve.json").read_text())["files"] == 4
-    assert run.value("max_abs_error") == 0
+@pytest.fixture
+def several(tmp_path: Path) -> dict[str, Path]:
+    """The encoder has an input of another name and size than the decoder, which is the first."""
+    encoder = artifact(tmp_path, parse(ENCODER))
+    return {"bundle": make_bundle(tmp_path, "1.0", MATMUL, **{"model.encoder": encoder}).output}
+
+
+def test_each_of_several_models(tmp_path: Path, several: dict[str, Path]) -> None:
+    run = run_stage("release/serve-check", tmp_path, inputs=several)
+    told = json.loads((run.output / "serve.json").read_text())
+    assert (told["files"], told["answers"].keys()) == (4, {"model.onnx", "encoder/model.onnx"})
+    assert run.value("answers") == sum(told["answers"].values())
+    for name, file in ((".", "model.onnx"), ("encoder", "encoder/model.onnx")):
+        alone = run_stage("release/serve-check", tmp_path, {"model": name}, inputs=several)
+        assert json.loads((alone.output / "serve.json").read_text())["answers"] == {file: told["answers"][file]}
+
+
+def test_one_of_several_models_that_its_users_cannot_open(tmp_path: Path) -> None:
+    encoder = artifact(tmp_path, parse(CUSTOM))
+    bundle = make_bundle(tmp_path, "1.0", MATMUL, **{"model.encoder": encoder}).output
+    with pytest.raises(UsageError) as caught:
+        run_stage("release/serve-check", tmp_path, inputs={"bundle": bundle})
+    assert "encoder/model.onnx failed:Fatal error: org.example:Own(-1) is not a registered" in str(caught.value)
+
+
+def test_what_is_of_one_of_several_models(tmp_path: Path, several: dict[str, Path]) -> None:
     with pytest.raises(StageFailed) as caught:
-        run_stage("release/serve-check", tmp_path, {"model": "encoder.onnx"}, inputs=ports)
+        run_stage("release/serve-check", tmp_path, {"model": "encoder.onnx"}, inputs=several)
     assert str(caught.value) == "model: the bundle has no 'encoder.onnx'\n  beside its first it has encoder"
+    with pytest.raises(StageFailed) as caught:
+        run_stage("release/serve-check", tmp_path, {"dims": {"rows": [2]}}, inputs=several)
+    assert str(caught.value) == (
+        "dims: they are of one model, and the bundle has 2\n"
+        "  hint: say of which in `model`: ., encoder; a stage for each checks all"
+    )
+    run = run_stage("release/serve-check", tmp_path, {"dims": {"rows": [2]}, "model": "encoder"}, inputs=several)
+    assert run.value("answers") == 3  # at one size: at random, lowest and highest
 
 
 def test_a_damaged_file_is_not_served(tmp_path: Path) -> None:
