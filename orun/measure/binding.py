@@ -1,7 +1,7 @@
 """An inference as a call without arguments: with arrays of the host, or with values bound to the device beforehand.
 
 With arrays, what an inference takes includes the copies to and from the device; with bound values it does not: inputs
-lie there already, and outputs stay there.
+lie there already, and outputs stay there; and then an inference may also be submitted, and not waited for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
+    from onnxruntime import InferenceSession, IOBinding
 
 DEVICES: Mapping[str, str] = {
     "CUDAExecutionProvider": "cuda",
@@ -35,6 +35,28 @@ def caller(session: InferenceSession, feeds: Mapping[str, NDArray[Any]], *, boun
     if not bound:
         given = dict(feeds)
         return lambda: session.run(None, given)
+    binding = _bound(session, feeds)
+
+    def run() -> None:
+        binding.synchronize_inputs()
+        session.run_with_iobinding(binding)
+        binding.synchronize_outputs()
+
+    return run
+
+
+def submitter(session: InferenceSession, feeds: Mapping[str, NDArray[Any]]) -> Callable[[], object]:
+    """What puts an inference with bound values on the stream of the session's provider, and does not wait for it."""
+    from onnxruntime import RunOptions
+
+    binding, options = _bound(session, feeds), RunOptions()
+    options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+    binding.synchronize_inputs()
+    return lambda: session.run_with_iobinding(binding, options)
+
+
+def _bound(session: InferenceSession, feeds: Mapping[str, NDArray[Any]]) -> IOBinding:
+    """The inputs, copied to the device of the session's first provider, and the outputs, which stay there."""
     from onnxruntime import OrtValue
 
     provider = session.get_providers()[0]
@@ -45,10 +67,4 @@ def caller(session: InferenceSession, feeds: Mapping[str, NDArray[Any]], *, boun
         binding.bind_ortvalue_input(name, OrtValue.ortvalue_from_numpy(array, device, number))
     for output in session.get_outputs():
         binding.bind_output(output.name, device, number)
-
-    def run() -> None:
-        binding.synchronize_inputs()
-        session.run_with_iobinding(binding)
-        binding.synchronize_outputs()
-
-    return run
+    return binding

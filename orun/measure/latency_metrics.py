@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -35,7 +35,14 @@ ONCE: Mapping[str, OfLaunch] = {
     "load": lambda launch, name: launch.opened[name].load,
     "first": lambda launch, name: launch.opened[name].first,
 }
-NAMES = ("p50", "p90", "p95", "p99", "mean", "min", "max", "cpu", "throughput", "load", "first", "speedup")
+STREAMED: Mapping[str, OfLaunch] = {
+    "device": lambda launch, name: float(np.median(launch.streamed[name].device)),
+    "host": lambda launch, name: float(np.median(launch.streamed[name].host)),
+}
+NAMES = (
+    *("p50", "p90", "p95", "p99", "mean", "min", "max", "cpu", "throughput", "load", "first", "speedup"),
+    *STREAMED,
+)
 
 
 def metrics_of(measurement: Measurement, batch: int) -> dict[str, Metric]:
@@ -46,7 +53,8 @@ def metrics_of(measurement: Measurement, batch: int) -> dict[str, Metric]:
         batch: examples in an inference.
 
     Returns:
-        `speedup` is there only when a reference was measured.
+        `speedup` is there only when a reference was measured, `device` and `host` only where inferences were timed on
+        the device's stream.
     """
     metrics = {name: _of_quantile(measurement, share) for name, share in QUANTILES.items()}
     metrics |= {name: _of_wall(measurement, figure) for name, figure in WALL.items()}
@@ -56,6 +64,8 @@ def metrics_of(measurement: Measurement, batch: int) -> dict[str, Metric]:
     metrics["throughput"] = _throughput(metrics["mean"], batch)
     if "reference" in measurement.others:
         metrics["speedup"] = _speedup(measurement)
+    if measurement.launches[0].streamed:
+        metrics |= {name: _of_streams(measurement, figure) for name, figure in STREAMED.items()}
     return {name: metrics[name] for name in NAMES if name in metrics}
 
 
@@ -73,9 +83,20 @@ def _of_wall(measurement: Measurement, figure: OfTimes) -> Metric:
 
 
 def _of_launches(measurement: Measurement, figure: OfLaunch) -> Metric:
-    estimate = Evidence.of([math.log(figure(one, MODEL)) for one in measurement.launches]).ratio
-    return _compared(
-        _timed(estimate), measurement, lambda other: _each(measurement, other, figure, "one of each in a launch")
+    return _once(measurement, figure, measurement.others, "one of each in a launch")
+
+
+def _of_streams(measurement: Measurement, figure: OfLaunch) -> Metric:
+    """Compared with those of the others that were timed on a stream, too."""
+    others = [name for name in measurement.others if name in measurement.launches[0].streamed]
+    return _once(measurement, figure, others, "in turn on the device's stream")
+
+
+def _once(measurement: Measurement, figure: OfLaunch, others: Iterable[str], method: str) -> Metric:
+    """A figure that a launch has once for a model."""
+    metric = _timed(Evidence.of([math.log(figure(one, MODEL)) for one in measurement.launches]).ratio)
+    return _beside_others(
+        metric, {other: _comparison(metric.value, *_each(measurement, other, figure, method)) for other in others}
     )
 
 

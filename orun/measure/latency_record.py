@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orun.codec import encode
 from orun.measure.latency import Measurement
 from orun.measure.latency_metrics import METHODS
-from orun.measure.oncpu import joined
-from orun.measure.quads import Launch
+from orun.measure.oncpu import Floats, joined
+from orun.measure.quads import MODEL, Launch
 from orun.measure.sequential import Evidence
+from orun.measure.streams import together
 from orun.measure.workers import Subject
 from orun.units import show
 
@@ -26,6 +28,7 @@ def write(folder: Path, measurement: Measurement, subjects: Mapping[str, Subject
 
     `samples.npz` has `alone.wall` and `alone.cpu`, seconds of each inference of the model alone, and `alone.launch`,
     the launch that it was in, counted from 0; and the same for each model in the quads, as `<name>.wall` and so on.
+    Of models on a device's stream it has `<name>.stream.device`, `<name>.stream.host` and `<name>.stream.launch`.
     """
     first = measurement.launches[0]
     target = next(iter(subjects.values())).target.here  # without a path of this machine
@@ -53,6 +56,10 @@ def summary(measurement: Measurement) -> list[str]:
         text += f"; threads waited for a core {show(sum(waits) / len(waits), 'ratio')} of the time"
     if measurement.pressure.cpu is not None:
         text += f"; pressure on the CPUs {show(measurement.pressure.cpu, 'ratio')}"
+    if MODEL in launches[0].streamed:
+        times = together([one.streamed[MODEL] for one in launches])
+        device, host = (show(float(np.median(one)), "s") for one in (times.device, times.host))
+        text += f"; on the device's stream {device}, submitted in {host} of CPU time"
     return [*lines, text]
 
 
@@ -85,5 +92,15 @@ def _samples(measurement: Measurement, names: Iterable[str]) -> dict[str, Any]:
     for name, launches in lots.items():
         times = joined(launches)
         arrays[f"{name}.wall"], arrays[f"{name}.cpu"] = times.wall, times.cpu
-        arrays[f"{name}.launch"] = np.repeat(np.arange(len(launches)), [len(one.wall) for one in launches])
+        arrays[f"{name}.launch"] = _numbers([times.wall for times in launches])
+    for name in measurement.launches[0].streamed:
+        lot = [one.streamed[name] for one in measurement.launches]
+        streamed = together(lot)
+        arrays[f"{name}.stream.device"], arrays[f"{name}.stream.host"] = streamed.device, streamed.host
+        arrays[f"{name}.stream.launch"] = _numbers([one.device for one in lot])
     return arrays
+
+
+def _numbers(times: Sequence[Floats]) -> NDArray[np.int64]:
+    """The launch of each inference."""
+    return np.repeat(np.arange(len(times)), [len(one) for one in times])

@@ -31,7 +31,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
 
@@ -41,6 +41,7 @@ from orun.measure.machine import quietest_core
 from orun.measure.nodes import undisturbed
 from orun.measure.oncpu import Times, joined
 from orun.measure.quantiles import median_error
+from orun.measure.streams import Streamed, together
 from orun.measure.workers import Opened, Subject, Worker
 
 Method = Literal["thread", "nodes", "process", "wall"]
@@ -55,6 +56,7 @@ MOST_PROFILED_QUADS = 10
 FEWEST_QUADS = 4  # of a slow model, two are disturbed too often for a median: a launch starts two sessions anyhow
 SHORT = 0.002  # seconds of an inference that is short beside a time slice
 SETTLED = 7 / 4  # blocks for each that counts, where caches are warmed first
+STREAM_SECONDS = 0.1  # of inferences on a device's stream, of each model, twice in a launch
 STEADY_QUADS = 8  # below which the standard error of their median is hardly known
 
 
@@ -95,6 +97,7 @@ class Launch:
             `nodes`.
         ratios: log ratio of the launch, by the other's name.
         waiting: seconds that threads waited for a core for each second of inference in the quads, or None.
+        streamed: inferences on the device's stream of those models for which it was asked.
     """
 
     method: Method
@@ -106,6 +109,7 @@ class Launch:
     pairs: Mapping[str, Sequence[float]]
     ratios: Mapping[str, float]
     waiting: float | None
+    streamed: Mapping[str, Streamed] = field(default_factory=dict)
 
 
 def launch(subjects: Mapping[str, Subject], pace: Pace, random: Random, method: Method | None = None) -> Launch:
@@ -149,6 +153,7 @@ def launch(subjects: Mapping[str, Subject], pace: Pace, random: Random, method: 
             pairs=pairs,
             ratios=ratios,
             waiting=_waiting(joined(list(beside.values()))),
+            streamed=_streamed({name: workers[name] for name, one in subjects.items() if one.streamed}, pace, random),
         )
 
 
@@ -250,6 +255,15 @@ def _busy(workers: Mapping[str, Worker], beside: Mapping[str, Times], method: Me
     if method == "nodes":
         return {name: undisturbed(worker.nodes().times) for name, worker in workers.items()}
     return {name: _median(times, method) for name, times in beside.items()}
+
+
+def _streamed(workers: Mapping[str, Worker], pace: Pace, random: Random) -> dict[str, Streamed]:
+    """Inferences of each model on its device's stream, in an order and back: what changes evenly cancels."""
+    for worker in workers.values():
+        worker.stream(pace.warmup)
+    order = _shuffled(workers, random)
+    found = [(name, workers[name].streamed(STREAM_SECONDS)) for name in (*order, *reversed(order))]
+    return {name: together([lot for one, lot in found if one == name]) for name in workers}
 
 
 def _pairs(rounds: Sequence[Round], name: str, method: Method) -> list[float]:

@@ -27,12 +27,13 @@ from numpy.typing import NDArray
 
 from orun.errors import OrunError, UsageError
 from orun.measure import machine, nodes
-from orun.measure.binding import caller
+from orun.measure.binding import caller, submitter
 from orun.measure.elsewhere import Process, receive
 from orun.measure.nodes import Profile
 from orun.measure.oncpu import Times, Work, timed, watched
 from orun.measure.plugins import on_processor
 from orun.measure.session import open_session
+from orun.measure.streams import Stream, Streamed, stream_of, timed_on
 from orun.measure.warmup import Warmth, warm_up
 from orun.targets import Target
 
@@ -53,12 +54,14 @@ class Subject:
         target: where it runs.
         feeds: its inputs by name.
         bound: whether inputs and outputs are bound to the device beforehand, and copies not part of an inference.
+        streamed: whether time on the device's stream is told as well.
     """
 
     model: Path
     target: Target
     feeds: Mapping[str, NDArray[Any]]
     bound: bool = False
+    streamed: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,15 @@ class Worker:
         profiled: Profile = self._ask("nodes")
         return profiled
 
+    def stream(self, warmup: float) -> None:
+        """Make the session anew on a stream of the device, and warm it up for so many seconds."""
+        self._ask("stream", warmup)
+
+    def streamed(self, seconds: float) -> Streamed:
+        """Time inferences on that stream; see `orun.measure.streams.timed_on`."""
+        times: Streamed = self._ask("streamed", seconds)
+        return times
+
     def _ask(self, request: str, *arguments: Any) -> Any:
         try:
             self._connection.send((request, arguments))
@@ -223,6 +235,8 @@ class _Server:
         self._subject = subject
         self._session: InferenceSession
         self._run: Callable[[], object]
+        self._stream: Stream
+        self._submit: Callable[[], object]
         self._counted = 0  # inferences since the profiler was turned on
         self._skipped = 0  # of them, for warming up
 
@@ -259,6 +273,16 @@ class _Server:
 
     def nodes(self) -> Profile:
         return nodes.read(Path(self._session.end_profiling()), self._skipped)
+
+    def stream(self, warmup: float) -> None:
+        del self._session, self._run
+        self._stream, target = stream_of(self._subject.target)
+        self._hold(open_session(self._subject.model, target))
+        self._warm(warmup)
+        self._submit = submitter(self._session, self._subject.feeds)
+
+    def streamed(self, seconds: float) -> Streamed:
+        return timed_on(self._stream, self._submit, seconds)
 
     def _hold(self, session: InferenceSession) -> None:
         self._session = session

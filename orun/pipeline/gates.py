@@ -102,6 +102,8 @@ def _tell_unknown(ground: Ground, metric: str, key: Span) -> None:
     message = f"{kind.name} does not measure {metric!r}"
     asked = _not_asked_for(kind, metric)
     hint = f"ask for it: metrics: [{asked}, ...]" if asked else f"orun stages {kind.name}"
+    if metric in (kind.spec.metrics or ()):
+        hint = f"a parameter of {kind.name} asks for it: orun stages {kind.name}"
     if field and field not in ground.slices and metric.partition("[")[0] in metrics:
         hint = f"ask for it: slices: [{field}]"
     ground.problems.add(

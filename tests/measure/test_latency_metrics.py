@@ -17,6 +17,7 @@ from orun.measure.latency_record import summary, write
 from orun.measure.pressure import Pressure
 from orun.measure.quads import Launch
 from orun.measure.sequential import Evidence
+from orun.measure.streams import Streamed
 from orun.metrics import Estimate
 from tests.measure.support import launched, subject
 
@@ -37,13 +38,35 @@ def beside_reference() -> Measurement:
 
 def test_names_and_units(beside_reference: Measurement) -> None:
     metrics = metrics_of(beside_reference, 1)
-    assert tuple(metrics) == NAMES
+    assert (*metrics, "device", "host") == NAMES
     assert {name: metric.unit for name, metric in metrics.items() if metric.unit != "s"} == {
         "throughput": "1/s",
         "speedup": "x",
     }
     assert {name for name, metric in metrics.items() if metric.better == "higher"} == {"throughput", "speedup"}
     assert {metric.noise for metric in metrics.values()} == {"timing"}
+
+
+def test_time_on_a_stream_is_compared_with_those_that_have_one() -> None:
+    """A reference on another target has none."""
+    walls = {"model": MODEL, "reference": REFERENCE, "baseline": MODEL}
+    ratios = {"reference": -0.6, "baseline": 0.0}
+    times = {
+        "model": Streamed(np.array([0.004, 0.005, 0.006]), np.array([0.001, 0.001, 0.001])),
+        "baseline": Streamed(np.array([0.004, 0.004, 0.004]), np.array([0.002, 0.002, 0.002])),
+    }
+    metrics = metrics_of(measurement(*(replace(launched(walls, ratios), streamed=times) for _ in range(3))), 1)
+    device, host = metrics["device"], metrics["host"]
+    assert tuple(metrics) == NAMES
+    assert device.value == pytest.approx(0.005)
+    assert (device.unit, device.better, device.noise) == ("s", "lower", "timing")
+    assert (device.reference, host.reference) == (None, None)
+    assert device.baseline is not None
+    assert device.baseline.ratio.value == pytest.approx(1.25)
+    assert device.baseline.method == "in turn on the device's stream, 3 launches"
+    assert host.value == pytest.approx(0.001)
+    assert host.baseline is not None
+    assert host.baseline.ratio.value == pytest.approx(0.5)
 
 
 def test_without_a_reference_there_is_no_speed_up() -> None:
@@ -209,6 +232,17 @@ def test_what_is_left_on_disk(tmp_path: Path, beside_reference: Measurement) -> 
         assert set(samples.files) == {
             f"{name}.{what}" for name in ("alone", "model", "reference") for what in ("wall", "cpu", "launch")
         }
+
+
+def test_times_on_a_stream_are_left_and_told(tmp_path: Path) -> None:
+    times = Streamed(np.array([0.004, 0.005, 0.006]), np.array([0.001, 0.002, 0.003]))
+    found = measurement(*(replace(launched({"model": MODEL}, {}), streamed={"model": times}) for _ in range(2)))
+    write(tmp_path, found, {"model": subject(Path("model"))})
+    with np.load(tmp_path / "samples.npz") as samples:
+        assert samples["model.stream.device"].tolist() == [0.004, 0.005, 0.006] * 2
+        assert samples["model.stream.host"].tolist() == [0.001, 0.002, 0.003] * 2
+        assert samples["model.stream.launch"].tolist() == [0, 0, 0, 1, 1, 1]
+    assert summary(found)[0].endswith("; on the device's stream 5 ms, submitted in 2 ms of CPU time")
 
 
 def test_lines_for_the_log(beside_reference: Measurement) -> None:

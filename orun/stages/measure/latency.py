@@ -2,7 +2,9 @@
 
 Wall times are those of inferences one after another, as a user feels them: `p50`, `p90`, `p95`, `p99`, `mean`, `min`,
 `max`, `throughput` in examples a second, `load` of the session and its `first` inference. `cpu` is the time of an
-inference without waiting for a core, and `speedup` is how many times faster the model is than the reference.
+inference without waiting for a core, and `speedup` is how many times faster the model is than the reference. With
+`device_time: true`, on CUDA and TensorRT, `device` is the time of an inference on the device's stream by its events,
+and `host` the CPU time for submitting it: of inferences that follow one another without waiting for the host.
 
 Whether one model is slower than another is measured on time on the CPU, in blocks of a few inferences that alternate
 at random between the two, in processes that are started anew for each launch. Launches go on until they tell a
@@ -19,7 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.errors import StageFailed
 from orun.measure.sequential import FINEST
@@ -31,8 +34,11 @@ from orun.stages.params import Doc, Duration, Range, Ratio, WithUnit
 from orun.stages.timing import Batch, Bound, Fed, Shape
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from orun.measure.latency import Budget
     from orun.measure.workers import Subject
+    from orun.targets import Target
 
 FEW_SAMPLES = 36  # which bound p90 with 95 %
 ALONE_SHARE = 0.2  # of the time, for samples that nobody asked for
@@ -42,6 +48,8 @@ SAMPLES = {"p90": 139, "p95": 292, "p99": 1522}
 ENOUGH_SECONDS = 20.0  # for a resolution of 5 % or coarser
 ENOUGH_RESOLUTION = 0.05
 ENOUGH_LAUNCHES = 8  # of a slow model, a launch of which takes as long as all of a fast one
+METRICS = ("p50", "p90", "p95", "p99", "mean", "min", "max", "cpu", "throughput", "load", "first", "speedup")
+STREAMED = ("device", "host")  # with `device_time`
 SPEC = Spec(
     inputs={
         "model": Port(("onnx", "engine"), "The model to time."),
@@ -57,10 +65,10 @@ SPEC = Spec(
     distant=True,
     preload=("numpy", "onnx", "onnxruntime"),
     baseline=True,
-    metrics=("p50", "p90", "p95", "p99", "mean", "min", "max", "cpu", "throughput", "load", "first", "speedup"),
+    metrics=(*METRICS, *STREAMED),
     samples=SAMPLES,
     units={
-        **dict.fromkeys(("p50", "p90", "p95", "p99", "mean", "min", "max", "cpu", "load", "first"), "s"),
+        **dict.fromkeys((*METRICS, *STREAMED), "s"),
         "throughput": "1/s",
         "speedup": "x",
     },
@@ -75,6 +83,13 @@ class Params:
     reference_target: WhereReferences = None
     inputs: Fed = None
     io_binding: Bound = False
+    device_time: Annotated[
+        bool,
+        Doc(
+            "Tell the time on the device by its events as well, as `device`, and `host` apart: each launch opens the"
+            " models once more; needs `io_binding: true` and CUDA or TensorRT."
+        ),
+    ] = False
     batch: Batch = 1
     shape: Shape = field(default_factory=dict)
     warmup: Annotated[
@@ -106,6 +121,11 @@ class Params:
     max_launches: Annotated[int, Doc("Launches at most."), Range(low=3)] = 30
 
 
+def metrics(params: Params) -> tuple[str, ...]:
+    """What it yields."""
+    return (*METRICS, *STREAMED) if params.device_time else METRICS
+
+
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Measure, and leave the launches and the time of each inference."""
     from orun.measure.latency import measure
@@ -118,12 +138,37 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             f"min_launches is {params.min_launches}, and max_launches is {params.max_launches}",
             hint="allow at least as many launches as there must be",
         )
+    if params.device_time:
+        _require_stream(context, params)
     subjects = _subjects(context, params)
     measurement = measure(subjects, budget_for(params), context.seed, context.progress)
     write(context.output, measurement, subjects)
     for line in summary(measurement):
         context.log.info("%s", line)
     return metrics_of(measurement, params.batch)
+
+
+def _require_stream(context: Context, params: Params) -> None:
+    """Refuse to tell the time of a device that has no stream, or whose stream waits for copies."""
+    from orun.measure.streams import has_stream
+    from orun.targets import Target
+
+    target = context.target or Target("cpu")
+    if not has_stream(target):
+        why = f"target '{target.name}' runs on {target.providers[0].name}"
+        raise StageFailed(
+            context.stage,
+            "`device_time` is told by events of CUDA",
+            why=why,
+            hint="leave it out, or name a target of CUDA or TensorRT",
+        )
+    if not params.io_binding:
+        raise StageFailed(
+            context.stage,
+            "`device_time` is told of inputs and outputs that stay on the device",
+            why="where they are copied, the device waits for the host",
+            hint="set `io_binding: true`",
+        )
 
 
 def budget_for(params: Params) -> Budget:
@@ -145,7 +190,6 @@ def budget_for(params: Params) -> Budget:
 
 
 def _subjects(context: Context, params: Params) -> dict[str, Subject]:
-    from orun.measure.workers import Subject
     from orun.stages.timing import Sizes, feeds
     from orun.targets import Target
 
@@ -155,6 +199,14 @@ def _subjects(context: Context, params: Params) -> dict[str, Subject]:
     fed = feeds(models, Sizes(params.batch, params.shape), context.seed, dataset)
     other = context.further.get("reference_target", target)
     return {
-        name: Subject(path, other if name.startswith("reference") else target, fed[name], params.io_binding)
+        name: _subject(path, other if name.startswith("reference") else target, fed[name], params)
         for name, path in models.items()
     }
+
+
+def _subject(path: Path, target: Target, fed: Mapping[str, NDArray[Any]], params: Params) -> Subject:
+    """A reference on another target has its time on a stream told where it has one."""
+    from orun.measure.streams import has_stream
+    from orun.measure.workers import Subject
+
+    return Subject(path, target, fed, params.io_binding, streamed=params.device_time and has_stream(target))

@@ -12,13 +12,13 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from orun.errors import OrunError, UsageError
+from orun.errors import OrunError, StageFailed, UsageError
 from orun.measure.latency_metrics import NAMES
 from orun.measure.quantiles import ranks
 from orun.stages.contract import MODEL, Context
-from orun.stages.measure.latency import SPEC, Params, _subjects, budget_for
+from orun.stages.measure.latency import SPEC, Params, _subjects, budget_for, metrics
 from orun.stages.params import Duration, Ratio, params_of
-from orun.targets import Target
+from orun.targets import Provider, Target
 from tests.measure.support import ONE_THREAD, save_model
 from tests.stages.support import StageRun, run_stage
 
@@ -106,7 +106,7 @@ def test_how_long_it_may_take(params: Params, time: float, alone: float) -> None
 
 def test_its_metrics_are_those_it_declares(measured: StageRun) -> None:
     assert SPEC.metrics == NAMES
-    assert tuple(measured.metrics) == NAMES
+    assert (*measured.metrics, "device", "host") == NAMES
 
 
 def test_every_figure_has_an_interval_and_is_compared(measured: StageRun) -> None:
@@ -143,7 +143,7 @@ def test_the_log_says_what_was_found_and_what_it_took(measured: StageRun) -> Non
 
 def test_a_model_alone_has_no_speed_up(tmp_path: Path) -> None:
     run = run_stage("measure/latency", tmp_path, QUICK, inputs={"model": saved(tmp_path, "model")}, target=ONE_THREAD)
-    assert tuple(run.metrics) == NAMES[:-1]
+    assert (*run.metrics, "speedup", "device", "host") == NAMES
     assert run.metrics["p50"].reference is None
 
 
@@ -180,6 +180,39 @@ def test_a_target_that_cannot_be_is_refused(tmp_path: Path) -> None:
     assert str(caught.value) == (
         "target 'cpu': session option execution_mode cannot be 'fast'\n  expected one of sequential, parallel"
     )
+
+
+@pytest.mark.parametrize(
+    ("target", "refused"),
+    [
+        (
+            ONE_THREAD,
+            (
+                "`device_time` is told by events of CUDA\n"
+                "  target 'cpu' runs on CPUExecutionProvider\n"
+                "  hint: leave it out, or name a target of CUDA or TensorRT"
+            ),
+        ),
+        (
+            Target("gpu", (Provider("CUDAExecutionProvider"),)),
+            (
+                "`device_time` is told of inputs and outputs that stay on the device\n"
+                "  where they are copied, the device waits for the host\n"
+                "  hint: set `io_binding: true`"
+            ),
+        ),
+    ],
+)
+def test_time_of_a_device_that_cannot_be_told(tmp_path: Path, target: Target, refused: str) -> None:
+    inputs = {"model": saved(tmp_path, "model")}
+    with pytest.raises(StageFailed) as caught:
+        run_stage("measure/latency", tmp_path, {**QUICK, "device_time": True}, inputs=inputs, target=target)
+    assert str(caught.value) == refused
+
+
+def test_time_of_a_device_is_a_metric_where_it_is_asked_for() -> None:
+    assert metrics(Params()) == NAMES[:-2]
+    assert metrics(Params(io_binding=True, device_time=True)) == NAMES
 
 
 def test_every_parameter_is_documented_and_has_a_default() -> None:
