@@ -30,6 +30,7 @@ RETRIES: RetryConfig = {
 }
 PART = 8 << 20  # bytes of one request
 PARTS = 9000  # of one upload: S3 takes no more than 10,000
+ADDRESSES = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "GOOGLE_BASE_URL")  # variables that hold one
 LONGEST = 300  # characters of an error that are told
 UPLOADS = 4  # parts of one object at the same time
 
@@ -126,7 +127,7 @@ def _connect(url: str, timeout: timedelta) -> ObjectStore:
 
 def _may_be_plain(url: str) -> bool:
     """Whether requests may go unencrypted: only where the user names an address of that kind."""
-    named = (url, *(os.environ.get(f"AWS_ENDPOINT_URL{suffix}", "") for suffix in ("", "_S3")))
+    named = (url, *(os.environ.get(name, "") for name in ADDRESSES))
     wanted = os.environ.get("AWS_ALLOW_HTTP", "") in ("1", "true") or "AZURE_STORAGE_USE_EMULATOR" in os.environ
     return wanted or any(one.startswith("http://") for one in named)
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from orun.variables import SHARED_KEY, SIGNING_KEY
-from tests.remote import azurite
+from tests.remote import azurite, gcs
 from tests.remote.relay import Relay
 
 SERVER = Path(__file__).with_name("s3_server.py")
@@ -82,10 +82,37 @@ def az(azurite_port: int, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"az://{container}/some/path"
 
 
+@pytest.fixture(scope="session")
+def gcs_port() -> Iterator[int]:
+    """The port of an emulator of Google Cloud Storage in a process of its own."""
+    with gcs.serving() as port:
+        yield port
+
+
+@pytest.fixture
+def door(gcs_port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[gcs.Door]:
+    """A server before that emulator, whose address is in the environment with credentials."""
+    door = gcs.Door(gcs_port)
+    monkeypatch.setenv("GOOGLE_BASE_URL", door.url)
+    monkeypatch.setenv("GOOGLE_BEARER_TOKEN", "password")
+    yield door
+    door.close()
+
+
+@pytest.fixture
+def gs(door: gcs.Door) -> str:
+    """The URL of a new bucket of Google Cloud Storage."""
+    bucket = f"bucket-{uuid4().hex}"
+    gcs.make_bucket(door.port, bucket)
+    return f"gs://{bucket}/some/path"
+
+
+NO_GCS = pytest.mark.skipif(gcs.PROGRAM is None, reason="there is no fake-gcs-server")
+GS = pytest.param("gs", marks=NO_GCS)
 AZ = pytest.param("az", marks=pytest.mark.skipif(azurite.PROGRAM is None, reason="there is no azurite-blob"))
 
 
-@pytest.fixture(params=["folder", "s3", AZ])
+@pytest.fixture(params=["folder", "s3", GS, AZ])
 def remote(request: pytest.FixtureRequest) -> str:
     """A remote that can be written to, of each sort."""
     url: str = request.getfixturevalue(request.param)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import http.client
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+Answer = tuple[int, list[tuple[str, str]], bytes]  # status, headers, content
 
 
 @dataclass
@@ -66,6 +69,15 @@ class Relay:
             self.stalled.wait(60)
         return 0
 
+    def hand_on(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """What the server behind answers."""
+        behind = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        behind.request(method, path, body, dict(headers))
+        response = behind.getresponse()
+        answer = response.status, response.getheaders(), response.read()
+        behind.close()
+        return answer
+
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         relay = self
 
@@ -80,15 +92,14 @@ class Relay:
                     return
                 headers, content = [("Content-Length", "0")], b""
                 if not status:
-                    behind = http.client.HTTPConnection("127.0.0.1", relay.port, timeout=30)
-                    behind.request(self.command, self.path, body, dict(self.headers.items()))
-                    response = behind.getresponse()
-                    status, headers, content = response.status, response.getheaders(), response.read()
-                    behind.close()
+                    asked = dict(self.headers.items())
+                    status, headers, content = relay.hand_on(self.command, self.path, asked, body)
                 self.send_response_only(status)
                 for name, value in headers:
                     if name.lower() not in ("transfer-encoding", "connection"):
                         self.send_header(name, value)
+                if "content-length" not in {name.lower() for name, _ in headers}:  # it came in chunks
+                    self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)
 

@@ -190,6 +190,16 @@ def test_refusals_of_a_server_are_told_apart(s3: str, relay: Relay) -> None:
         Bucket("s3://no-such-bucket").put_if_absent("a", b"")
 
 
+def test_an_address_that_the_user_names_for_google_may_be_plain(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_BASE_URL", relay.url)
+    monkeypatch.setenv("GOOGLE_SKIP_SIGNATURE", "true")
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    relay.failures, relay.status = 1, 403
+    with pytest.raises(DeniedError, match="403 Forbidden"):
+        Bucket("gs://bucket").read("record", 10)
+    assert relay.requests == ["GET /bucket/record"]
+
+
 def test_nothing_is_transferred_while_a_stage_measures(
     tmp_path: Path, s3: str, relay: Relay, pool: ThreadPoolExecutor
 ) -> None:
