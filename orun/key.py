@@ -25,7 +25,7 @@ from orun.observe import portable_name
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 from orun.targets import EXTENSIONS, StageClass, Target
 
-FORMAT = 2  # raise it when the meaning of a part changes, or what the runner does to a stage's process
+FORMAT = 3  # raise it when the meaning of a part changes, or what the runner does to a stage's process
 
 OPTIMIZE = "PYTHONOPTIMIZE"  # whether there are asserts
 MODULES = "modules from"  # folders of PYTHONPATH; an isolated environment has its own

@@ -11,12 +11,13 @@ Ways to see them, tried on Linux 6.18 with 20,000 opens of one file (8 us each w
 | ptrace, with a seccomp filter | 80 us an open | excludes debuggers; often forbidden in containers |
 | seccomp notifications | 20 us an open | chosen: no privileges; sees the stage and all it starts, and nothing else |
 
-The filter tells the supervisor of each `open`, `openat` and `openat2`, and of what gives files other names; the
-supervisor takes the file's signature and lets the call go on. Other calls are decided once and for all in the kernel (a
-bitmap since Linux 5.11) and cost nothing measurable. `SPEC_ALLOW` keeps kernels before 5.16 from slowing the process
-down by mitigations that it does not need. Not seen: io_uring, file handles, and whose content a hard link takes. The
-price: no program that a stage starts can gain privileges (sudo). Where the kernel refuses (containers with filters of
-their own, other systems) or lets no process read another's memory (Yama), Python's audit hook is what remains.
+The filter tells the supervisor of each `open`, `openat` and `openat2`, of what gives files other names, and of programs
+that are started; the supervisor takes the file's signature and lets the call go on. Other calls are decided once and
+for all in the kernel (a bitmap since Linux 5.11) and cost nothing measurable. `SPEC_ALLOW` keeps kernels before 5.16
+from slowing the process down by mitigations that it does not need. Not seen: io_uring, file handles, and whose content
+a hard link takes. The price: no program that a stage starts can gain privileges (sudo). Where the kernel refuses
+(containers with filters of their own, other systems) or lets no process read another's memory (Yama), Python's audit
+hook is what remains.
 """
 # ruff: noqa: PTH115, PTH118  (strings: every file that a stage opens passes here)
 
@@ -58,6 +59,11 @@ MOVES: Mapping[str, Mapping[int, tuple[tuple[int | None, int], tuple[int | None,
     "aarch64": {38: FROM_FOLDERS, 276: FROM_FOLDERS, 37: FROM_FOLDERS},
 }
 LINKS = {"x86_64": {86, 265}, "aarch64": {37}}
+# By machine those of execve and execveat, likewise: the kernel opens a program by itself.
+STARTS: Mapping[str, Mapping[int, tuple[int | None, int]]] = {
+    "x86_64": {59: (None, 0), 322: (0, 1)},
+    "aarch64": {221: (None, 0), 281: (0, 1)},
+}
 PR_SET_NO_NEW_PRIVS = 38
 SET_MODE_FILTER, SPEC_ALLOW, NEW_LISTENER = 1, 1 << 2, 1 << 3
 ALLOW, NOTIFY = 0x7FFF0000, 0x7FC00000
@@ -109,7 +115,7 @@ def _filter(architecture: str) -> bytes:
     """The BPF program: notify of these system calls, unless it is a folder that they open, and allow all others."""
     audit, _, calls = ARCHITECTURES[architecture]
     rows = [(LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, audit), (RETURN, 0, 0, ALLOW), (LOAD, 0, 0, NUMBER)]
-    for number, flags in (*calls.items(), *dict.fromkeys(MOVES[architecture]).items()):
+    for number, flags in (*calls.items(), *dict.fromkeys((*MOVES[architecture], *STARTS[architecture])).items()):
         told = [(RETURN, 0, 0, NOTIFY)]
         if flags is not None:
             told = [(LOAD, 0, 0, ARGUMENTS + 8 * flags), (ANY, 0, 1, os.O_DIRECTORY), (RETURN, 0, 0, ALLOW), *told]
@@ -168,11 +174,11 @@ class NativeReads:
 
     def _note(self, process: int, number: int, arguments: list[int]) -> bool:
         """Note what a call does; whether it is to find nothing."""
+        if program := STARTS[platform.machine()].get(number):
+            self.recorder.started(_named(process, arguments, program))
+            return False
         if places := MOVES[platform.machine()].get(number):
-            source, target = (
-                _path(process, AT_FDCWD if folder is None else arguments[folder], arguments[path])
-                for folder, path in places
-            )
+            source, target = (_named(process, arguments, place) for place in places)
             self.recorder.moved(source, target, stays=number in LINKS[platform.machine()])
             return False
         path, flags = _opened(process, number, arguments)
@@ -203,6 +209,12 @@ def _opened(process: int, number: int, arguments: list[int]) -> tuple[str, int]:
     if number == OPENAT2:  # a pointer to a structure that begins with the flags
         flags = int.from_bytes(_memory(process, flags, 8), sys.byteorder)
     return _path(process, folder, address), flags
+
+
+def _named(process: int, arguments: list[int], place: tuple[int | None, int]) -> str:
+    """The absolute path that two arguments of a call tell: the folder that it starts from, if one is named, and it."""
+    folder, path = place
+    return _path(process, AT_FDCWD if folder is None else arguments[folder], arguments[path])
 
 
 def _path(process: int, folder: int, address: int) -> str:

@@ -1,4 +1,4 @@
-"""Files that Python opens and folders that it lists, by an audit hook.
+"""Files that Python opens, programs that it starts and folders that it lists, by an audit hook.
 
 The hook is installed in the fork server, so that what a library reads while it is imported beforehand is known to the
 stages that share it. A hook must never raise: that would make the user's own call fail.
@@ -21,6 +21,7 @@ from orun.observe import listing_digest
 
 WRITES = os.O_WRONLY | os.O_RDWR
 BYPRODUCTS = "/__pycache__/"  # caches beside code, but for byte code, which stands for its source
+LONGEST_LINE = 256  # bytes of a first line that Linux looks at
 LISTERS = frozenset({"os", "pathlib", "glob", "shutil"})  # modules that list folders for their callers
 
 
@@ -56,6 +57,8 @@ class Recorder:
             "os.remove": self._made,
             "os.rmdir": self._made,
             "shutil.rmtree": self._made,
+            "subprocess.Popen": self._launched,
+            "os.posix_spawn": lambda program, _, environment: self._launched(program, (), None, environment),
         }
         sys.addaudithook(self._hook)
 
@@ -131,6 +134,31 @@ class Recorder:
             self._read_below(absolute(source))
             self._made(source)
         self._made(target)
+
+    def started(self, program: str) -> None:
+        """Note that a program is about to be started: it, and what its first line names, the kernel opens itself.
+
+        Which folders of the machine's own `PATH` do not have it says nothing of the stage.
+        """
+        name = absolute(program)
+        if self._scope.is_code(name) or os.path.exists(name):
+            self.read(name)
+        if self.reads.get(name):
+            with open(name, "rb") as file:  # noqa: PTH123 - as above
+                first = file.readline(LONGEST_LINE)
+            if first.startswith(b"#!") and (words := first[2:].split()):
+                self.read(absolute(os.fsdecode(words[0])))
+
+    def _launched(self, program: Any, _arguments: Any, folder: Any = None, environment: Any = None) -> None:
+        """Note a program that is found as `execvp` finds it: by its path, or in the first folder that has it."""
+        name = os.fsdecode(program)
+        if "/" in name:
+            self.started(os.path.join(os.fsdecode(folder or ""), name))
+            return
+        for place in os.get_exec_path(environment):
+            self.started(os.path.join(place, name))
+            if os.access(os.path.join(place, name), os.X_OK):
+                return
 
     def _read_below(self, path: str) -> None:
         if not os.path.isdir(path) or os.path.islink(path):
