@@ -5,7 +5,6 @@ As with the dependency file of a compiler, the first run finds out and every lat
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from orun.environment import tools
 from orun.errors import InputChanged
 from orun.observe import ABSENT, appearance_as, listing_digest, portable_name, value_digest
 from orun.store import Discovered, Signature, StatCache
+from orun.variables import value_told
 
 
 def changes(
@@ -58,7 +58,7 @@ def standing(
         files={name: digest_now(root / name, files) for name in discovered.files},
         folders={name: listing_digest(root / name) for name in discovered.folders},
         packages={name: packages.get(name, tools.ABSENT) for name in discovered.packages},
-        environment={name: value_digest(os.environ.get(name)) for name in discovered.environment},
+        environment={name: value_digest(value_told(name)) for name in discovered.environment},
         probed={name: appearance_as(told, root / name) for name, told in discovered.probed.items()},
     )
 

@@ -32,7 +32,7 @@ from orun.store.refusals import refusals
 from orun.store.runs import Runs
 from orun.store.sealed import BrokenSealError, unseal
 from orun.targets import Target
-from orun.variables import given
+from orun.variables import given, value_told
 
 FORMAT = 5  # of a note; raise it when the meaning of a field changes
 
@@ -105,7 +105,7 @@ def _unchanged(note: Mapping[str, Any]) -> bool:
     return (
         _is_same(note["read"])
         and all(digest_file(path) == digest for path, digest in note["contents"].items())
-        and all(value_digest(os.environ.get(name)) == digest for name, digest in note["variables"].items())
+        and all(value_digest(value_told(name)) == digest for name, digest in note["variables"].items())
         and note["secrets"] == given()
         and all(appearance_as(what, path) == what for path, what in note["probed"].items())
     )

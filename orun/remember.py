@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from orun.store.durable import replace_file
 from orun.store.reading import CLOCK, Signature
 from orun.store.sealed import seal
 from orun.targets import Target
-from orun.variables import given
+from orun.variables import given, value_told
 
 PACKAGE = Path(__file__).parent
 SECOND = 1_000_000_000  # nanoseconds
@@ -151,11 +150,11 @@ def _probed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
 
 
 def _variables(done: Mapping[str, Done]) -> dict[str, str]:
-    """Environment variables: those that stages looked up as they found them; those of keys and our own as they are."""
-    found = {name: value_digest(os.environ.get(name)) for name in VARIABLES}
+    """Environment variables as stages are told them: those they looked up as they found them, of keys and our own."""
+    found = {name: value_digest(value_told(name)) for name in VARIABLES}
     for one in done.values():
         found |= one.action.discovered.environment
-        found |= {name: value_digest(os.environ.get(name)) for name in key.variables(one.step.stage)}
+        found |= {name: value_digest(value_told(name)) for name in key.variables(one.step.stage)}
     return found
 
 

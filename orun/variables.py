@@ -1,4 +1,4 @@
-"""Environment variables: those that no stage is told, and others of this process that are set for a while."""
+"""Environment variables: what stages are told of them, and others of this process that are set for a while."""
 
 from __future__ import annotations
 
@@ -8,11 +8,26 @@ from contextlib import contextmanager
 
 SHARED_KEY, SIGNING_KEY = "ORUN_REMOTE_KEY", "ORUN_REMOTE_SIGNING_KEY"  # what results in a remote store are signed with
 SECRETS = frozenset({SHARED_KEY, SIGNING_KEY})
+UNLESS_SET = {"PYTHONHASHSEED": "0", "TF_CPP_MIN_LOG_LEVEL": "2"}  # sets iterate alike; TensorFlow keeps to warnings
+ALWAYS = {"ORT_DISABLE_TELEMETRY": "1"}  # ONNX Runtime keeps to itself
 
 
 def given() -> list[str]:
     """Which secrets are set: with one of them a run may push what an earlier one could not. Their values go nowhere."""
     return sorted(name for name in SECRETS if os.environ.get(name))
+
+
+def told() -> dict[str, str]:
+    """The environment of every stage: this process's, but for secrets and what is set for stages."""
+    found = {name: value for name, value in os.environ.items() if name not in SECRETS}
+    return {**UNLESS_SET, **found, **ALWAYS}
+
+
+def value_told(name: str) -> str | None:
+    """The value of a variable as stages find it; None when it is not set there."""
+    if name in SECRETS:
+        return None
+    return ALWAYS.get(name) or os.environ.get(name, UNLESS_SET.get(name))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from orun.codec import decode, encode
 from orun.executors.job import OPTIONS, Finished, Job, JobResult, Progress
 from orun.targets import Interpreter
-from orun.variables import SECRETS
+from orun.variables import told
 
 if TYPE_CHECKING:
     import selectors
@@ -163,7 +163,7 @@ class LocalExecutor:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env=_environment(os.environ, interpreter),
+            env=_environment(interpreter),
             pass_fds=(descriptor,),
             start_new_session=True,  # Ctrl-C reaches the runner alone, which then cancels
         )
@@ -266,10 +266,7 @@ class LocalExecutor:
         self._roots.clear()
 
 
-def _environment(environment: Mapping[str, str], interpreter: Interpreter | None) -> dict[str, str]:
-    """The environment of every stage: sets iterate alike, ONNX Runtime keeps to itself, no key of a remote is in it."""
-    fixed = {"PYTHONHASHSEED": environment.get("PYTHONHASHSEED", "0"), "ORT_DISABLE_TELEMETRY": "1"}
-    fixed["TF_CPP_MIN_LOG_LEVEL"] = environment.get("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
-    if interpreter and interpreter.path is not None:
-        fixed["PYTHONPATH"] = interpreter.path
-    return {name: value for name, value in environment.items() if name not in SECRETS} | fixed
+def _environment(interpreter: Interpreter | None) -> dict[str, str]:
+    """The environment of every stage in a Python; where that is not orun's own, its modules are elsewhere."""
+    path = {} if interpreter is None or interpreter.path is None else {"PYTHONPATH": interpreter.path}
+    return told() | path

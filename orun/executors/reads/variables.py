@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import KeysView
+from collections.abc import KeysView, ValuesView
 from types import CodeType
 
 from orun.executors.reads.frames import calling
@@ -78,6 +78,13 @@ class NotedEnviron(os._Environ[str]):  # noqa: SLF001 - the type of `os.environ`
         # `{**os.environ}` and `dict(os.environ)` ask for the keys, and then for each value from one and the same place.
         self.handed_on.add(_place())
         return super().keys()
+
+    def values(self) -> ValuesView[str]:
+        """Its values."""
+        # `os.posix_spawn(path, arguments, os.environ)` asks for the names, and then for all values from the same place.
+        if _place() in self.handed_on:
+            return {key: super(NotedEnviron, self).__getitem__(key) for key in self}.values()
+        return super().values()
 
     def __setitem__(self, key: str, value: str) -> None:
         self.notes.own.add(key)
