@@ -100,12 +100,13 @@ class Attempt:
             done: the stages that are up to date.
 
         Raises:
-            InputChanged: when something did.
+            InputChanged: when something did, a package that counts among it.
             UndeclaredInput: when it read what one of `done` wrote beside its output, in another state; or the other
                 way about.
             StoreError: when the store cannot take it.
         """
         self.require_unchanged()
+        self._require_packages(result)
         discovered, wrote = self._discovered(result), self._strays(result)
         Apart(self.pipeline, done, self.store.files).require(self.step.stage, discovered, wrote)
         with self.store.together():
@@ -180,6 +181,19 @@ class Attempt:
         for port, tree in self.step.inputs.items():
             if self.store.check(tree):
                 raise self._changed(f"input {port}")
+
+    def _require_packages(self, result: JobResult) -> None:
+        """Raise InputChanged when a package was installed anew since the run began: the key has the version of then."""
+        then, now = tools.exact(), tools.exact_now()
+        if then is now or self.step.stage.environment:  # what an isolated one holds is recorded where it is made
+            return
+        spec = self.pipeline.kinds[self.step.stage.uses].spec
+        found = (tools.find(tool, then) or tools.find(tool, now) for tool in spec.tools)
+        names = {tools.normalise(one[0]) for one in found if one}
+        for name in sorted({*names, *result.packages}):
+            versions = [packages.get(name, tools.ABSENT) for packages in (then, now)]
+            if len(set(versions)) > 1:
+                raise changed_meanwhile(self.step.stage.id, f"package {name} was changed ({' -> '.join(versions)})")
 
     def _changed(self, what: str) -> InputChanged:
         return changed_meanwhile(self.step.stage.id, f"{what} was edited")

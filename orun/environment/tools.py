@@ -57,7 +57,37 @@ def exact() -> Mapping[str, str]:
 
     A project that CI installs from its checkout has one version for many contents.
     """
+    _looked_at()
     return exact_in(sys.path)
+
+
+def exact_now() -> Mapping[str, str]:
+    """`exact` as it would be now, though it was asked before: a run may take hours, in which packages are installed."""
+    if (now := _states()) != _looked_at():
+        found = exact_in(sys.path)
+        if found != exact():
+            return found
+        _looked_at().update(now)  # something else has changed in one of the folders
+    return exact()
+
+
+@once
+def _looked_at() -> dict[str, tuple[int, int] | None]:
+    """`_states` when versions were read."""
+    return _states()
+
+
+def _states() -> dict[str, tuple[int, int] | None]:
+    """By which it shows that something was put into a folder of the path, or taken from it: inode and time."""
+    return {folder: _state(folder or ".") for folder in sys.path}
+
+
+def _state(folder: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(folder)  # noqa: PTH116 - nothing here imports pathlib
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def installed_in(folders: Iterable[str]) -> dict[str, str]:

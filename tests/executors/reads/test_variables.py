@@ -32,7 +32,7 @@ def executor() -> Iterator[LocalExecutor]:
         ("os.path.expandvars('$ORUN_TEST/x')", {"ORUN_TEST": "on"}),
         ("import string\nstring.Template('$ORUN_TEST').substitute(os.environ)", {"ORUN_TEST": "on"}),
         ("{**os.environ}; dict(os.environ); os.environ.copy(); os.environ | {}", {}),
-        ("os.waitpid(os.posix_spawn('/bin/true', ['true'], os.environ), 0)", {}),
+        ("os.waitpid(os.posix_spawnp('true', ['true'], os.environ), 0)", {}),
         ("list(os.environ.values())", None),
         ("import subprocess\nsubprocess.run(['true'], env={**os.environ, 'X': '1'}, check=True)", {}),
         ("[value for name, value in os.environ.items() if name == 'ORUN_TEST']", None),

@@ -1,0 +1,112 @@
+"""Packages that are installed while a run goes on: what was made with one version is not stored under another."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.project import Project
+
+PIPELINE = """
+name: text
+stages:
+  install: {uses: ./tell.py:install}
+  declares: {uses: ./tell.py:declares, needs: {after: install}}
+  imports: {uses: ./tell.py:imports, needs: {after: install}}
+  neither: {uses: ./tell.py:neither, needs: {after: install}}
+"""
+CODE = """
+import os
+from pathlib import Path
+
+from orun import stage
+
+SITE = Path(os.environ["PYTHONPATH"].partition(os.pathsep)[0])
+
+
+@stage(inputs={}, output="files")
+def install(context):  # as somebody does beside the run
+    if (SITE / "sample-1.0.dist-info").exists():
+        (SITE / "sample.py").write_text("VERSION = '2.0'")
+        (SITE / "sample-1.0.dist-info").rename(SITE / "sample-2.0.dist-info")
+    (context.output / "text").write_text("")
+
+
+def tell(context):
+    import sample
+
+    (context.output / "text").write_text(sample.VERSION)
+
+
+@stage(inputs={"after": "files"}, output="files", tools=["sample"])
+def declares(context):
+    tell(context)
+
+
+@stage(inputs={"after": "files"}, output="files")
+def imports(context):
+    import sample
+
+    tell(context)
+
+
+@stage(inputs={"after": "files"}, output="files")
+def neither(context):
+    (context.output / "text").write_text("")
+"""
+
+
+def run(project: Project, site: Path) -> dict[str, Any]:
+    """Run the pipeline in a process that has these packages: each stage by its name."""
+    path = os.pathsep.join([str(site), str(Path(__file__).parents[1])])
+    done = subprocess.run(
+        [sys.executable, "-m", "orun", "pipeline.yaml", "--json", "--keep-going", "--store", str(project.store)],
+        cwd=project.folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return {stage["stage"]: stage for stage in json.loads(done.stdout)["stages"]}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    folder = tmp_path / "site"
+    (folder / "sample-1.0.dist-info").mkdir(parents=True)
+    (folder / "sample.py").write_text("VERSION = '1.0'")
+    return folder
+
+
+def test_what_was_made_with_a_version_that_came_meanwhile_is_not_stored(tmp_path: Path, site: Path) -> None:
+    """It had been stored under the version of before, and was up to date when that was installed again."""
+    project = Project.make(tmp_path / "project", PIPELINE)
+    project.write("tell.py", CODE)
+    first = run(project, site)
+    assert {name: stage["outcome"] for name, stage in first.items()} == {
+        "install": "built",
+        "declares": "failed",
+        "imports": "failed",
+        "neither": "built",
+    }
+    for name in ("declares", "imports"):
+        assert first[name]["failure"] == {
+            "error": "InputChanged",
+            "what": f"package sample was changed (1.0 -> 2.0) while {name} ran",
+            "why": "its result belongs to neither version, so nothing was stored",
+            "hint": "run again",
+        }
+    second = run(project, site)
+    assert {name: stage["outcome"] for name, stage in second.items()} == {
+        "install": "cached",
+        "declares": "built",
+        "imports": "built",
+        "neither": "cached",
+    }
+    assert project.text("declares") == project.text("imports") == "2.0"
