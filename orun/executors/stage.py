@@ -64,7 +64,7 @@ def serve(channel: Channel, observer: Observer, parent: int) -> None:
     if listener is not None:
         os.close(listener)
     said = worker.perform(job, scope, channel, observer)
-    with contextlib.suppress(OSError, ValueError):  # a full disk, or streams that the stage has closed: only its log
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # a full disk, or streams that the stage has closed
         sys.stdout.flush()
         sys.stderr.flush()
     system.flush_native_output()
@@ -77,6 +77,7 @@ def _enter(job: Job) -> None:
     sys.argv = ["orun"]  # not those by which its server was started, which differ from run to run
     if os.getpgid(0) != os.getpid():
         os.setpgid(0, 0)
+    system.adopt_orphans()  # a daemon that it starts is found below it, and is nobody else's when it ends
     log = os.open(job.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)

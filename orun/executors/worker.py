@@ -45,6 +45,7 @@ def perform(job: Job, scope: Scope, channel: Channel, observer: Observer) -> dic
     Returns:
         What is to be said of it: `{"result": ..., "written": ...}` or `{"trouble": ...}`.
     """
+    process = os.getpid()
     observer.narrow(scope)
     recorder, variables, probes = observer.recorder, observer.variables, observer.probes
     try:
@@ -54,9 +55,17 @@ def perform(job: Job, scope: Scope, channel: Channel, observer: Observer) -> dic
     except BaseException as error:  # noqa: BLE001 - SystemExit too: whatever ends a stage is reported
         with contextlib.suppress(OSError, ValueError):  # a full disk, or closed streams: only its log
             blame.write(scope, error)
+        _end_copy(process)
         return {"trouble": encode(blame.trouble(job, scope, error))}
+    _end_copy(process)
     result = JobResult(metrics, recorder.reads, recorder.listings, packages, variables.found, probes.found)
     return {"result": encode(result), "written": recorder.written}
+
+
+def _end_copy(process: int) -> None:
+    """End what the function has forked, and what came back from it too: it has nothing to say for the stage."""
+    if os.getpid() != process:
+        os._exit(1)
 
 
 def _packages(scope: Scope, recorder: Recorder) -> dict[str, str]:

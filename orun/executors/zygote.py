@@ -189,7 +189,9 @@ class Zygote:
     def _conclude(self, end: End) -> None:
         if self._forker and end.process == self._forker.process:
             self._over = True  # the runner hears of it by the end of this process, and of nothing that ends meanwhile
-        if not self._over and (supervised := self._running.pop(end.process, None)):
+        supervised = None if self._over else self._running.pop(end.process, None)
+        self._kill_strays()  # whatever it was that ended: it may have forked before it was killed
+        if supervised:
             self._hear(supervised)
             self._unregister(supervised.channel)
             if supervised.native:
@@ -198,8 +200,6 @@ class Zygote:
             self._control.post_message({"stage": supervised.job.stage, "ended": ended})
             self._warm(supervised)
             supervised.release()
-        if not self._running:  # whatever it was that ended: it may have forked before it was killed
-            self._kill_strays()
 
     def _warm(self, supervised: Supervised) -> None:
         """Have the code parsed that a stage read: others are likely to read it too."""
@@ -210,9 +210,10 @@ class Zygote:
                     self._forker.parse(path)
 
     def _kill_strays(self) -> None:
-        """End what left the group of its stage: it has become a child of this process."""
+        """End what stages that have ended left behind: it has become a child of this process."""
+        own = {*self._running, *([self._forker.process] if self._forker else ())}
         for process in system.children(os.getpid()):
-            if not (self._forker and process == self._forker.process):
+            if process not in own:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
 

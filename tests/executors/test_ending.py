@@ -36,6 +36,18 @@ class Around:
         self.file, self.self = file, self
 
 
+def daemon(path):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            file = open(path, "w")
+            path.with_name("open").touch()
+            time.sleep(60)
+        os._exit(0)
+    while not path.with_name("open").exists():
+        time.sleep(0.01)
+
+
 def log(path):
     handler = logging.FileHandler(path)
     logging.getLogger("mine").addHandler(handler)
@@ -61,6 +73,7 @@ LEFT = {
         "subprocess.Popen(['sleep', '60'], stdout=path.open('wb'))",
         "a process that it started writes to it",
     ),
+    "a daemon": ("daemon(path)", "a process that it started writes to it"),
 }
 FILES = Spec(output="files")
 
@@ -96,3 +109,42 @@ def test_what_is_left_open_is_refused(executor: LocalExecutor, project: Project,
     error = failure(executor, project.job("mine.py:f", spec=FILES))
     assert (error.what, error.why) == ("f left text open", why)
     assert error.hint.startswith("Close what is written to before the function returns")
+
+
+FORKS = """
+import os, sys, time
+from pathlib import Path
+
+
+def f(context):
+    child = os.fork()
+    if child:
+        end = os._exit
+
+        def last(status):  # the stage has said what there is to say, and does not end before its copy
+            Path("said").touch()
+            os.waitpid(child, 0)
+            end(status)
+
+        os._exit = last
+    while not (child or Path("said").exists()):
+        time.sleep(0.01)
+    END
+    return {"child": float(not child)}
+
+
+def odd(context):
+    sys.stdout = sys.stderr = None
+"""
+
+
+@pytest.mark.parametrize("end", ["pass", "child or 1 / 0"])
+def test_a_forked_copy_that_comes_back_too_says_nothing(executor: LocalExecutor, project: Project, end: str) -> None:
+    """Its figures had been taken for the stage's, as what was said last."""
+    project.write("pipelines/mine.py", FORKS.replace("END", end))
+    assert result(executor, project.job("mine.py:f")).metrics["child"].value == 0.0
+
+
+def test_streams_that_are_none_are_no_failure(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/mine.py", FORKS)
+    result(executor, project.job("mine.py:odd"))

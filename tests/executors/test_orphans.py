@@ -45,6 +45,14 @@ def runaway(context, *, pipe):
                 pass
             os._exit(0)
 
+def leaves_a_daemon(context, *, pipe):
+    held = os.open(pipe, os.O_WRONLY)
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(600)
+        os._exit(0)
+
 def quick(context):
     pass
 
@@ -160,14 +168,17 @@ def test_the_supervisor_is_killed(executor: LocalExecutor, project: Project) -> 
     assert isinstance(result(executor, project.job("mine.py:quick")), JobResult)
 
 
-def test_what_a_stage_leaves_behind_ends_with_it_while_another_runs(executor: LocalExecutor, project: Project) -> None:
+@pytest.mark.parametrize("leaves", ["leaves", "leaves_a_daemon"])
+def test_what_a_stage_leaves_behind_ends_with_it_while_another_runs(
+    executor: LocalExecutor, project: Project, leaves: str
+) -> None:
     project.write("pipelines/mine.py", CODE)
     pipe, sign = Pipe(project.work / "pipe"), project.work / "sign"
     other = project.job("mine.py:waits", params={"sign": str(sign)})
     executor.start(other)
     until_progress(executor)
-    executor.start(project.job("mine.py:leaves", params={"pipe": pipe.path}))
-    assert list(outcomes(executor, 1)) == ["leaves"]
+    executor.start(project.job(f"mine.py:{leaves}", params={"pipe": pipe.path}))
+    assert list(outcomes(executor, 1)) == [leaves]
     pipe.wait_until_nobody_holds_it()
     sign.touch()
     assert list(outcomes(executor, 1)) == ["waits"]
