@@ -114,6 +114,8 @@ class _Rebuilding:
             return Rebuilt(stage.id, stage.uses, "not rebuildable", "; ".join(step.reasons))
         if spec.stage_class == "measurement":
             return Rebuilt(stage.id, stage.uses, "not rebuildable", "it measures, and no two measurements are alike")
+        if spec.gives:
+            return Rebuilt(stage.id, stage.uses, "not rebuildable", "it gives a release away, and would do so again")
         try:
             with machine_lock(exclusive=spec.exclusive) as machine:
                 while not machine.try_acquire():

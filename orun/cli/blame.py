@@ -48,10 +48,13 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
     nodes is built and measured, so that the answer is one that was tried. All of it is kept in the store.
 
     With GATE, a stage or STAGE.METRIC, those gates are looked into whether they fail or not.
+    Stages that give a release away, as `release/publish` does, are not run for it.
     """
+    from orun.culprits.blame import needed
+
     values, seconds = options.parse_overrides(overrides), _seconds(time)
     pipeline = orun.load(file, set=values)
-    to = [] if gate is None else [_stage_of(pipeline, gate)]
+    to = needed(pipeline, None if gate is None else _stage_of(pipeline, gate))
     say = _silent if as_json else _say
     result = orun.run(pipeline, to=to, keep_going=True, store=store, on_event=say)
     found = _investigated(_asked(pipeline, result, gate), seconds, store, say)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from orun.culprits import words
 from orun.culprits.advice import advice
-from orun.culprits.changes import Change, Fixed, changes, fixed, upstream
+from orun.culprits.changes import Change, Fixed, changes, fixed, giving, upstream
 from orun.culprits.commits import Between, between
 from orun.culprits.mixture import Mixer, Symptom
 from orun.culprits.search import Outcome, causes
@@ -106,16 +107,18 @@ def _ends(mixer: Mixer, found: Sequence[Change]) -> tuple[Sequence[Change], tupl
 def _symptom(good: Side, bad: Side, asked: str) -> Symptom:
     if asked:
         return _asked(good, bad, asked)
+    given = {one.id: gave[0] for one in bad.pipeline.stages if (gave := giving(bad.pipeline, one.id))}
     for one in bad.record.stages:
-        if one.outcome == "failed" and not _outcome(good, one.stage, "failed"):
+        if one.outcome == "failed" and one.stage not in given and not _outcome(good, one.stage, "failed"):
             return Symptom(one.stage, None)
     passed = {_condition(one.stage, one) for one in good.record.verdicts if one.outcome == "passed"}
     for verdict in bad.record.verdicts:
         condition = _condition(verdict.stage, verdict)
         gates = conditions(bad.pipeline.stage(verdict.stage).gates)
         gate = next((one for one in gates if _condition(verdict.stage, one) == condition), None)
-        if verdict.outcome == "failed" and gate and condition in passed:
+        if verdict.outcome == "failed" and gate and condition in passed and verdict.stage not in given:
             return Symptom(verdict.stage, gate)
+    _refuse_given(bad, good, given)
     raise UsageError(
         f"nothing is worse in {bad.run} than in {good.run}",
         why="every stage and gate that fails there failed, or was not judged, in the other run as well",
@@ -129,6 +132,8 @@ def _asked(good: Side, bad: Side, asked: str) -> Symptom:
         for gate in conditions(stage.gates):
             if f"{stage.id}.{gate.metric}" != asked:
                 continue
+            if gave := giving(bad.pipeline, stage.id):
+                raise UsageError(words.given(stage.id, gave[0]), hint=f"orun diff {good.run} {bad.run}")
             values = [_value(side, stage.id, gate.metric) for side in (good, bad)]
             if values[0] is None or values[1] is None:
                 raise UsageError(f"{asked} was not measured in both runs", hint=f"orun bisect {good.run} {bad.run}")
@@ -139,6 +144,13 @@ def _asked(good: Side, bad: Side, asked: str) -> Symptom:
             return Symptom(stage.id, gate, None if differ else (values[0], values[1]))
     gates = dict.fromkeys(f"{one.id}.{gate.metric}" for one in bad.pipeline.stages for gate in conditions(one.gates))
     raise UsageError(f"there is no gate {asked!r} in {bad.run}", why=f"it has {', '.join(gates) or 'none'}")
+
+
+def _refuse_given(bad: Side, good: Side, given: Mapping[str, str]) -> None:
+    """Say it where all that is worse are stages that give something away."""
+    for one in bad.record.stages:
+        if one.outcome == "failed" and one.stage in given and not _outcome(good, one.stage, "failed"):
+            raise UsageError(words.given(one.stage, given[one.stage]), hint=f"orun diff {good.run} {bad.run}")
 
 
 def _outcome(side: Side, stage: str, outcome: str) -> bool:

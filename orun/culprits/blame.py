@@ -9,17 +9,21 @@ from pathlib import Path
 from time import monotonic
 
 from orun import api
-from orun.culprits import accuracy, latency
+from orun.culprits import accuracy, latency, words
 from orun.culprits.bench import Bench
 from orun.culprits.chain import upstream
+from orun.culprits.changes import giving
 from orun.culprits.found import Diagnosis
 from orun.culprits.origin import brought, past
+from orun.errors import UsageError
 from orun.gates import baselines
 from orun.journal import Listener, ignore
 from orun.metrics import Metric
 from orun.pipeline.model import Gate, Pipeline, Stage, conditions
 from orun.record import RunResult, Verdict
+from orun.spelling import near
 from orun.store import Store
+from orun.store.refusals import quoted
 
 BASELINE = "the accepted baseline"  # id of the stage that brings the accepted model in
 
@@ -57,6 +61,19 @@ def questions(pipeline: Pipeline, result: RunResult, *, all_gates: bool = False)
         stage, metric = pipeline.stage(verdict.stage), result[verdict.stage].metrics.get(gate.metric)
         if metric and pipeline.kinds[stage.uses].spec.output == "metrics" and upstream(pipeline, stage):
             yield Question(pipeline, stage, gate, metric, result)
+
+
+def needed(pipeline: Pipeline, stage: str | None = None) -> list[str]:
+    """The stages to bring up to date before gates are looked into: all, or one, but for those that give a release away.
+
+    Raises:
+        UsageError: when the stage is such a one or comes after it.
+    """
+    if stage is None:
+        return [one.id for one in pipeline.stages if not giving(pipeline, one.id)]
+    if given := giving(pipeline, stage):
+        raise UsageError(words.given(stage, given[0]), hint=f"orun {quoted(near(str(pipeline.file)))}")
+    return [stage]
 
 
 def _gate(pipeline: Pipeline, verdict: Verdict) -> Gate | None:

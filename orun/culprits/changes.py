@@ -129,6 +129,12 @@ def upstream(pipeline: Pipeline, stage: str) -> set[str]:
     return found
 
 
+def giving(pipeline: Pipeline, stage: str) -> list[str]:
+    """Which of a stage and all before it give something away: they must not run to find something out."""
+    before = upstream(pipeline, stage)
+    return [one.id for one in pipeline.stages if one.id in before and pipeline.kinds[one.uses].spec.gives]
+
+
 def _ids(good: Side, bad: Side) -> list[str]:
     return list(dict.fromkeys(stage.id for side in (good, bad) for stage in side.pipeline.stages))
 

@@ -33,6 +33,12 @@ def nobody(found: Diagnosis) -> str:
     return f"{found.metric} is {value} at `{first.stage}` already, and no stage after it made it worse"
 
 
+def given(stage: str, giver: str) -> str:
+    """Why a stage is not run to find something out."""
+    name = f"{stage} comes after {giver}, which" if stage != giver else stage
+    return f"{name} gives a release away, and does not do so to find something out"
+
+
 def stage_alone(found: Diagnosis) -> str:
     """The stage, without a node."""
     if _sign(found) > 0:

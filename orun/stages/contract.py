@@ -79,6 +79,7 @@ class Spec(Record, frozen=True):
         fits: parameters that name data which the result is calibrated with or chosen by.
         guards: it fails where what goes in is not good enough, without a gate: releases of that wait for it.
         releases: what it makes is given away, so that it waits for what judges it (see `orun.pipeline.guards`).
+        kept: of one that releases: what it makes stays in the store, for another stage or for people to give away.
         one_of: parameters, and inputs, of which a stage has exactly one.
         metrics: names of the metrics it yields whatever its parameters are; a module's own `metrics(params)` goes
             before it; None when any name may come (a user's stage that declares none).
@@ -103,10 +104,16 @@ class Spec(Record, frozen=True):
     fits: tuple[str, ...] = ()
     guards: bool = False
     releases: bool = False
+    kept: bool = False
     one_of: tuple[str, ...] = ()
     metrics: tuple[str, ...] | None = ()
     samples: Mapping[str, int] = field(default_factory=dict)
     units: Mapping[str, Unit] = field(default_factory=dict)
+
+    @property
+    def gives(self) -> bool:
+        """Whether it gives something away: it is run where a run asks for it, and never to find something out."""
+        return self.releases and not self.kept
 
 
 @dataclasses.dataclass(frozen=True)

@@ -84,6 +84,39 @@ def test_a_gate_that_passes_is_looked_into_when_it_is_named(orun: CommandLine) -
     assert "places" not in found
 
 
+GIVING = """
+import orun
+
+
+@orun.stage(output="files", releases=True)
+def upload(context):
+    with open(context.root / "uploads", "a") as file:
+        file.write("once")
+    (context.output / "receipt").write_text("done")
+"""
+GIVEN = """
+  upload: {uses: ./giving.py:upload, needs: import}
+  after:
+    uses: measure/size
+    needs: [int8, upload]
+    gate: {size: {max: 1kB}}
+"""
+
+
+def test_nothing_is_given_away_to_find_something_out(orun: CommandLine, sized: Path) -> None:
+    (sized / "giving.py").write_text(GIVING, encoding="utf-8")
+    (sized / "sized.yaml").write_text(PIPELINE + GIVEN, encoding="utf-8")
+    done = orun("blame", "sized.yaml", "--json")
+    assert (done.code, [one["stage"] for one in json.loads(done.out)["blame"]]) == (0, ["size"])
+    for name, why in (("upload", "upload"), ("after", "after comes after upload, which")):
+        done = orun("blame", "sized.yaml", name)
+        assert (done.code, done.err) == (
+            2,
+            f"error: {why} gives a release away, and does not do so to find something out\n  hint: orun sized.yaml\n",
+        )
+    assert not (sized / "uploads").exists()
+
+
 @pytest.mark.usefixtures("project")
 def test_no_gate_failed(orun: CommandLine) -> None:
     assert orun("blame", "words.yaml").out == "no gate failed\n"

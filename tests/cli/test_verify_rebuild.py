@@ -46,6 +46,11 @@ def counted(context):
     return {"now": time.perf_counter_ns(), "noisy": Metric(time.perf_counter(), "s", noise="timing")}
 
 
+@stage(inputs={"model": "onnx"}, output="files", releases=True)
+def given(context):
+    (context.output / "receipt").write_text("done")
+
+
 @stage(inputs={"model": "onnx"}, output="files")
 def secret(context):
     with open("/proc/self/environ", "rb") as file:  # in a way that is not seen
@@ -63,6 +68,7 @@ stages:
   hashed: {uses: ./dice.py:hashed, needs: simplify}
   measured: {uses: ./dice.py:measured, needs: simplify}
   counted: {uses: ./dice.py:counted, needs: simplify}
+  given: {uses: ./dice.py:given, needs: simplify}
   secret: {uses: ./dice.py:secret, needs: simplify}
 """
 
@@ -117,9 +123,10 @@ def test_every_stage_is_rebuilt_and_nothing_is_stored(orun: CommandLine, project
     ]
     assert lines[counted + 1].startswith("  metric now: ")
     assert lines[counted + 2 :] == [
+        "given: not rebuildable: it gives a release away, and would do so again",
         "secret: identical, 8 B",
         "",
-        "8 stages: 3 identical, 3 differs, 1 differs, as its kind says it may, 1 not rebuildable",
+        "9 stages: 3 identical, 3 differs, 1 differs, as its kind says it may, 2 not rebuildable",
     ]
     assert shown.code == 1
     assert stored(project) == before
@@ -154,7 +161,7 @@ def test_there_must_be_something_to_compare_with(orun: CommandLine, project: Pat
     assert (shown.code, shown.out) == (2, "")
     assert shown.err == (
         "error: nothing is stored that a rebuilt take could be compared with\n"
-        "  not up to date: take, simplify, roll, declared, hashed, measured, counted, secret\n"
+        "  not up to date: take, simplify, roll, declared, hashed, measured, counted, given, secret\n"
         f"  hint: orun {project}/pipeline.yaml\n"
     )
 

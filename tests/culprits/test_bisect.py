@@ -283,6 +283,39 @@ def test_a_mixture_that_does_not_measure_the_metric(project: Project, gate: str)
     assert found.causes == (("./stages.py was changed",),)
 
 
+UPLOAD = """
+
+@stage(inputs={"text": "files"}, output="metrics", metrics=["sent"], releases=True)
+def upload(context, *, to: str):
+    with open(to, "a") as file:
+        file.write((context.inputs["text"] / "text").read_text())
+    if (context.inputs["text"] / "text").stat().st_size > 3:
+        raise ValueError("too long")
+    return {"sent": 1}
+"""
+
+
+def test_mixtures_are_not_given_away(project: Project, tmp_path: Path) -> None:
+    project.edit("stages.py", "\n\n@stage(inputs={}, ", UPLOAD + "\n\n@stage(inputs={}, ")
+    project.edit(
+        "pipeline.yaml",
+        "  score:",
+        f"  upload: {{uses: ./stages.py:upload, needs: make, with: {{to: {tmp_path}/up}}}}\n  score:",
+    )
+    project.edit("pipeline.yaml", "{uses: ./stages.py:upload", "{gate: {sent: {max: 0}}, uses: ./stages.py:upload")
+    good, bad = project.run(), project.run(**{"vars.text": "abcdef"})
+    assert [one["upload"].outcome for one in (good, bad)] == ["built", "failed"]
+    sent = (tmp_path / "up").read_text()
+    for gate in ("", "upload.sent"):
+        with pytest.raises(UsageError) as error:
+            project.bisect(good, bad, gate)
+        assert str(error.value) == (
+            "upload gives a release away, and does not do so to find something out\n"
+            f"  hint: orun diff {good.run} {bad.run}"
+        )
+    assert (tmp_path / "up").read_text() == sent == "abcabcdef"
+
+
 def test_no_such_gate(project: Project) -> None:
     good = project.run()
     with pytest.raises(UsageError, match=r"there is no gate 'score\.speed' in ") as refused:

@@ -37,6 +37,7 @@ SPEC = Spec(
     lineage=True,
     metrics=("size",),
     releases=True,
+    kept=True,
 )
 
 

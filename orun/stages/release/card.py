@@ -29,6 +29,7 @@ SPEC = Spec(
     lineage=True,
     metrics=("size",),
     releases=True,
+    kept=True,
 )
 
 

@@ -31,6 +31,7 @@ SPEC = Spec(
     preload=("onnx",),
     metrics=("size",),
     releases=True,
+    kept=True,
 )
 
 
