@@ -6,10 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
-from onnx import ModelProto, NodeProto, TensorProto
-from orun.stages.onnx.order import reads, sort_nodes
-
-PLAIN = 2  # axes of a matrix
+from onnx import ModelProto
+from orun.stages.onnx.order import reads
+from orun.stages.onnx.turned import untangle
 
 
 def to_float16(
@@ -37,8 +36,7 @@ def to_float16(
         node.name = names.get(node.name, node.name)
     _merge_casts(converted)
     _join_casts(converted)
-    _turn_products(converted)
-    sort_nodes(converted.graph)
+    untangle(converted)
     _put_passed(converted, passed)
     return converted
 
@@ -67,37 +65,6 @@ def _put_passed(model: ModelProto, passed: Mapping[int, str]) -> None:
     inputs = {value.name: value for value in model.graph.input}
     for place, name in passed.items():
         model.graph.output.insert(place, inputs[name])
-
-
-def _turn_products(model: ModelProto) -> None:
-    """Multiply by stored float16 weights before a Transpose that moves the first axis behind all but the last.
-
-    The product is the same, turned. ONNX Runtime fuses it with such a Transpose before it to what its CPU has in no
-    float16, and ends with a segmentation fault in NchwcTransformer then, as of 1.31: so would every recurrent layer
-    whose batch comes first and that a linear one follows.
-    """
-    graph = model.graph
-    stored = {tensor.name for tensor in graph.initializer if tensor.data_type == TensorProto.FLOAT16}
-    turned = {node.output[0]: node for node in graph.node if node.op_type == "Transpose" and _first_moves(node)}
-    found = [
-        (node, turned[node.input[0]])
-        for node in graph.node
-        if node.op_type == "MatMul" and node.input[0] in turned and node.input[1] in stored
-    ]
-    for node, transpose in found:
-        result = f"{node.output[0]}/before_transpose"
-        graph.node.add(op_type="Transpose", input=[result], output=node.output, attribute=transpose.attribute)
-        node.input[0], node.output[0] = transpose.input[0], result
-    read = {name for node in graph.node for name in reads(node)} | {value.name for value in graph.output}
-    gone = {transpose.output[0] for _, transpose in found} - read
-    kept = [node for node in graph.node if gone.isdisjoint(node.output)]
-    del graph.node[:]
-    graph.node.extend(kept)
-
-
-def _first_moves(transpose: NodeProto) -> bool:
-    order = next((list(item.ints) for item in transpose.attribute if item.name == "perm"), [])
-    return len(order) > PLAIN and order == [*range(1, len(order) - 1), 0, len(order) - 1]
 
 
 def _merge_casts(model: ModelProto) -> None:
