@@ -85,10 +85,16 @@ def _note(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict
 
 
 def _records(planner: Planner, done: Mapping[str, Done]) -> dict[str, Signature | None] | None:
-    """The signatures of the records of what was done; None when another process has put another in the place of one."""
-    store, actions = planner.store, [one.action for one in done.values()]
-    found = {str(path): signature(str(path)) for path in map(store.record_of, actions)}
-    return found if all(action in store.actions(action.key) for action in actions) else None
+    """The signatures of the records of what was done, and of what names them as the last ones.
+
+    None when another process has put another in the place of one.
+    """
+    store, pipeline = planner.store, planner.pipeline.name
+    actions = {name: one.action for name, one in done.items()}
+    paths = [*map(store.record_of, actions.values()), *(store.pointer_of(pipeline, name) for name in actions)]
+    found = {str(path): signature(str(path)) for path in paths}
+    whole = all(action in store.actions(action.key) for action in actions.values())
+    return found if whole and all(store.latest(pipeline, name) == one for name, one in actions.items()) else None
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,18 @@ def notices(project: Project) -> list[Notice]:
     return [event for event in project.events if isinstance(event, Notice)]
 
 
+def test_after_a_run_with_other_values_the_results_of_this_one_are_the_last(project: Project) -> None:
+    """What is pinned, explained and laid beside a baseline had been of the other values, beside outputs of these."""
+    project.run(set={"stages.make.with.text": "c"})
+    result = project.run()
+    with Store.open(project.store) as store:
+        last = {stage.stage: store.latest("text", stage.stage) for stage in result.stages}
+    assert {name: action and action.key for name, action in last.items()} == {
+        stage.stage: stage.key for stage in result.stages
+    }
+    assert project.run().repeats
+
+
 def test_a_deleted_output_is_put_back_on_the_short_way(project: Project) -> None:
     out = project.store / "out" / "text"
     shutil.rmtree(out / "upper")

@@ -57,12 +57,12 @@ class Actions:
 
     def latest(self, pipeline: str, stage: str) -> Action | None:
         """The record that was last named for a stage, or None when there is none any more."""
-        pointer = self._pointed(self._pointer(pipeline, stage))
+        pointer = self._pointed(self.pointer(pipeline, stage))
         return self._read(pointer["key"], self._record(pointer)) if pointer else None
 
     def set_latest(self, pipeline: str, stage: str, action: Action) -> None:
         """Name the last record of a stage; nothing is written when it is named already."""
-        path = self._pointer(pipeline, stage)
+        path = self.pointer(pipeline, stage)
         pointer = {"key": action.key, "variant": _variant(action), "pipeline": pipeline, "stage": stage}
         if self._pointed(path) != pointer:
             self._write(path, pointer, sync=False)  # it can be lost: it only serves people
@@ -89,17 +89,18 @@ class Actions:
 
     def remove_pointer(self, pipeline: str, stage: str) -> None:
         """Forget which record was the last of a stage."""
-        os.unlink(self._pointer(pipeline, stage))
+        os.unlink(self.pointer(pipeline, stage))
 
     def path(self, action: Action) -> str:
         """Where a record is."""
         return f"{self._folder(action.key)}/{_variant(action)}{_SUFFIX}"
 
+    def pointer(self, pipeline: str, stage: str) -> str:
+        """Where it is named which record was the last of a stage."""
+        return f"{self._root}/latest/{safe_name(pipeline)}/{safe_name(stage)}{_SUFFIX}"
+
     def _folder(self, key: str) -> str:
         return f"{self._root}/actions/{key[:2]}/{key}"
-
-    def _pointer(self, pipeline: str, stage: str) -> str:
-        return f"{self._root}/latest/{safe_name(pipeline)}/{safe_name(stage)}{_SUFFIX}"
 
     def _record(self, pointer: dict[str, str]) -> str:
         return f"{self._folder(pointer['key'])}/{pointer['variant']}{_SUFFIX}"

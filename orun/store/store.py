@@ -6,7 +6,6 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from orun.errors import StoreError
@@ -68,9 +67,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     # Objects and trees
@@ -229,6 +226,10 @@ class Store:
     def record_of(self, action: Action) -> Path:
         """Where a record lies, if it is stored."""
         return Path(self.parts.actions.path(action))
+
+    def pointer_of(self, pipeline: str, stage: str) -> Path:
+        """Where it lies what `set_latest` notes of a stage."""
+        return Path(self.parts.actions.pointer(pipeline, stage))
 
     def evidence(self, pipeline: str, artifacts: Mapping[str, str]) -> Evidence | None:
         """By which the artifacts of a pipeline's stages can be known again here; None when something is not intact.
