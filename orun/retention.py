@@ -49,7 +49,7 @@ def accepted_runs(survey: Survey, further: Iterable[Path]) -> frozenset[str]:
         PipelineError: when a baseline is damaged.
     """
     read = {path: found for path in _baselines(survey, further) if (found := read_file(path))}
-    beside = {path_beside(Path(run.file)): run.id for run in sorted(survey.runs, key=lambda run: run.started_at)}
+    beside = {path_beside(Path(run.file)): run.id for run in sorted(survey.runs, key=lambda run: run.id)}
     accepted_from = {one.run for baseline in read.values() for one in baseline.stages.values()}
     return frozenset(accepted_from | {run for path, run in beside.items() if path in read})
 

@@ -51,7 +51,7 @@ def old_runs(
 
 def _makers(runs: Collection[Run], trees: frozenset[str]) -> set[str]:
     """The last run that built each of these artifacts."""
-    makers = {tree: run.id for run in sorted(runs, key=lambda run: run.started_at) for tree in run.built & trees}
+    makers = {tree: run.id for run in sorted(runs, key=lambda run: run.id) for tree in run.built & trees}
     return set(makers.values())
 
 

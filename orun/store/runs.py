@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from orun.errors import UsageError
 from orun.store.layout import safe_name
 from orun.store.refusals import quoted
+
+FORM = "%Y%m%d-%H%M%S-%f"
+STAMP = len("20261103-141502-123456")
 
 
 class Runs:
@@ -18,15 +22,26 @@ class Runs:
         self._folder = folder
 
     def new(self, pipeline: str) -> Path:
-        """Make the folder of a run: `20261103-141502-123456-bert`, in UTC, never one that was there before."""
+        """Make the folder of a run: `20261103-141502-123456-bert`, in UTC, after those of all runs that are there."""
         while True:
-            moment = datetime.fromtimestamp(time.time(), UTC)
-            path = self._folder / f"{moment:%Y%m%d-%H%M%S-%f}-{safe_name(pipeline)}"
+            path = self._folder / f"{self._stamp()}-{safe_name(pipeline)}"
             try:
                 path.mkdir()
             except FileExistsError:
                 continue  # another run began in the same microsecond
             return path
+
+    def _stamp(self) -> str:
+        """The time; where a clock was set back, a microsecond after the last run, which would seem the newer one."""
+        now = f"{datetime.fromtimestamp(time.time(), UTC):{FORM}}"
+        stamps = (name[:STAMP] for name in os.listdir(self._folder) if name[STAMP : STAMP + 1] == "-")
+        last = max((stamp for stamp in stamps if stamp.replace("-", "").isdecimal()), default="")
+        if now > last:
+            return now
+        try:
+            return f"{datetime.strptime(last, FORM) + timedelta(microseconds=1):{FORM}}"  # noqa: DTZ007 - both in UTC
+        except (ValueError, OverflowError):  # a name that only looks like a time
+            return now
 
     def all(self) -> tuple[Path, ...]:
         """The folders of all runs, the oldest first."""

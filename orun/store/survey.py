@@ -68,7 +68,7 @@ class Survey:
     def last_runs(self, count: int) -> list[Run]:
         """The last runs of each pipeline."""
         by_pipeline: dict[str, list[Run]] = defaultdict(list)
-        for run in sorted(self.runs, key=lambda run: -run.started_at):
+        for run in sorted(self.runs, key=lambda run: run.id, reverse=True):
             by_pipeline[run.pipeline].append(run)
         return [run for runs in by_pipeline.values() for run in runs[:count]]
 

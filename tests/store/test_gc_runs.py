@@ -69,6 +69,14 @@ def test_the_folder_of_a_run_in_an_image_goes(store: Store, monkeypatch: pytest.
     assert left(store) == [last]
 
 
+def test_the_last_run_stays_where_the_clock_was_set_back(store: Store) -> None:
+    before, last = finished(store, 10), finished(store, 20)  # so does its record say
+    store.close()
+    collect(store, Keep(runs=1))
+    assert left(store) == [last]
+    assert before < last
+
+
 def test_further_runs_stay_by_age(store: Store) -> None:
     runs = [finished(store, days) for days in (40, 30, 20, 10)]
     store.close()

@@ -35,6 +35,33 @@ def test_two_runs_of_one_microsecond_have_two_folders(store: Store, monkeypatch:
     assert datetime.fromtimestamp(100, UTC).year == 1970
 
 
+def test_a_run_sorts_after_those_before_it_where_the_clock_was_set_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [7200.0]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    for name in ("20991231-notes", "99999999-999999-abcdef-x"):  # no names of runs
+        (store.root / "runs" / name).mkdir()
+    first = store.new_run("bert")
+    clock[0] = 3600.0
+    later = [store.new_run("bert"), store.new_run("a"), store.new_run("bert")]
+    assert [path.name for path in later] == [
+        "19700101-020000-000001-bert",
+        "19700101-020000-000002-a",
+        "19700101-020000-000003-bert",
+    ]
+    clock[0] = 7201.0
+    last = store.new_run("bert")
+    assert last.name == "19700101-020001-000000-bert"
+    assert store.runs()[:5] == (first, *later, last)
+
+
+def test_a_name_that_only_looks_like_a_time_is_no_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 7200.0)
+    (store.root / "runs" / "99999999-999999-999999-x").mkdir()
+    assert store.new_run("bert").name == "19700101-020000-000000-bert"
+
+
 def test_a_run_is_found_by_a_beginning(store: Store) -> None:
     for name in ("20261103-101500-000001-bert", "20261103-101500-000001-bert-large", "20261104-080000-000000-bert"):
         (store.root / "runs" / name).mkdir()
