@@ -48,6 +48,16 @@ def end_all(stage: str, output: str, progress: Callable[[int, int, str], None]) 
             raise OutputRefused(stage, f"{stage} left {', '.join(left)} open", why=why, hint=HINT)
 
 
+def remove_temporary() -> None:
+    """Remove the folder of `multiprocessing`'s sockets, as it would itself if this process ended as programs do."""
+    if process := sys.modules.get("multiprocessing.process"):
+        folder = process.current_process()._config.get("tempdir")  # noqa: SLF001 - there is no other word for it
+        if folder:
+            import shutil
+
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def _wait_for_threads(progress: Callable[[int, int, str], None]) -> None:
     threading = sys.modules.get("threading")
     if threading and (left := [one.name for one in threading.enumerate() if _keeps(one)]):

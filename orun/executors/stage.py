@@ -14,6 +14,7 @@ from typing import Any, cast
 from orun.codec import decode, encode
 from orun.executors import system, worker
 from orun.executors.channel import Channel
+from orun.executors.ending import remove_temporary
 from orun.executors.job import OPTIONS, Job
 from orun.executors.messages import Trouble
 from orun.executors.reads.native import listen, make_ready
@@ -64,6 +65,7 @@ def serve(channel: Channel, observer: Observer, parent: int) -> None:
     if listener is not None:
         os.close(listener)
     said = worker.perform(job, scope, channel, observer)
+    remove_temporary()
     with contextlib.suppress(OSError, ValueError, AttributeError):  # a full disk, or streams that the stage has closed
         sys.stdout.flush()
         sys.stderr.flush()

@@ -111,6 +111,32 @@ def test_what_is_left_open_is_refused(executor: LocalExecutor, project: Project,
     assert error.hint.startswith("Close what is written to before the function returns")
 
 
+SOCKETS = """
+from multiprocessing.connection import Listener
+from pathlib import Path
+
+
+def f(context, *, where: str):
+    with Listener(family="AF_UNIX") as listener:
+        Path(where).write_text(listener.address)
+    END
+
+"""
+
+
+@pytest.mark.parametrize("end", ["return {'one': 1.0}", "raise ValueError('one')"], ids=["it returns", "it fails"])
+def test_nothing_is_left_where_temporary_files_are(
+    executor: LocalExecutor, project: Project, tmp_path: Path, end: str
+) -> None:
+    """The folder of the sockets of a server that forks, as `measure/latency` has one."""
+    project.write("pipelines/mine.py", SOCKETS.replace("END", end))
+    executor.start(job := project.job("mine.py:f", params={"where": str(tmp_path / "where")}))
+    assert job.stage in outcomes(executor, 1)
+    folder = Path((tmp_path / "where").read_text()).parent
+    assert folder.name.startswith("pymp-")
+    assert not folder.exists()
+
+
 FORKS = """
 import os, sys, time
 from pathlib import Path
