@@ -35,6 +35,7 @@ RATIO_FORMS = "a proportion such as 5% or 0.05"
 
 NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 RATE = "/s"
+LARGEST = 1e200  # finite in the smallest unit, too
 _QUANTITY = re.compile(rf"({NUMBER}) *([a-zA-Zµ%]*|{RATE})")
 
 
@@ -66,9 +67,9 @@ def parse_ratio(text: str | float) -> float:
 
 
 def split(text: str) -> tuple[float, str] | None:
-    """The number and the unit of `12 ms` (an empty unit when there is none); None when it is no finite number."""
+    """The number and the unit of `12 ms` (an empty unit when there is none); None when it is none, or too large."""
     matched = _QUANTITY.fullmatch(text.strip())
-    if not matched or not math.isfinite(number := float(matched[1])):
+    if not matched or abs(number := float(matched[1])) > LARGEST:
         return None
     return number, matched[2]
 

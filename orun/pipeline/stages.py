@@ -53,7 +53,7 @@ def make(
         instance=instance,
         kind=kind,
         metrics=metrics,
-        slices=params.get("slices") or (),
+        slices=_slices(params),
         target=target.name if target else "cpu",
         targets=tuple(targets),
         unsound=around.unsound,
@@ -106,6 +106,12 @@ def _require_one(kind: Kind, params: Mapping[str, Any], instance: Instance, valu
         message,
         expected=f"one of {', '.join(f'`{name}:`' for name in names.values())}",
     )
+
+
+def _slices(params: Mapping[str, Any]) -> Collection[str]:
+    """The fields by which it measures, as far as they are right; a function of the user's own may call anything so."""
+    given = params.get("slices")
+    return [field for field in given if isinstance(field, str)] if isinstance(given, list | tuple) else ()
 
 
 def _metrics(kind: Kind, params: Mapping[str, Any], instance: Instance, around: Surroundings) -> Collection[str] | None:

@@ -17,9 +17,10 @@ from orun.providers import PROVIDERS, SESSION_ENTRIES, OptionType
 from orun.spelling import closest, misspelt
 from orun.stages.params import params_of
 from orun.targets import EXTENSIONS, Environment, Provider, Target
-from orun.units import parse_size
+from orun.units import SIZE_FORMS, parse_size
 
 PROFILED = "session.enable_profiling"
+ARENA = "cpu_arena"
 DEFAULT = "cpu"  # there without being named
 
 
@@ -66,7 +67,12 @@ def _target(name: str, node: Map, environment: Environment | None, problems: Pro
             problems.add(entry.key, f"{key!r} cannot be set", hint=PROFILING)
         elif "." in key and (meant := misspelt(key, SESSION_ENTRIES)):
             problems.add(entry.key, f"'{key}' is not a configuration entry of a session", suggestion=meant)
-    session = {key: _option(key, entry.value) for key, entry in options.items()}
+    session = {
+        key: _arena(entry.value, problems)
+        if key == ARENA and isinstance(entry.value, Map)
+        else _option(key, entry.value)
+        for key, entry in options.items()
+    }
     return Target(
         name, tuple(provider for provider, _ in providers), session, environment=environment, **cast("Any", given)
     )
@@ -79,9 +85,12 @@ def _provider(node: Node) -> tuple[Provider, Span]:
     name, entry = next(iter(node.entries.items()))
     options = entry.value.entries if isinstance(entry.value, Map) else {}
     known = PROVIDERS.get(name) or {}  # an unknown one was told by the schema
-    return Provider(
-        name, {key: _text(cast("Scalar", one.value), known.get(key)) for key, one in options.items()}
-    ), entry.key
+    texts = {
+        key: _text(one.value, known.get(key))
+        for key, one in options.items()
+        if isinstance(one.value, Scalar)  # what an option that is none holds may be anything
+    }
+    return Provider(name, texts), entry.key
 
 
 def _text(node: Scalar, kind: OptionType | None) -> str:
@@ -111,15 +120,29 @@ def _located(target: Target, node: Map, root: FilePath, problems: Problems) -> T
     return replace(target, session={**target.session, "custom_op_libraries": named})
 
 
+def _arena(node: Map, problems: Problems) -> dict[str, Any]:
+    """Limits of a session's memory: sizes in bytes, and how it grows."""
+    found: dict[str, Any] = {}
+    for key, entry in node.entries.items():
+        if not isinstance(entry.value, Scalar):
+            continue  # of a key that means nothing, which was told
+        text = entry.value.text
+        try:
+            found[key] = text if key == "extend" else parse_size(text)
+        except ValueError:  # it has the form of a size, and is too large
+            problems.add(entry.value.span, f"{key!r} cannot be {text!r}", expected=SIZE_FORMS)
+    return found
+
+
 def _option(name: str, node: Node) -> Any:
-    """A session option: whole numbers as such, a configuration entry (its name has a dot) as it is written."""
+    """A session option: whole numbers as such, a configuration entry (its name has a dot) as it is written.
+
+    Of a name that is none, which was told, it may be anything.
+    """
     if isinstance(node, List):
-        return [cast("Scalar", item).text for item in node.items]
-    if isinstance(node, Map) and name == "cpu_arena":
-        texts = {key: cast("Scalar", entry.value).text for key, entry in node.entries.items()}
-        return {key: text if key == "extend" else int(parse_size(text)) for key, text in texts.items()}
+        return [item.text for item in node.items if isinstance(item, Scalar)]
     if isinstance(node, Map):
         return {key: _option(key, entry.value) for key, entry in node.entries.items()}
     if "." in name and not isinstance(node.value, bool):
         return node.text
-    return int(node.value) if isinstance(node.value, float) else node.value
+    return int(node.value) if isinstance(node.value, float) and node.value.is_integer() else node.value

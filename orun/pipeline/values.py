@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -159,9 +160,12 @@ class Values:
         return node.value
 
     def _quantity(self, kind: ParamType, node: Scalar, name: str) -> float | None:
-        number = UNITS[kind.name](node.text)
+        try:
+            number = UNITS[kind.name](node.text)
+        except ValueError:  # it has the form of a quantity, and is too large
+            number = math.inf
         low, high = kind.range.low, kind.range.high
-        if (low is not None and number < low) or (high is not None and number > high):
+        if math.isinf(number) or (low is not None and number < low) or (high is not None and number > high):
             self._wrong(node, f"{name.rpartition('.')[2]!r} cannot be {node.text!r}", words(kind))
             return None
         return number
