@@ -3,7 +3,8 @@
 The model is read whole and written anew, so that files around it change nothing. External data must lie in the
 model's own folder; it is gathered into one file. Weights that are inputs too, as models before IR version 4 must have
 them, are inputs no more: runtimes and converters would leave them alone. Nodes are put in order, and outputs without a
-shape get the one that is inferred, as ONNX's checker asks for. What comes from the web has its SHA-256 in the pipeline
+shape get the one that is inferred, as ONNX's checker asks for; sparse weights are stored in full, and nodes of one name
+get names of their own, as runtimes and tools ask for. What comes from the web has its SHA-256 in the pipeline
 file, and so does each file of external data, which is looked for beside the model's address.
 
 A model is tried at several sizes of each dynamic axis that has a name of its own, wherever a stage makes inputs up.
@@ -66,7 +67,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model to `context.result`."""
     from orun.stages.onnx.io import external_files, load, load_graph, save, weigh
     from orun.stages.onnx.order import sort_nodes
-    from orun.stages.onnx.plain import complete_outputs, part_weights
+    from orun.stages.onnx.plain import complete_outputs, fill, part_weights, tell_apart
 
     path = _fetched(context, params) if params.path is None else context.root / params.path
     if params.path is not None and params.digest is not None:
@@ -78,6 +79,10 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         _check_digest(context, path.parent / name, digest)
     if parted := part_weights(model):
         context.log.info("%d weights are no longer inputs too, as models before IR version 4 must have them", parted)
+    if filled := fill(model):
+        context.log.info("%d sparse weights are stored in full, as other tools read them", filled)
+    if renamed := tell_apart(model):
+        context.log.info("%d nodes have got names of their own: ONNX Runtime takes no two of one name", renamed)
     _require_shapes(context, model)
     light = load_graph(path)
     with suppress(ValueError):  # of a circle the checker tells which nodes are in it

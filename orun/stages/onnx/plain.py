@@ -35,6 +35,45 @@ def hoist(model: ModelProto) -> None:
     model.graph.node.extend(left)
 
 
+def fill(model: ModelProto) -> int:
+    """Store sparse tensors in full, in place; how many there were. Of all tools ONNX Runtime alone reads them."""
+    import numpy as np
+
+    from onnx import GraphProto, numpy_helper
+    from orun.stages.onnx.io import graphs
+
+    count = 0
+    for graph in graphs(model):
+        if not isinstance(graph, GraphProto):
+            continue
+        for sparse in graph.sparse_initializer:
+            values, places = numpy_helper.to_array(sparse.values), numpy_helper.to_array(sparse.indices)
+            full = np.zeros(tuple(sparse.dims), values.dtype)
+            full[np.unravel_index(places, full.shape) if places.ndim == 1 else tuple(places.T)] = values
+            graph.initializer.append(numpy_helper.from_array(full, sparse.values.name))
+            count += 1
+        del graph.sparse_initializer[:]
+    return count
+
+
+def tell_apart(model: ModelProto) -> int:
+    """Give nodes of one name names of their own, in place; how many got one. ONNX Runtime refuses such a graph."""
+    from orun.stages.onnx.io import graphs
+    from orun.stages.onnx.names import unique
+
+    renamed = 0
+    for graph in graphs(model):
+        taken: set[str] = set()
+        names = {node.name for node in graph.node}
+        for node in graph.node:
+            if node.name in taken:
+                node.name = unique(node.name, names)
+                renamed += 1
+            elif node.name:
+                taken.add(node.name)
+    return renamed
+
+
 def complete_outputs(model: ModelProto, light: ModelProto) -> None:
     """Give outputs without a shape the one that ONNX infers, in place: its checker wants one, ONNX Runtime does not.
 

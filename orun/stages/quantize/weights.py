@@ -19,8 +19,9 @@ from orun.stages.data.source import Examples
 from orun.stages.given import Excluded
 from orun.stages.known import require_known
 from orun.stages.onnx.agreement import Dims, Inputs
+from orun.stages.onnx.names import unique
 from orun.stages.params import Doc, Range
-from orun.stages.quantizing.integers import not_finite
+from orun.stages.quantizing.integers import not_finite, nothing
 from orun.stages.said import failing
 from orun.stages.warned import warnings_to
 
@@ -93,11 +94,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     made = "MatMulNBits" if params.format == "qoperator" else "DequantizeLinear"
     quantized = sum(node.op_type == made for node in result.graph.node)
     if not quantized:
-        raise StageFailed(
-            context.stage,
-            "nothing in the model could be quantized",
-            why="it has no MatMul whose right side is a constant matrix",
-            hint="look at `exclude`; `optimize/simplify` with `skip: []` turns MatMul into Gemm",
+        why = "it has no MatMul whose right side is a constant matrix"
+        raise nothing(
+            context, result, why, "look at `exclude`; `optimize/simplify` with `skip: []` turns MatMul into Gemm"
         )
     save(result, context.result)
     compared = trial(params.dims, params.inputs, ranges_made_up=params.algorithm == "gptq" and params.dataset is None)
@@ -149,7 +148,8 @@ def _quantize(context: Context, params: Params, model: ModelProto) -> ModelProto
 
     what = f"ONNX Runtime cannot quantize the model by {params.algorithm}"
     with failing(context, what, "try `algorithm: rtn`, or another `block_size`"), warnings_to(context.log):
-        quantizer = MatMulNBitsQuantizer(model, algo_config=_config(params), **_options(params))
+        left = _left(context, model)
+        quantizer = MatMulNBitsQuantizer(model, algo_config=_config(params), **_options(params, left))
         quantizer.process()
     result: ModelProto = quantizer.model.model
     tidy_domains(result)
@@ -169,7 +169,23 @@ def _gptq(context: Context, params: Params, model: ModelProto) -> ModelProto:
     return model
 
 
-def _options(params: Params) -> dict[str, Any]:
+def _left(context: Context, model: ModelProto) -> list[str]:
+    """Names of the products of matrices in types that MatMulNBits does not have, which are given names for that."""
+    from onnx import TensorProto
+
+    taken = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+    others = {tensor.name for tensor in model.graph.initializer if tensor.data_type not in taken}
+    names = {node.name for node in model.graph.node}
+    left = [node for node in model.graph.node if node.op_type == "MatMul" and not others.isdisjoint(node.input)]
+    for node in left:
+        node.name = node.name or unique(f"{node.output[0]}/product", names)
+    if left:
+        text = "%d products stay as they are, for MatMulNBits has no such type:\n  %s"
+        context.log.info(text, len(left), "\n  ".join(node.name for node in left))
+    return [node.name for node in left]
+
+
+def _options(params: Params, left: list[str]) -> dict[str, Any]:
     from onnxruntime.quantization import QuantFormat
 
     return {
@@ -178,7 +194,7 @@ def _options(params: Params) -> dict[str, Any]:
         "is_symmetric": params.symmetric,
         "accuracy_level": params.accuracy_level or None,
         "quant_format": QuantFormat.QDQ if params.format == "qdq" else QuantFormat.QOperator,
-        "nodes_to_exclude": params.exclude,
+        "nodes_to_exclude": [*params.exclude, *left],
     }
 
 

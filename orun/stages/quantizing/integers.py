@@ -41,6 +41,19 @@ def integer_weights(model: ModelProto) -> list[str]:
     return [tensor.name for tensor in tensors(model) if tensor.data_type in types and len(tensor.dims) > 1]
 
 
+def nothing(context: Context, model: ModelProto, why: str, hint: str) -> StageFailed:
+    """That nothing could be quantized, and why: as a rule what is given, or that its weights are in float64."""
+    from onnx import TensorProto
+
+    from orun.stages.onnx.io import tensors
+
+    doubles = [one.name for one in tensors(model) if one.data_type == TensorProto.DOUBLE and len(one.dims) > 1]
+    if doubles:
+        why = f"{', '.join(doubles)}: in float64, and what is quantized is float32"
+        hint = "export the model in float32 (`module.float()` in PyTorch)"
+    return StageFailed(context.stage, "nothing in the model could be quantized", why=why, hint=hint)
+
+
 def require_integers(context: Context, model: ModelProto, why: str) -> int:
     """How many such weights there are, listed in the log.
 
@@ -49,9 +62,7 @@ def require_integers(context: Context, model: ModelProto, why: str) -> int:
     """
     weights = integer_weights(model)
     if not weights:
-        raise StageFailed(
-            context.stage, "nothing in the model could be quantized", why=why, hint="look at `op_types` and `exclude`"
-        )
+        raise nothing(context, model, why, "look at `op_types` and `exclude`")
     context.log.info("%d weights as integers:\n  %s", len(weights), "\n  ".join(weights))
     return len(weights)
 

@@ -3,8 +3,11 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
+from onnx import helper, numpy_helper, parser
+from onnxruntime import InferenceSession
 
 from orun.errors import OrunError
 from orun.metrics import Metric
@@ -143,3 +146,46 @@ def test_an_input_without_a_shape(tmp_path: Path) -> None:
         "input 'x' of the model has no shape\n"
         "  hint: write one into the file, with names for dynamic axes: onnx.helper.make_tensor_value_info"
     )
+
+
+SPARSE = '<ir_version: 9, opset_import: ["" : 20]> g (float[n, 2] x) => (float[n, 4] y) { y = MatMul (x, w) }'
+CHAIN = """
+<ir_version: 9, opset_import: ["" : 20]>
+chain (float[n] x) => (float[n] y) { a = Abs (x)  b = Abs (a)  c = Abs (b)  d = Abs (c)  y = Abs (d) }
+"""
+
+
+@pytest.mark.parametrize("linear", [False, True])
+def test_sparse_weights_are_stored_in_full(tmp_path: Path, linear: bool) -> None:
+    """ONNX Runtime reads them, most tools do not: in both forms that places have."""
+    model = parser.parse_model(SPARSE)
+    places = np.array([1, 6] if linear else [[0, 1], [1, 2]], np.int64)
+    model.graph.sparse_initializer.append(
+        helper.make_sparse_tensor(
+            numpy_helper.from_array(np.array([2, 3], np.float32), "w"), numpy_helper.from_array(places), [2, 4]
+        )
+    )
+    onnx.save(model, tmp_path / "sparse.onnx")
+    taken = run_stage("convert/onnx", tmp_path, {"path": "sparse.onnx"})
+    assert taken.log == "1 sparse weights are stored in full, as other tools read them\n"
+    made = onnx.load(taken.model)
+    assert not made.graph.sparse_initializer
+    assert numpy_helper.to_array(made.graph.initializer[0]).tolist() == [[0, 2, 0, 0], [0, 0, 3, 0]]
+    feed = {"x": np.ones((1, 2), np.float32)}
+    before, after = (InferenceSession(path).run(None, feed)[0] for path in (tmp_path / "sparse.onnx", taken.model))
+    assert after.tolist() == before.tolist() == [[0, 2, 3, 0]]
+    assert run_stage("quantize/dynamic", tmp_path, inputs={"model": taken.output}).value("quantized") == 1
+
+
+def test_nodes_of_one_name_get_names_of_their_own(tmp_path: Path) -> None:
+    """ONNX Runtime refuses them, its checker does not ask."""
+    model = parse(CHAIN)
+    for node, name in zip(model.graph.node, ["abs", "abs", "", "abs_1", ""], strict=True):
+        node.name = name
+    onnx.save(model, tmp_path / "alike.onnx")
+    with pytest.raises(Exception, match=r"two nodes with same node name \(abs\)"):
+        InferenceSession(tmp_path / "alike.onnx")
+    taken = run_stage("convert/onnx", tmp_path, {"path": "alike.onnx"})
+    assert [node.name for node in onnx.load(taken.model).graph.node] == ["abs", "abs_2", "", "abs_1", ""]
+    assert taken.log == "1 nodes have got names of their own: ONNX Runtime takes no two of one name\n"
+    assert InferenceSession(taken.model).run(None, {"x": np.array([-3], np.float32)})[0] == [3]

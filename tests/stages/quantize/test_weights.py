@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import numpy_helper, parser
+from onnx import TensorProto, numpy_helper, parser
 
 from orun.errors import StageFailed
 from tests.stages.models import ADD, parse
@@ -113,6 +113,31 @@ def test_nothing_to_quantize(tmp_path: Path) -> None:
         "nothing in the model could be quantized\n"
         "  it has no MatMul whose right side is a constant matrix\n"
         "  hint: look at `exclude`; `optimize/simplify` with `skip: []` turns MatMul into Gemm"
+    )
+
+
+DOUBLE = """
+<ir_version: 9, opset_import: ["" : 20]>
+mixed (double[n, 64] x) => (float[n, 64] y) { h = MatMul (x, v)  narrow = Cast <to = 1> (h)  y = MatMul (narrow, w) }
+"""
+
+
+@pytest.mark.parametrize("algorithm", ["rtn", "hqq", "k_quant", "gptq"])
+def test_products_in_float64_stay(tmp_path: Path, algorithm: str) -> None:
+    """MatMulNBits has no such type; a name is not what tells them."""
+    model = parser.parse_model(DOUBLE)
+    for name, kind in (("v", np.float64), ("w", np.float32)):
+        values = np.random.default_rng(0).standard_normal((64, 64)).astype(kind)
+        model.graph.initializer.append(numpy_helper.from_array(values, name))
+    made = quantize(tmp_path, artifact(tmp_path, model), algorithm=algorithm)
+    assert operators(made) == {"MatMul": 1, "Cast": 1, "MatMulNBits": 1}
+    del model.graph.node[1:]
+    model.graph.node[0].output[0] = "y"
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.DOUBLE
+    assert refusal(tmp_path, artifact(tmp_path, model), algorithm=algorithm) == (
+        "nothing in the model could be quantized\n"
+        "  v: in float64, and what is quantized is float32\n"
+        "  hint: export the model in float32 (`module.float()` in PyTorch)"
     )
 
 
