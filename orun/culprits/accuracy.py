@@ -15,6 +15,7 @@ from orun.culprits.chain import model_port
 from orun.culprits.found import OUT_OF_TIME, Diagnosis, Place, Proof
 from orun.culprits.narrowing import FEW, PATIENCE, Measured, measure
 from orun.culprits.origin import BEFORE, Past, rebuilt
+from orun.environment.device import saturates
 from orun.metrics import Estimate
 from orun.pipeline.model import Gate, Stage
 from orun.record import RunResult
@@ -27,6 +28,7 @@ EXCLUDING: Mapping[str, str] = {  # the parameter of a kind that leaves nodes as
 }
 ENOUGH = 0.8  # share of the error that the places put right should bring together
 MOST = 5  # places put right together
+TRACE = 0.005  # share of the error from which a place counts: less reads as 0 %
 SHOWN = 20
 FEWER = f"measured with the first {FEW} examples, for want of time"
 ROUNDS = 4  # measurements with all examples for which there must be time, or fewer are taken to the end
@@ -47,7 +49,8 @@ class Case:
         gate: the gate.
         chain: the stages upstream, the first made first.
         past: the first model as it was when the gate was good, where it is another one now.
-        measured: the gate's metric at these.
+        metric: what the gate judges; of one by slices that of a slice. The gate's own when empty.
+        measured: it at these.
     """
 
     bench: Bench
@@ -55,9 +58,11 @@ class Case:
     gate: Gate
     chain: Sequence[Stage]
     past: Past | None = None
+    metric: str = ""
     measured: Measured = field(init=False)
 
     def __post_init__(self) -> None:
+        self.metric = self.metric or self.gate.metric
         self.measured = Measured((), self.stage)
 
     def solve(self, found: Diagnosis) -> Diagnosis:
@@ -68,7 +73,7 @@ class Case:
                 return found
             if not found.culprit:
                 return replace(found, sentence=words.nobody(found))
-            found = replace(found, sentence=words.stage_alone(found))
+            found = replace(found, sentence=words.started(found))
             if self.stage.uses in NO_ANSWERS or found.unit in OTHER_UNITS:
                 return found
             found = self._places(found)
@@ -82,7 +87,7 @@ class Case:
 
     def _levels(self, found: Diagnosis) -> Diagnosis:
         for patience in (PATIENCE, math.inf):
-            self.measured = measured = measure(self.bench, self.stage, self.gate, self.chain, patience)
+            self.measured = measured = measure(self.bench, self.stage, self.gate, self.chain, patience, self.metric)
             found = replace(found, levels=measured.levels, stopped="" if measured.complete else OUT_OF_TIME)
             found = self._worst(found)
             if found.culprit or measured.stage is self.stage:
@@ -110,8 +115,8 @@ class Case:
         )
         last = self.bench.add(stage, id=f"{stage.id} {BEFORE}", needs=needs, gates=(self.gate,), after=())
         result = self.bench.run([first.id, last.id])
-        then = levels.level(result, past.name, first.id, self.gate)
-        whole = levels.level(result, needs[port], last.id, self.gate)
+        then = levels.level(result, past.name, first.id, self.metric)
+        whole = levels.level(result, needs[port], last.id, self.metric)
         proof = Proof("mixed", needs[port], whole.value, whole.passes, why=whole.why)
         every = (then, *found.levels)
         step = levels.worst_step(every, levels.direction(self.gate, self.measured.metrics))
@@ -134,7 +139,7 @@ class Case:
         ends = (self._before(found), found.culprit)
         made = {name: levels.variant(self.bench, self.stage, self.gate, name).id for name in ends}
         result = self.bench.run(list(made.values()))
-        whole = tuple(levels.level(result, name, made[name], self.gate) for name in ends)
+        whole = tuple(levels.level(result, name, made[name], self.metric) for name in ends)
         note = _both(f"found with {FEW} examples, measured with all of them", found.note.removeprefix(FEWER))
         return self._worst(replace(found, levels=whole, note=note))
 
@@ -154,7 +159,10 @@ class Case:
             return replace(found, stopped=f"no node could be told: {levels.reason(result, stage.id)}")
         table = json.loads((Path(result[stage.id].out) / "tensors.json").read_bytes())
         places = tuple(_places(table["findings"]))
-        note, stopped = _both(found.note, _note(table)), _both(found.stopped, _untried(table))
+        note, stopped = (
+            _both(found.note, _note(table, self.bench.stage(found.culprit))),
+            _both(found.stopped, _untried(table)),
+        )
         return replace(found, places=places, chosen=_chosen(places), note=note, stopped=stopped)
 
     def _proof(self, found: Diagnosis) -> Diagnosis:
@@ -191,7 +199,7 @@ class Case:
         return self.bench.make(f"time of {made.id}", "measure/latency", like, needs, {**params, **TIMING})
 
     def _proven(self, how: str, made: Stage, result: RunResult, measured: str) -> Proof:
-        level = levels.level(result, made.id, measured, self.gate)
+        level = levels.level(result, made.id, measured, self.metric)
         why = levels.reason(result, made.id) if not result[made.id].out else level.why
         return Proof(how, made.id, level.value, level.passes, why=why)
 
@@ -234,13 +242,17 @@ def _untried(table: Mapping[str, Any]) -> str:
     return "; ".join(found)
 
 
-def _note(table: Mapping[str, Any]) -> str:
+def _note(table: Mapping[str, Any], culprit: Stage) -> str:
     """Whether the model errs more in earnest than its nodes do one by one."""
     plain, whole = table["error"], table["optimized_error"]
     if whole <= KERNEL * plain:
         return ""
     size = f"{whole / plain:.0f} times as large" if plain else "there, and without them it is not"
-    return f"with ONNX Runtime's optimizations the error is {size}: one of its own kernels does it, not a node"
+    note = f"with ONNX Runtime's optimizations the error is {size}: one of its own kernels does it, not a node"
+    if culprit.params.get("reduce_range") is False and saturates():
+        note += "; this processor, without VNNI, cuts sums of 8-bit products off: "
+        note += f"`reduce_range: true` of `{culprit.id}` keeps them whole"
+    return note
 
 
 def _both(*texts: str) -> str:
@@ -250,8 +262,9 @@ def _both(*texts: str) -> str:
 def _chosen(places: Sequence[Place]) -> int:
     """How many of the first places bring enough of the error; none when they bring next to nothing."""
     total = 0.0
-    for count, place in enumerate(places[:MOST], start=1):
-        total += max(place.share, 0.0)
+    telling = [place for place in places[:MOST] if place.share >= TRACE]  # one that makes up for others does no harm
+    for count, place in enumerate(telling, start=1):
+        total += place.share
         if total >= ENOUGH:
             return count
-    return min(len(places), MOST) if total > 1 - ENOUGH else 0
+    return len(telling) if total > 1 - ENOUGH else 0

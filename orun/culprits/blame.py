@@ -14,6 +14,7 @@ from orun.culprits.bench import Bench
 from orun.culprits.chain import upstream
 from orun.culprits.changes import giving
 from orun.culprits.found import Diagnosis
+from orun.culprits.levels import judged
 from orun.culprits.origin import brought, past
 from orun.errors import UsageError
 from orun.gates import baselines
@@ -103,7 +104,8 @@ def blame(question: Question, seconds: float, store: Path | None = None, listene
     bench = Bench.open(pipeline, root, seconds, listener)
     chain = upstream(pipeline, stage)
     title = f"{stage.id} {gate.metric} {gate.rule} {gate.threshold.text}{gate.scope}"
-    found = Diagnosis(title, stage.id, gate.metric, question.metric.unit, "")
+    metric = judged(gate, question.result[stage.id].metrics)
+    found = Diagnosis(title, stage.id, metric, question.metric.unit, "")
     with ExitStack() as stack:
         opened = stack.enter_context(Store.open(root))
         then = past(opened, pipeline, question.result, (stage, gate), chain)
@@ -113,7 +115,7 @@ def blame(question: Question, seconds: float, store: Path | None = None, listene
             other = stack.enter_context(_other(bench, question, opened))
             found = latency.Case(bench, stage, gate, chain, other, then).solve(found)
         else:
-            found = accuracy.Case(bench, stage, gate, chain, then).solve(found)
+            found = accuracy.Case(bench, stage, gate, chain, then, metric).solve(found)
     sentence = found.sentence or "nothing was found out in the time that there was"
     return replace(found, sentence=sentence, seconds=monotonic() - began)
 

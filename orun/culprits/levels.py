@@ -37,14 +37,14 @@ def variant(bench: Bench, stage: Stage, gate: Gate, model: str) -> Stage:
     return bench.add(stage, id=f"{stage.id} of {model}", needs=needs, gates=(gate,), after=())
 
 
-def level(result: RunResult, model: str, stage: str, gate: Gate) -> Level:
+def level(result: RunResult, model: str, stage: str, metric: str) -> Level:
     """What a measurement of one artifact found."""
     found = result[stage]
-    if gate.metric not in found.metrics:
+    if metric not in found.metrics:
         return Level(model, None, why=reason(result, stage))
     verdicts = [one for one in result.verdicts if one.stage == stage]
     decided = next((one.outcome == "passed" for one in verdicts if one.outcome != "undecided"), None)
-    return Level(model, found.metrics[gate.metric].value, decided)
+    return Level(model, found.metrics[metric].value, decided)
 
 
 def reason(result: RunResult, stage: str) -> str:
@@ -63,6 +63,25 @@ def direction(gate: Gate, metrics: Mapping[str, Metric]) -> Literal[1, -1]:
         return -1
     better = metrics[gate.metric].better if gate.metric in metrics else "neither"
     return 1 if better == "higher" else -1
+
+
+def judged(gate: Gate, metrics: Mapping[str, Metric]) -> str:
+    """The metric that a gate judges; of one by slices that of the worst slice."""
+    start = f"{gate.metric}[{gate.by}="
+    slices = [name for name in metrics if name.startswith(start)] if gate.by else []
+    sign = direction(gate, metrics)
+    return min(slices, key=lambda name: sign * _change(gate, metrics[name]), default=gate.metric)
+
+
+def _change(gate: Gate, metric: Metric) -> float:
+    """The figure, or by how much it is above that of the model which the gate compares it with."""
+    if gate.rule == "max_regression":
+        other = metric.baseline
+    elif gate.rule in ("max_drop", "max_increase", "min_speedup"):
+        other = metric.references.get(gate.against) or metric.reference
+    else:
+        other = None
+    return other.difference.value if other else metric.value
 
 
 def worst_step(levels: Sequence[Level], sign: int) -> Step | None:

@@ -37,8 +37,10 @@ class Measured:
     complete: bool = False
 
 
-def measure(bench: Bench, stage: Stage, gate: Gate, chain: Sequence[Stage], patience: float = PATIENCE) -> Measured:
-    """The metric of a stage as if it had been connected to the artifacts, as far as that tells where most was lost.
+def measure(
+    bench: Bench, stage: Stage, gate: Gate, chain: Sequence[Stage], patience: float = PATIENCE, metric: str = ""
+) -> Measured:
+    """A gate's metric, or another of its stage, at the artifacts, as far as that tells where most was lost.
 
     The last and the first come first, then one between those two that differ most, until nothing is between them.
     What is lost and made up for in between is not seen. Where all examples would take longer than that share of the
@@ -55,7 +57,7 @@ def measure(bench: Bench, stage: Stage, gate: Gate, chain: Sequence[Stage], pati
         sign = levels.direction(gate, own.metrics)
         while (place := following({number: one.value for number, one in found.items()}, len(chain), sign)) is not None:
             made = levels.variant(bench, search, gate, chain[place].id)
-            found[place] = levels.level(bench.run([made.id]), chain[place].id, made.id, gate)
+            found[place] = levels.level(bench.run([made.id]), chain[place].id, made.id, metric or gate.metric)
         measured = replace(measured, complete=True)
     except OutOfTime:
         pass

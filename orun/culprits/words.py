@@ -46,6 +46,15 @@ def stage_alone(found: Diagnosis) -> str:
     return f"`{found.culprit}` added {amount(found.lost, found.unit)} to {found.metric}"
 
 
+def started(found: Diagnosis) -> str:
+    """The stage, after what is worse: that the gate fails without it."""
+    first = next(one for one in found.levels if one.value is not None)
+    if first.passes is not False or first.stage == found.culprit:
+        return stage_alone(found)
+    value = show(first.value or 0.0, found.unit)
+    return f"the gate fails at `{first.stage}` already, where {found.metric} is {value}; {stage_alone(found)}"
+
+
 def origin(found: Diagnosis, past: Past) -> str:
     """The first model itself got worse, and what changed; with what the model of then does in its place."""
     start = f"{stage_alone(found)} since {past.run}: {_changes(past)}"
@@ -74,7 +83,7 @@ def _changes(past: Past) -> str:
 def accuracy(found: Diagnosis, before: str) -> str:
     """The stage, the nodes, and what the proof shows."""
     places = found.places[: found.chosen]
-    start = stage_alone(found)
+    start = started(found)
     if not places:
         return f"{start}; no node brings more of the error than others: the worst is {_one(found.places[0])}"
     if len(places) == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -10,6 +11,7 @@ from orun.gates.finding import Finding, Outcome
 from orun.metrics import Metric
 from orun.pipeline.model import Gate, Group
 from orun.record import Verdict
+from orun.units import show
 
 SHOWN = 5  # slices of which a sentence tells the figures
 
@@ -109,14 +111,30 @@ def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Co
     gone = [name for name in accepted if name.startswith(start) and name not in found]
     found |= {name: Finding("undecided", f"{name} was accepted, and is not measured any more") for name in gone}
     outcome = together("all", [one.outcome for one in found.values()])
-    telling = next(one for one in found.values() if one.outcome == outcome)
-    if outcome == "passed":
-        telling = Finding("passed", "")
+    ranked = _worst_first(gate, found)
+    worst, telling = ranked[0]
     why = f"{_counts(found)}; {_smallest(names, metrics, start)}{_without(gate, metrics)}"
-    said = [one.why for one in found.values() if one.outcome != "passed"]
+    if outcome == "passed" and telling.measured is not None and len(found) > 1:
+        value = worst.removeprefix(start).removesuffix("]")
+        why += f"; the worst is {value} with {show(telling.measured, telling.unit)}"
+    said = list(dict.fromkeys(one.why for _, one in ranked if one.outcome != "passed"))
     more = [f"and {len(said) - SHOWN} more"] if len(said) > SHOWN else []
     caveat = next((one.caveat for one in found.values() if one.caveat), "")
     return replace(telling, why="; ".join([why, *said[:SHOWN], *more]), caveat=caveat)
+
+
+def _worst_first(gate: Gate, found: Mapping[str, Finding]) -> list[tuple[str, Finding]]:
+    """The slices, those that fail first; of one outcome the one whose figure is worst for the gate."""
+    outcomes: Sequence[Outcome] = ("failed", "undecided", "passed")
+    sign = 1 if gate.rule in ("min", "min_speedup") else -1
+
+    def place(one: tuple[str, Finding]) -> tuple[int, float]:
+        value = one[1].measured
+        return outcomes.index(one[1].outcome), math.inf if value is None else -math.inf if math.isnan(
+            value
+        ) else sign * value
+
+    return sorted(found.items(), key=place)
 
 
 def _counts(found: Mapping[str, Finding]) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from orun.culprits.levels import direction
+from orun.codec import replace
+from orun.culprits.levels import direction, judged
 from orun.culprits.narrowing import following
 from orun.metrics import Better
 from orun.pipeline.model import Rule
-from tests.gates.support import gate, metric
+from tests.gates.support import compared, gate, metric
 
 
 def measured(values: Sequence[float | None], sign: int = 1) -> list[int]:
@@ -66,3 +67,19 @@ def test_one_bad_step_of_many_takes_a_logarithm() -> None:
     for step in range(1, 64):
         values = [1.0] * step + [0.0] * (64 - step)
         assert len(measured(values)) <= 8
+
+
+def test_of_a_gate_by_slices_the_worst_slice_is_looked_into() -> None:
+    """The figure of all examples may not have moved, and is not what the gate judges."""
+    drops = {"a": (0.9, 0.9), "b": (0.8, 0.99), "c": (0.7, 0.71)}
+    metrics = {
+        f"accuracy[part={name}]": metric(
+            value, "ratio", "higher", "sample", reference=compared(other, (value / other,) * 3)
+        )
+        for name, (value, other) in drops.items()
+    } | {"accuracy": metric(0.8, "ratio", "higher"), "accuracy[day=1]": metric(0.1, "ratio", "higher")}
+    assert judged(gate("accuracy", "min", "75%", 0.75), metrics) == "accuracy"
+    assert judged(replace(gate("accuracy", "min", "75%", 0.75), by="part"), metrics) == "accuracy[part=c]"
+    assert judged(replace(gate("accuracy", "max", "75%", 0.75), by="part"), metrics) == "accuracy[part=a]"
+    assert judged(replace(gate("accuracy", "max_drop", "1%", 0.01), by="part"), metrics) == "accuracy[part=b]"
+    assert judged(replace(gate("accuracy", "min", "75%", 0.75), by="hour"), metrics) == "accuracy"

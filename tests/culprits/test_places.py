@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from orun.culprits import accuracy, latency
 from orun.culprits.found import Place
+from orun.pipeline.model import Stage
+from tests.gates.support import PLACE
 
 
 def places(shares: Sequence[float]) -> list[Place]:
@@ -23,10 +26,29 @@ def places(shares: Sequence[float]) -> list[Place]:
         ([0.1] * 7, 5, 5),  # not most of it, and as many as are put right at all
         ([0.03] * 7, 0, 5),  # error that comes from everywhere accuses none
         ([0.9, -0.4], 1, 1),
-        ([0.5, -0.4, 0.4], 3, 3),
+        ([0.5, 0.4, -0.4], 2, 2),
+        ([0.29, 0.28, 0.001, 0.0, -254.6], 2, 5),  # one that makes up for others is not put right with them
         ([], 0, 0),
     ],
 )
 def test_as_many_as_bring_most_of_it(shares: list[float], error: int, time: int) -> None:
     assert accuracy._chosen(places(shares)) == error
     assert latency._chosen(places(shares)) == time
+
+
+@pytest.mark.parametrize("cut_off", [True, False])
+def test_an_error_of_the_kernels_of_this_processor_says_what_to_do(
+    cut_off: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accuracy, "saturates", lambda: cut_off)
+    table = {"error": 0.1, "optimized_error": 8.7}
+    stage = Stage("int8", "quantize/static", PLACE, params={"reduce_range": False})
+    start = (
+        "with ONNX Runtime's optimizations the error is 87 times as large: one of its own kernels does it, not a node"
+    )
+    why = "; this processor, without VNNI, cuts sums of 8-bit products off"
+    advice = f"{why}: `reduce_range: true` of `int8` keeps them whole"
+    assert accuracy._note(table, stage) == start + (advice if cut_off else "")
+    assert accuracy._note(table, replace(stage, params={"reduce_range": True})) == start
+    assert accuracy._note(table, replace(stage, uses="optimize/float16", params={})) == start
+    assert accuracy._note(table | {"optimized_error": 0.1}, stage) == ""

@@ -38,6 +38,20 @@ def test_what_the_variant_costs(seconds: Estimate | None, cost: str) -> None:
     )
 
 
+def test_a_gate_that_the_first_model_fails_already() -> None:
+    """What a later stage loses is told after that: it is not why the gate fails."""
+    bad = replace(
+        found(Proof("excluded", "int8 without", 0.98, passes=False)), levels=(Level("export", 0.95, False), LEVELS[1])
+    )
+    start = "the gate fails at `export` already, where recall is 95 %; `int8` lost 9 points of recall"
+    assert words.started(bad) == start
+    assert words.accuracy(bad, "export") == (
+        f"{start}; 83 % of the error enters at /MatMul; excluding it brings back 8 points; the gate still fails then"
+    )
+    unknown = replace(bad, levels=(Level("load", None, why="it failed"), Level("export", 0.99, None), LEVELS[1]))
+    assert words.started(unknown) == words.stage_alone(unknown) == "`int8` lost 9 points of recall"
+
+
 @pytest.mark.parametrize(
     ("proof", "end"),
     [

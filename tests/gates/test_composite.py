@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterator, Mapping
 from typing import Literal
@@ -139,8 +140,8 @@ BY_LABEL = replace(gate("accuracy", "min", "60%", 0.6), by="label")
 def test_every_slice_must_pass() -> None:
     (verdict,) = judged(BY_LABEL, sliced({"0": (0.95, 40), "1": (0.7, 1), "2": (0.8, 30)}))
     assert (verdict.title, verdict.outcome) == ("latency accuracy min 60% by label", "passed")
-    assert verdict.why == "3 of 3 slices passed; the smallest is 1 with 1 example"
-    assert verdict.measured is None
+    assert verdict.why == "3 of 3 slices passed; the smallest is 1 with 1 example; the worst is 1 with 70 %"
+    assert verdict.measured == 0.7
 
 
 def test_a_slice_that_fails_is_named() -> None:
@@ -149,6 +150,33 @@ def test_a_slice_that_fails_is_named() -> None:
     assert verdict.why == (
         "2 of 3 slices passed, 1 failed; the smallest is 1 with 12 examples; "
         "accuracy[label=1] is 50 %, below the minimum of 60%"
+    )
+
+
+def test_of_slices_that_fail_the_worst_is_told_first() -> None:
+    """Of eight that fail five are named, and the figure in tables is that of one."""
+    shares = {str(number): (0.5 - 0.05 * number, 9) for number in range(8)}
+    (verdict,) = judged(BY_LABEL, sliced(shares | {"good": (0.9, 50), "none": (float("nan"), 9)}))
+    assert verdict.measured is not None
+    assert math.isnan(verdict.measured)
+    assert verdict.why.startswith(
+        "1 of 10 slices passed, 9 failed; the smallest is 0 with 9 examples; "
+        "accuracy[label=none] is nan, not a finite number; accuracy[label=7] is 15 %, below the minimum of 60%; "
+    )
+    (verdict,) = judged(BY_LABEL, sliced(shares))
+    assert verdict.measured == pytest.approx(0.15)
+    most = replace(gate("accuracy", "max", "60%", 0.6), by="label")
+    (verdict,) = judged(most, sliced({"0": (0.2, 9), "1": (0.7, 9), "2": (0.9, 9)}))
+    assert verdict.measured == 0.9
+
+
+def test_what_is_the_same_of_every_slice_is_said_once() -> None:
+    nothing = replace(gate("accuracy", "max_regression", "5%", 0.05, undecided="pass"), by="label")
+    (verdict,) = judged(nothing, sliced({"0": (0.95, 40), "1": (0.7, 12)}))
+    assert (verdict.outcome, verdict.measured) == ("undecided", None)
+    assert verdict.why == (
+        "0 of 2 slices passed, 2 undecided; the smallest is 1 with 12 examples; "
+        "nothing is accepted for latency; `orun baseline accept bert.yaml`"
     )
 
 
