@@ -11,6 +11,7 @@ from orun.culprits.sides import Side
 from orun.revision import git
 
 SHOWN = 10
+UNSHALLOW = ", a shallow clone: `git fetch --unshallow` gets the rest"
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,9 @@ def between(good: Side, bad: Side, causes: Collection[Change]) -> Between:
         return Between(note="; ".join((f"both runs were made at {old[:10]}", *notes)))
     said = git(root, "log", "--reverse", "--format=%h %s", f"{old}..{new}", "--", *files) if files else ""
     if said is None:
-        return Between(note="; ".join((f"git does not have {old[:10]}..{new[:10]} here", *notes)))
+        shallow = git(root, "rev-parse", "--is-shallow-repository") == "true"
+        missing = f"git does not have {old[:10]}..{new[:10]} here{UNSHALLOW if shallow else ''}"
+        return Between(note="; ".join((missing, *notes)))
     lines = said.splitlines()
     if git(root, "merge-base", "--is-ancestor", old, new) is None:
         notes.append(f"{old[:10]} does not lead to {new[:10]}: what only the former has is not listed")

@@ -12,9 +12,10 @@ from orun.errors import UsageError
 from orun.fold import read_result
 from orun.pipeline import load
 from orun.pipeline.model import Pipeline
-from orun.record import RunResult
+from orun.record import ASIDE, RunResult
 from orun.store import Store
 
+NAME = "name one of the pipeline: last is the last of them, last~1 the one before"
 TOP = "top"  # stands for a folder above the pipeline's, whose name does not matter
 
 
@@ -49,9 +50,12 @@ class Side:
             scratch: an empty folder outside of any project.
 
         Raises:
-            UsageError: when there is no such run, or a file of it is not to be had any more.
+            UsageError: when there is no such run, it looked into another, or a file of it is not to be had any more.
         """
         folder = store.run(run, hold=True)
+        if folder.name.endswith(ASIDE):
+            why = f"`orun {folder.name.rpartition('.')[2]}` made it to look into another one"
+            raise UsageError(f"the run {folder.name} is none of a pipeline file", why=why, hint=NAME)
         record = read_result(folder / "record.json")
         if record.repeats:
             record = read_result(store.run(record.repeats, hold=True) / "record.json")

@@ -52,3 +52,18 @@ def test_a_run_that_was_killed(orun: CommandLine, project: Path) -> None:
         "error: the run 20261122-120000-000000-words has no record: it goes on, or was killed\n"
         "  hint: name one that has ended: last is the last of them, last~1 the one before\n"
     )
+
+
+def test_a_run_that_looked_into_another(orun: CommandLine, project: Path) -> None:
+    assert orun("words.yaml", "-q").code == 0
+    assert orun("words.yaml", "-q", "--set", "stages.write.with.text=one").code == 1
+    orun("bisect", "last~1", "last")
+    mixture = runs(project)[-1]
+    assert mixture.endswith(".bisect")
+    done = orun("bisect", "last", mixture)
+    assert done.code == 2
+    assert done.err == (
+        f"error: the run {mixture} is none of a pipeline file\n"
+        "  `orun bisect` made it to look into another one\n"
+        "  hint: name one of the pipeline: last is the last of them, last~1 the one before\n"
+    )

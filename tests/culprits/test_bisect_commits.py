@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -74,4 +75,19 @@ def test_a_branch_that_was_left(project: Project) -> None:
     assert [line.split(" ", 1)[1] for line in found.commits] == ["nine times the weight"]
     assert found.note == (
         f"{good.commit[:10]} does not lead to {bad.commit[:10]}: what only the former has is not listed"
+    )
+
+
+def test_a_shallow_clone(project: Project, tmp_path: Path) -> None:
+    """As CI systems make them: the commit of the good run is not in it."""
+    good = project.run()
+    project.edit("pipeline.yaml", "weight: 1.0", "weight: 9.0")
+    commit(project.folder, "nine times the weight")
+    git(tmp_path, "clone", "-q", "--depth", "1", project.folder.as_uri(), "shallow")
+    shutil.rmtree(project.folder / ".git")
+    shutil.move(tmp_path / "shallow" / ".git", project.folder / ".git")
+    bad = project.run()
+    assert project.bisect(good, bad).commits.note == (
+        f"git does not have {good.commit[:10]}..{bad.commit[:10]} here, a shallow clone: "
+        "`git fetch --unshallow` gets the rest"
     )
