@@ -33,6 +33,15 @@ wordy (float[n, 4] x) => (float[n, 4] y)
   y = Mul(product, twice)
 }
 """
+# A table of words, stored once, that is the last product as well; `table` is for the test to store.
+TIED = """
+<ir_version: 10, opset_import: ["" : 20]>
+decoder (int64[n] ids) => (float[n, 64] y, float[64] first)
+{
+  words = Gather (table, ids)  turned = Transpose <perm = [1, 0]> (table)  y = MatMul (words, turned)
+  zero = Constant <value = int64 {0}> ()  first = Gather (table, zero)
+}
+"""
 LOOKUP = """
 <ir_version: 9, opset_import: ["" : 20]>
 lookup (int64[batch, length] ids, int64[batch, length] mask, float[batch, 2] extra) => (float[batch, length, 2] y)

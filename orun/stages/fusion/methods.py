@@ -17,6 +17,7 @@ from orun.stages.fusion.rules import apply_rules
 from orun.stages.onnx.domains import tidy_domains
 from orun.stages.onnx.io import load, load_graph, store_freely
 from orun.stages.onnx.ort_graph import IN_THE_WAY, write_optimized
+from orun.stages.onnx.ties import tie, tied
 from orun.stages.said import failing
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ def _apply(context: Context, params: Params, method: str, read: Callable[[], Mod
     order = {value.name: place for place, value in enumerate(inputs)}
     fused.graph.input.sort(key=lambda value: order[value.name])
     tidy_domains(fused)
+    if again := tie(fused, tied(load_graph(context.model()))):
+        context.log.info("stored once: %s", ", ".join(again))
     with failing(context, "the fused model cannot be looked into"):
         return Made(method, fused, tuple(unfused(fused)))
 

@@ -35,6 +35,31 @@ def hoist(model: ModelProto) -> None:
     model.graph.node.extend(left)
 
 
+def turn(model: ModelProto) -> None:
+    """Store the matrices that products read as Transpose nodes make them of stored ones, in place.
+
+    Such is a table of words that is the last product as well: what quantizes products finds stored matrices alone.
+    """
+    from onnx import numpy_helper
+    from orun.stages.onnx.order import reads
+
+    stored = {tensor.name: tensor for tensor in model.graph.initializer}
+    wanted = {node.input[1] for node in model.graph.node if node.op_type == "MatMul"}
+    turned = [
+        node
+        for node in model.graph.node
+        if node.op_type == "Transpose" and node.output[0] in wanted and node.input[0] in stored
+    ]
+    for node in turned:
+        order = next((item.ints for item in node.attribute if item.name == "perm"), None)
+        values = numpy_helper.to_array(stored[node.input[0]]).transpose(order)
+        model.graph.initializer.append(numpy_helper.from_array(values.copy(), node.output[0]))
+        model.graph.node.remove(node)
+    read = {name for node in model.graph.node for name in reads(node)} | {value.name for value in model.graph.output}
+    for name in {node.input[0] for node in turned} - read:
+        model.graph.initializer.remove(stored[name])
+
+
 def fill(model: ModelProto) -> int:
     """Store sparse tensors in full, in place; how many there were. Of all tools ONNX Runtime alone reads them."""
     import numpy as np

@@ -1,5 +1,6 @@
 """Fold constants and remove what computes nothing, with onnxsim or onnxslim.
 
+A weight that is stored once and used turned as well, as a table of words that is the last product, stays stored once.
 The result is compared with the model before it on random and boundary inputs at several sizes of each dynamic axis.
 """
 
@@ -77,13 +78,16 @@ SPEC = Spec(
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the simplified model to `context.result`."""
     from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
-    from orun.stages.onnx.io import load, save, weigh
+    from orun.stages.onnx.io import load, load_graph, save, weigh
+    from orun.stages.onnx.ties import tie, tied
 
     _require_own(context, params)
     model = load(_by_onnxsim(context, params)) if params.tool == "onnxsim" else _by_onnxslim(context, params)
     kept = [entry for entry in model.metadata_props if not entry.key.startswith("onnxsim.")]  # its report on itself
     del model.metadata_props[:]
     model.metadata_props.extend(kept)
+    if again := tie(model, tied(load_graph(context.model()))):
+        context.log.info("stored once: %s", ", ".join(again))
     save(model, context.result)
     error = check_against_input(
         context,

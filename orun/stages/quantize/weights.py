@@ -82,13 +82,14 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the quantized model to `context.result`."""
     from orun.stages.onnx.agreement import check_against_input
     from orun.stages.onnx.io import load, save, weigh
-    from orun.stages.onnx.plain import hoist, inline
+    from orun.stages.onnx.plain import hoist, inline, turn
     from orun.stages.quantizing.calibrating import trial
 
     model = inline(load(context.model()))
     require_known(context, "exclude", params.exclude, [node.name for node in model.graph.node])
     _require_supported(context, params, model)
     hoist(model)
+    turn(model)
     _require_finite(context, params, model)
     result = _gptq(context, params, model) if params.algorithm == "gptq" else _quantize(context, params, model)
     made = "MatMulNBits" if params.format == "qoperator" else "DequantizeLinear"

@@ -3,17 +3,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import onnx
 import onnxsim
 import onnxslim
 import pytest
-from onnx import numpy_helper
+from onnx import numpy_helper, parser
 from onnxsim import onnx_simplifier
 from onnxslim.core.pattern.registry import DEFAULT_FUSION_PATTERNS
 
 from orun.errors import StageFailed
 from orun.stages.optimize.simplify import Pass, Pattern
-from tests.stages.models import WORDY, parse
+from tests.stages.models import TIED, WORDY, parse
 from tests.stages.support import artifact, run_stage
 
 BATCHED = """
@@ -158,3 +159,13 @@ def test_an_onnxslim_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             "optimize/simplify", tmp_path, {"tool": "onnxslim"}, inputs={"model": artifact(tmp_path, parse(WORDY))}
         )
     assert (caught.value.what, caught.value.why) == ("onnxslim cannot simplify the model", "KeyError: no message")
+
+
+@pytest.mark.parametrize("tool", ["onnxsim", "onnxslim"])
+def test_a_table_of_words_that_is_the_last_product_as_well_is_stored_once(tmp_path: Path, tool: str) -> None:
+    model = parser.parse_model(TIED)
+    table = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(table, "table"))
+    made = run_stage("optimize/simplify", tmp_path, {"tool": tool}, inputs={"model": artifact(tmp_path, model)})
+    assert [tensor.name for tensor in onnx.load(made.model).graph.initializer if len(tensor.dims) > 1] == ["table"]
+    assert made.value("max_abs_error") == 0

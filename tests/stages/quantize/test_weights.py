@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, numpy_helper, parser
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from orun.errors import StageFailed
-from tests.stages.models import ADD, parse
+from tests.stages.models import ADD, TIED, parse
 from tests.stages.support import StageRun, artifact, run_stage
 
 
@@ -120,6 +120,22 @@ DOUBLE = """
 <ir_version: 9, opset_import: ["" : 20]>
 mixed (double[n, 64] x) => (float[n, 64] y) { h = MatMul (x, v)  narrow = Cast <to = 1> (h)  y = MatMul (narrow, w) }
 """
+
+
+@pytest.mark.parametrize("algorithm", ["rtn", "gptq"])
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_product_by_the_table_of_words(tmp_path: Path, algorithm: str, alone: bool) -> None:
+    """A model that stores it once turns it where it is used; the rest reads it as it was, if anything does."""
+    model = parser.parse_model(TIED)
+    table = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(table, "table"))
+    if alone:
+        del model.graph.node[3:], model.graph.node[0], model.graph.output[1:]
+        model.graph.input[0].CopyFrom(helper.make_tensor_value_info("words", TensorProto.FLOAT, ["n", 64]))
+    made = quantize(tmp_path, artifact(tmp_path, model), algorithm=algorithm, dims={"n": [8]})
+    assert made.value("quantized") == 1
+    assert "Transpose" not in operators(made)
+    assert ("table" in {tensor.name for tensor in onnx.load(made.model).graph.initializer}) is not alone
 
 
 @pytest.mark.parametrize("algorithm", ["rtn", "hqq", "k_quant", "gptq"])
