@@ -17,9 +17,8 @@ from either of PyTorch's exporters:
 | T5 | Attention; across: MultiHeadAttention | SkipSimplifiedLayerNormalization | |
 | Llama | MultiHeadAttention | SkipSimplifiedLayerNormalization | RotaryEmbedding |
 
-A table of words that is the last product as well, turned, stays stored once where the model stores it once. Operators of
-ONNX's own that do the same, as PyTorch exports them for operator set 23, are fused further
-or left.
+A table of words that is the last product as well, turned, stays stored once where the model stores it once. Operators
+of ONNX's own that do the same, as PyTorch exports them for operator set 23, are fused further or left.
 """
 
 from __future__ import annotations
