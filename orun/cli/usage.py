@@ -22,12 +22,21 @@ def explained(error: click.UsageError) -> UsageError:
     if isinstance(error, click.MissingParameter) and error.param is not None:
         return UsageError(f"{error.param.human_readable_name} is missing", hint=f"{usage(error.ctx)}\n{see}")
     message = error.format_message().rstrip(".")
-    if message.startswith("Got unexpected extra argument") and "--to" in _options(error.ctx):
+    extra = message.startswith("Got unexpected extra argument")
+    if extra and (bare := _bare(error.ctx)):
+        return UsageError(f"--set wants PATH=VALUE, not '{bare}'", hint=f"no space around the =: --set {bare}=VALUE")
+    if extra and "--to" in _options(error.ctx):
         see = f"one FILE; stages are chosen by --to STAGE, --from STAGE, --only STAGE. {see}"
     if message.startswith("No such command") and error.ctx:
         name = message.split("'")[1]
         message, see = f"no such command '{name}'", _near_command(name, error.ctx) + see  # click adds its own guess
     return UsageError(message[:1].lower() + message[1:], hint=see)
+
+
+def _bare(context: click.Context | None) -> str:
+    """What stands after --set without a value, as in `--set vars.x 3`: then the value is an argument too many."""
+    given = context.params.get("overrides") or () if context else ()
+    return next((one for one in given if "=" not in one), "")
 
 
 def _near_command(name: str, context: click.Context) -> str:

@@ -20,6 +20,7 @@ from orun.store.refusals import refusals
 
 VERSION = 1
 NEWER = "use the orun that wrote it, or remove the file and accept again: orun baseline accept"
+BESIDE = "it stands beside the pipeline file and is committed with it: do this in a checkout that can be written"
 UNKNOWN = "unknown field"  # how msgspec tells of a name that a later orun has given
 HINT = "take the committed version back, or remove the file and accept again: orun baseline accept"
 
@@ -99,7 +100,7 @@ def write_file(path: Path, baseline: Baseline) -> None:
     data = {"version": VERSION, **encode(baseline)}
     text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
     target = path.absolute()
-    with refusals("write the baseline", path):
+    with refusals("write the baseline", path, BESIDE):
         replace_file(str(target), text.encode(), f"{target.parent}/.{path.name}.{os.urandom(6).hex()}")
 
 

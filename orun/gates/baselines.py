@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orun.codec import replace
 from orun.errors import UsageError
-from orun.gates.baseline_file import Accepted, Baseline, path_beside, read_file, write_file
+from orun.gates.baseline_file import BESIDE, Accepted, Baseline, path_beside, read_file, write_file
 from orun.gates.measured import Ports
 from orun.metrics import Metric, Unit
 from orun.pipeline.model import Pipeline
@@ -118,7 +118,7 @@ def accept(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action])
 def drop(pipeline: Pipeline) -> bool:
     """Remove the baseline file; whether there was one. StoreError when it cannot be removed."""
     path = path_for(pipeline)
-    with refusals("remove the baseline", path):
+    with refusals("remove the baseline", path, BESIDE):
         if not path.exists():
             return False
         path.unlink()

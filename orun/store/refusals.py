@@ -32,22 +32,27 @@ _REFUSALS = {
 _OTHER = "Look at what is there: ls -ld {path}"
 
 
-def refusal(error: OSError, doing: str, path: str | Path) -> StoreError:
-    """The `StoreError` for what the operating system said while the store was `doing` something at `path`."""
+def refusal(error: OSError, doing: str, path: str | Path, elsewhere: str = "") -> StoreError:
+    """The `StoreError` for what the operating system said while the store was `doing` something at `path`.
+
+    Where that is no place of the store's, `elsewhere` says what to do when nothing can be written there.
+    """
     reason = error.strerror or str(error)
     where = error.filename if isinstance(error.filename, str) else path
     text, hint = _missing(error, where) or _REFUSALS.get(error.errno or 0, (reason.lower(), _OTHER))
+    if elsewhere and error.errno == errno.EROFS:
+        return StoreError(f"cannot {doing}: {text}", why=f"{where}: {reason}", hint=elsewhere)
     hint = hint.format(place=quoted(_existing(path)), path=quoted(_existing(where))) + _owner(error, _existing(where))
     return StoreError(f"cannot {doing}: {text}", why=f"{where}: {reason}", hint=hint)
 
 
 @contextmanager
-def refusals(doing: str, path: str | Path) -> Iterator[None]:
-    """Turn every OSError of the block into a `StoreError`."""
+def refusals(doing: str, path: str | Path, elsewhere: str = "") -> Iterator[None]:
+    """Turn every OSError of the block into a `StoreError`; see `refusal`."""
     try:
         yield
     except OSError as error:
-        raise refusal(error, doing, path) from error
+        raise refusal(error, doing, path, elsewhere) from error
 
 
 def ensure_space(folder: str, size: int) -> None:

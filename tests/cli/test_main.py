@@ -88,6 +88,13 @@ def test_nothing_typed_is_a_mistake(orun: CommandLine) -> None:
             "error: --set wants PATH=VALUE, not 'vars.sequence'\n  hint: orun FILE --set vars.sequence=64\n",
         ),
         (
+            ["plan", "bert.yaml", "--set", "seed=1", "--set", "vars.sequence", "64"],
+            (
+                "error: --set wants PATH=VALUE, not 'vars.sequence'\n"
+                "  hint: no space around the =: --set vars.sequence=VALUE\n"
+            ),
+        ),
+        (
             ["bert.yaml", "--set", "vars.name=caf\udce9"],
             "error: --set 'vars.name=caf\ufffd' is not UTF-8\n  a pipeline file is, and what replaces its values\n",
         ),

@@ -251,6 +251,29 @@ def test_a_folder_in_its_place(pipeline: Pipeline) -> None:
     assert sorted(file.name for file in pipeline.root.iterdir()) == [".git", path.name]
 
 
+def test_a_checkout_that_is_read_only(tmp_path: Path) -> None:
+    """As in some jobs of CI: to name another store would not help."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "tmpfs", str(folder)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"nothing can be mounted here: {mounted.stderr.strip()}")
+    try:
+        path = folder / "bert.baseline.json"
+        write_file(path, Baseline("bert"))
+        subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+        with pytest.raises(StoreError) as caught:
+            write_file(path, Baseline("bert"))
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    assert caught.value.what == "cannot write the baseline: the file system is read-only"
+    assert caught.value.hint == (
+        "it stands beside the pipeline file and is committed with it: do this in a checkout that can be written"
+    )
+
+
 def test_a_user_whom_nobody_knows(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container that runs under some number."""
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
