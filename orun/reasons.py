@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,19 @@ def key_changes(stage: Stage, then: Mapping[str, str], now: Mapping[str, str]) -
     if not then:
         return [NEVER_RUN]
     pairs = [(name, then.get(name), now.get(name)) for name in dict.fromkeys([*now, *then])]
-    differing = [(name, old, new) for name, old, new in pairs if old != new and not _told(name, old, new)]
+    led = _names(then.get(HISTORY)) ^ _names(now.get(HISTORY))
+    differing = [(name, old, new) for name, old, new in pairs if old != new and not _told(name, led)]
     return list(dict.fromkeys(_sentence(stage, *change) for change in differing))
 
 
-def _told(name: str, old: str | None, new: str | None) -> bool:
+def _told(name: str, led: Collection[str]) -> bool:
     """Whether another part says it: that a stage is new in a history, or no longer in it."""
-    return None in (old, new) and name.startswith(f"{HISTORY} of ")
+    return name.startswith((f"{HISTORY} of ", f"{VERDICTS} of ")) and name.partition(" of ")[2] in led
+
+
+def _names(history: str | None) -> set[str]:
+    """The stages of a history; names hold commas, and no spaces."""
+    return set(history.split(", ")) if history else set()
 
 
 def _sentence(stage: Stage, name: str, old: str | None, new: str | None) -> str:
@@ -59,9 +65,24 @@ def _sentence(stage: Stage, name: str, old: str | None, new: str | None) -> str:
         return f"modules come from other folders: PYTHONPATH was {_shown(old)}, and is {_shown(new)}"
     if max(len(old or ""), len(new or "")) <= LONGEST:
         return f"{name}: {_shown(old)} -> {_shown(new)}"
+    if name == HISTORY:
+        return f"{name}: {led}" if (led := _led(old, new)) else f"{name} is in another order"
     found = [f"{where}: {_from(a, b)} -> {_from(b, a)}" for where, a, b in _leaves(name, _read(old), _read(new))]
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return ", ".join(found[:SHOWN]) + more if found else f"{name} is in another order"
+    return _some(found) if found else f"{name} is in another order"
+
+
+def _led(old: str | None, new: str | None) -> str:
+    """Which stages no longer lead to one, and which do now."""
+    then, now = _names(old), _names(new)
+    gone, come = (
+        [name for name in (text or "").split(", ") if name in names]
+        for text, names in ((old, then - now), (new, now - then))
+    )
+    return "; ".join(f"{word} {_some(names)}" for word, names in (("without", gone), ("with", come)) if names)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def _leaves(name: str, old: Any, new: Any) -> Iterator[tuple[str, str, str]]:

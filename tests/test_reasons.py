@@ -67,3 +67,29 @@ def test_long_values_are_told_by_where_they_differ(old: Any, new: Any, said: str
 def test_an_environment_variable(old: str | None, new: str | None, said: str) -> None:
     then, now = ({"kind": "k"} | ({"environment MODE": one} if one else {}) for one in (old, new))
     assert key_changes(LATENCY, then, now) == [said]
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ("int8", "without accuracy[method=static], static; with accuracy[method=int8], int8"),
+        (None, "without accuracy[method=static], static"),
+    ],
+)
+def test_a_stage_before_that_has_another_name(new: str | None, said: str) -> None:
+    """Only the names that differ; that their own parts are new in the key goes without saying."""
+
+    def parts(name: str | None) -> dict[str, str]:
+        named = [] if name is None else [f"accuracy[method={name}]", name]
+        names = ["take", "export", "accuracy[method=dynamic,on=one]", *named, "size"]
+        own = {f"{part} of {one}": f"{part} {one}" for one in names for part in ("history", "verdicts")}
+        return {"history": ", ".join(names)} | own
+
+    assert key_changes(LATENCY, parts("static"), parts(new)) == [f"history: {said}"]
+
+
+def test_stages_before_it_in_another_order() -> None:
+    names = ["take", "export", "accuracy[method=dynamic,on=one]", "accuracy[method=dynamic,on=two]"]
+    then, now = ({"history": ", ".join(order), "verdicts of take": order[0]} for order in (names, names[::-1]))
+    said = ["history is in another order", "the verdicts of take changed"]
+    assert key_changes(LATENCY, then, now) == said

@@ -8,7 +8,10 @@ on the Hugging Face hub. A stage of your own that trains may hand over the weigh
 `forward` takes: by name when each of them is a parameter of `forward`, otherwise in the order given. An axis that has a
 name instead of a size is dynamic; axes of one name have the same size. An axis may follow from others, as that of a
 decoder's mask does (`past + sequence`), or that of an image which must be a multiple of something (`32 * rows`). What
-`forward` takes as a list, such as a cache of keys and values, is named tensor by tensor and arrives as `*past`.
+`forward` takes as a list, such as a cache of keys and values, is named tensor by tensor and arrives as `*past`. Where
+one name is no parameter, none of the others may stand in the place of another parameter, as when one is misspelt. A
+`forward` that takes a mapping, or returns an object of a class of yours, needs a module around it that takes and
+returns tensors.
 
 The exported model and PyTorch are compared on random and boundary inputs at several sizes of each dynamic axis.
 """

@@ -116,6 +116,8 @@ def answers(
         context.progress(done, len(tries), f"run {what}")
         try:
             found.append(model(case.feed))
+        except UsageError as error:  # it is no matter of what it was fed
+            raise StageFailed(context.stage, error.what, why=error.why, hint=error.hint) from error
         except Exception as error:  # those of the frameworks share no base class but this
             raise StageFailed(
                 context.stage,

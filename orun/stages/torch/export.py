@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
+TAKEN = "name what forward takes and has no default for"
+PACKED = (
+    "a forward that takes them all in one: let the function of `model` return a module around it, "
+    "whose forward has a parameter for each of `inputs`"
+)
+
+
 @dataclass(frozen=True)
 class Bound:
     """A module and how its inputs reach `forward`.
@@ -64,15 +71,32 @@ def bind(module: torch.nn.Module, inputs: Sequence[Input]) -> Bound:
 
     scripted = isinstance(module, torch.jit.ScriptModule)
     if scripted:
-        parameters = [argument.name for argument in module.forward.schema.arguments]
+        parameters = [argument.name for argument in module.forward.schema.arguments[1:]]  # all but `self`
     else:
         parameters = list(inspect.signature(module.forward).parameters)
     known = all(item.name in parameters for item in inputs)
+    if not known:
+        _require_in_place(parameters, [item.name for item in inputs])
     if not scripted:
         _require_taken(inspect.signature(module.forward), [item.name for item in inputs], known)
     order = sorted(inputs, key=lambda item: parameters.index(item.name)) if known else inputs
     strict = scripted or isinstance(module, torch.fx.GraphModule)  # what `torch.export` made takes no names
     return Bound(at_rest(module), tuple(order), by_name=known and not strict)
+
+
+def _require_in_place(parameters: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse names of which some are parameters in other places: by position another value would be taken for them."""
+    taken = dict(zip(parameters, names, strict=False))
+    swapped = [(place, name) for place, name in taken.items() if name != place and name in parameters]
+    if swapped:
+        place, name = swapped[0]
+        unknown = ", ".join(one for one in names if one not in parameters)
+        raise UsageError(
+            f"`inputs` would give {name!r} to {place!r} of the module's forward",
+            why=f"it has no parameter {unknown}, so that they go in the order given: {', '.join(names)}\n"
+            f"its forward is ({', '.join(parameters)})",
+            hint="name its parameters in `inputs`; or give all in its order, under names of your own",
+        )
 
 
 def _require_taken(forward: Signature, names: Sequence[str], known: bool) -> None:
@@ -83,7 +107,7 @@ def _require_taken(forward: Signature, names: Sequence[str], known: bool) -> Non
         raise UsageError(
             "the module does not take these `inputs`",
             why=f"{', '.join(names)}: {error}\nits forward is {forward}",
-            hint="name what forward takes and has no default for",
+            hint=PACKED if len(forward.parameters) == 1 < len(names) else TAKEN,
         ) from None
 
 
@@ -112,7 +136,11 @@ def flatten(value: Any) -> Iterator[torch.Tensor]:
         for item in value:
             yield from flatten(item)
     elif value is not None:
-        raise TypeError(f"the module returned a {type(value).__name__}, which is no tensor")
+        raise UsageError(
+            f"the module returned a {type(value).__name__}, which is no tensor",
+            why="it may return tensors, and lists, tuples and mappings of them",
+            hint="let the function of `model` return a module around it, whose forward returns the tensors of that",
+        )
 
 
 def plain(model: Any, names: Sequence[str]) -> torch.nn.Module:

@@ -155,6 +155,48 @@ def test_what_a_model_must_be_and_say(tmp_path: Path) -> None:
     )
 
 
+def test_inputs_in_one_mapping_and_outputs_in_an_object(tmp_path: Path) -> None:
+    inputs = {name: {"shape": ["n", 2]} for name in "xy"}
+    assert refusal(tmp_path, model="small.py:packed", inputs=inputs, outputs=["z"]) == (
+        "the module does not take these `inputs`\n"
+        "  x, y: too many positional arguments\n"
+        "  its forward is (batch: 'dict[str, torch.Tensor]') -> 'torch.Tensor'\n"
+        "  hint: a forward that takes them all in one: let the function of `model` return a module around it, whose "
+        "forward has a parameter for each of `inputs`"
+    )
+    assert refusal(tmp_path, model="small.py:structured", inputs=inputs, outputs=["z"]) == (
+        "the module returned a Answer, which is no tensor\n"
+        "  it may return tensors, and lists, tuples and mappings of them\n"
+        "  hint: let the function of `model` return a module around it, whose forward returns the tensors of that"
+    )
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("source", ["small.py:middle", "traced.pt"])
+def test_an_input_of_which_another_would_be_taken_for_it(tmp_path: Path, source: str) -> None:
+    """With one name misspelt all go by position: what is `first` would silently be `middle`."""
+    import torch
+
+    from tests.stages.modules.small import middle
+
+    modules = MODULES
+    if source == "traced.pt":
+        modules = tmp_path
+        torch.jit.script(middle()).save(tmp_path / source)
+    inputs = {name: {"shape": ["n", 2]} for name in ("midle", "first", "last")}
+    params = {"model": source, "inputs": inputs, "outputs": ["y"], "exporter": "torchscript"}
+    with pytest.raises(OrunError) as caught:
+        run_stage("convert/torch", tmp_path, params, root=modules)
+    assert str(caught.value) == (
+        "`inputs` would give 'first' to 'middle' of the module's forward\n"
+        "  it has no parameter midle, so that they go in the order given: midle, first, last\n"
+        "  its forward is (first, middle, last)\n"
+        "  hint: name its parameters in `inputs`; or give all in its order, under names of your own"
+    )
+    good = params | {"inputs": {name: {"shape": ["n", 2]} for name in ("one", "middle", "two")}}
+    assert run_stage("convert/torch", tmp_path, good, root=modules).value("max_abs_error") == 0
+
+
 def test_an_export_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         convert(tmp_path, **SCORER | {"exporter": "torchscript", "opset": 25})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import nn
 
@@ -82,6 +84,33 @@ class Logarithm(nn.Module):  # type: ignore[misc]
 def logarithm() -> nn.Module:
     """A `Logarithm`."""
     return Logarithm()
+
+
+class Packed(nn.Module):  # type: ignore[misc]
+    def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Of one mapping."""
+        return batch["x"] + batch["y"]
+
+
+def packed() -> nn.Module:
+    """Takes all inputs in one."""
+    return Packed()
+
+
+@dataclass
+class Answer:
+    scores: torch.Tensor
+
+
+class Structured(nn.Module):  # type: ignore[misc]
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Answer:
+        """In an object."""
+        return Answer(x - 2 * y)
+
+
+def structured() -> nn.Module:
+    """Returns what is no tensor."""
+    return Structured()
 
 
 def number() -> int:
