@@ -28,13 +28,22 @@ class Condemned:
 
     def write(self, digests: Collection[str]) -> None:
         """Write the list, which is there as a whole or not at all."""
-        temporary = f"{self._path}.{os.getpid()}"
+        temporary = f"{self._path}.{os.getpid()}-{os.urandom(6).hex()}"  # ids of processes are few in containers
         write_file(temporary, "".join(f"{digest}\n" for digest in digests).encode("ascii"))
         os.rename(temporary, self._path)
 
     def clear(self) -> None:
         """Remove the list."""
         Path(self._path).unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Remove what a collection has left that was killed; nothing happens while one goes on."""
+        folder, name = os.path.split(self._path)
+        left = [f"{folder}/{one}" for one in os.listdir(folder) if one.startswith(name)]
+        with self.lock() as lock:
+            if left and lock.take(wait=False):
+                for path in left:
+                    Path(path).unlink(missing_ok=True)
 
     def wait_for(self, digests: Collection[str]) -> None:
         """Wait for the end of a collection if one of these is condemned."""

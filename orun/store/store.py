@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from orun.errors import StoreError
+from orun.store.condemned import Condemned
 from orun.store.evidence import Evidence, Witness
 from orun.store.layout import PRIVATE, prepare, safe_name
 from orun.store.locks import Lock, remove_free_locks
@@ -196,6 +197,7 @@ class Store:
         """Remove what processes that died have left behind."""
         with self._refusals("clean up"):
             sweep(self.root / "tmp", self.parts.placer.discard)
+            Condemned(self.root).sweep()
             remove_free_locks(self.root / "locks")
 
     # Records
@@ -239,8 +241,7 @@ class Store:
             artifacts: the digest of the tree of each stage, by its id.
         """
         with self._refusals("read from the store"):
-            witness = Witness(self.parts.objects, self.parts.trees, self.parts.checkouts)
-            found = witness.collect(pipeline, artifacts)
+            found = Witness(self.parts.objects, self.parts.trees, self.parts.checkouts).collect(pipeline, artifacts)
             self.parts.index.settle()
             return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -81,6 +82,35 @@ def test_the_list_of_a_collection_that_was_killed_holds_nobody_up(store: Store, 
     asked = subprocess.check_output([sys.executable, "-c", ASKER, str(store.root), digest], cwd=TOP, text=True)
     assert asked == "asking\n()\n"
     assert not condemned.exists()
+
+
+def test_the_next_run_removes_what_a_collection_has_left_that_was_killed(store: Store, digest: str) -> None:
+    """Runs with nothing to do went the long way for ever: a store in which something temporary lies is not in order."""
+    condemned = store.root / "tmp" / "condemned"
+    condemned.write_text(f"{digest}\n")
+    with Lock(store.root / "locks" / "gc") as lock:  # as while a collection goes on
+        lock.acquire()
+        store.sweep()
+        assert condemned.exists()
+    store.sweep()
+    assert content(store.root / "tmp") == {}
+
+
+def test_what_a_collection_has_left_that_was_killed_is_in_no_other_one_s_way(
+    store: Store,
+    digest: str,  # noqa: ARG001 - it is there
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In containers processes have the same ids again and again, of which the name of a file had been made."""
+    own = os.getpid
+    monkeypatch.setattr(os, "getpid", lambda: 7)
+    process = os.fork()
+    if not process:
+        monkeypatch.setattr(os, "rename", lambda *_: os.kill(own(), signal.SIGKILL))
+        collect(store, NOTHING)
+    assert os.waitpid(process, 0)[1] == signal.SIGKILL
+    assert collect(store, NOTHING).objects > 0
+    assert content(store.root / "tmp") == {}
 
 
 @pytest.fixture
