@@ -26,7 +26,8 @@ def advice(others: Sequence[Fixed], unknown: Sequence[str], good: str, bad: str)
         wanted = " ".join(f"'{one}'" for one in pins)
         yield f"packages: python -m venv then && then/bin/pip install orun {wanted} && then/bin/{again}"
     if made := dict.fromkeys(one.old for one in others if one.name == OWN):
-        yield f"orun itself: `{again}` with the code that made {good} ({', '.join(made)})"
+        code = f"with the code that made {good} ({', '.join(made)})"
+        yield f"orun itself: `{again}` {code}; if the bad run is good there, orun's code did it"
     if old := next((one.old for one in others if one.name in (PYTHON, "device python")), ""):
         yield f"Python: `{again}` with Python {old}"
     if folders := dict.fromkeys(one.old for one in others if one.name == MODULES):

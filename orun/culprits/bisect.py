@@ -24,6 +24,8 @@ from orun.store import Store
 
 ENDS = ("good", "bad")  # what the good run must be without any change, and with all
 
+BUILT = {"good": "built here, it is good", "bad": "built here, it is bad", "unresolved": "it cannot be built here"}
+
 
 @dataclass(frozen=True)
 class Bisection:
@@ -192,7 +194,7 @@ def _sentence(
     title = _title(symptom)
     besides = f"; besides differ: {'; '.join(dict.fromkeys(map(str, others))) or 'nothing that the runs recorded'}"
     if not found:
-        return f"{title}, and the runs do not differ in what can be mixed{besides}"
+        return f"{title}, and the runs do not differ in what can be mixed ({BUILT[ends[1]]}){besides}"
     if ends[1] != "bad":
         return f"{title}, but not with the bad run's parameters and code on this machine as it is now{besides}"
     if ends[0] == "bad":

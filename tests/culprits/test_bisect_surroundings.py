@@ -78,7 +78,8 @@ def test_values_that_nobody_knows_any_more(project: Project, monkeypatch: pytest
     )
     assert found.fixed == (said,)
     assert found.sentence == (
-        f"score score max 10 fails, and the runs do not differ in what can be mixed; besides differ: {said}"
+        "score score max 10 fails, and the runs do not differ in what can be mixed (built here, it is good); "
+        f"besides differ: {said}"
     )
     assert found.advice == (f"variables: ORUN_GOOD_MORE=... ORUN_BAD_MORE=... orun bisect {good.run} {bad.run}",)
 
@@ -126,10 +127,13 @@ def test_the_code_of_orun_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     said = f"the code behind size: orun {version} in both, and yet not the same"
     assert found.fixed == (said,)
     assert found.sentence == (
-        f"size nodes max 1000 fails, and the runs do not differ in what can be mixed; besides differ: {said}"
+        "size nodes max 1000 fails, and the runs do not differ in what can be mixed (built here, it is good); "
+        f"besides differ: {said}"
     )
-    assert found.advice == (
-        f"orun itself: `orun bisect {good.run} {bad}` with the code that made {good.run} (orun {version})",
+    (advised,) = found.advice
+    assert advised == (
+        f"orun itself: `orun bisect {good.run} {bad}` with the code that made {good.run} (orun {version}); "
+        "if the bad run is good there, orun's code did it"
     )
 
 
