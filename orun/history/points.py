@@ -117,6 +117,9 @@ def series_of(points: Iterable[Point]) -> tuple[Series, ...]:
     groups: dict[tuple[str, str, str, str], list[Point]] = {}
     for point in points:
         groups.setdefault((point.pipeline, point.stage, point.metric, point.machine), []).append(point)
-    return tuple(
-        Series(tuple(sorted(group, key=lambda point: point.measured_at))) for _, group in sorted(groups.items())
-    )
+    return tuple(Series(tuple(sorted(group, key=_age))) for _, group in sorted(groups.items()))
+
+
+def _age(point: Point) -> tuple[str, float]:
+    """By which the older of two measurements sorts first: runs are named in their order, whatever the clock says."""
+    return point.run, point.measured_at

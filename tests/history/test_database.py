@@ -16,7 +16,7 @@ import pytest
 from orun.codec import replace
 from orun.errors import StoreError
 from orun.history import History, Point, location, past, points_of
-from orun.history.points import machine_of
+from orun.history.points import machine_of, series_of
 from orun.metrics import Metric
 from tests.history.support import point
 from tests.report.support import COSINE, INT8, NOW, PASSED
@@ -106,6 +106,16 @@ def test_points_come_back_as_they_were_and_once(tmp_path: Path) -> None:
     history.add([late])
     assert history.points() == (early, late)
     assert history.points(pipeline="other") == ()
+
+
+def test_the_last_run_is_the_last_where_the_clock_was_set_back(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.sqlite")
+    before, after = (
+        dataclasses.replace(point(1.0, at), run=run) for run, at in (("20260102-a", 20), ("20260103-a", 10))
+    )
+    history.add([after, before])
+    assert history.points() == (before, after)
+    assert [one.points for one in series_of([after, before])] == [(before, after)]
 
 
 def test_the_run_that_measured_first_is_kept(tmp_path: Path) -> None:
