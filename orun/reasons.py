@@ -8,7 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from orun.key import MODULES, UNSET
+from orun.key import MODULES, OWN, UNSET
 from orun.pipeline.model import Stage
 from orun.record import NEVER_RUN
 
@@ -31,7 +31,23 @@ def key_changes(stage: Stage, then: Mapping[str, str], now: Mapping[str, str]) -
     pairs = [(name, then.get(name), now.get(name)) for name in dict.fromkeys([*now, *then])]
     led = _names(then.get(HISTORY)) ^ _names(now.get(HISTORY))
     differing = [(name, old, new) for name, old, new in pairs if old != new and not _told(name, led)]
-    return list(dict.fromkeys(_sentence(stage, *change) for change in differing))
+    kinds = [_kind(parts) for parts in (then, now)]
+    if "" in kinds or kinds[0] == kinds[1]:
+        return list(dict.fromkeys(_sentence(stage, *change) for change in differing))
+    further = (_sentence(stage, *change) for change in differing if not _follows(*change))
+    return [f"uses: {kinds[0]} -> {kinds[1]}", *dict.fromkeys(further)]
+
+
+def _kind(parts: Mapping[str, str]) -> str:
+    """What `uses` names; empty where the parts do not say."""
+    kind, file = parts.get("kind", ""), parts.get(f"file of {OWN}")
+    return f"{file}:{kind}" if file and kind else kind
+
+
+def _follows(name: str, old: str | None, new: str | None) -> bool:
+    """Whether a part differs because another kind has other parameters, tools and the like."""
+    own = name in ("kind", "stage code", f"file of {OWN}", f"content of {OWN}")
+    return own or (None in (old, new) and name.partition(" ")[0] not in ("input", "environment"))
 
 
 def _told(name: str, led: Collection[str]) -> bool:

@@ -16,6 +16,26 @@ TARGET = {"providers": [["CPUExecutionProvider", {}]], "session": {"execution_mo
 LONG = "weights of the model that was trained in spring, with the second data set, seed "
 
 
+MODEL = {"kind": "check/model", "stage code": "1", "parameter max_ir": "null", "tool onnx": "onnx 1.23.2", "seed": "0"}
+MINE = {"kind": "check", "file of uses": "own.py", "content of uses": "2", "python of your code": "3.11.7", "seed": "0"}
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "said"),
+    [
+        (MODEL, MINE, ["uses: check/model -> own.py:check"]),
+        (MINE, MODEL | {"seed": "1"}, ["uses: own.py:check -> check/model", "seed: 0 -> 1"]),
+        (MINE, MINE | {"file of uses": "b/own.py"}, ["uses: own.py:check -> b/own.py:check"]),
+        (MINE, MINE | {"kind": "other", "input x": "3"}, ["uses: own.py:check -> own.py:other", "input x changed"]),
+        (MODEL, MODEL | {"tool onnx": "onnx 1.24.0"}, ["tool onnx: onnx 1.23.2 -> onnx 1.24.0"]),
+    ],
+)
+def test_what_another_kind_brings_with_it_is_no_reason(
+    then: dict[str, str], now: dict[str, str], said: list[str]
+) -> None:
+    assert key_changes(LATENCY, then, now) == said
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
