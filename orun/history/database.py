@@ -64,7 +64,8 @@ class History:
         Raises:
             StoreError: when the database cannot be read, or is none.
         """
-        query = f"SELECT {', '.join(COLUMNS)} FROM points WHERE {_condition(wanted)} ORDER BY run, measured_at, stage, metric"  # noqa: S608 -- names of our own
+        where = _condition(wanted)
+        query = f"SELECT {', '.join(COLUMNS)} FROM points WHERE {where} ORDER BY run, measured_at, stage, metric"  # noqa: S608 -- names of our own
         return tuple(map(_point, self._rows(query, wanted)))
 
     def names(self, **wanted: str) -> tuple[tuple[str, str], ...]:
