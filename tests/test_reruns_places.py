@@ -104,7 +104,7 @@ def test_code_that_moves_to_another_folder(tmp_path: Path) -> None:
     assert project.run()["one"].reasons == ("up to date (the same as two)",)
     (project.folder / "v2").rename(project.folder / "v3")
     project.edit("pipeline.yaml", "v2", "v3")
-    assert project.run()["one"].reasons == ("file of uses: v2/export.py -> v3/export.py",)
+    assert project.run()["one"].reasons == ("uses: v2/export.py:export -> v3/export.py:export",)
 
 
 def test_copies_of_code_read_what_is_named_after_them(tmp_path: Path) -> None:
@@ -196,6 +196,7 @@ def test_an_input_that_never_comes_to_rest(folder: Project, monkeypatch: pytest.
         ("os.readlink(path)", "v1", "v2"),
         ("Path(path).resolve().name", "v1", "v2"),
         ("os.path.islink(path)", "True", "False"),
+        ("path.is_symlink()", "True", "False"),
     ],
 )
 def test_what_is_asked_of_a_file_that_is_not_opened(folder: Project, what: str, before: str, after: str) -> None:
@@ -222,10 +223,33 @@ def test_what_is_asked_of_a_file_that_is_not_opened(folder: Project, what: str, 
     assert folder.text("names") == before
     assert folder.run().repeats
     latest.unlink()
-    latest.write_text("123456") if "islink" in what else latest.symlink_to("v2")
+    latest.write_text("123456") if before == "True" else latest.symlink_to("v2")
     result = folder.run()
     assert result["names"].reasons == ("latest changed (looked for by the stage)",)
     assert folder.text("names") == after
+
+
+def test_a_link_to_nothing_where_there_was_none(folder: Project) -> None:
+    """Whoever follows it finds nothing, as before."""
+    folder.write(
+        "folder.py",
+        """
+        import os
+
+        from orun import FilePath, stage
+
+
+        @stage(inputs={}, output="files")
+        def names(context, *, folder: FilePath):
+            path = context.root / "latest"
+            (context.output / "text").write_text(os.readlink(path) if path.is_symlink() else "none")
+        """,
+    )
+    folder.write("v1", "12345")
+    assert built(folder.run()) == ["names"]
+    (folder.folder / "latest").symlink_to("nowhere")
+    assert folder.run()["names"].reasons == ("latest changed (looked for by the stage)",)
+    assert folder.text("names") == "nowhere"
 
 
 def test_a_folder_that_becomes_a_file_of_its_name(folder: Project) -> None:

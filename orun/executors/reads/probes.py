@@ -23,9 +23,11 @@ from orun.executors.reads.recorder import LISTERS, Recorder, absolute
 from orun.executors.reads.scope import Scope
 from orun.observe import appearance
 
-# Module, function, and how much it asks; `lstat` serves `realpath`, which asks all folders above.
+LSTAT: Mapping[str, bool] = {"size": True, "link": True}
+# Module, function, and how much it asks.
 QUESTIONS: tuple[tuple[ModuleType, str, Mapping[str, bool]], ...] = (
     (os, "stat", {"size": True}),
+    (os, "lstat", LSTAT),
     (os, "access", {}),
     (os, "readlink", {"target": True}),
     (os.path, "lexists", {}),
@@ -78,7 +80,8 @@ class Probes:
         @functools.wraps(call)
         def noted(path: Any, *arguments: Any, **options: Any) -> Any:
             if self._scope and not isinstance(path, int) and options.get("dir_fd") is None:
-                self._note(path, self._scope, asks)
+                follows = options.get("follow_symlinks", True)
+                self._note(path, self._scope, asks if follows else {**asks, "link": True})
             return call(path, *arguments, **options)
 
         return noted
@@ -95,6 +98,8 @@ class Probes:
         return linking
 
     def _note(self, path: Any, scope: Scope, asks: Mapping[str, bool]) -> None:
+        if asks is LSTAT and _is_on_the_way():
+            return
         module, file = calling(HELPERS, depth=2)
         if module in FINDERS or file.startswith(OURS):
             return
@@ -118,6 +123,12 @@ def _counts(name: str, file: str, scope: Scope, asks: Mapping[str, bool]) -> boo
     if "target" in asks:  # links differ from machine to machine, and one may lead to the project
         return own and not scope.is_above(name)
     return own or scope.is_code(name)
+
+
+def _is_on_the_way() -> bool:
+    """Whether `lstat` serves a function of `os.path`: `realpath` asks so of every folder above, and notes its links."""
+    caller = sys._getframe(3)  # noqa: SLF001 - as below
+    return caller.f_globals.get("__name__") == "posixpath"
 
 
 def _is_about_presence() -> bool:

@@ -67,6 +67,10 @@ def test_the_size_of_a_file(executor: LocalExecutor, project: Project, how: str)
         ("Path(path).resolve()", "link to v1: folder"),
         ("(Path(path) / 'weights').resolve(strict=True)", "link to v1: folder"),
         ("os.path.islink(path)", "a link: folder"),
+        ("Path(path).is_symlink()", "a link: folder"),
+        ("Path(path).lstat()", "a link: folder"),
+        ("os.lstat(path)", "a link: folder"),
+        ("os.stat(path, follow_symlinks=False)", "a link: folder"),
         ("Path(path).is_dir()", "folder"),
     ],
 )
