@@ -11,7 +11,7 @@ from either of PyTorch's exporters:
 | family | attention | normalisation | other |
 |---|---|---|---|
 | BERT, RoBERTa, DistilBERT | Attention | EmbedLayerNormalization, SkipLayerNormalization | BiasGelu |
-| GPT-2 | Attention | SkipLayerNormalization | FastGelu |
+| GPT-2 | Attention; with its cache: MultiHeadAttention | SkipLayerNormalization | FastGelu |
 | ViT, Whisper's encoder | Attention | SkipLayerNormalization | BiasGelu |
 | CLIP | Attention | SkipLayerNormalization | QuickGelu |
 | T5 | Attention; across: MultiHeadAttention | SkipSimplifiedLayerNormalization | |

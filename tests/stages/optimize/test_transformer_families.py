@@ -14,6 +14,9 @@ from orun.stages.optimize.transformer import COUNTED
 from tests.stages.support import StageRun, run_stage
 
 ROOT = Path(__file__).parents[3] / "benchmarks"
+MODULES = Path(__file__).parents[1] / "modules"
+CACHE = {"shape": ["batch", 4, "past", 16]}
+DIMS = {"past": [3, 0, 8]}
 LAYERS = {"EmbedLayerNormalization": 1, "SkipLayerNormalization": 4}
 LATE = {"LayerNormalization": 1, "SkipLayerNormalization": 4}
 EXPECTED = {
@@ -141,3 +144,29 @@ def test_what_is_in_pieces_is_named_when_more_was_expected(tmp_path: Path, expor
         "in pieces: the attention that yields /model/layers.0/attention/MatMul_1_output_0",
         "in pieces: the attention that yields /model/layers.1/attention/MatMul_1_output_0",
     ]
+
+
+@pytest.mark.parametrize(("exporter", "tables"), [("torchscript", 2), ("dynamo", 1)])
+def test_gpt2_with_its_cache(tmp_path: Path, exporter: str, tables: int) -> None:
+    """It begins with no past; whether its table of words is stored once is the exporter's doing."""
+    past = {f"past_key_values.{layer}.{part}": CACHE for layer in range(2) for part in ("key", "value")}
+    text = {"shape": ["batch", "sequence"], "dtype": "int64"}
+    mask = {"shape": ["batch", "past + sequence"], "dtype": "int64", "fill": "mask"}
+    asked = {
+        "model": "gpt2_step.py:load",
+        "inputs": {
+            "input_ids": {**text, "high": 999}, "attention_mask": mask, "position_ids": {**text, "high": 63}, **past
+        },
+        "outputs": ["logits", *(name.replace("past_key_values", "present") for name in past)],
+        "exporter": exporter,
+        "dims": DIMS,
+    }  # fmt: skip
+    source = run_stage("convert/torch", tmp_path, asked, root=MODULES).output
+    made = fuse(tmp_path, source, dims=DIMS)
+    assert fused(made) == {"MultiHeadAttention": 2, "SkipLayerNormalization": 5, "FastGelu": 2}
+    assert (made.value("attentions_left"), made.value("max_abs_error") < 1e-5) == (0, True)
+    stored = onnx.load(made.model).graph.initializer
+    assert sum(sorted(tensor.dims) == [64, 1000] for tensor in stored) == tables
+    small = run_stage("quantize/weights", tmp_path, {"dims": DIMS}, inputs={"model": made.output})
+    assert small.value("quantized") == 9  # four products in each layer, and the scores
+    assert run_stage("quantize/dynamic", tmp_path, {"dims": DIMS}, inputs={"model": made.output}).value("quantized") > 9
