@@ -177,8 +177,15 @@ def _check_output(stage: str, what: str, value: Array, part: str, batch: Batch) 
         raise StageFailed(
             stage,
             f"{what} is not finite for {part} {batch.examples[bad[0]]}",
-            why=f"{nan} NaN and {infinite} infinite among its {example.size} values",
+            why=f"{nan} NaN and {infinite} infinite among its {example.size} values{_fed(batch, int(bad[0]), part)}",
         )
+
+
+def _fed(batch: Batch, place: int, part: str) -> str:
+    """Which inputs of an example are not finite themselves: then it is no matter of the model."""
+    odd = [name for name, values in batch.feed.items() if values.dtype.kind == "f"]
+    odd = [name for name in odd if not np.isfinite(batch.feed[name][place]).all()]
+    return f"\nwhat the {part} is fed is not finite either, in {', '.join(odd)}" if odd else ""
 
 
 @dataclass

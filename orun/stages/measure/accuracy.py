@@ -60,6 +60,7 @@ from orun.stages.data.source import Examples
 from orun.stages.datasets import load_dataset, title
 from orun.stages.given import MadeUpDims, Where, WhereReferences
 from orun.stages.known import require_made_up
+from orun.stages.onnx.missing import require_numbers
 from orun.stages.params import Code, Doc, Range
 from orun.targets import Target
 
@@ -173,7 +174,10 @@ def _dataset(context: Context, params: Params) -> Dataset:
         return synthetic(context.model(), params.samples or MADE_UP, params.dims, context.seed)
     require_made_up(context, params.dims, "dataset")
     dataset = load_dataset(context, params.dataset)
-    return dataset if params.samples is None else dataset.take(params.samples)
+    if params.samples is not None:
+        dataset = dataset.take(params.samples)
+    require_numbers(context, dataset)
+    return dataset
 
 
 def _sessions(context: Context, stack: ExitStack) -> dict[str, InferenceSession | RemoteSession]:

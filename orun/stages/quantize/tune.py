@@ -138,6 +138,7 @@ def _search(context: Context, params: Params) -> Search:
     from orun.environment import device
     from orun.stages.onnx.feeds import one_example
     from orun.stages.onnx.io import load_graph
+    from orun.stages.onnx.missing import require_ranges
     from orun.stages.onnx.signature import input_names, ranks_of
     from orun.stages.tuning.build import Workshop
     from orun.stages.tuning.ledger import Ledger, name_of
@@ -152,6 +153,7 @@ def _search(context: Context, params: Params) -> Search:
     datasets = [dataset]
     if params.calibration is not None:  # refused here, not with every candidate
         datasets.append(load_dataset(context, params.calibration, input_names(model)))
+        require_ranges(context, datasets[-1])
     graph = model.graph
     return Search(
         workshop=Workshop(context, params.calibration, 128),

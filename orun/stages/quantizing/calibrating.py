@@ -32,12 +32,18 @@ def typical(
         names: of the model's inputs.
         samples: how many at most.
         dims: sizes of dynamic axes for inputs that are made up.
+
+    Raises:
+        StageFailed: when the parameter's function fails, or an example holds NaN.
     """
     from orun.stages.data.synthetic import synthetic
     from orun.stages.datasets import load_dataset
+    from orun.stages.onnx.missing import require_ranges
 
     if dataset is not None:
-        return load_dataset(context, dataset, names).take(samples)
+        examples = load_dataset(context, dataset, names).take(samples)
+        require_ranges(context, examples)
+        return examples
     context.log.warning("no dataset: ranges are those of made-up inputs, which are not those of data")
     return synthetic(context.model(), samples, dims, context.seed)
 

@@ -41,6 +41,11 @@ def labelled():
 def searched():
     return orun.Dataset({"x": X}, labels=[0, 1, 2, 0], candidates={"x": np.eye(3, dtype=np.float32)})
 
+def gaps():
+    x = X.copy()
+    x[2, 0] = np.nan
+    return orun.Dataset({"x": x}, labels=[0, 1, 2, 0])
+
 def integers():
     return orun.Dataset({"x": X.astype(np.int64)})
 
@@ -338,6 +343,32 @@ def test_an_output_that_is_not_finite_fails_always(folder: Path) -> None:
         model=linear(EYE),
         reference=linear(overflow),
     ).startswith("output 'y' of the reference is not finite for example 0\n")
+
+
+def test_values_that_are_missing_in_the_data(folder: Path) -> None:
+    """A model answers such an example with what is not finite, or as another one where it rounds to integers."""
+    params = {"dataset": "data.py:gaps", "metrics": ["accuracy"]}
+    assert refusal(folder, params, model=linear(EYE)) == (
+        "output 'y' of the model is not finite for example 2\n  3 NaN and 0 infinite among its 3 values\n"
+        "  what the example is fed is not finite either, in x"
+    )
+    rounding = linear(EYE)
+    for name, value in (("scale", np.float32(0.1)), ("zero", np.uint8(0))):
+        rounding.graph.initializer.append(numpy_helper.from_array(np.array(value), name))
+    pair = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["rounded"]),
+    ]
+    rounding.graph.node[0].input[0] = "rounded"
+    for place, node in enumerate(pair):
+        rounding.graph.node.insert(place, node)
+    assert refusal(folder, params, model=rounding) == (
+        "example 2 of the dataset holds NaN in 'x', which the model takes for a number\n"
+        "  it quantizes its values, and an integer cannot say that one is missing: the answer would be of another "
+        "example\n  1 of 4 examples hold one\n"
+        "  hint: put a value in its place, or leave the example out, in what makes the dataset"
+    )
+    assert measure(folder, params | {"samples": 2}, model=rounding).value("accuracy") == 1
 
 
 def test_shapes_are_part_of_equality(folder: Path) -> None:

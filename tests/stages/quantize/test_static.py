@@ -216,6 +216,49 @@ def test_examples_of_a_model_whose_batch_is_fixed(tmp_path: Path) -> None:
     assert noise(made.model, before / "model.onnx", {"x": rows[0]}) < 0.02
 
 
+IMPUTED = """
+<ir_version: 9, opset_import: ["" : 20]>
+g (float[n, 4] x) => (float[n, 2] y)
+<float zero = {0}, float[4, 2] w = {0.1, -0.2, 0.3, 0.4, 0.5, -0.6, 0.7, 0.8}>
+{ gone = IsNaN (x) whole = Where (gone, zero, x) y = MatMul (whole, w) }
+"""
+GAPS = """
+import numpy as np
+import orun
+
+def gaps():
+    x = np.ones((5, 4), np.float32)
+    x[3, 1] = x[4, 0] = np.nan
+    return orun.Dataset({"x": x})
+
+def ragged():
+    return orun.Dataset({"x": [np.full(4, value, np.float32) for value in (1, np.nan)]})
+"""
+
+
+def test_data_with_values_that_are_missing(tmp_path: Path) -> None:
+    """ONNX Runtime makes ranges of the others, or of none, and says nothing."""
+    (tmp_path / "data.py").write_text(GAPS, encoding="utf-8")
+
+    def made(model: str, dataset: str, kind: str = "quantize/static", **params: str) -> StageRun:
+        inputs = {"model": artifact(tmp_path, parse(model))}
+        return run_stage(kind, tmp_path, {"dataset": f"data.py:{dataset}", **params}, inputs=inputs, root=tmp_path)
+
+    said = (
+        "example {} of the dataset holds NaN in 'x', which the model takes for a number\n"
+        "  values of which one is no number have no range\n  {} examples hold one\n"
+        "  hint: put a value in its place, or leave the example out, in what makes the dataset"
+    )
+    for dataset, places in (("gaps", (3, "2 of 5")), ("ragged", (1, "1 of 2"))):
+        with pytest.raises(StageFailed) as error:
+            made(WEIGHTED, dataset)
+        assert str(error.value) == said.format(*places)
+    with pytest.raises(StageFailed) as error:
+        made(WEIGHTED, "gaps", "quantize/weights", algorithm="gptq")
+    assert str(error.value) == said.format(3, "2 of 5")
+    assert made(IMPUTED, "gaps").value("quantized") == 1  # it puts zeros in their place
+
+
 def test_data_that_does_not_fit(tmp_path: Path) -> None:
     before = artifact(tmp_path, convolution())
     with pytest.raises(StageFailed) as caught:
