@@ -1,13 +1,24 @@
-"""The artifacts of a run where people open them: put there as stages are done, and there still when the run ends."""
+"""The artifacts of a run where people open them: put there as stages are done, and there still when the run ends.
+
+What a stage left that the file has no more, or by another name, is removed: a release that is carried away from there
+would be the old one for ever.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orun.errors import StoreError
+from orun.pipeline.model import Pipeline
+from orun.record import ASIDE
 from orun.store import Action, Store
+from orun.store.layout import safe_name
+
+LOOKED = 100  # runs back, for the file that a stage was of
 
 
 @dataclass
@@ -37,6 +48,36 @@ class Outs:
                     f"{stage}: another run had put its own into {out}, which is this run's again; pipelines of one "
                     "name in one store replace each other's outputs: give one of them another name, or --store"
                 )
+
+
+def withdraw_gone(store: Store, pipeline: Pipeline) -> Iterator[str]:
+    """Remove what is in `out/` of stages that the file had, and say so; what was edited there stays.
+
+    Pipelines of one name may share a store: of a stage that another file ran last, nothing is removed.
+    """
+    if pipeline.name.endswith(ASIDE):
+        return
+    folders = store.outs(pipeline.name) - {safe_name(stage.id) for stage in pipeline.stages}
+    for stage in _had(store, pipeline, folders) if folders else ():
+        if store.withdraw(pipeline.name, stage):
+            yield f"{stage}: its output was removed from out/: {pipeline.file.name} has no such stage any more"
+
+
+def _had(store: Store, pipeline: Pipeline, folders: Collection[str]) -> Iterator[str]:
+    """The stages with these folders that a run of the very file had."""
+    from orun.fold import read_result  # needed where a stage is gone
+
+    left = set(folders)
+    for folder in reversed(store.runs()[-LOOKED:]):
+        with suppress(StoreError):  # it goes on, it was killed, or another version of orun wrote it
+            record = read_result(folder / "record.json")
+            stages = [one.stage for one in record.stages if record.pipeline == pipeline.name]
+            found = [stage for stage in stages if safe_name(stage) in left]
+            left -= {safe_name(stage) for stage in found}
+            if Path(record.file).resolve() == pipeline.file.resolve():
+                yield from found
+        if not left:
+            break
 
 
 def _inode(path: Path) -> int:

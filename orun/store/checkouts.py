@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from orun.store.durable import READ_ONLY
@@ -55,6 +56,12 @@ class Checkouts:
             if held:
                 self._placer.discard(target)
         return held
+
+    def names(self, pipeline: str) -> frozenset[str]:
+        """The folders of a pipeline's stages, by the names that they have."""
+        with suppress(FileNotFoundError), os.scandir(f"{self._root}/out/{safe_name(pipeline)}") as found:
+            return frozenset(item.name for item in found if item.is_dir(follow_symlinks=False))
+        return frozenset()
 
     def path(self, pipeline: str, stage: str) -> str:
         """Where the checkout of a stage is."""

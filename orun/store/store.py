@@ -174,6 +174,11 @@ class Store:
             self.parts.index.settle()
             return result
 
+    def outs(self, pipeline: str) -> frozenset[str]:
+        """Names of the folders in `out/<pipeline>/`."""
+        with self._refusals(f"list out/{pipeline}"):
+            return self.parts.checkouts.names(pipeline)
+
     def withdraw(self, pipeline: str, stage: str) -> bool:
         """Remove `out/<pipeline>/<stage>/` if it holds what was done for the stage last, unedited; whether it did."""
         with self._refusals(f"remove out/{pipeline}/{stage}"):
