@@ -53,7 +53,8 @@ def predicted_classes(metric: str, output: NDArray[Any], labels: NDArray[Any]) -
         kinds = ["texts" if text else "numbers" for text in texts]
         raise UsageError(
             f"{metric} compares what the model predicts, {kinds[0]}, with labels that are {kinds[1]}",
-            hint="give labels of the same kind: where the model yields scores, the number of the class from 0 on",
+            hint="give labels of the same kind: where the model yields scores, the number of the class from 0 on; "
+            "of a table, `classes: [...]` names them in the order of the scores",
         )
     if not (is_classes(output) or texts[0]):
         _need_classes(metric, output.shape[-1], labels)

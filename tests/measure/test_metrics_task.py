@@ -59,7 +59,8 @@ def test_texts_are_not_compared_with_numbers() -> None:
         accuracy(np.eye(2), np.array(["0", "1"]))
     assert str(caught.value) == (
         "accuracy compares what the model predicts, numbers, with labels that are texts\n"
-        "  hint: give labels of the same kind: where the model yields scores, the number of the class from 0 on"
+        "  hint: give labels of the same kind: where the model yields scores, the number of the class from 0 on; "
+        "of a table, `classes: [...]` names them in the order of the scores"
     )
 
 

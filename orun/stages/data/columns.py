@@ -30,8 +30,8 @@ def assemble(name: str, columns: Columns, source: Source) -> Dataset:
     Raises:
         UsageError: when a column is missing or holds what it cannot.
     """
-    labels = label_column(name, columns, source)
-    free = [column for column in columns if column != labels and not column.startswith(CANDIDATES)]
+    spoken_for = {label_column(name, columns, source), *source.fields}
+    free = [column for column in columns if column not in spoken_for and not column.startswith(CANDIDATES)]
     asked = {title: [one] if isinstance(one, str) and one == REST else one for title, one in source.inputs.items()}
     named = {column for one in asked.values() for column in ([one] if isinstance(one, str) else one)}
     rest = [column for column in free if column not in named]
@@ -43,7 +43,34 @@ def assemble(name: str, columns: Columns, source: Source) -> Dataset:
         for column, values in columns.items()
         if column.startswith(CANDIDATES)
     }
-    return Dataset(inputs, None if labels is None else np.asarray(columns[labels]), candidates or None)
+    return Dataset(inputs, labels_of(name, columns, source), candidates or None, fields_of(name, columns, source))
+
+
+def labels_of(name: str, columns: Columns, source: Source) -> Array | None:
+    """The labels, as numbers of classes where the source names these; raises UsageError for one that it does not."""
+    title = label_column(name, columns, source)
+    values = None if title is None else np.asarray(columns[title])
+    if not source.classes:
+        return values
+    if values is None:
+        raise UsageError(f"{name} has no labels that `classes` could name", why=f"it has {', '.join(columns)}")
+    places = {one: place for place, one in enumerate(source.classes)}
+    if twice := [one for one in places if source.classes.count(one) > 1]:
+        raise UsageError(f"`classes` names {', '.join(twice)} twice", why="the place of a name is that of its score")
+    for row, value in enumerate(values, 1):
+        if str(value) not in places:
+            near = closest(str(value), places)
+            raise UsageError(
+                f"{name}: the label {str(value)!r} in row {row} is none of `classes`",
+                why=f"they are {', '.join(source.classes)}",
+                hint=f"did you mean {near!r}?" if near else "",
+            )
+    return np.array([places[str(value)] for value in values], np.int64)
+
+
+def fields_of(name: str, columns: Columns, source: Source) -> dict[str, Array]:
+    """What else is known of each example; raises UsageError when a column is missing."""
+    return {title: np.asarray(column(name, columns, title)) for title in source.fields}
 
 
 def label_column(name: str, columns: Columns, source: Source) -> str | None:

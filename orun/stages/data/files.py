@@ -31,6 +31,11 @@ def read(root: Path, source: Source) -> Dataset:
     if path.is_dir():
         from orun.stages.data.images import images
 
+        if given := [key for key in ("classes", "fields") if getattr(source, key)]:
+            raise UsageError(
+                f"`{given[0]}` is of columns, and {name} is a folder",
+                why="images are of the class of their folder, in order of names, and nothing else is known of them",
+            )
         return images(path, name, source.images)
     reader = READERS.get(path.suffix.lower())
     if reader is None:

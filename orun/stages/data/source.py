@@ -66,6 +66,12 @@ class Source:
         ),
     ] = field(default_factory=dict)
     labels: Annotated[str, Doc("Array or column that holds the labels, where there is one.")] = LABELS
+    classes: Annotated[
+        list[str], Doc("Names of the classes in the order of the model's scores, where the labels are names.")
+    ] = field(default_factory=list)
+    fields: Annotated[
+        list[str], Doc("Arrays or columns that are no inputs, but what `slices` of `measure/accuracy` go by.")
+    ] = field(default_factory=list)
     types: Annotated[
         dict[str, DType], Doc("Type of an input's values; that in the file when left out, but `float32` for `float64`.")
     ] = field(default_factory=dict)

@@ -9,7 +9,7 @@ import numpy as np
 
 from orun.errors import UsageError
 from orun.measure.dataset import Array, Dataset
-from orun.stages.data.columns import Columns, column, label_column
+from orun.stages.data.columns import Columns, column, fields_of, labels_of
 from orun.stages.data.packages import need
 from orun.stages.data.source import Source, Text
 
@@ -31,8 +31,7 @@ def tokenized(root: Path, name: str, columns: Columns, source: Source) -> Datase
         options["padding"] = "max_length"
     rows = [tokenizer(*row, **options) for row in zip(*texts, strict=True)]
     inputs: dict[str, list[Array]] = {key: [np.array(row[key], np.int64) for row in rows] for key in rows[0]}
-    labels = label_column(name, columns, source)
-    return Dataset(inputs, None if labels is None else np.asarray(columns[labels]))
+    return Dataset(inputs, labels_of(name, columns, source), fields=fields_of(name, columns, source))
 
 
 def _texts(name: str, columns: Columns, title: str) -> list[str]:

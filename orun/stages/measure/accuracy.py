@@ -3,8 +3,9 @@
 The dataset is a function of yours that returns an `orun.Dataset`, or lies in files: arrays (.npz, .npy, .safetensors),
 a table (.csv, .parquet) whose columns become inputs and labels, texts that a tokenizer of `transformers` reads, or a
 folder of images. Arrays and columns go by their names: `labels` holds the labels, `candidates.x` the candidates' input
-`x`, and any other the input of its name, unless `inputs` says which. Without a dataset, seeded inputs are made up from
-the model's signature: indices within their tables, masks that end early; they have no labels.
+`x`, and any other the input of its name, unless `inputs` says which. Where labels are names, `classes` lists them in
+the order of the model's scores; `fields` are columns to slice by. Without a dataset, seeded inputs are made up from the
+model's signature: indices within their tables, masks that end early; they have no labels.
 
 Metrics against the reference's outputs, on examples and candidates, are exact: `cosine` (with `cosine.mean`, which is
 the same, and `cosine.min`), `max_abs`, `relative` to the reference's largest value, `sqnr` in dB, `agreement` of the

@@ -21,6 +21,14 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize("key", ["classes", "fields"])
+def test_what_is_of_columns(photos: Path, key: str) -> None:
+    assert refusal(photos, "photos", images={"input": "pixels"}, **{key: ["cats"]}) == (
+        f"`{key}` is of columns, and photos is a folder\n"
+        "  images are of the class of their folder, in order of names, and nothing else is known of them"
+    )
+
+
 def test_the_preparation_of_imagenet(photos: Path) -> None:
     dataset = load(photos, "photos", images={"input": "pixel_values"})
     pixels = array(dataset, "pixel_values")

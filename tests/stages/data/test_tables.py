@@ -33,6 +33,31 @@ def test_columns_become_inputs_and_labels(folder: Path, name: str) -> None:
     assert labels(dataset) == ["yes", "no"]
 
 
+@pytest.mark.parametrize("name", ["people.csv", "people.parquet"])
+def test_labels_that_are_names_and_columns_to_slice_by(folder: Path, name: str) -> None:
+    """Classes in the order of the model's scores, which is not that of the alphabet."""
+    dataset = load(folder, name, labels="bought", classes=["yes", "maybe", "no"], fields=["town"])
+    assert (labels(dataset), str(dataset.labels.dtype if dataset.labels is not None else "")) == ([0, 2], "int64")
+    assert list(dataset.inputs) == ["age", "income"]
+    assert {title: values.tolist() for title, values in dataset.fields.items()} == {"town": ["Ulm", "Bonn"]}
+    assert labels(load(folder, name, labels="age", classes=["64", "31"])) == [1, 0]
+
+
+def test_classes_and_fields_that_do_not_fit(folder: Path) -> None:
+    assert refusal(folder, "people.csv", labels="bought", classes=["Yes", "no"]) == (
+        "people.csv: the label 'yes' in row 1 is none of `classes`\n  they are Yes, no\n  hint: did you mean 'Yes'?"
+    )
+    assert refusal(folder, "people.csv", labels="bought", classes=["yes", "yes"]) == (
+        "`classes` names yes twice\n  the place of a name is that of its score"
+    )
+    assert refusal(folder, "people.csv", classes=["yes", "no"]) == (
+        "people.csv has no labels that `classes` could name\n  it has age, income, town, bought"
+    )
+    assert refusal(folder, "people.csv", fields=["twon"]) == (
+        "people.csv has no 'twon'\n  it has age, income, town, bought\n  hint: did you mean 'town'?"
+    )
+
+
 def test_the_rest_of_the_columns(folder: Path) -> None:
     dataset = load(folder, "people.csv", inputs={"town": "town", "X": "*"}, labels="bought")
     assert array(dataset, "X").shape == (2, 2)

@@ -29,6 +29,10 @@ def test_each_text_keeps_its_length(folder: Path) -> None:
     assert [ids.tolist() for ids in dataset.inputs["input_ids"]] == expected["input_ids"]
     assert dataset.inputs["input_ids"][0].dtype == np.int64
     assert labels(dataset) == [5, 1]
+    named = load(
+        folder, "reviews.csv", text={"tokenizer": TOKENIZER}, labels="stars", classes=["1", "5"], fields=["stars"]
+    )
+    assert (labels(named), named.fields["stars"].tolist()) == ([1, 0], [5, 1])
 
 
 def test_padded_cut_and_paired(folder: Path) -> None:

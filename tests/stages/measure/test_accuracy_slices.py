@@ -132,7 +132,7 @@ def test_task_metrics_are_compared_with_every_reference(folder: Path) -> None:
             ["lens"],
             (
                 "slices: the dataset has no field lens\n  it has label, camera\n"
-                "  hint: give it one: orun.Dataset(..., fields={'lens': [...]})"
+                "  hint: give it one: orun.Dataset(..., fields={'lens': [...]}); of a table, `fields: [lens]`"
             ),
         ),
         (
