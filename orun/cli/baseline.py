@@ -98,6 +98,7 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
         notices = _given(pipeline, opened, making, options.remote_of(choices))
         failing = _failing(pipeline, opened, baseline, steps)
     accepted = [stage.stage for stage in result.stages if stage.metrics]
+    notices += tuple(_left_out(baselines.left_out(pipeline, accepted), baseline))
     if as_json:
         made = {"file": str(path), "run": result.run, "stages": accepted, "pinned": pinned, "notices": notices}
         options.show_json({**made, "failing": failing})
@@ -205,6 +206,14 @@ def _failing(pipeline: Pipeline, store: Store, baseline: Baseline, steps: Sequen
 
     planner = Planner(pipeline, store, baseline)
     return tuple(one for step in steps if step.hit for one in planner.judge(step.stage, step.hit) if one.fails)
+
+
+def _left_out(names: Sequence[str], baseline: Baseline) -> list[str]:
+    """What is so of stages with a gate against the baseline that the run did not measure."""
+    old = [name for name in names if name in baseline.stages]
+    new = [name for name in names if name not in baseline.stages]
+    told = [f"warning: {', '.join(old)}: not measured by that run; what was accepted before stays"] if old else []
+    return told + ([f"warning: {', '.join(new)}: not measured by that run; nothing is accepted"] if new else [])
 
 
 def _last_run(pipeline: Pipeline, store: Store) -> RunResult:

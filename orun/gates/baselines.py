@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ from orun.errors import UsageError
 from orun.gates.baseline_file import BESIDE, Accepted, Baseline, path_beside, read_file, write_file
 from orun.gates.measured import Ports
 from orun.metrics import Metric, Unit
-from orun.pipeline.model import Pipeline
+from orun.pipeline.model import Pipeline, conditions
 from orun.record import RunResult, StageResult
 from orun.store.records import Action
 from orun.store.refusals import refusals
@@ -27,6 +27,7 @@ __all__ = [
     "alone",
     "diff",
     "drop",
+    "left_out",
     "path_for",
     "read",
 ]
@@ -113,6 +114,12 @@ def accept(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action])
     kept = {name: one for name, one in before.stages.items() if name in names} if before else {}
     write_file(path_for(pipeline), Baseline(pipeline.name, kept | fresh))
     return path_for(pipeline)
+
+
+def left_out(pipeline: Pipeline, accepted: Collection[str]) -> tuple[str, ...]:
+    """The stages with a gate against the baseline that are not among those that were accepted."""
+    gated = (one.id for one in pipeline.stages if any(gate.rule == "max_regression" for gate in conditions(one.gates)))
+    return tuple(name for name in gated if name not in accepted)
 
 
 def drop(pipeline: Pipeline) -> bool:

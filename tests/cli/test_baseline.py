@@ -49,6 +49,28 @@ count  words          3    2  -33.3 %  new
     assert orun("words.yaml").code == 0
 
 
+def test_gates_against_the_baseline_that_the_run_left_out_are_told(orun: CommandLine, gated: Path) -> None:
+    after = "  again: {uses: ./words.py:count, needs: write, gate: {words: {max_regression: 10%}}}\n"
+    (gated / "words.yaml").write_text(GATED + after)
+    orun("words.yaml", "--to", "count")
+    first = orun("baseline", "accept", "words.yaml")
+    assert steady(first.out) == (
+        "accepted write, count of run RUN-words\n"
+        "warning: again: not measured by that run; nothing is accepted\n"
+        "commit words.baseline.json\n"
+    )
+    orun("words.yaml")
+    whole = orun("baseline", "accept", "words.yaml")
+    assert steady(whole.out) == "accepted write, count, again of run RUN-words\ncommit words.baseline.json\n"
+    orun("words.yaml", "--to", "again")
+    rest = orun("baseline", "accept", "words.yaml")
+    assert steady(rest.out) == (
+        "accepted write, again of run RUN-words\n"
+        "warning: count: not measured by that run; what was accepted before stays\n"
+        "commit words.baseline.json\n"
+    )
+
+
 def test_what_a_failed_gate_kept_from_running_is_no_hindrance(orun: CommandLine, gated: Path) -> None:
     after = "  again: {uses: ./words.py:count, needs: [write, count]}\n"
     (gated / "words.yaml").write_text(GATED.replace("max_regression: 10%", "min: 4") + after)
