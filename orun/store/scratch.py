@@ -1,23 +1,33 @@
 """Folders that live as long as the process that made them: temporary files, a stage's scratch, the lease of a run.
 
-    tmp/<pid>-<random>/lease       locked by its owner while it lives; lists the digests and runs that it relies on
+    tmp/<pid>-<random>/lease       locked by its owner while it lives; says which system that is on, and then lists the
+                                   digests and runs that it relies on
     tmp/<pid>-<random>/<n>-<name>  a file or folder in the making, on the file system of the store
 
-The kernel releases the lock when the owner dies, and then the folder is anybody's to remove.
+The kernel releases the lock when the owner dies, and then the folder is anybody's to remove. Two kernels may share a
+folder and not its locks, as a host and a virtual machine do, or those that mount NFS without: what another system has
+begun stays for a day, and goes as a whole before anything in it does, so that no half of it passes for an output.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from orun.store.condemned import Condemned
+from orun.store.digests import digest_bytes
 from orun.store.locks import Lock
 
+BOOT = Path("/proc/sys/kernel/random/boot_id")
 _LEASE = "lease"
+_ON = "on "  # begins the line of a lease that says where its owner runs
+_PATIENCE = 86400.0  # seconds since its last word that another system's session is taken to live
+_SHORT = 8  # hexadecimal digits that tell kernels, and names of machines, apart
 
 
 class Session:
@@ -43,6 +53,7 @@ class Session:
             lock = Lock(f"{folder}/{_LEASE}", keep=True)
             with contextlib.suppress(FileNotFoundError):  # a sweep was quicker and has removed the empty folder
                 lock.take(wait=True)
+                os.write(lock.descriptor, f"{_ON}{system()}\n".encode("ascii"))
                 self._begun = (folder, lock)
                 self._leased.clear()
         return self._begun
@@ -78,9 +89,32 @@ class Session:
             self._leased.clear()
 
 
+@functools.cache
+def system() -> str:
+    """What tells the kernel that runs now from others, and after that the name of this machine, in a few digits."""
+    try:
+        kernel = digest_bytes(BOOT.read_bytes())[:_SHORT]
+    except OSError:  # not Linux
+        kernel = "0" * _SHORT
+    return kernel + digest_bytes(os.uname().nodename.encode())[:_SHORT]
+
+
+def _is_elsewhere(folder: str) -> bool:
+    """Whether a session may live under another kernel, which is not of this machine before it was booted anew."""
+    try:
+        with open(f"{folder}/{_LEASE}", encoding="ascii") as lease:
+            owner, spoke = lease.readline().strip().removeprefix(_ON), os.fstat(lease.fileno()).st_mtime
+    except FileNotFoundError:
+        return False
+    ours = len(owner) != 2 * _SHORT or owner[:_SHORT] == system()[:_SHORT] or owner[_SHORT:] == system()[_SHORT:]
+    return not ours and spoke > time.time() - _PATIENCE
+
+
 def sweep(tmp: Path, remove: Callable[[str], None]) -> None:
     """Remove the folders of sessions whose owner is dead; `remove` deletes what they hold."""
     for folder in _folders(tmp):
+        if _is_elsewhere(folder):
+            continue
         lock = Lock(f"{folder}/{_LEASE}", keep=True, create=False)
         try:
             dead = lock.take(wait=False)
@@ -88,7 +122,7 @@ def sweep(tmp: Path, remove: Callable[[str], None]) -> None:
             _remove_leaseless(folder, remove)
             continue
         if dead:
-            _remove_session(folder, lock, remove)
+            _remove_session(_taken(folder), lock, remove)
 
 
 def live_leases(tmp: Path) -> set[str]:
@@ -97,10 +131,22 @@ def live_leases(tmp: Path) -> set[str]:
     for folder in _folders(tmp):
         try:
             with open(f"{folder}/{_LEASE}", encoding="ascii") as lease:
-                found.update(lease.read().split())
+                found.update(line for line in lease.read().splitlines() if not line.startswith(_ON))
         except FileNotFoundError:
             continue  # ended meanwhile
     return found
+
+
+def _taken(folder: str) -> str:
+    """Where the folder of a session is now, of which an owner who lives after all finds nothing any more."""
+    taken = f"{os.path.dirname(folder)}/{os.getpid()}-{os.urandom(6).hex()}"
+    try:
+        os.rename(folder, taken)
+    except OSError as error:
+        if error.errno not in {errno.EXDEV, errno.ENOENT}:  # overlayfs does not move what came with an image
+            raise
+        return folder
+    return taken
 
 
 def _remove_session(folder: str, lock: Lock, remove: Callable[[str], None]) -> None:
