@@ -1,0 +1,181 @@
+"""The project of `benchmarks.edits`: its stages read what projects read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+STAGES = """
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from orun import stage
+
+import helper
+from package import deep
+
+try:
+    import optional
+except ImportError:
+    optional = None
+
+
+def leave(context, text):
+    (context.output / "text").write_text(text)
+
+
+def text_of(context, port):
+    return (context.inputs[port] / "text").read_text()
+
+
+@stage(inputs={}, output="files")
+def listing(context, *, mark: str = "a"):
+    found = {path.name: path.read_text() for path in sorted((context.root / "data").glob("*.txt"))}
+    leave(context, json.dumps(found) + mark + helper.word())
+
+
+@stage(inputs={}, output="files")
+def settings(context, *, name: str = "one.json"):
+    path, link = context.root / name, context.root / "link"
+    text = path.read_text() if path.exists() else "none"
+    leave(context, text + (os.readlink(link) if link.is_symlink() else "") + os.environ.get("WORD", "-") + deep.value())
+
+
+@stage(inputs={"left": "files", "right": "files"}, output="files")
+def join(context, *, between: str = "-"):
+    joined = between.join((text_of(context, "left"), text_of(context, "right")))
+    leave(context, joined + (optional.TEXT if optional else ""))
+
+
+@stage(inputs={"text": "files"}, output="files")
+def program(context, *, times: int = 1):
+    words = [sys.executable, context.root / "program.py", context.inputs["text"] / "text", str(times)]
+    leave(context, subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+
+
+@stage(inputs={"text": "files"}, output="files")
+def measured(context, *, what: str = "length"):
+    text = text_of(context, "text")
+    leave(context, str(len(text)) if what == "length" else text[:2])
+    return {"length": len(text)}
+"""
+HELPER = """
+import json
+from pathlib import Path
+
+def word():
+    return json.loads((Path(__file__).parent / "words.json").read_text())["word"]
+"""
+FILES = {
+    "stages.py": STAGES,
+    "helper.py": HELPER,
+    "words.json": '{"word": "x1"}',
+    "package/__init__.py": "",
+    "package/deep.py": "from package import deeper\n\ndef value():\n    return deeper.VALUE + 'd1'\n",
+    "package/deeper.py": "VALUE = 'v1'\n",
+    "program.py": "import sys\nfrom pathlib import Path\nfrom turning import turned\n"
+    "print(turned(Path(sys.argv[1]).read_text(), int(sys.argv[2])))\n",
+    "turning.py": "def turned(text, times):\n    return text[::-1] * times + 't1'\n",
+    "one.json": '{"one": 1}',
+    "data/a.txt": "alpha1",
+    "data/b.txt": "beta1",
+}
+STAGE_NAMES = ("listing", "settings", "join", "program", "measured")
+VALUES: Mapping[str, Sequence[Any]] = {
+    "mark": ["a", "b", "c"],
+    "name": ["one.json", "two.json"],
+    "between": ["-", "+"],
+    "times": [1, 2, 3],
+    "what": ["length", "begin"],
+}
+LIMIT = 100_000  # of a gate that nothing fails
+
+
+@dataclass
+class Project:
+    """What is edited.
+
+    Attributes:
+        folder: where it is; it moves.
+        store: of its results.
+        random: decides everything.
+        values: parameters of the stages.
+        names, order: of the stages, and in which they stand in the file.
+        matrix: whether one stage is several.
+        word: a variable of the environment, if it is set.
+        kept: earlier states: copies of the folder with the values of then.
+    """
+
+    folder: Path
+    store: Path
+    random: Random
+    values: dict[str, Any] = field(default_factory=lambda: {name: some[0] for name, some in VALUES.items()})
+    names: list[str] = field(default_factory=lambda: list(STAGE_NAMES))
+    order: list[int] = field(default_factory=lambda: list(range(5)))
+    matrix: bool = False
+    word: str | None = None
+    kept: list[tuple[Path, dict[str, Any]]] = field(default_factory=list)
+
+    def text(self) -> str:
+        """The pipeline file."""
+        names, values = dict(zip(STAGE_NAMES, self.names, strict=True)), self.values
+        once = f"with: {{times: {values['times']}}}"
+        several = f"matrix: {{times: [1, {values['times'] + 1}]}}, with: {{times: '${{matrix.times}}'}}"
+        both = f"{{left: {names['listing']}, right: {names['settings']}}}"
+        stages = {
+            "listing": f"with: {{mark: {values['mark']}}}",
+            "settings": f"with: {{name: {values['name']}}}",
+            "join": f"needs: {both}, with: {{between: '{values['between']}'}}",
+            "program": f"needs: {names['join']}, {several if self.matrix else once}",
+            "measured": f"needs: {names['join']}, with: {{what: {values['what']}}}, gate: {{length: {{max: {LIMIT}}}}}",
+        }
+        lines = [f"  {names[one]}: {{uses: ./stages.py:{one}, {rest}}}\n" for one, rest in stages.items()]
+        return "name: edited\nstages:\n" + "".join(lines[place] for place in self.order)
+
+    def write(self, name: str, text: str, *, quietly: bool = False) -> None:
+        """Write a file, in place or by another that takes its name; `quietly` with the time that it had."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        before = path.stat() if path.exists() else None
+        if self.random.choice((True, False)):
+            path.write_text(text)
+        else:
+            path.with_name("new").write_text(text)
+            path.with_name("new").replace(path)
+        if quietly and before:
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    def save(self) -> None:
+        """Write the pipeline file."""
+        self.write("pipeline.yaml", self.text())
+
+    def run(
+        self, *words: str, folder: Path | None = None, store: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the pipeline with further words, here or in another folder with another store."""
+        return subprocess.run(
+            self.words(*words, store=store),
+            cwd=folder or self.folder,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def words(self, *words: str, store: Path | None = None) -> list[str]:
+        """A command line."""
+        return [sys.executable, "-m", "orun", "pipeline.yaml", "--store", str(store or self.store), *words]
+
+    def environment(self) -> dict[str, str]:
+        """In which it runs."""
+        others = {name: value for name, value in os.environ.items() if name not in ("WORD", "ORUN_STORE")}
+        return others if self.word is None else {**others, "WORD": self.word}
