@@ -23,6 +23,7 @@ DISKS, MEMORY = "/run/media/", "/dev/shm/"  # noqa: S108 - among these: disks th
 CREDENTIALS = (".netrc", ".aws", ".azure", ".config/gcloud", ".ssh", ".cache/huggingface/token")
 # Caches that drivers and libraries rebuild by themselves from what is known otherwise.
 CACHES = (".nv", ".triton", ".cache/fontconfig", ".cache/matplotlib", ".cache/mesa_shader_cache", ".cache/miopen")
+PACKAGES = ("/site-packages", "/dist-packages")  # how folders that installers fill are called
 
 
 class Scope:
@@ -119,8 +120,13 @@ def installed() -> tuple[str, ...]:
 def _libraries() -> tuple[str, ...]:
     """Those of them in which programs and libraries lie."""
     prefixes = (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)
-    packages = (*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.__file__))
+    packages = (*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.__file__), *_further())
     return _prefixes((*SYSTEM, *prefixes, *packages, str(PACKAGE), os.path.dirname(blake3.__file__)))
+
+
+def _further() -> Iterable[str]:
+    """Packages of other environments that are on the path too, as `uv run --with` and a `.pth` file put them there."""
+    return (folder for folder in sys.path if folder.startswith("/") and folder.rstrip("/").endswith(PACKAGES))
 
 
 def _is_of_one(folder: str) -> bool:

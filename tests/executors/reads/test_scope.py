@@ -8,6 +8,7 @@ import pytest
 
 import orun
 from orun.codec import replace
+from orun.executors.reads import scope
 from orun.executors.reads.scope import Scope
 from tests.executors.support import Project
 
@@ -70,6 +71,25 @@ def test_a_file_that_is_named_makes_what_is_installed_in_the_project_no_discover
 def test_an_environment_that_is_the_project() -> None:
     assert Scope([sys.prefix]).is_code(f"{sys.prefix}/model.py")
     assert not Scope([sys.prefix]).is_code(orun.__file__)
+
+
+def test_packages_of_another_environment_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They count by their versions: that each file of theirs was looked at made an export take four times as long."""
+    other, mine = tmp_path / "base/lib/python3/site-packages", tmp_path / "src"
+    monkeypatch.setattr(sys, "path", [*sys.path, f"{other}/", str(mine), "site-packages"])
+    caches = (scope.installed, scope._libraries)
+    for cached in caches:
+        cached.cache_clear()
+    try:
+        found = Scope(["/home/me/project"])
+        assert not found.is_discovery(f"{other}/torch/nn.py")
+        assert found.is_discovery(f"{tmp_path}/base/weights.npz")
+        assert found.is_discovery(f"{mine}/model.py")
+        assert found.is_discovery("/home/me/project/site-packages/model.py")
+    finally:
+        monkeypatch.undo()
+        for cached in caches:
+            cached.cache_clear()
 
 
 def test_links_are_followed(tmp_path: Path) -> None:
