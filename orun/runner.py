@@ -193,7 +193,7 @@ class Runner:
             if name not in self.done:
                 return f"{name} {VERBS[outcome]}"
             if not self.done[name].good:
-                return f"a gate of {name} failed"
+                return f"a gate of {name} {self.done[name].verb}"
         return "another stage failed, and --keep-going is not set" if self._stopped else ""
 
     def _quieter_first(self, stage: Stage) -> bool:

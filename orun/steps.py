@@ -69,3 +69,9 @@ class Done:
     def good(self) -> bool:
         """Whether stages after it may use it: no gate of it fails."""
         return not any(verdict.fails for verdict in self.verdicts)
+
+    @property
+    def verb(self) -> str:
+        """What a gate of one that is not good did: an undecided one fails where the file or `--strict` says so."""
+        failed = any(verdict.fails and verdict.outcome == "failed" for verdict in self.verdicts)
+        return "failed" if failed else "is undecided"

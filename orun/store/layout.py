@@ -45,6 +45,12 @@ def prepare(root: Path) -> None:
             write_anew(str(root / ".gitignore"), b"*\n!README.md\n")
             write_anew(str(version), VERSION)
             found = version.read_bytes()
+    if found != VERSION and (VERSION.startswith(found) or not found.strip(b"\0")):
+        raise StoreError(
+            f"{version} was damaged",
+            why=f"it says {found[:80]!r} instead of {VERSION!r}",
+            hint=f"Remove it, and the next run writes it anew and checks what is there: rm {quoted(version)}",
+        )
     if found != VERSION:
         raise StoreError(
             f"the store {root} has a layout that this version of orun does not know",

@@ -156,7 +156,7 @@ def test_a_strict_run_fails_for_what_is_undecided_and_keeps_the_release_back(pro
     )
     result = run(project, strict=True)
     assert (result.exit_code, [one.fails for one in result.verdicts]) == (4, [True, False])
-    assert result["release"].reasons == ("a gate of size failed",)
+    assert result["release"].reasons == ("a gate of size is undecided",)
     result = run(project)
     assert (result.exit_code, [one.fails for one in result.verdicts]) == (0, [False, False])
     assert result["release"].outcome == "built"

@@ -43,7 +43,7 @@ def test_the_readme_and_gitignore_of_a_project_stay(tmp_path: Path) -> None:
         assert (tmp_path / ".gitignore").read_text() == "objects/\n"
 
 
-@pytest.mark.parametrize("version", ["orun store, layout 2, blake3\n", "", "\x00\xff garbage"])
+@pytest.mark.parametrize("version", ["orun store, layout 2, blake3\n", "\x00\xff garbage"])
 def test_an_unknown_layout_is_an_error(store: Store, version: str) -> None:
     data = version.encode("latin-1")
     (store.root / "VERSION").write_bytes(data)
@@ -55,6 +55,23 @@ def test_an_unknown_layout_is_an_error(store: Store, version: str) -> None:
         "  hint: Use the version of orun that made it, or put it aside and begin a new one:\n"
         f"  hint: mv {store.root} {store.root}.old"
     )
+
+
+@pytest.mark.parametrize("data", [b"", b"orun store, layou", bytes(29)], ids=["empty", "cut off", "zeros"])
+def test_a_damaged_version_is_no_other_layout(store: Store, data: bytes) -> None:
+    """As after a power cut, or from a cache that was restored in part."""
+    digest = add(store, {"a": b"1"})
+    version = store.root / "VERSION"
+    version.write_bytes(data)
+    with pytest.raises(StoreError) as caught:
+        Store.open(store.root)
+    assert str(caught.value) == (
+        f"{version} was damaged\n"
+        f"  it says {data!r} instead of b'orun store, layout 1, blake3\\n'\n"
+        f"  hint: Remove it, and the next run writes it anew and checks what is there: rm {version}"
+    )
+    version.unlink()
+    assert Store.open(store.root).check(digest) == ()
 
 
 def test_a_lost_version_and_lost_folders_are_made_again(store: Store) -> None:
