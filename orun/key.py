@@ -29,6 +29,7 @@ FORMAT = 3  # raise it when the meaning of a part changes, or what the runner do
 
 OPTIMIZE = "PYTHONOPTIMIZE"  # whether there are asserts
 MODULES = "modules from"  # folders of PYTHONPATH; an isolated environment has its own
+STARTUP = "startup code"  # of the project's, which Python imports before anything else
 OWN = "uses"  # stands for a parameter where a stage is the user's own function
 UNSET = "unset"  # instead of the digest of a variable's value, where it has none
 
@@ -102,6 +103,9 @@ def _python(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
 def _surroundings(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
     """Versions, the target, the device and the seed."""
     use, parts = pipeline.kinds[stage.uses], _python(pipeline, stage)
+    places = () if stage.environment else paths.startup_places(pipeline.project)
+    if started := [portable_name(one, pipeline.root, pipeline.project) for one in map(Path, places) if one.exists()]:
+        parts[STARTUP] = os.pathsep.join(started)
     packages = isolated.packages(stage.environment)
     extensions = (EXTENSIONS,) if any(target.extended for target in stage.targets) else ()
     parts |= {f"tool {tool}": _version(tool, packages) for tool in (*use.spec.tools, *extensions)}

@@ -13,10 +13,11 @@ from typing import Any
 from orun import key
 from orun.codec import encode, replace
 from orun.environment import isolated
+from orun.environment.paths import startup_places
 from orun.errors import PipelineError, StoreError
 from orun.gates import baselines
 from orun.memory import FORMAT, Request, around, noted, signature
-from orun.observe import ABSENT, digest_file, listing_digest, value_digest
+from orun.observe import ABSENT, appearance, digest_file, listing_digest, value_digest
 from orun.planner import Planner
 from orun.record import RunResult
 from orun.remote.asked import FETCHED, VARIABLES, config_file
@@ -150,9 +151,10 @@ def _listed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
 
 
 def _probed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
-    """What stages asked for, as they found it."""
+    """What stages asked for, as they found it; and where code may come to lie that Python imports at its start."""
     found = (item for one in done.values() for item in one.action.discovered.probed.items())
-    return {str(planner.pipeline.root / name): what for name, what in found}
+    started = {path: appearance(path) for path in startup_places(planner.pipeline.project)}
+    return started | {str(planner.pipeline.root / name): what for name, what in found}
 
 
 def _variables(done: Mapping[str, Done]) -> dict[str, str]:

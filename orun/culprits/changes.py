@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orun.culprits.sides import Side
-from orun.key import MODULES
+from orun.key import MODULES, STARTUP
 from orun.pipeline.model import Pipeline, Stage
 from orun.targets import Environment
 
@@ -16,7 +16,7 @@ VARIABLES = ("environment ", "looked up ")  # before the name of a variable that
 OWN = "stage code"
 PYTHON = "python of your code"
 FOUND = ("looked for ", "listed ")  # before a file or folder that a stage asked for, or whose names it listed
-FIXED = ("tool ", "device ", "package ", PYTHON, MODULES, OWN, "imported ", *VARIABLES, *FOUND)
+FIXED = ("tool ", "device ", "package ", PYTHON, MODULES, STARTUP, OWN, "imported ", *VARIABLES, *FOUND)
 
 
 @dataclass(frozen=True)

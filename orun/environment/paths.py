@@ -12,7 +12,8 @@ from orun.observe import portable_name
 VARIABLE = "PYTHONPATH"
 PACKAGE = Path(__file__).parents[1]  # orun itself
 CHECKOUT = str(PACKAGE.parent)  # on the path where orun itself is developed
-INJECTED = frozenset({"sitecustomize", "usercustomize", "__pycache__"})  # by debuggers and tracers, which watch
+STARTUP = ("sitecustomize", "usercustomize")  # what Python imports at its start
+INJECTED = frozenset({*STARTUP, "__pycache__"})  # by debuggers and tracers, which watch
 
 
 def on_path(said: str) -> list[str]:
@@ -31,6 +32,16 @@ def module_folders(root: Path, project: Path, around: Collection[Path]) -> str:
     """
     folders = [Path(one) for one in on_path(os.environ.get(VARIABLE, "")) if not _only_watches(one)]
     return os.pathsep.join(portable_name(one, root, project) for one in folders if one not in around)
+
+
+def startup_places(project: Path) -> list[str]:
+    """Where code of the project's may lie that Python imports at its start: in its folders that `PYTHONPATH` names."""
+    folders = [one for one in on_path(os.environ.get(VARIABLE, "")) if _is_within(one, project)]
+    return [f"{folder}/{name}{end}" for folder in folders for name in STARTUP for end in (".py", "/__init__.py")]
+
+
+def _is_within(folder: str, project: Path) -> bool:
+    return Path(folder).is_relative_to(project) or Path(folder).resolve().is_relative_to(project.resolve())
 
 
 @once

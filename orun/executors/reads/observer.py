@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 
+from orun.executors.job import Signature
 from orun.executors.reads import modules
 from orun.executors.reads.probes import Probes
-from orun.executors.reads.recorder import Recorder
-from orun.executors.reads.scope import Scope
+from orun.executors.reads.recorder import Recorder, absolute, signature_of
+from orun.executors.reads.scope import Scope, installed, scope_of
 from orun.executors.reads.variables import Variables
 from orun.executors.reads.versions import Versions
 
@@ -27,12 +29,16 @@ class Observer:
     variables: Variables = field(default_factory=Variables)
     versions: Versions = field(default_factory=Versions)
     probes: Probes = field(init=False)
+    _before: dict[str, Signature | None] = field(default_factory=dict)  # modules that were there when it began
 
     def __post_init__(self) -> None:
         self.probes = Probes(self.recorder)
 
     def install(self) -> None:
         """Begin to note what is opened and listed; look-ups and questions count from `narrow` on."""
+        files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+        paths = (path for path in map(absolute, filter(None, files)) if not path.startswith(installed()))
+        self._before = {path: signature_of(path)[0] for path in paths}
         self.recorder.install()
         self.variables.install()
         self.probes.install()
@@ -40,6 +46,8 @@ class Observer:
     def narrow(self, scope: Scope) -> None:
         """Note from now on, and keep of what was noted, what is in the scope."""
         self.recorder.narrow(scope)
+        project = scope_of(scope.made_of[0][:1])  # what debuggers put on the path is imported at the start as well
+        self.recorder.reads |= {path: seen for path, seen in self._before.items() if project.is_code(path)}
         modules.install(scope, self.recorder)
         self.variables.narrow(scope)
         self.versions.narrow(scope)
