@@ -74,10 +74,15 @@ def _had(store: Store, pipeline: Pipeline, folders: Collection[str]) -> Iterator
             stages = [one.stage for one in record.stages if record.pipeline == pipeline.name]
             found = [stage for stage in stages if safe_name(stage) in left]
             left -= {safe_name(stage) for stage in found}
-            if Path(record.file).resolve() == pipeline.file.resolve():
+            if _is_file_of(Path(record.file), pipeline):
                 yield from found
         if not left:
             break
+
+
+def _is_file_of(ran: Path, pipeline: Pipeline) -> bool:
+    """Whether the file that was run is that of a pipeline, which may have been moved with its project."""
+    return ran.resolve() == pipeline.file.resolve() or (ran.name == pipeline.file.name and not ran.exists())
 
 
 def _inode(path: Path) -> int:

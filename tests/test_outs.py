@@ -50,6 +50,20 @@ def test_it_is_seen_by_a_run_of_a_part(project: Project) -> None:
     assert outs(project) == ["make", "upper"]
 
 
+def test_a_project_that_has_moved(project: Project, tmp_path: Path) -> None:
+    project.edit("pipeline.yaml", "count:", "words:")
+    moved = Project(project.folder.rename(tmp_path / "moved"), project.store)
+    moved.run()
+    assert outs(moved) == ["make", "upper", "words"]
+
+
+def test_what_another_project_left_stays(project: Project, tmp_path: Path) -> None:
+    other = Project.make(tmp_path / "other", PIPELINE.replace("count:", "words:"))
+    other.store = project.store
+    other.run()
+    assert outs(project) == ["count", "make", "upper", "words"]
+
+
 def test_what_was_edited_or_put_there_stays(project: Project) -> None:
     text = project.store / "out" / "text" / "count" / "text"
     text.chmod(0o644)
