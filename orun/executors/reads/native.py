@@ -45,13 +45,13 @@ from orun.executors.system import libc
 
 PLAIN = (None, 0), (None, 1)
 FROM_FOLDERS = (0, 1), (2, 3)
-# Audit architecture, number of seccomp, then those of openat, open (which not every architecture has) and openat2, each
-# with the place of the flags among its arguments; openat2 is given a pointer to them.
+# Audit architecture, number of seccomp, then those of openat, open and creat (which not every architecture has) and
+# openat2, each with the place of the flags among its arguments; openat2 is given a pointer to them, creat none.
 ARCHITECTURES: Mapping[str, tuple[int, int, Mapping[int, int | None]]] = {
-    "x86_64": (0xC000003E, 317, {257: 2, 2: 1, 437: None}),
+    "x86_64": (0xC000003E, 317, {257: 2, 2: 1, 85: None, 437: None}),
     "aarch64": (0xC00000B7, 277, {56: 2, 437: None}),
 }
-OPEN, OPENAT2 = 2, 437
+OPEN, CREAT, OPENAT2 = 2, 85, 437
 # By machine the numbers of rename, renameat, renameat2, link and linkat, each with the places of both paths among its
 # arguments and of the folders that these start from; then those of them that leave the first path where it is.
 MOVES: Mapping[str, Mapping[int, tuple[tuple[int | None, int], tuple[int | None, int]]]] = {
@@ -205,6 +205,8 @@ class NativeReads:
 
 def _opened(process: int, number: int, arguments: list[int]) -> tuple[str, int]:
     """The absolute path and the flags of a call."""
+    if number == CREAT:
+        return _path(process, AT_FDCWD, arguments[0]), os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     folder, address, flags = (AT_FDCWD, *arguments[:2]) if number == OPEN else arguments[:3]
     if number == OPENAT2:  # a pointer to a structure that begins with the flags
         flags = int.from_bytes(_memory(process, flags, 8), sys.byteorder)

@@ -106,6 +106,27 @@ def test_a_newer_call_that_opens_a_file_in_a_folder(executor: LocalExecutor, pro
     assert f"{project.root}/new.txt" not in found.reads
 
 
+CREATES = """
+import ctypes
+import os
+
+def f(context, *, name):
+    libc = ctypes.CDLL(None)
+    os.close(libc.creat(name.encode(), 0o600))
+    libc.fopen(name.encode(), b"r")
+"""
+
+
+@pytest.mark.usefixtures("native_reads")
+def test_the_oldest_call_that_makes_a_file(executor: LocalExecutor, project: Project) -> None:
+    """What native code made by it was taken for an input, and another stage might read what some other run had left."""
+    project.write("pipelines/mine.py", CREATES)
+    made = project.root / "made.txt"
+    found = result(executor, project.job("mine.py:f", params={"name": str(made)}))
+    assert str(made) not in found.reads
+    assert found.wrote == {str(made): "written"}
+
+
 @pytest.mark.usefixtures("native_reads")
 def test_many_threads_that_open_files_while_signals_arrive(executor: LocalExecutor, project: Project) -> None:
     project.write(
