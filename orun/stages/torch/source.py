@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from orun.errors import StageFailed
 from orun.stages.contract import Context
+from orun.stages.data.packages import need
 from orun.stages.datasets import CODE
 from orun.stages.onnx.feeds import Input
 from orun.stages.params import Code
@@ -133,6 +134,7 @@ def _weights(context: Context, path: Path, name: str) -> Any:
     with failing(context, f"{name} is no file of weights alone", hint):
         if path.suffix != SAFETENSORS:
             return torch.load(path, map_location="cpu", weights_only=True)
+        need("safetensors", f"reading {name}")
         from safetensors.torch import load_file
 
         return load_file(path)
@@ -170,6 +172,7 @@ def _hub(context: Context, hub: str, how: Transformers) -> Any:
 
 def _pretrained(context: Context, path: str, how: Transformers, name: str, **options: Any) -> Any:
     """A model of transformers in its own class, or the one asked for; no code that comes with it is run."""
+    need("transformers", f"the model {name}", "transformers")
     import transformers
 
     local = {} if options else {"local_files_only": True}

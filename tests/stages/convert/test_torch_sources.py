@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 import warnings
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -16,7 +17,9 @@ import torch
 from safetensors.torch import save_file
 from transformers import BertConfig, BertForSequenceClassification
 
+import orun
 from orun.errors import OrunError
+from orun.store import Store, locks
 from tests.stages.modules import small
 from tests.stages.support import StageRun, run_stage
 
@@ -179,6 +182,36 @@ def test_no_pickle_is_run(files: Path, tmp_path: Path) -> None:
     assert refusal(tmp_path, tmp_path, model="trap.pt2").startswith(
         "trap.pt2 is neither TorchScript nor an ExportedProgram that is safe to read\n  "
     )
+
+
+FOLDER = """
+stages:
+  export:
+    uses: convert/torch
+    with:
+      model: bert
+      inputs: {input_ids: {shape: [batch, 4], dtype: int64, high: 49}}
+      outputs: [logits]
+      exporter: torchscript
+"""
+
+
+def test_the_version_of_transformers_counts_without_code_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its code is the model's: another version may make another graph, and what the one made had stayed up to date."""
+    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    config = BertConfig(
+        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, num_labels=3
+    )
+    BertForSequenceClassification(config).save_pretrained(tmp_path / "bert")
+    (tmp_path / "folder.yaml").write_text(FOLDER, encoding="utf-8")
+    made = orun.run(tmp_path / "folder.yaml", store=tmp_path / "store")
+    assert [one.outcome for one in made.stages] == ["built"]
+    with Store.open(tmp_path / "store") as store:
+        action = store.latest("folder", "export")
+    assert action
+    assert action.discovered.packages.get("transformers") == version("transformers")
 
 
 def test_a_folder_of_transformers(tmp_path: Path) -> None:
