@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["open_session", "session_options"]
 
+# Of pairs that round to 8-bit floats it makes operators on integers at its own level, which have no such type.
+FLOAT8 = "in the target, `session: {session.disable_quant_qdq: 1}`: ONNX Runtime's CPU computes 8-bit floats in float"
+
 
 def open_session(model: Path, target: Target, profile: str = "", *, watched: bool = False) -> InferenceSession:
     """A session of `model` that runs where `target` says.
@@ -57,7 +60,7 @@ def open_session(model: Path, target: Target, profile: str = "", *, watched: boo
         raise UsageError(
             f"ONNX Runtime cannot open {model.name} for target '{target.name}'",
             why=_first_line(error),
-            hint="see what this machine can run: orun doctor",
+            hint=FLOAT8 if "tensor(float8" in str(error) else "see what this machine can run: orun doctor",
         ) from error
     _require_loaded(target, session.get_providers())
     if judged:

@@ -29,14 +29,14 @@ def require_types(context: Context, op_types: Collection[str] | None) -> None:
 
 
 def integer_weights(model: ModelProto) -> list[str]:
-    """Names of the weights of more than one axis that are stored in at most 16 bits as integers."""
+    """Names of the weights of more than one axis that are stored in at most 16 bits as integers, or as 8-bit floats."""
     from onnx import TensorProto
 
     from orun.stages.onnx.io import tensors
 
     types = (
         *(TensorProto.INT4, TensorProto.UINT4, TensorProto.INT8, TensorProto.UINT8),
-        *(TensorProto.INT16, TensorProto.UINT16),
+        *(TensorProto.INT16, TensorProto.UINT16, TensorProto.FLOAT8E4M3FN),
     )
     return [tensor.name for tensor in tensors(model) if tensor.data_type in types and len(tensor.dims) > 1]
 
@@ -63,7 +63,7 @@ def require_integers(context: Context, model: ModelProto, why: str) -> int:
     weights = integer_weights(model)
     if not weights:
         raise nothing(context, model, why, "look at `op_types` and `exclude`")
-    context.log.info("%d weights as integers:\n  %s", len(weights), "\n  ".join(weights))
+    context.log.info("%d weights in few bits:\n  %s", len(weights), "\n  ".join(weights))
     return len(weights)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orun.stages.contract import Context
 from orun.stages.quantizing.fake_quantize import DEQUANTIZE, QUANTIZE
 
 if TYPE_CHECKING:
@@ -13,6 +15,26 @@ if TYPE_CHECKING:
 
 # What ONNX Runtime's quantizer appends to the names of tensors: of an output of the graph, and of a weight.
 BEFORE, INTEGERS = "_QuantizeLinear_Input", "_quantized"
+
+
+def leave(context: Context, path: Path, result: ModelProto, include: Sequence[str], exclude: Sequence[str]) -> None:
+    """Leave the tensors in float that are not to be rounded.
+
+    Args:
+        context: of the stage.
+        path: of the float model.
+        result: made of it.
+        include: names of the only tensors to round; all when empty.
+        exclude: names of those to leave.
+    """
+    from orun.stages.onnx.io import load
+
+    def stays(name: str) -> bool:
+        return name in exclude or bool(include and name not in include)
+
+    weights = {tensor.name: tensor for tensor in load(path).graph.initializer}
+    left = leave_in_float(result, weights, stays)
+    context.log.info("%d tensors stay float:\n  %s", len(left), "\n  ".join(left))
 
 
 def leave_in_float(

@@ -9,12 +9,13 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import numpy_helper
+from onnx import TensorProto, numpy_helper, parser
 from onnxruntime.quantization import CalibrationMethod, QuantType, quantize_static
 
 from orun.environment import device
-from orun.errors import StageFailed
+from orun.errors import StageFailed, UsageError
 from orun.stages.onnx import io as onnx_io
+from orun.targets import Target
 from tests.processors import exact_sums
 from tests.stages.conftest import MODULES
 from tests.stages.models import ADD, WORDY, convolution, parse
@@ -424,3 +425,114 @@ def test_tensors_that_are_not_there_and_operators_without_pairs(tmp_path: Path) 
         with pytest.raises(StageFailed) as caught:
             quantize(tmp_path, before, "rows", **params)
         assert str(caught.value).startswith(message)
+
+
+def unfused(path: Path, feed: dict[str, np.ndarray[Any, Any]], level: str = "ENABLE_BASIC") -> np.ndarray[Any, Any]:
+    """An answer where ONNX Runtime makes no QLinear operators; of several orders of fusion."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_{level}")
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
+    found: np.ndarray[Any, Any] = onnxruntime.InferenceSession(path, options).run(None, feed)[0]
+    return found
+
+
+ALONE = (
+    "does not go with float8e4m3fn\n"
+    "  pairs around Conv, Gemm, MatMul are what is computed in it, by `minmax` or `percentile`"
+)
+RELUS = """
+<ir_version: 9, opset_import: ["" : 20]>
+relus (float[n, 4] x) => (float[n, 8] y)
+{ a = MatMul (x, first)  b = Relu (a)  c = MatMul (b, second)  d = Relu (c)  y = Gemm (d, third, bias) }
+"""
+
+
+@pytest.fixture
+def relus(tmp_path: Path) -> Path:
+    """Three products with a Relu before two of them."""
+    random, model = np.random.default_rng(0), parser.parse_model(RELUS)
+    for name, shape in (("first", (4, 16)), ("second", (16, 16)), ("third", (16, 8)), ("bias", (8,))):
+        values = random.standard_normal(shape).astype(np.float32) / 4
+        model.graph.initializer.append(numpy_helper.from_array(values, name))
+    np.save(tmp_path / "rows.npy", random.standard_normal((64, 4)).astype(np.float32))
+    return artifact(tmp_path, model)
+
+
+def in_float8(folder: Path, model: Path, **params: Any) -> StageRun:
+    types = {"activation_type": "float8e4m3fn", "weight_type": "float8e4m3fn"}
+    source = {"path": "rows.npy", "inputs": {"x": "rows"}}
+    return run_stage("quantize/static", folder, {"dataset": source, **types, **params}, inputs={"model": model})
+
+
+@pytest.mark.parametrize("method", ["minmax", "percentile"])
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_8_bit_floats(tmp_path: Path, relus: Path, method: str, *, per_channel: bool) -> None:
+    """A Relu before what is rounded counts at every level: ONNX Runtime's own way to these floats loses it."""
+    made = in_float8(tmp_path, relus, method=method, per_channel=per_channel)
+    stored = {tensor.name: tensor for tensor in onnx.load(made.model).graph.initializer}
+    kinds = Counter(tensor.data_type for name, tensor in stored.items() if name.endswith(("_quantized", "_zero_point")))
+    assert kinds[TensorProto.FLOAT8E4M3FN] == 9
+    assert TensorProto.INT8 not in kinds
+    assert made.value("quantized") == 3
+    counted = operators(made)
+    assert (counted["QuantizeLinear"], counted["Max"], counted["Relu"]) == (3, 2, 0)
+    feed = {"x": np.load(tmp_path / "rows.npy")}
+    right = unfused(relus / "model.onnx", feed)
+    for level in ("DISABLE_ALL", "ENABLE_BASIC", "ENABLE_ALL"):
+        error = unfused(made.model, feed, level) - right
+        assert np.sqrt(np.mean(error**2) / np.mean(right**2)) < 0.1
+    asked = {"dataset": {"path": "rows.npy", "inputs": {"x": "rows"}}, "metrics": ["cosine"]}
+    ports = {"model": made.output, "reference": relus}
+    with pytest.raises(UsageError) as caught:
+        run_stage("measure/accuracy", tmp_path, asked, inputs=ports)
+    assert caught.value.hint == (
+        "in the target, `session: {session.disable_quant_qdq: 1}`: ONNX Runtime's CPU computes 8-bit floats in float"
+    )
+    target = Target("cpu", session={"session.disable_quant_qdq": "1"})
+    assert run_stage("measure/accuracy", tmp_path, asked, inputs=ports, target=target).value("cosine.mean") > 0.99
+
+
+def test_the_largest_magnitude_is_the_largest_of_8_bit_floats(tmp_path: Path, relus: Path) -> None:
+    made = in_float8(tmp_path, relus)
+    rows = np.load(tmp_path / "rows.npy")
+    weight = numpy_helper.to_array(next(one for one in onnx.load(relus / "model.onnx").graph.initializer))
+    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(made.model).graph.initializer}
+    assert stored["x_scale"] == pytest.approx(np.abs(rows).max() / 448, rel=1e-6)
+    assert stored["first_scale"] == pytest.approx(np.abs(weight).max() / 448, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({"weight_type": "int8"}, "float8e4m3fn is for weights and activations\n  hint: say both types, or neither"),
+        (
+            {"method": "distribution"},
+            (
+                "`method: distribution` cuts off what float8e4m3fn holds\n"
+                "  ONNX Runtime's Distribution leaves room for 4.5 standard deviations alone, and loses a Relu before "
+                "what it rounds\n"
+                "  hint: `method: minmax` keeps all values; `percentile` cuts off"
+            ),
+        ),
+        ({"format": "qoperator"}, f"`format: qoperator` {ALONE}"),
+        ({"method": "entropy"}, f"`method: entropy` {ALONE}"),
+        ({"reduce_range": True}, f"`reduce_range` {ALONE}"),
+        ({"op_types": ["MatMul", "Relu"]}, f"`op_types` {ALONE}"),
+        ({"overrides": {"x": {"activation_type": "uint16"}}}, f"`overrides` {ALONE}"),
+    ],
+)
+def test_what_8_bit_floats_do_not_go_with(tmp_path: Path, relus: Path, params: dict[str, Any], told: str) -> None:
+    with pytest.raises(StageFailed) as caught:
+        in_float8(tmp_path, relus, **params)
+    assert str(caught.value) == told
+
+
+def test_8_bit_floats_are_of_later_operator_sets(tmp_path: Path, relus: Path) -> None:
+    model = onnx.load(relus / "model.onnx")
+    model.opset_import[0].version = 18
+    with pytest.raises(StageFailed) as caught:
+        in_float8(tmp_path, artifact(tmp_path, model))
+    assert str(caught.value) == (
+        "float8e4m3fn needs operator set 19, and the model has 18\n"
+        "  hint: put `convert/opset` with `version: 19` before it"
+    )
