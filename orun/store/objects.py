@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import stat
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +23,7 @@ from orun.store.durable import READ_ONLY, make_folder, write_file
 from orun.store.flushing import Flushing
 from orun.store.index import Index
 from orun.store.quarantine import Quarantine
-from orun.store.reading import is_settled, read_steadily, set_stamp, signature_of
+from orun.store.reading import CLOCK, is_settled, read_steadily, set_stamp, signature_of
 from orun.store.refusals import quoted
 from orun.store.scratch import Session
 
@@ -160,20 +161,27 @@ class Objects:
         digest = copy_file(source, path, READ_ONLY, sync=self._flushing.at_once)
         return Incoming(path, digest, os.lstat(path).st_size, set_stamp(path))
 
+    def from_shared(self, source: str) -> Incoming:
+        """Make an object of a file that others may write to: copied, and refused when somebody did meanwhile."""
+        before = os.stat(source)
+        incoming = self.from_copy(source)
+        changed = signature_of(os.stat(source))[:4] != signature_of(before)[:4]  # its ctime changes with its links
+        fresh = before.st_mtime_ns > time.time_ns() - CLOCK  # written to once more, it may keep its time
+        if changed or (fresh and read_steadily(source).digest != incoming.digest):
+            raise _written_to(source, "it has another name, too, or another owner", "Run again when that rests")
+        return incoming
+
     def from_output(self, source: str) -> Incoming:
         """Make an object of a file that nobody needs any more: moved, not copied, if there is no other way to it."""
         status = os.lstat(source)
         if status.st_nlink > 1 or status.st_uid != os.geteuid() or status.st_dev != self._device:
-            return self.from_copy(source)
+            return self.from_shared(source)
         os.chmod(source, READ_ONLY)
         stamp = set_stamp(source)
         reading = read_steadily(source, sync=self._flushing.at_once)
         if not reading.steady or reading.status.st_mtime_ns != stamp:
-            raise StoreError(
-                f"{source} was written to while it was stored",
-                why="a process that the stage started is still running",
-                hint=f"End that process before the stage ends; see which it is: fuser -v {quoted(source)}",
-            )
+            hint = f"End that process before the stage ends; see which it is: fuser -v {quoted(source)}"
+            raise _written_to(source, "a process that the stage started is still running", hint)
         return Incoming(source, reading.digest, reading.status.st_size, stamp)
 
     def commit(self, incoming: Sequence[Incoming]) -> None:
@@ -217,3 +225,7 @@ class Objects:
         if reading.digest == digest and reading.steady and is_settled(reading.status):
             self._index.put(signature_of(reading.status), digest)
         return reading.digest == digest
+
+
+def _written_to(source: str, why: str, hint: str) -> StoreError:
+    return StoreError(f"{source} was written to while it was stored", why=why, hint=hint)

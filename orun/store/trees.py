@@ -39,7 +39,7 @@ class Trees:
         """
         found = scan(folder)
         incoming = [
-            self._objects.from_copy(file.path) if file.is_link else self._objects.from_output(file.path)
+            self._objects.from_shared(file.path) if file.is_link else self._objects.from_output(file.path)
             for file in found
         ]
         entries = tuple(

@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -176,6 +177,33 @@ def test_a_file_that_is_written_to_while_it_is_stored_is_refused(store: Store, m
         f"{path} was written to while it was stored\n"
         "  a process that the stage started is still running\n"
         f"  hint: End that process before the stage ends; see which it is: fuser -v {path}"
+    )
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_linked_file_that_is_edited_while_it_is_copied_is_refused(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, seen: bool
+) -> None:
+    """Its beginning of before and its end of after had been stored as one."""
+    data, folder = tmp_path / "data", fill(store.scratch("output"), {})
+    data.write_bytes(b"a" * (3 << 20))
+    moment = 10**9 if seen else time.time_ns() + 60 * 10**9  # in the same tick of a coarse clock, however slow this is
+    os.utime(data, ns=(moment, moment))
+    (folder / "data").hardlink_to(data)
+    read = os.readv
+
+    def edit_then_read(descriptor: int, buffers: list[memoryview]) -> int:
+        monkeypatch.undo()
+        data.write_bytes(b"b" * (3 << 20))
+        if not seen:
+            os.utime(data, ns=(moment, moment))
+        return read(descriptor, buffers)
+
+    monkeypatch.setattr(os, "readv", edit_then_read)
+    assert refused(store, folder) == (
+        f"{folder / 'data'} was written to while it was stored\n"
+        "  it has another name, too, or another owner\n"
+        "  hint: Run again when that rests"
     )
 
 
