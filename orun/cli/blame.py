@@ -102,6 +102,14 @@ def show(found: Sequence[Diagnosis], *, sentences: bool = False) -> None:
         options.show([one.sentence] if sentences else ["", *lines_of(one, terminal)])
 
 
+def advise(file: str, found: Sequence[Diagnosis]) -> None:
+    """Say how to go on where the minute that a run has was too short."""
+    from orun.culprits.found import OUT_OF_TIME
+
+    if cut := next((one for one in found if OUT_OF_TIME in one.stopped), None):
+        options.show(["", f"hint: with more time: orun blame {quoted(file)} {quoted(cut.stage)}"])
+
+
 def _investigated(asked: Sequence[Question], seconds: float, store: Path | None, say: Any) -> tuple[Diagnosis, ...]:
     """Each gate in turn; all of them together have so many seconds."""
     from orun.culprits.blame import blame

@@ -93,7 +93,10 @@ def command(
             if blames and _failed(result):
                 from orun.cli import blame
 
-                blame.show(blame.after_run(file, choices, result, quiet=quiet), sentences=quiet)
+                found = blame.after_run(file, choices, result, quiet=quiet)
+                blame.show(found, sentences=quiet)
+                if not (quiet or overrides):  # they would have to be said again
+                    blame.advise(file, found)
         annotate(result)
     for report in asked:
         report.write(result)

@@ -179,7 +179,9 @@ def _against_the_rest(metric: str, output: Array, labels: Array, only: object) -
         raise UsageError(
             f"{metric} needs scores for each example, and the label of its class as a number",
             why=f"the output is {output.dtype} {list(output.shape)}, the labels {labels.dtype} {list(labels.shape)}",
-            hint="name the output that holds scores in `outputs`",
+            hint="give labels as integers: labels.astype(np.int64)"
+            if labels.dtype.kind == "f" and output.dtype.kind == "f" and labels.shape in ((len(output),), scores.shape)
+            else "name the output that holds scores in `outputs`",
         )
     if scores.shape[1] == 1 and not many:
         scores = np.concatenate([-scores, scores], axis=1)

@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx
 import pytest
 
+from orun.cli import blame
 from tests.cli.conftest import CommandLine
 from tests.diagnosis.planted import layers
 from tests.report.pages import read
@@ -42,6 +43,19 @@ def test_a_run_looks_into_a_gate_that_failed(orun: CommandLine, sized: Path) -> 
     culprit = read((sized / "report.html").read_text(encoding="utf-8")).at("culprit")
     assert culprit.one("p", "why").text == kept["sentence"].replace("`", "")
     assert [line.one("th").text for line in culprit.every("tbody")[0].every("tr")] == ["import", "int8"]
+
+
+def test_what_was_left_out_takes_more_time(orun: CommandLine, sized: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del sized
+    monkeypatch.setattr(blame, "AUTOMATIC_SECONDS", 0.0)
+    done = orun("sized.yaml")
+    assert done.code == 1
+    assert done.out.endswith(
+        "\nsize could not be measured at any stage before `size`: not in the time that there was\n"
+        "the rest was left out when the time was up\n\n"
+        "hint: with more time: orun blame sized.yaml size\n"
+    )
+    assert "hint: with more time" not in orun("sized.yaml", "--quiet").out
 
 
 def test_its_own_runs_are_not_the_last_ones(orun: CommandLine, sized: Path) -> None:

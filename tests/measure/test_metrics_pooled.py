@@ -168,6 +168,13 @@ def test_what_scores_need() -> None:
         "  hint: name the output that holds scores in `outputs`"
     )
     with pytest.raises(UsageError) as error:
+        auc(np.array([0.5, 0.1]), np.array([1.0, 0.0]))
+    assert str(error.value) == (
+        "auc needs scores for each example, and the label of its class as a number\n"
+        "  the output is float64 [2], the labels float64 [2]\n"
+        "  hint: give labels as integers: labels.astype(np.int64)"
+    )
+    with pytest.raises(UsageError) as error:
         auc(np.array([0.1, 0.2]), np.array([1, 1]))
     assert str(error.value) == "auc: every example is of class 1"
     assert overall(average_precision(np.array([0.1, 0.2]), np.array([1, 1]))) == 1

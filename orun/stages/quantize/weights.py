@@ -33,6 +33,13 @@ BYTE = 8
 SAMPLES = 128  # examples that GPTQ looks at
 
 
+EXCLUDED = "look at `exclude`"
+OTHERWISE = (
+    "`quantize/dynamic` and `quantize/static` quantize Gemm; it comes of `optimize/simplify` with `skip: []`, or of a "
+    "Linear of PyTorch on two axes"
+)
+
+
 @dataclass(frozen=True)
 class Params:
     """What is quantized, and how."""
@@ -95,10 +102,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     made = "MatMulNBits" if params.format == "qoperator" else "DequantizeLinear"
     quantized = sum(node.op_type == made for node in result.graph.node)
     if not quantized:
+        gemm = sum(node.op_type == "Gemm" for node in model.graph.node)
         why = "it has no MatMul whose right side is a constant matrix"
-        raise nothing(
-            context, result, why, "look at `exclude`; `optimize/simplify` with `skip: []` turns MatMul into Gemm"
-        )
+        raise nothing(context, result, f"{why}, and {gemm} Gemm" if gemm else why, OTHERWISE if gemm else EXCLUDED)
     save(result, context.result)
     compared = trial(params.dims, params.inputs, ranges_made_up=params.algorithm == "gptq" and params.dataset is None)
     error = check_against_input(context, "the quantized model", compared, None)

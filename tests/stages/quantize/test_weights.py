@@ -108,11 +108,25 @@ def test_what_an_algorithm_cannot(tmp_path: Path, product: Path) -> None:
     )
 
 
+GEMM = """
+<ir_version: 9, opset_import: ["" : 20]>
+g (float[n, 32] x) => (float[n, 1] y)
+<float[1, 32] w = {1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8}>
+{ y = Gemm <transB = 1> (x, w) }
+"""
+
+
 def test_nothing_to_quantize(tmp_path: Path) -> None:
     assert refusal(tmp_path, artifact(tmp_path, parse(ADD))) == (
         "nothing in the model could be quantized\n"
         "  it has no MatMul whose right side is a constant matrix\n"
-        "  hint: look at `exclude`; `optimize/simplify` with `skip: []` turns MatMul into Gemm"
+        "  hint: look at `exclude`"
+    )
+    assert refusal(tmp_path, artifact(tmp_path, parse(GEMM))) == (
+        "nothing in the model could be quantized\n"
+        "  it has no MatMul whose right side is a constant matrix, and 1 Gemm\n"
+        "  hint: `quantize/dynamic` and `quantize/static` quantize Gemm; it comes of `optimize/simplify` with "
+        "`skip: []`, or of a Linear of PyTorch on two axes"
     )
 
 
