@@ -7,6 +7,7 @@ remote fails, the run says so once and goes on without it, unless it is required
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 
 from orun.errors import Interrupted
@@ -21,6 +22,10 @@ from orun.steps import Step
 from orun.store import Action
 from orun.store.digests import is_digest
 from orun.units import show
+from orun.variables import SHARED_KEY, SIGNING_KEY
+
+# As CI systems have it where a secret is not to be had, in a pull request from a fork.
+EVERYBODY = f"{SHARED_KEY} is empty: what is in the remote is believed, whoever wrote it"
 
 
 class Exchange:
@@ -35,6 +40,9 @@ class Exchange:
     def __init__(self, settings: Settings, planner: Planner, emit: Callable[[Event], None]) -> None:
         self._planner = planner
         self._link = Link(settings, emit)
+        if not settings.trusted and os.environ.get(SHARED_KEY) == "":
+            signs = settings.mode == "read" or os.environ.get(SIGNING_KEY)
+            emit(Notice("warning", EVERYBODY if signs else f"{EVERYBODY}, and what is pushed is unsigned"))
         ledger = Ledger(planner.store.root, settings.url)
         self._intake = Intake(self._link, planner, ledger)
         self._outgo = Outgo(self._link, planner, ledger)

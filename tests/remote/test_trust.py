@@ -144,6 +144,18 @@ def test_an_unsigned_or_changed_result_is_refused_where_keys_are_set(
     assert SHARED.encode() not in b"".join(contents(folder).values())
 
 
+def test_a_key_that_is_empty_is_said(tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a secret of a CI system is in a pull request from a fork."""
+    one, other = machine(tmp_path, "one"), machine(tmp_path, "other")
+    monkeypatch.setenv(SHARED_KEY, "")
+    one.run(remote=folder)
+    other.run(remote=orun.Remote(folder, mode="read"))
+    said = "ORUN_REMOTE_KEY is empty: what is in the remote is believed, whoever wrote it"
+    assert (notices(one), notices(other)) == ([f"{said}, and what is pushed is unsigned"], [said])
+    other.run(remote=orun.Remote(folder, mode="read"))  # nothing to do, and nothing asked
+    assert notices(other) == []
+
+
 def test_readers_with_public_keys_read_what_the_signer_wrote(
     tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
