@@ -6,6 +6,8 @@ CPU with a message on stderr. So what loaded, and where each node landed, is rea
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,13 +61,24 @@ def open_session(model: Path, target: Target, profile: str = "", *, watched: boo
     except Exception as error:  # its errors share no base class but this
         raise UsageError(
             f"ONNX Runtime cannot open {model.name} for target '{target.name}'",
-            why=_first_line(error),
+            why=_strange(model) or _first_line(error),
             hint=FLOAT8 if "tensor(float8" in str(error) else "see what this machine can run: orun doctor",
         ) from error
     _require_loaded(target, session.get_providers())
     if judged:
         placement.check(target, placement.placement(session))
     return session
+
+
+def _strange(model: Path) -> str:
+    """Why ONNX Runtime, which takes a path in UTF-8, does not find that of a model; empty where it does."""
+    try:
+        if str(model).encode() == os.fsencode(model):
+            return ""
+    except UnicodeEncodeError:  # bytes that are no text in the encoding of file names
+        pass
+    read = f"its path is not what ONNX Runtime reads as UTF-8: file names here are in {sys.getfilesystemencoding()}"
+    return f"{read}; set PYTHONUTF8=1, or name its folders in ASCII"
 
 
 def _require_available(target: Target, available: Sequence[str]) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +34,33 @@ def test_runs_the_model(model: Path) -> None:
     (result,) = session.run(None, {"x": np.array([[1, 2, 3]], np.float32)})
     assert session.get_providers() == ["CPUExecutionProvider"]
     assert result.tolist() == [[2, 4, 6]]
+
+
+def test_a_path_that_onnx_runtime_cannot_read_is_named(model: Path, tmp_path: Path) -> None:
+    """Where Python is told to read file names as ASCII, a name with an umlaut is no text."""
+    folder = tmp_path / "M\u00fcnchen"
+    folder.mkdir()
+    model.rename(folder / "model.onnx")
+    code = (
+        "import os, sys; from pathlib import Path; from orun.measure.session import open_session;"
+        "from orun.targets import Target; open_session(Path(sys.argv[1]), Target('cpu'))"
+    )
+    ascii_names = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder / "model.onnx")],
+        env=os.environ | ascii_names,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    what, why = done.stderr.splitlines()[-3:-1]
+    assert what == "orun.errors.UsageError: ONNX Runtime cannot open model.onnx for target 'cpu'"
+    assert why == (
+        "  its path is not what ONNX Runtime reads as UTF-8: file names here are in ascii; "
+        "set PYTHONUTF8=1, or name its folders in ASCII"
+    )
 
 
 def test_every_option_reaches_onnx_runtime() -> None:
