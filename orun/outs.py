@@ -19,6 +19,7 @@ from orun.store import Action, Store
 from orun.store.layout import safe_name
 
 LOOKED = 100  # runs back, for the file that a stage was of
+Made = tuple[int, int]  # inode of a folder, and when the last name came into it or went, in nanoseconds; zeros for none
 
 
 @dataclass
@@ -32,18 +33,18 @@ class Outs:
 
     store: Store
     pipeline: str
-    _placed: dict[str, tuple[Action, Path, int]] = field(default_factory=dict)
+    _placed: dict[str, tuple[Action, Path, Made]] = field(default_factory=dict)
 
     def put(self, stage: str, action: Action) -> tuple[Path, bool]:
         """Make the output of a stage be its artifact; the bool says whether it was not."""
         out, restored = self.store.checkout(action.tree, self.pipeline, stage)
-        self._placed[stage] = action, out, _inode(out)
+        self._placed[stage] = action, out, _made(out)
         return out, restored
 
     def put_back(self) -> Iterator[str]:
         """Put back what another run has replaced since, and say so."""
-        for stage, (action, out, inode) in list(self._placed.items()):
-            if _inode(out) != inode and self.put(stage, action)[1]:
+        for stage, (action, out, made) in list(self._placed.items()):
+            if _made(out) != made and self.put(stage, action)[1]:
                 yield (
                     f"{stage}: another run had put its own into {out}, which is this run's again; pipelines of one "
                     "name in one store replace each other's outputs: give one of them another name, or --store"
@@ -85,9 +86,10 @@ def _is_file_of(ran: Path, pipeline: Pipeline) -> bool:
     return ran.resolve() == pipeline.file.resolve() or (ran.name == pipeline.file.name and not ran.exists())
 
 
-def _inode(path: Path) -> int:
-    """Which folder it is, which is replaced as a whole; 0 when there is none."""
+def _made(path: Path) -> Made:
+    """Which folder it is, which is replaced as a whole: a new one may have the number of one that is gone."""
     try:
-        return os.lstat(path).st_ino
+        status = os.lstat(path)
     except FileNotFoundError:
-        return 0
+        return 0, 0
+    return status.st_ino, status.st_mtime_ns
