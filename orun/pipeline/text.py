@@ -14,6 +14,12 @@ from orun.pipeline.nodes import Span
 from orun.places import Position, Problem
 
 MAX_BYTES = 4 * 2**20
+MODELS = {  # how files of models end, and the kinds that take them
+    ".onnx": "convert/onnx",
+    **dict.fromkeys((".pt", ".pth", ".pt2", ".safetensors"), "convert/torch"),
+    **dict.fromkeys((".keras", ".h5", ".tflite", ".pb"), "convert/tensorflow"),
+    **dict.fromkeys((".pkl", ".joblib"), "convert/sklearn"),
+}
 LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # what YAML 1.1 parsers count as one
 UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -38,12 +44,17 @@ def read(path: Path) -> Text:
 
     Raises:
         OSError: when it cannot be read.
-        PipelineError: when it is too large or not UTF-8 text.
+        PipelineError: when it is a model, too large or not UTF-8 text.
     """
     file = str(path)
     require_regular(path)
     with path.open("rb") as stream:
         data = stream.read(MAX_BYTES + 1)
+    if kind := MODELS.get(path.suffix.lower()):
+        expected = f"a YAML file with a stage that takes the model: `uses: {kind}`"
+        raise _unreadable(
+            Position(file, 1, 1), "the file is a model, no pipeline", expected, hint=f"orun stages {kind}"
+        )
     if len(data) > MAX_BYTES:
         raise _unreadable(
             Position(file, 1, 1), "the file is too large", f"a pipeline file of at most {MAX_BYTES // 2**20} MiB"

@@ -40,6 +40,18 @@ def test_not_utf_8(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"), [("m.onnx", "convert/onnx"), ("M.PT2", "convert/torch"), ("m.pkl", "convert/sklearn")]
+)
+def test_a_model_is_no_pipeline(tmp_path: Path, name: str, kind: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(b"\x08\x0a\xff")
+    expected = f"a YAML file with a stage that takes the model: `uses: {kind}`"
+    assert problem(file) == Problem(
+        Position(str(file), 1, 1), "the file is a model, no pipeline", expected=expected, hint=f"orun stages {kind}"
+    )
+
+
 def test_utf_16(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_bytes("name: bert".encode("utf-16"))
