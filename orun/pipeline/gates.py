@@ -8,7 +8,7 @@ from typing import Literal, cast
 
 from orun.metrics import Unit, further
 from orun.pipeline.instances import Instance
-from orun.pipeline.model import RULES, Gate, Group
+from orun.pipeline.model import RULES, Gate, Group, Threshold
 from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar, Span
 from orun.pipeline.problems import Problems
 from orun.pipeline.thresholds import check_direction, check_unit, threshold
@@ -133,18 +133,23 @@ def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterato
     against = _against(ground, sound, rules)
     by, here = _by(ground, sound), _is_here(ground, sound)
     undecided = _text(sound, UNDECIDED) == "fail"
+    limits: dict[str, Threshold] = {}
     for rule, one in rules.items():
         if rule in AGAINST_REFERENCE and AGAINST not in sound:
             _need_reference(ground, rule, one.key)
         value = one.value
         if not isinstance(value, Scalar) or value.broken or not (limit := threshold(rule, value, ground.problems)):
             continue
+        limits[rule] = limit
         made = Gate(metric, rule, limit, "fail" if undecided else "pass", one.key.position, by=by)
         if (unit := ground.unit(metric)) is not None:
             check_unit(made, unit, value, ground.problems)
             check_direction(made, unit, one.key, ground.problems)
         if here:
             yield from (replace(made, against=name) for name in (against if rule in AGAINST_REFERENCE else [""]))
+    if (least := limits.get("min")) and (most := limits.get("max")) and least.value > most.value:
+        message = f"no {metric!r} can pass: its 'min' is {least.text}, its 'max' {most.text}"
+        ground.problems.add(rules["min"].value.span, message, expected="a 'min' that is not above the 'max'")
 
 
 def _misspelt(node: Map) -> bool:
