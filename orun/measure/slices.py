@@ -63,11 +63,7 @@ def _column(request: Request, dataset: Dataset, field: str) -> Array:
             request.stage,
             f"slices: the dataset has no field {field}",
             why=f"it has {', '.join(known) or 'none'}",
-            hint="give it one: orun.Dataset(..., fields={'"
-            + field
-            + "': [...]}); of a table, `fields: ["
-            + field
-            + "]`",
+            hint=f"give it one: orun.Dataset(..., fields={{'{field}': [...]}}); of a table, `fields: [{field}]`",
         )
     found = dataset.fields[field]
     return found if found.dtype != object else np.array([str(value) for value in found])  # of types that do not compare
