@@ -16,6 +16,7 @@ from orun.culprits.search import Outcome, causes
 from orun.culprits.sides import Side
 from orun.culprits.surroundings import Variables
 from orun.culprits.versions import Versions
+from orun.environment.once import forget
 from orun.errors import UsageError
 from orun.journal import Listener, ignore
 from orun.pipeline.model import Gate, conditions
@@ -68,6 +69,7 @@ def bisect(store: Store, good: str, bad: str, gate: str = "", listener: Listener
     Raises:
         UsageError: when there is no such run or gate, nothing is worse in the bad one, or a file is not to be had.
     """
+    forget()  # what is installed may have changed since the runs
     with tempfile.TemporaryDirectory(prefix="orun-bisect-") as folder:
         before = Side.read(store, good, Path(folder, "good"))
         after = Side.read(store, bad, Path(folder, "bad"))
