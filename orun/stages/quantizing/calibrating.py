@@ -91,7 +91,13 @@ def reader_of(context: Context, dataset: Dataset, ranks: Mapping[str, int]) -> A
 
 
 def watched(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iterator[dict[str, NDArray[Any]]]:
-    """For each example, these values of a model as rows, `[anything, channels]`; the channels are their last axis.
+    """`values_of` as rows, `[anything, channels]`; the channels are their last axis."""
+    for values in values_of(model, names, dataset):
+        yield {name: value.reshape(-1, value.shape[-1]) for name, value in values.items()}
+
+
+def values_of(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iterator[dict[str, NDArray[Any]]]:
+    """For each example, these values of a model.
 
     Args:
         model: whole in memory.
@@ -119,8 +125,7 @@ def watched(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iterat
     for number in range(len(dataset)):
         feed = one_example(dataset.inputs, number, ranks)
         made = dict(zip(inner, session.run(inner, feed), strict=True)) if inner else {}
-        values = {name: made[name] if name in made else feed[name] for name in names}
-        yield {name: value.reshape(-1, value.shape[-1]) for name, value in values.items()}
+        yield {name: made[name] if name in made else feed[name] for name in names}
 
 
 @contextmanager

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, numpy_helper, parser
-from onnxruntime.quantization import CalibrationMethod, QuantType, quantize_static
 
 from orun.environment import device
 from orun.errors import StageFailed, UsageError
@@ -90,31 +88,25 @@ def scales(path: Path) -> dict[str, float]:
     return {one.name: float(numpy_helper.to_array(one)) for one in model.graph.initializer if one.name[-6:] == "_scale"}
 
 
-def test_a_method_that_does_nothing_for_integers(tmp_path: Path) -> None:
+def test_ranges_of_the_distribution_of_values(tmp_path: Path) -> None:
+    """Of Laplacian values 6.998 standard deviations on both sides are kept; 8 bits have 255 steps, 16 more of both."""
+    rows = np.random.default_rng(0).laplace(0, 2, (4096, 4)).astype(np.float32)
+    rows[7, 1] = 60  # which `minmax` would keep
+    np.save(tmp_path / "rows.npy", rows)
+    source = {"path": "rows.npy", "inputs": {"x": "rows"}}
+    before = artifact(tmp_path, parse(WEIGHTED))
+    for stored, steps, widths in (("uint8", 255, 6.998), ("uint16", 65535, 14.333)):
+        params = {"dataset": source, "samples": 4096, "method": "distribution", "activation_type": stored}
+        made = run_stage("quantize/static", tmp_path, params, inputs={"model": before})
+        width = min(float(rows.max()), widths * float(rows.std())) - max(float(rows.min()), -widths * float(rows.std()))
+        assert scales(made.model)["x_scale"] == pytest.approx(width / steps, rel=1e-3)
+
+
+def test_ranges_of_the_distribution_need_pairs(tmp_path: Path) -> None:
     before = artifact(tmp_path, parse(WEIGHTED))
     with pytest.raises(StageFailed) as caught:
-        quantize(tmp_path, before, "rows", method="distribution")
-    assert str(caught.value) == (
-        "`method: distribution` does nothing for integers\n"
-        "  ONNX Runtime's Distribution finds scales for 8-bit floats alone; for integers it takes the largest "
-        "magnitude both ways and cuts nothing off\n"
-        "  hint: `method: minmax` with `symmetric: true` gives the same ranges; `percentile` and `entropy` cut off"
-    )
-    rows = np.random.default_rng(0).exponential(size=(64, 4)).astype(np.float32)
-    np.save(tmp_path / "rows.npy", rows)
-    feeds = iter([{"x": rows}, None])
-    by_hand = tmp_path / "distribution.onnx"
-    quantize_static(
-        before / "model.onnx",
-        by_hand,
-        SimpleNamespace(get_next=lambda: next(feeds)),
-        calibrate_method=CalibrationMethod.Distribution,
-        activation_type=QuantType.QInt8,
-    )
-    source = {"path": "rows.npy", "inputs": {"x": "rows"}}
-    params = {"dataset": source, "samples": 64, "symmetric": True, "activation_type": "int8"}
-    made = run_stage("quantize/static", tmp_path, params, inputs={"model": before})
-    assert scales(by_hand) == pytest.approx(scales(made.model), rel=1 / 254)  # of which one has 255 steps
+        quantize(tmp_path, before, "rows", method="distribution", format="qoperator")
+    assert str(caught.value) == "`method: distribution` needs `format: qdq`, not qoperator"
 
 
 @exact_sums
