@@ -75,7 +75,7 @@ def _had(store: Store, pipeline: Pipeline, folders: Collection[str]) -> Iterator
             stages = [one.stage for one in record.stages if record.pipeline == pipeline.name]
             found = [stage for stage in stages if safe_name(stage) in left]
             left -= {safe_name(stage) for stage in found}
-            if _is_file_of(Path(record.file), pipeline):
+            if found and _is_file_of(Path(record.file), pipeline):
                 yield from found
         if not left:
             break

