@@ -30,28 +30,33 @@ NAMES: Mapping[str, str] = {
     "timeout": "timeout_minutes time_limit walltime max_time",
     # Kinds.
     "convert/torch": "OnnxConversion export torch_export torch.onnx.export PyTorchModel HfModel hugging_face_model"
-    " optimum pytorch capture_onnx_graph",
+    " optimum pytorch capture_onnx_graph OptimumConversion OpenVINOOptimumConversion",
     "convert/tensorflow": "tf2onnx keras TensorFlowModel",
     "convert/sklearn": "skl2onnx sklearn",
     "convert/onnx": "ONNXModel import load onnx",
     "convert/opset": "OnnxOpVersionConversion version_converter",
     "check/model": "onnx.checker validate checker",
     "optimize/simplify": "onnxsim onnxslim OnnxModelOptimizer OnnxPeepholeOptimizer simplify_model",
-    "optimize/shapes": "DynamicToFixedShape symbolic_shape_infer shape_inference make_dynamic_shape_fixed",
+    "optimize/shapes": "DynamicToFixedShape StaticLLM symbolic_shape_infer shape_inference make_dynamic_shape_fixed",
     "optimize/transformer": "OrtTransformersOptimization fuse fusion transformers_optimization",
     "optimize/graph": "ort_optimize OrtOptimization",
-    "optimize/float16": "OnnxFloatToFloat16 OrtMixedPrecision fp16 half float_to_float16 mixed_precision",
+    "optimize/float16": "OnnxFloatToFloat16 OrtMixedPrecision OnnxIOFloat16ToFloat32 fp16 half float_to_float16"
+    " mixed_precision",
     "optimize/prune": "SparseGPT sparsify",
     "optimize/python": "GraphSurgeries graph_surgery graphsurgeon",
-    "compile/engine": "EPContextBinaryGenerator tensorrt trt OpenVINOConversion openvino trtexec engine",
+    "compile/engine": "EPContextBinaryGenerator tensorrt trt OpenVINOConversion openvino trtexec engine"
+    " OpenVINOEncapsulation QNNContextBinaryGenerator QNNConversion SNPEConversion TorchTRTConversion",
     "compile/mobile": "ort_format convert_onnx_models_to_ort",
-    "quantize/dynamic": "OnnxDynamicQuantization OnnxQuantization quantize quantise quantize_dynamic int8 quantization"
-    " IncDynamicQuantization IncQuantization ORTQuantizer",
-    "quantize/static": "OnnxStaticQuantization quantize_static IncStaticQuantization ptq VitisAIQuantization"
+    "quantize/dynamic": "OnnxDynamicQuantization quantize quantise quantize_dynamic int8 quantization"
+    " IncDynamicQuantization ORTQuantizer",
+    "quantize/static": "OnnxStaticQuantization OnnxQuantization quantize_static IncStaticQuantization IncQuantization"
+    " ptq VitisAIQuantization VitisQuantization AimetQuantization QuarkQuantization SNPEQuantization"
     " OpenVINOQuantization",
     "quantize/weights": "OnnxMatMul4Quantizer OnnxBlockWiseRtnQuantization OnnxHqqQuantization int4 MatMulNBits gptq"
-    " rtn hqq AutoGPTQQuantizer GptqQuantizer matmul_nbits_quantizer",
-    "quantize/tune": "OrtPerfTuning OrtSessionParamsTuning search optuna auto_opt nav.torch.optimize",
+    " rtn hqq AutoGPTQQuantizer GptqQuantizer matmul_nbits_quantizer OnnxKQuantQuantization NVModelOptQuantization"
+    " OnnxBnb4Quantization MatMulNBitsToQDQ",
+    "quantize/qat": "QuantizationAwareTraining qat prepare_qat",
+    "quantize/tune": "search optuna auto_opt nav.torch.optimize",
     "measure/accuracy": "evaluate eval evaluator test correctness verify accuracy",
     "measure/latency": "measure benchmark perf performance profiler timeit latency measure/throughput throughput",
     "release/bundle": "package packaging PackagingConfig",
@@ -119,6 +124,12 @@ NAMES: Mapping[str, str] = {
     "extended": "2 ORT_ENABLE_EXTENDED",
     "basic": "1 ORT_ENABLE_BASIC",
     "disable": "optimization_options disabled_optimizers 0 ORT_DISABLE_ALL",
+    # Types of values.
+    "int64": "int integer long",
+    "float32": "float single fp32",
+    "float64": "double fp64",
+    "float16": "half fp16",
+    "bool": "boolean",
     # Rules of a gate.
     "max": "less_than lt lte le upper at_most below lower_is_better",
     "min": "greater_than gt gte ge lower at_least above higher_is_better",
@@ -144,6 +155,24 @@ NAMES: Mapping[str, str] = {
 PROFILING = "the profiler slows a session down, so that it has a kind by itself: `uses: measure/profile`"
 # Where a name alone does not say it: by what the key was to be, the names that people try and what to do instead.
 NOTES: Mapping[str, Mapping[str, str]] = {
+    "kind of stage": {
+        "OnnxQuantization IncQuantization": "where its `quant_mode` or `approach` is dynamic: quantize/dynamic",
+        "OrtPerfTuning OrtSessionParamsTuning": "session options are those of targets: measure/latency with a `matrix`"
+        " over targets times each",
+        "OnnxIOFloat16ToFloat32 OnnxIODataTypeConverter": "optimize/float16 leaves inputs and outputs in float32"
+        " (`keep_io_types`); to other types it is optimize/python with `interface: changed`",
+        "OnnxQuantizationPreprocess quant_pre_process": "a parameter of what quantizes: `preprocess`, true if left out",
+        "MatMulNBitsToQDQ": "a parameter of quantize/weights: `format: qdq`",
+        "MixedPrecisionOverrides SelectiveMixedPrecision QNNPreprocess": "quantize/static takes `overrides`, other"
+        " types for some tensors or nodes",
+        "AppendPrePostProcessingOps InsertBeamSearch OnnxScriptFusion OptimumMerging SplitModel ComposeOnnxModels"
+        " ExtractAdapters MoEExpertsDistributor": "a change of the graph that the library lacks is a function of yours:"
+        " optimize/python, with `interface: changed` where inputs or outputs change",
+        "LoRA QLoRA DoRA LoHa LoKr LoftQ MergeAdapterWeights SliceGPT QuaRot SpinQuant AutoAWQQuantizer": "what changes"
+        " the PyTorch module stands in the function that `model` of convert/torch names, or in a stage of your own",
+        "ModelBuilder": "convert/onnx takes what ONNX Runtime GenAI's model builder wrote; a function of yours may run"
+        " it: `uses: ./file.py:function`",
+    },
     "key of a pipeline file": {
         "input_model": "a model comes from a stage: `import: {uses: convert/onnx, with: {path: model.onnx}}`",
         "evaluators": "what measures is a stage with a `gate`: measure/accuracy, measure/latency and others",

@@ -109,11 +109,14 @@ def _plug_in(uses: str, root: Path) -> Kind:
         raise Unknown(
             f"{uses!r} is a file, and a stage is a function in it", expected=f"{uses}:FUNCTION", hint="orun stages"
         )
+    from orun.synonyms import meant, note  # needed where something is wrong
+
+    known, instead = (*BUILTIN, *found), note(uses, "kind of stage")
     raise Unknown(
         f"there is no kind of stage {uses!r}",
-        expected=f"one of {', '.join((*BUILTIN, *found))}, or ./file.py:function",
-        suggestion=_function(uses, root) or closest(uses, (*BUILTIN, *found)),
-        hint="orun stages",
+        expected=f"one of {', '.join(known)}, or ./file.py:function",
+        suggestion=_function(uses, root) or (meant(uses, known) if instead else closest(uses, known)),
+        hint=instead or "orun stages",
     )
 
 

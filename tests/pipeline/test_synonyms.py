@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orun.pipeline.schema import build
-from orun.spelling import closest
+from orun.spelling import Unknown, closest
+from orun.stages import registry
 from orun.stages.registry import BUILTIN
 from orun.synonyms import NAMES, NOTES, note
 
@@ -38,6 +40,7 @@ def test_every_place_of_a_note_is_one() -> None:
     ("word", "options", "meant"),
     [
         ("OnnxFloatToFloat16", BUILTIN, "optimize/float16"),
+        ("OnnxQuantization", BUILTIN, "quantize/static"),  # Olive's is static unless told otherwise
         ("percent-max-degradation", ["min", "max", "max_drop"], "max_drop"),
         ("nodes_to_exclude", ["op_types", "exclude"], "exclude"),
         ("nodes_to_exclude", ["op_types"], ""),
@@ -49,6 +52,8 @@ def test_every_place_of_a_note_is_one() -> None:
         ("measure/profiler", BUILTIN, "measure/profile"),
         ("convert/tensorflw", BUILTIN, "convert/tensorflow"),
         ("or", ["all", "any"], "any"),
+        ("int", ["float32", "int64", "int8"], "int64"),
+        ("int", ["int8", "uint8"], "int8"),
     ],
 )
 def test_what_another_tool_calls_it(word: str, options: list[str], meant: str) -> None:
@@ -58,3 +63,18 @@ def test_what_another_tool_calls_it(word: str, options: list[str], meant: str) -
 def test_a_note_is_of_its_place() -> None:
     assert note("num_threads", "parameter of measure/latency").startswith("session options are those of a target")
     assert note("num_threads", "key of a stage") == ""
+
+
+def test_a_pass_of_olive_that_the_library_lacks_says_what_to_do_instead(tmp_path: Path) -> None:
+    with pytest.raises(Unknown) as tuning:
+        registry.find("OrtSessionParamsTuning", tmp_path)
+    assert (tuning.value.suggestion, tuning.value.hint) == (
+        "",
+        "session options are those of targets: measure/latency with a `matrix` over targets times each",
+    )
+    with pytest.raises(Unknown) as quantization:
+        registry.find("OnnxQuantization", tmp_path)
+    assert (quantization.value.suggestion, quantization.value.hint) == (
+        "quantize/static",
+        "where its `quant_mode` or `approach` is dynamic: quantize/dynamic",
+    )
