@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 
 import yaml
@@ -13,6 +14,7 @@ from orun.pipeline.text import Text
 
 TAB = "a tab cannot indent"
 SPACES = "spaces: YAML allows no tab there"
+ODD_INDENT = re.compile(r"[ ]*(?P<odd>[^\S \t\r\n])\s*(- |[\w\"'])")
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,9 @@ def report(error: yaml.MarkedYAMLError, text: Text, problems: Problems) -> None:
         problems.add(text.span(line + 1, indent.index("\t") + 1), TAB, expected=SPACES)
         return
     began = error.context_mark or mark
+    if odd := _odd_indent(text, began.line if began else line, line):
+        problems.add(*odd, expected="spaces")
+        return
     said = error.problem or "it cannot be parsed"
     told = next(complaint for complaint in COMPLAINTS if re.search(complaint.said, said))
     facts = {
@@ -106,6 +111,16 @@ def report(error: yaml.MarkedYAMLError, text: Text, problems: Problems) -> None:
         expected=told.expected.format(**facts),
         hint=told.hint.format(**facts),
     )
+
+
+def _odd_indent(text: Text, first: int, last: int) -> tuple[Span, str] | None:
+    """A letter that looks like a space before a key, as text copied from a page may have, and what it is."""
+    for number in range(first, min(last + 1, len(text.lines))):
+        found = ODD_INDENT.match(text.lines[number])
+        if found:
+            name = unicodedata.name(found["odd"], "a control character")
+            return text.span(number + 1, found.end("odd")), f"U+{ord(found['odd']):04X}, {name}, cannot indent"
+    return None
 
 
 def _span(text: Text, error: yaml.MarkedYAMLError, told: Complaint, line: int, column: int) -> Span:

@@ -127,7 +127,8 @@ class _Report:
     def _missing(self, error: Any, span: Span, path: Path) -> None:
         """Keys that must be there; of one that holds required keys itself, those."""
         properties = error.schema.get("properties", {})
-        misspelt = {closest(key, properties) for key in error.instance if not _is_known(key, error.schema)}
+        unknown = [key for key in error.instance if not _is_known(key, error.schema)]
+        misspelt = {_joined(key, properties) or closest(key, properties) for key in unknown}
         for key in error.validator_value:
             if key in error.instance or key in misspelt:
                 continue
@@ -211,7 +212,15 @@ def _near(key: str, known: Collection[str], noun: str) -> str:
     """The known key that was probably meant; one that only looks alike is no help where it is known what was meant."""
     from orun.synonyms import meant, note
 
+    if joined := _joined(key, known):
+        return f"{joined}: {key[len(joined) + 1 :]}"
     return meant(key, known) if note(key, noun) else closest(key, known)
+
+
+def _joined(key: str, known: Collection[str]) -> str:
+    """The known key before a ':' that no space follows, with which YAML takes its value for a part of it."""
+    name, colon, value = key.partition(":")
+    return name if colon and value and name in known else ""
 
 
 def _instead(key: str, noun: str, schema: Mapping[str, Any]) -> str:
