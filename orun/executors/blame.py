@@ -42,7 +42,7 @@ def trouble(job: Job, scope: Scope, error: BaseException) -> Trouble:
 def _hint(job: Job, error: BaseException) -> str:
     """How to name a file of the project that was looked for in the working folder; what brings a missing module."""
     if isinstance(error, ModuleNotFoundError) and error.name:
-        return _missing_module(job, error.name.partition(".")[0])
+        return _missing_module(job, error.name)
     name = error.filename if isinstance(error, FileNotFoundError) else None
     if isinstance(name, str) and name and Path(job.root, name).exists():
         return f"A stage runs in an empty folder of its own: Path(__file__).parent / {name!r}"
@@ -52,13 +52,24 @@ def _hint(job: Job, error: BaseException) -> str:
 def _missing_module(job: Job, name: str) -> str:
     from difflib import get_close_matches
 
-    here = [one.stem for folder in {job.root, job.project} for one in Path(folder).glob("*") if one.stem.isidentifier()]
-    if close := get_close_matches(name, here, n=1, cutoff=0.8):
-        return f"Did you mean {close[0]}?"
+    inside, dot, module = name.rpartition(".")
+    around = getattr(sys.modules.get(inside), "__path__", ()) if dot else (job.root, job.project)
+    here = {one.stem: folder for folder in around for one in Path(folder).glob("*") if one.is_dir() or _is_code(one)}
+    if close := get_close_matches(module, filter(str.isidentifier, here), n=1, cutoff=0.8):
+        found = f"{inside}{dot}{close[0]}"
+        if found == name:
+            return f"It is in {here[module]}, where Python does not look: PYTHONPATH={here[module]} orun ..."
+        return f"Did you mean {found}?"
+    if dot:
+        return f"{inside} is there, and has no {module} in it"
     package = PACKAGES.get(name, name)
     if job.interpreter:
         return f"List {package} among the packages of its environment"
     return f"Install it where orun runs: {sys.executable} -m pip install {package}"
+
+
+def _is_code(path: Path) -> bool:
+    return path.suffix in (".py", ".so")
 
 
 def write(scope: Scope, error: BaseException) -> None:

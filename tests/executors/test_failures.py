@@ -239,6 +239,25 @@ def test_a_module_that_is_missing(executor: LocalExecutor, project: Project) -> 
     assert f"  hint: Install it where orun runs: {install}\n" in told(failure(executor, job), job)
 
 
+def test_a_module_of_the_project_that_python_does_not_look_for_there(executor: LocalExecutor, project: Project) -> None:
+    """`Did you mean shared?` had been said to who had written just that."""
+    project.write("shared/__init__.py", "")
+    project.write("shared/nets.py", "")
+    project.write("pipelines/mine.py", "def f(context): import shared.nets\n")
+    job = project.job("mine.py:f")
+    where = f"It is in {job.project}, where Python does not look: PYTHONPATH={job.project} orun ..."
+    assert f"  hint: {where}\n" in told(failure(executor, job), job)
+
+
+def test_a_module_that_a_package_lacks(executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/shared/__init__.py", "")
+    project.write("pipelines/shared/nets.py", "")
+    project.write("pipelines/mine.py", "def f(context): import shared.net\ndef g(context): import shared.data\n")
+    for name, hint in (("f", "Did you mean shared.nets?"), ("g", "shared is there, and has no data in it")):
+        job = project.job(f"mine.py:{name}")
+        assert f"  hint: {hint}\n" in told(failure(executor, job), job)
+
+
 def test_what_orun_refuses_of_a_call_is_told_up_to_that_call(executor: LocalExecutor, project: Project) -> None:
     project.write("pipelines/mine.py", "import orun\ndef f(context): orun.Dataset({})\n")
     job = project.job("mine.py:f")
