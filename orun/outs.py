@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orun.errors import StoreError
+from orun.observe import project_of
 from orun.pipeline.model import Pipeline
 from orun.record import ASIDE
+from orun.spelling import near
 from orun.store import Action, Store
 from orun.store.layout import safe_name
 
@@ -64,6 +66,44 @@ def withdraw_gone(store: Store, pipeline: Pipeline) -> Iterator[str]:
             yield f"{stage}: its output was removed from out/: {pipeline.file.name} has no such stage any more"
 
 
+def namesake(store: Store, pipeline: Pipeline) -> str:
+    """What comes of it where another file of the repository ran last under the pipeline's name; else an empty text.
+
+    Checkouts of one project that share a store have the same names on purpose.
+    """
+    from orun.fold import read_result  # a run with nothing to do does without
+
+    for folder in reversed(store.runs()):
+        record = folder / "record.json"
+        if not folder.name.endswith(f"-{safe_name(pipeline.name)}") or not record.exists():
+            continue
+        with suppress(StoreError):
+            ran = read_result(record)
+            if ran.pipeline == pipeline.name:
+                return _taken(Path(ran.file), pipeline)
+    return ""
+
+
+def is_another(ran: Path, own: Path) -> bool:
+    """Whether a file that was run is another one of the repository, and not this one in another place or checkout."""
+    return not _is_file_of(ran, own) and ran.exists() and _repository(ran.parent) == _repository(own.parent)
+
+
+def _taken(other: Path, pipeline: Pipeline) -> str:
+    if not is_another(other, pipeline.file):
+        return ""
+    return (
+        f"{near(str(other))} has the name {pipeline.name}, too, and ran before: each puts its outputs in the place of "
+        f"the other's in out/{safe_name(pipeline.name)}, and `orun diff` and `orun history` take both for one "
+        "pipeline; `name:` in the file gives one of them another"
+    )
+
+
+def _repository(folder: Path) -> Path:
+    """The folder around it that git has, else the project's."""
+    return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), project_of(folder))
+
+
 def _had(store: Store, pipeline: Pipeline, folders: Collection[str]) -> Iterator[str]:
     """The stages with these folders that a run of the very file had."""
     from orun.fold import read_result  # needed where a stage is gone
@@ -75,15 +115,15 @@ def _had(store: Store, pipeline: Pipeline, folders: Collection[str]) -> Iterator
             stages = [one.stage for one in record.stages if record.pipeline == pipeline.name]
             found = [stage for stage in stages if safe_name(stage) in left]
             left -= {safe_name(stage) for stage in found}
-            if found and _is_file_of(Path(record.file), pipeline):
+            if found and _is_file_of(Path(record.file), pipeline.file):
                 yield from found
         if not left:
             break
 
 
-def _is_file_of(ran: Path, pipeline: Pipeline) -> bool:
+def _is_file_of(ran: Path, own: Path) -> bool:
     """Whether the file that was run is that of a pipeline, which may have been moved with its project."""
-    return ran.resolve() == pipeline.file.resolve() or (ran.name == pipeline.file.name and not ran.exists())
+    return ran.resolve() == own.resolve() or (ran.name == own.name and not ran.exists())
 
 
 def _made(path: Path) -> Made:

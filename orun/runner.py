@@ -22,7 +22,7 @@ from orun.executors import Executor
 from orun.executors.job import Finished, Progress
 from orun.lineage import Lineage
 from orun.outcomes import failed, left, up_to_date
-from orun.outs import Outs, withdraw_gone
+from orun.outs import Outs, namesake, withdraw_gone
 from orun.pipeline.model import Stage
 from orun.planner import Planner
 from orun.reasons import key_changes
@@ -98,6 +98,8 @@ class Runner:
                 self._advance()
             for notice in self._outs.put_back():
                 self.emit(Notice("warning", notice))
+            if taken := namesake(self.store, plan.pipeline):
+                self.emit(Notice("warning", taken))
             for notice in withdraw_gone(self.store, plan.pipeline):
                 self.emit(Notice("info", notice))
         except KeyboardInterrupt:

@@ -192,6 +192,34 @@ def test_another_pipeline_of_its_name_replaces_its_outputs_while_it_runs(tmp_pat
     ]
 
 
+def test_a_file_of_the_repository_that_has_taken_the_name_is_warned_of(tmp_path: Path) -> None:
+    """One release would lie where the other's is looked for; checkouts that share a store have one name on purpose."""
+    (tmp_path / ".git").mkdir()
+    first, second = (Project.make(tmp_path / name) for name in ("first", "second"))
+    assert first.store == second.store
+    second.edit("pipeline.yaml", "text: a b", "text: c d")
+
+    def warned(project: Project) -> list[str]:
+        project.run(to=["make"])
+        return [event.text for event in project.events if isinstance(event, Notice) and event.level == "warning"]
+
+    assert warned(first) == warned(first) == []
+    told = (
+        "{} has the name text, too, and ran before: each puts its outputs in the place of the other's in out/text, and "
+        "`orun diff` and `orun history` take both for one pipeline; `name:` in the file gives one of them another"
+    )
+    assert warned(second) == [told.format(first.folder / "pipeline.yaml")]
+    assert warned(second) == []
+    assert warned(first) == [told.format(second.folder / "pipeline.yaml")]
+    for project in (first, second):
+        (project.folder / ".git").mkdir()
+    assert warned(second) == warned(first) == []
+    for project in (first, second):
+        (project.folder / ".git").rmdir()
+    second.edit("pipeline.yaml", "name: text", "name: more")
+    assert warned(second) == warned(first) == []
+
+
 def test_what_a_run_leaves_out_leaves_no_output_of_another_version(tmp_path: Path) -> None:
     """It would pass for the output of this run, which fails nothing."""
     project = Project.make(tmp_path / "project", CHECKED)

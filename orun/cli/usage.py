@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 
 import click
@@ -25,7 +26,9 @@ def explained(error: click.UsageError) -> UsageError:
     extra = message.startswith("Got unexpected extra argument")
     if extra and (bare := _bare(error.ctx)):
         return UsageError(f"--set wants PATH=VALUE, not '{bare}'", hint=f"no space around the =: --set {bare}=VALUE")
-    if extra and "--to" in _options(error.ctx):
+    if extra and re.search(r"\.ya?ml\b", message):
+        see = f'one FILE; of several, in turn: for file in *.yaml; do {path.removesuffix(" run")} "$file"; done. {see}'
+    elif extra and "--to" in _options(error.ctx):
         see = f"one FILE; stages are chosen by --to STAGE, --from STAGE, --only STAGE. {see}"
     if message.startswith("No such command") and error.ctx:
         name = message.split("'")[1]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from orun.culprits.bench import Bench
 from orun.fold import read_result
 from orun.gates import baselines
+from orun.outs import is_another
 from orun.pipeline.model import Gate, Pipeline, Reference, Stage
 from orun.reasons import key_changes
 from orun.record import RunResult, StageResult
@@ -119,7 +121,8 @@ def _passed(store: Store, result: RunResult, stage: Stage, gate: Gate) -> RunRes
             continue
         found = read_result(folder / "record.json")
         verdicts = {(one.stage, one.metric, one.rule, one.scope): one.outcome for one in found.verdicts}
-        if found.pipeline == result.pipeline and verdicts.get(asked) == "passed":
+        of_it = found.pipeline == result.pipeline and not is_another(Path(found.file), Path(result.file))
+        if of_it and verdicts.get(asked) == "passed":
             return _whole(store, found)
     return None
 

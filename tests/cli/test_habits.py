@@ -62,6 +62,14 @@ def test_a_habit_is_no_verb_and_no_option_of_ours() -> None:
             ),
         ),
         (
+            ["bert.yaml", "t5.yaml", "gpt2.yaml"],
+            (
+                "error: got unexpected extra arguments (t5.yaml gpt2.yaml)\n"
+                '  hint: one FILE; of several, in turn: for file in *.yaml; do orun "$file"; done.'
+                " to see the options: orun run --help\n"
+            ),
+        ),
+        (
             ["store", "prune"],
             (
                 "error: no such command 'prune'\n"

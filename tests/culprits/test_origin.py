@@ -160,3 +160,12 @@ def test_the_same_model_and_no_good_run_say_nothing(project: Project) -> None:
     assert past_of(project, project.question(project.good, "accuracy", "max_regression")) is None
     question = project.question(project.bad, "accuracy", "min")
     assert past_of(project, replace(question, gate=replace(question.gate, rule="max"))) is None
+
+
+def test_a_run_of_another_file_that_has_the_name_is_no_good_one(project: Project) -> None:
+    """Its first model is another product, not this one before a change."""
+    question = project.question(project.bad, "accuracy", "min")
+    assert past_of(project, question) is not None
+    other = project.file.with_name("other.yaml")
+    other.touch()
+    assert past_of(project, replace(question, result=replace(project.bad, file=str(other)))) is None
