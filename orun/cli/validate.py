@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,9 @@ from orun.cli import options
 from orun.cli.verb import Verb
 from orun.errors import PipelineError
 from orun.places import Problem
+
+if TYPE_CHECKING:
+    from orun.pipeline.model import Pipeline
 
 EXAMPLES = (
     ("orun validate pipelines/bert.yaml", "is the file good?"),
@@ -25,18 +29,24 @@ EXAMPLES = (
 def command(files: Sequence[str], overrides: Sequence[str], as_json: bool) -> int:
     """Check pipeline files and report every mistake; runs nothing, and imports no code of yours.
 
+    Of variables and targets that nothing in the file uses a note is made, as of one that was meant for another name.
     Whether this machine has what the stages need is another question: see `orun doctor FILE`.
     """
     changes = options.parse_overrides(overrides)
     good: list[str] = []
+    notes: list[str] = []
     problems: list[Problem] = []
     for file in files:
         try:
-            good.append(_summary(file, changes))
+            pipeline = orun.load(file, changes)
         except PipelineError as error:
             problems += error.problems
+            continue
+        told = [f"{file}: {one}" for one in pipeline.unused]
+        good += [_summary(file, pipeline), *(f"note: {one}" for one in told)]
+        notes += told
     if as_json:
-        options.show_json({"valid": not problems, "problems": problems})
+        options.show_json({"valid": not problems, "problems": problems, "notes": notes})
         return PipelineError.exit_code if problems else 0
     if good:
         options.show(good)
@@ -45,10 +55,9 @@ def command(files: Sequence[str], overrides: Sequence[str], as_json: bool) -> in
     return 0
 
 
-def _summary(file: str, changes: dict[str, str]) -> str:
+def _summary(file: str, pipeline: Pipeline) -> str:
     from orun.pipeline.model import conditions
     from orun.report.figures import count
 
-    pipeline = orun.load(file, changes)
     gates = sum(1 for stage in pipeline.stages for _ in conditions(stage.gates))
     return f"{file}: good, {count(len(pipeline.stages), 'stage')}, {count(gates, 'gate')}"

@@ -10,8 +10,9 @@ from orun.gates.composite import by_slice, verdicts
 from orun.gates.finding import Finding
 from orun.gates.regression import Terms, judge_regression
 from orun.gates.relative import judge_relative
-from orun.metrics import UNIT_WORDS, Metric
+from orun.metrics import Metric
 from orun.pipeline.model import Gate, Stage
+from orun.pipeline.scales import WORSE, lets_worse, misfit, no_proportion
 from orun.record import Verdict
 from orun.store.records import Action
 
@@ -40,16 +41,30 @@ def _find(gate: Gate, stage: Stage, action: Action, terms: Terms) -> Finding:
         return Finding("failed", _missing(gate.metric, stage, action.metrics))
     if not math.isfinite(metric.value):
         return Finding("failed", f"{gate.metric} is {metric.value}, not a finite number", metric.value, metric.unit)
-    if not gate.fits(metric.unit):
-        written, unit = gate.threshold.text, UNIT_WORDS[metric.unit]
-        return Finding(
-            "failed", f"{gate.metric} cannot be held against {written}: it {unit}", metric.value, metric.unit
-        )
+    if why := _meaningless(gate, metric, stage):
+        return Finding("failed", why, metric.value, metric.unit)
     if gate.rule in ("min", "max"):
         return judge_absolute(gate, metric, stage, action, terms.host)
     if gate.rule == "max_regression":
         return judge_regression(gate, metric, stage, action, terms)
     return judge_relative(gate, metric, stage.params)
+
+
+def _meaningless(gate: Gate, metric: Metric, stage: Stage) -> str:
+    """Why a gate says nothing of a metric, of which its kind had told neither unit nor direction; empty where it does.
+
+    Where nobody said which way a metric of the user's own improves, the rule is taken to know it.
+    """
+    if found := misfit(gate, metric.unit):
+        meant = f"; did you mean {found.suggestion}?" if found.suggestion else ""
+        return f"{found.message}; expected {found.expected}{meant}"
+    named = gate.metric.partition("[")[0]
+    declared = stage.params.get("better")
+    assumed = isinstance(declared, Mapping) and named not in declared and not metric.unit
+    worse = "" if assumed else lets_worse(gate, metric.better, metric.unit)
+    if worse:
+        return f"{worse}; did you mean {WORSE[metric.better]}?"
+    return no_proportion(gate, metric)
 
 
 def _missing(name: str, stage: Stage, metrics: Mapping[str, Metric]) -> str:

@@ -37,6 +37,7 @@ class Expressions:
     def __init__(self, variables: Map, problems: Problems) -> None:
         self.problems = problems
         self.raw = variables
+        self.used: set[str] = set()  # variables that some expression names
         self._resolved: dict[str, Node] = {}
         self._resolving: list[str] = []
 
@@ -118,6 +119,7 @@ class Expressions:
         first, *rest = name.split(".")
         if first not in self.raw.entries:
             self._unknown(f"there is no variable {first!r}", first, self.raw.entries, matched, node)
+        self.used.add(first)
         found = self._resolve(first, matched, node)
         for key in rest:
             entries = found.entries if isinstance(found, Map) else {}

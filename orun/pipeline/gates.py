@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
-from orun.metrics import Unit, further
+from orun.metrics import Better, Unit, further
 from orun.pipeline.instances import Instance
 from orun.pipeline.model import RULES, Gate, Group, Threshold
 from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar, Span
@@ -19,6 +19,9 @@ REFERENCE = "reference"
 AGAINST_REFERENCE = ("max_drop", "max_increase", "min_speedup")
 GROUPS: tuple[Literal["all", "any"], ...] = ("all", "any")
 LABEL = "label"  # the field of a dataset that its labels are
+EVERYWHERE: Mapping[str, Unit] = {"size": "B"}  # of every built-in kind that makes something
+BY_UNIT: Mapping[Unit, Better] = {"s": "lower", "B": "lower", "ratio": "higher", "1/s": "higher"}
+DIRECTIONS: Mapping[str, Better] = {"relative": "lower", "mrr": "higher"}  # of those whose unit does not tell
 UNDECIDED, AGAINST, BY, TARGET = "undecided", "against", "by", "target"
 
 
@@ -31,6 +34,7 @@ class Ground:
         kind: what it uses.
         metrics: the names of the metrics that it yields; None when any may come, or when that is not known.
         slices: the fields of its dataset by whose values it measures.
+        better: in which direction metrics of the user's own improve, where its parameters say so.
         target: the name of its target; `cpu` where it names none.
         targets: the names of all targets.
         unsound: paths of nodes that are wrong, which was said.
@@ -41,6 +45,7 @@ class Ground:
     kind: Kind
     metrics: Collection[str] | None
     slices: Collection[str]
+    better: Mapping[str, Better]
     target: str
     targets: Collection[str]
     unsound: Collection[Path]
@@ -60,7 +65,18 @@ class Ground:
 
     def unit(self, metric: str) -> Unit | None:
         """The unit of a metric; None when it is not known before it is measured."""
-        return self.kind.spec.units.get(metric.partition("[")[0])
+        name = metric.partition("[")[0]
+        known = EVERYWHERE.get(name) if self.kind.origin == "built-in" else None
+        return self.kind.spec.units.get(name, known)
+
+    def direction(self, metric: str) -> Better:
+        """In which direction a metric improves; `neither` where that is not known before it is measured."""
+        name, unit = metric.partition("[")[0], self.unit(metric)
+        if self.kind.origin == "built-in" and name in DIRECTIONS:
+            return DIRECTIONS[name]
+        if unit == "ratio" and self.kind.origin != "built-in":  # an error is better when lower
+            return "neither"
+        return self.better.get(name) or BY_UNIT.get(unit or "", "neither")
 
 
 def gates(ground: Ground) -> tuple[Gate | Group, ...]:
@@ -144,7 +160,8 @@ def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterato
         made = Gate(metric, rule, limit, "fail" if undecided else "pass", one.key.position, by=by)
         if (unit := ground.unit(metric)) is not None:
             check_unit(made, unit, value, ground.problems)
-            check_direction(made, unit, one.key, ground.problems)
+        if REFERENCE in ground.kind.spec.inputs:
+            check_direction(made, unit, ground.direction(metric), one.key, ground.problems)
         if here:
             yield from (replace(made, against=name) for name in (against if rule in AGAINST_REFERENCE else [""]))
     if (least := limits.get("min")) and (most := limits.get("max")) and least.value > most.value:

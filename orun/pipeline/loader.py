@@ -14,6 +14,7 @@ from orun.pipeline import schema
 from orun.pipeline.environments import Environments
 from orun.pipeline.expressions import Expressions
 from orun.pipeline.files import Files, beside_target
+from orun.pipeline.gate_targets import require_judged
 from orun.pipeline.graph import ordered
 from orun.pipeline.guards import guarded
 from orun.pipeline.instances import Axes, Instance
@@ -23,6 +24,7 @@ from orun.pipeline.nodes import Entry, Map, Scalar
 from orun.pipeline.problems import Problems
 from orun.pipeline.stages import make
 from orun.pipeline.targets import targets
+from orun.pipeline.unused import unused
 from orun.pipeline.validate import validate
 from orun.pipeline.values import Surroundings, localise
 from orun.spelling import Unknown
@@ -75,12 +77,14 @@ class Loader:
             for instance in instances
             if instance.kind
         }
+        require_judged(instances, stages, named, self.problems)
         self.problems.check()
         return self._pipeline(tree, stages, {instance.id: instance.axes for instance in instances})
 
     def _expand(self, tree: Map) -> tuple[list[Instance], Map]:
         """The stages of the graph, and the tree with them in the place of those of the file."""
         expressions = Expressions(tree.map("vars"), self.problems)
+        self.used = expressions.used
         entries = dict(tree.entries)
         for key, entry in tree.entries.items():
             if key == "vars" and isinstance(entry.value, Map):
@@ -142,4 +146,5 @@ class Loader:
                 for name, kind in self.kinds.items()
             },
             overrides=self.overrides,
+            unused=unused(tree, str(self.file), self.used, stages.values()),
         )

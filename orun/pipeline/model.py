@@ -219,6 +219,7 @@ class Pipeline:
         kinds: each kind used, by `uses`.
         overrides: the `--set` values that replaced values of the file.
         strict: whether a gate that is not judged, because its stage is skipped, fails the run.
+        unused: what the file declares and nothing in it uses, one sentence each.
     """
 
     name: str
@@ -229,6 +230,7 @@ class Pipeline:
     kinds: Mapping[str, KindUse] = field(default_factory=dict)
     overrides: Mapping[str, str] = field(default_factory=dict)
     strict: bool = False
+    unused: tuple[str, ...] = ()
 
     @cached_property
     def root(self) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from orun.metrics import Better
 from orun.pipeline.environments import Environments
 from orun.pipeline.gates import Ground, gates
 from orun.pipeline.grammar import Limits
@@ -54,6 +55,7 @@ def make(
         kind=kind,
         metrics=metrics,
         slices=_slices(params),
+        better=_better(params),
         target=target.name if target else "cpu",
         targets=tuple(targets),
         unsound=around.unsound,
@@ -112,6 +114,13 @@ def _slices(params: Mapping[str, Any]) -> Collection[str]:
     """The fields by which it measures, as far as they are right; a function of the user's own may call anything so."""
     given = params.get("slices")
     return [field for field in given if isinstance(field, str)] if isinstance(given, list | tuple) else ()
+
+
+def _better(params: Mapping[str, Any]) -> Mapping[str, Better]:
+    """Which way its own metrics improve, as far as that is right; a function of the user's own may call anything so."""
+    given = params.get("better")
+    ways: dict[object, Better] = {"higher": "higher", "lower": "lower"}
+    return {name: ways[way] for name, way in given.items() if way in ways} if isinstance(given, Mapping) else {}
 
 
 def _metrics(kind: Kind, params: Mapping[str, Any], instance: Instance, around: Surroundings) -> Collection[str] | None:

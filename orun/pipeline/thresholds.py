@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from orun.metrics import UNIT_WORDS, Unit
+from orun.metrics import Better, Unit
 from orun.pipeline.model import Gate, Rule, Threshold
 from orun.pipeline.nodes import Scalar, Span
 from orun.pipeline.problems import Problems
+from orun.pipeline.scales import RELATIVE, WORSE, lets_worse, misfit
 from orun.units import DURATIONS, RATE, SIZES, parse_duration, parse_size, split
-
-PERCENT = 100
-RELATIVE = ("max_drop", "max_increase", "max_regression")
-ERRORS = ("relative",)  # proportions that are better when lower, and may be above 1
-GETS_WORSE: dict[Unit, Rule] = {"s": "max_increase", "B": "max_increase", "ratio": "max_drop", "1/s": "max_drop"}
-EXPECTED: dict[Unit, str] = {
-    "s": "a duration such as 12ms",
-    "B": "a size such as 300MB",
-    "ratio": "a proportion such as 5%, or a number",
-    "x": "a factor such as 1.5 or 1.5x",
-    "1/s": "a rate such as 90/s, or a number",
-    "": "a number",
-}
 
 
 def threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
@@ -40,47 +28,15 @@ def threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
 
 
 def check_unit(gate: Gate, unit: Unit, node: Scalar, problems: Problems) -> None:
-    """Note a threshold that is in another unit than its metric, of a time or a size in none, or beyond all values."""
-    if unit == "ratio" and gate.metric.partition("[")[0] not in ERRORS and _is_beyond(gate):
-        problems.add(
-            node.span,
-            f"{gate.metric!r} cannot be held against {node.text!r}: it {UNIT_WORDS[unit]}, at most 1",
-            expected=EXPECTED[unit],
-            suggestion="" if gate.threshold.unit or gate.threshold.value > PERCENT else f"{node.text}%",
-        )
-        return
-    if unit == "x" and gate.rule in RELATIVE and not gate.threshold.unit and gate.threshold.value >= 1:
-        problems.add(
-            node.span,
-            f"{gate.metric!r} cannot be held against {node.text!r}: it {UNIT_WORDS[unit]}, and may be meant in percent",
-            expected="a proportion such as 5%, or a difference below 1",
-            suggestion=f"{node.text}%",
-        )
-        return
-    bare = unit in ("s", "B") and gate.rule != "min_speedup" and not gate.threshold.unit and gate.threshold.value != 0
-    if gate.fits(unit) and not bare:  # 12 is as likely meant in milliseconds, 0.05 in proportion: no time would fail
-        return
-    expected = EXPECTED[unit] + (" or a proportion such as 5%" if gate.rule in RELATIVE else "")
-    problems.add(
-        node.span, f"{gate.metric!r} cannot be held against {node.text!r}: it {UNIT_WORDS[unit]}", expected=expected
-    )
+    """Note a threshold that is not in the scale of its metric."""
+    if found := misfit(gate, unit):
+        problems.add(node.span, found.message, expected=found.expected, suggestion=found.suggestion)
 
 
-def check_direction(gate: Gate, unit: Unit, key: Span, problems: Problems) -> None:
+def check_direction(gate: Gate, unit: Unit | None, better: Better, key: Span, problems: Problems) -> None:
     """Note a `max_drop` of what gets worse by rising, as a time, or a `max_increase` of what gets worse by falling."""
-    worse = GETS_WORSE.get(unit, gate.rule)
-    if gate.rule in GETS_WORSE.values() and worse != gate.rule and gate.metric.partition("[")[0] not in ERRORS:
-        better = "lower" if gate.rule == "max_drop" else "higher"
-        message = f"{gate.rule!r} lets {gate.metric!r} get worse: it {UNIT_WORDS[unit]}, and better when {better}"
-        problems.add(key, message, suggestion=worse)
-
-
-def _is_beyond(gate: Gate) -> bool:
-    """Whether no proportion can be so large, or differ by so much: 1 is as likely meant in percent."""
-    limit = gate.threshold
-    if limit.relative or gate.rule == "min_speedup":
-        return False
-    return limit.value >= 1 if gate.rule in RELATIVE else limit.value > 1
+    if message := lets_worse(gate, better, unit):
+        problems.add(key, message, suggestion=WORSE[better])
 
 
 def _value(text: str, number: float, unit: str) -> tuple[float, Unit]:

@@ -32,12 +32,21 @@ def test_good_and_bad_files(orun: CommandLine, project: Path) -> None:
 def test_json(orun: CommandLine, project: Path) -> None:
     (project / "bad.yaml").write_text(BAD)
     good, bad = orun("validate", "words.yaml", "--json"), orun("validate", "bad.yaml", "words.yaml", "--json")
-    assert (good.code, json.loads(good.out)) == (0, {"valid": True, "problems": []})
+    assert (good.code, json.loads(good.out)) == (0, {"valid": True, "problems": [], "notes": []})
     document = json.loads(bad.out)
     assert (bad.code, bad.err, document["valid"]) == (2, "", False)
     (problem,) = document["problems"]
     assert problem["position"] == {"file": str(project / "bad.yaml"), "line": 2, "column": 35}
     assert problem["suggestion"] == "with"
+
+
+def test_what_nothing_uses_is_noted(orun: CommandLine, project: Path) -> None:
+    text = (project / "words.yaml").read_text()
+    (project / "spare.yaml").write_text(f"vars: {{spare: 1}}\n{text}")
+    shown = orun("validate", "spare.yaml")
+    note = "spare.yaml: line 1: nothing uses variable 'spare'"
+    assert (shown.code, shown.out) == (0, f"spare.yaml: good, 2 stages, 1 gate\nnote: {note}\n")
+    assert json.loads(orun("validate", "spare.yaml", "--json").out)["notes"] == [note]
 
 
 def test_a_file_that_is_not_there(orun: CommandLine, project: Path) -> None:

@@ -13,14 +13,18 @@ from orun.pipeline.model import Gate, Rule, Stage, Threshold
 from orun.places import Position
 from orun.record import Verdict
 from orun.store.records import Action, Discovered
+from orun.units import DURATIONS, SIZES, split
 
+UNITS: Mapping[str, Unit] = {"%": "ratio", "/s": "1/s", "x": "x"}
 PLACE = Position("bert.yaml", 44, 7)
 PARAMS = {"resolution": 0.05, "time": None, "samples": 36, "min_launches": 3, "max_launches": 30}
 HERE = {"host": "forge", "cpu": "EPYC", "cores": "2", "runtime": "onnxruntime 1.31.1"}
 
 
 def gate(metric: str, rule: Rule, text: str, value: float, undecided: Literal["pass", "fail"] = "fail") -> Gate:
-    return Gate(metric, rule, Threshold(value, text.endswith("%"), text), undecided, PLACE)
+    written = (split(text) or (value, ""))[1]
+    unit: Unit = "s" if written in DURATIONS else "B" if written in SIZES else UNITS.get(written, "")
+    return Gate(metric, rule, Threshold(value, text.endswith("%"), text, unit), undecided, PLACE)
 
 
 def compared(

@@ -4,10 +4,10 @@ import pytest
 
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
-from orun.metrics import Metric, Unit
+from orun.metrics import Better, Metric, Unit
 from orun.pipeline.model import Gate, Rule, Stage, Threshold
 from orun.places import Position
-from tests.gates.support import HERE, action
+from tests.gates.support import HERE, action, compared
 
 PLACE = Position("bert.yaml", 44, 7)
 
@@ -21,27 +21,82 @@ def verdict(metric: Metric, rule: Rule, threshold: Threshold) -> tuple[str, str]
 @pytest.mark.parametrize(
     ("unit", "threshold", "why"),
     [
-        ("s", Threshold(300e6, False, "300MB", "B"), "p50 cannot be held against 300MB: it is a time"),
-        ("B", Threshold(0.012, False, "12ms", "s"), "p50 cannot be held against 12ms: it is a size"),
-        ("s", Threshold(0.05, False, "5%", "ratio"), "p50 cannot be held against 5%: it is a time"),
-        ("ratio", Threshold(1.5, False, "1.5x", "x"), "p50 cannot be held against 1.5x: it is a proportion"),
-        ("1/s", Threshold(1.0, False, "1s", "s"), "p50 cannot be held against 1s: it is a rate in 1/s"),
-        ("", Threshold(1.0, False, "1B", "B"), "p50 cannot be held against 1B: it has no unit"),
+        ("s", Threshold(300e6, False, "300MB", "B"), "'300MB': it is a time; expected a duration such as 12ms"),
+        ("B", Threshold(0.012, False, "12ms", "s"), "'12ms': it is a size; expected a size such as 300MB"),
+        ("s", Threshold(0.05, False, "5%", "ratio"), "'5%': it is a time; expected a duration such as 12ms"),
+        (
+            "ratio",
+            Threshold(0.5, False, "0.5x", "x"),
+            "'0.5x': it is a proportion; expected a proportion such as 5%, or a number",
+        ),
+        (
+            "1/s",
+            Threshold(1.0, False, "1s", "s"),
+            "'1s': it is a rate in 1/s; expected a rate such as 90/s, or a number",
+        ),
+        ("", Threshold(1.0, False, "1B", "B"), "'1B': it has no unit; expected a number"),
+        ("s", Threshold(12.0, False, "12"), "'12': it is a time; expected a duration such as 12ms"),
+        ("B", Threshold(300.0, False, "300"), "'300': it is a size; expected a size such as 300MB"),
+        (
+            "ratio",
+            Threshold(5.0, False, "5"),
+            "'5': it is a proportion, at most 1; expected a proportion such as 5%, or a number; did you mean 5%?",
+        ),
     ],
 )
-def test_a_threshold_in_another_unit_fails(unit: Unit, threshold: Threshold, why: str) -> None:
-    assert verdict(Metric(0.001, unit, "lower"), "max", threshold) == ("failed", why)
+def test_a_threshold_in_another_scale_fails(unit: Unit, threshold: Threshold, why: str) -> None:
+    """Of a function of the user's own the unit is known when it has measured: 12 s would let any latency pass."""
+    found = verdict(Metric(0.001, unit, "lower"), "max", threshold)
+    assert found == ("failed", f"'p50' cannot be held against {why}")
 
 
 @pytest.mark.parametrize(
     ("unit", "threshold"),
     [
         ("s", Threshold(0.012, False, "12ms", "s")),
-        ("s", Threshold(0.012, False, "0.012")),
+        ("s", Threshold(0.0, False, "0")),
         ("ratio", Threshold(0.05, False, "5%", "ratio")),
         ("", Threshold(0.05, False, "5%", "ratio")),
         ("x", Threshold(1.5, False, "1.5x", "x")),
     ],
 )
 def test_a_threshold_in_the_metrics_unit_is_judged(unit: Unit, threshold: Threshold) -> None:
-    assert verdict(Metric(0.001, unit, "lower"), "max", threshold)[0] == "passed"
+    assert verdict(Metric(0.0, unit, "lower"), "max", threshold)[0] == "passed"
+
+
+@pytest.mark.parametrize("rule", ["min", "max"])
+def test_a_figure_from_0_to_100_is_not_held_against_a_proportion(rule: Rule) -> None:
+    limit = Threshold(0.3, False, "30%", "ratio")
+    assert verdict(Metric(27.3), rule, limit) == (
+        "failed",
+        "'p50' cannot be held against '30%', which is 0.3: it is 27.3, and no proportion; expected a number without %",
+    )
+    assert verdict(Metric(0.31), "min", limit)[0] == "passed"
+    assert verdict(Metric(1.3), "min", Threshold(1.2, False, "120%", "ratio"))[0] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("rule", "better", "meant"), [("max_drop", "lower", "max_increase"), ("max_increase", "higher", "max_drop")]
+)
+def test_a_rule_that_lets_a_metric_get_worse_fails(rule: Rule, better: Better, meant: Rule) -> None:
+    worse = compared(0.1, (3.0, 3.0, 3.0)) if better == "lower" else compared(0.9, (0.2, 0.2, 0.2))
+    found = Metric(worse.value * worse.ratio.value, "", better, reference=worse)
+    limit = Threshold(0.01, True, "1%", "ratio")
+    assert verdict(found, rule, limit) == (
+        "failed",
+        f"{rule!r} lets 'p50' get worse: it is better when {better}; did you mean {meant}?",
+    )
+    assert verdict(found, meant, limit)[0] == "failed"
+    assert verdict(found, meant, limit)[1].endswith(": more than 1%")
+    assert verdict(Metric(0.3, "", "neither", reference=worse), rule, limit)[0] == "passed"
+
+
+def test_of_a_metric_of_which_nobody_said_how_it_improves_the_rule_knows_it() -> None:
+    """`measure/accuracy` takes `higher` where `better` is silent, and the word error rate may stand there."""
+    rises = Metric(0.12, "", "higher", reference=compared(0.1, (1.2, 1.1, 1.3), count=60))
+    limit = Threshold(0.5, True, "50%", "ratio")
+    for params, outcome in (({"better": {}}, "passed"), ({"better": {"p50": "higher"}}, "failed")):
+        gate = Gate("p50", "max_increase", limit, "pass", PLACE)
+        stage = Stage("accuracy", "measure/accuracy", PLACE, gates=(gate,), params=params)
+        (found,) = judge(stage, action({"p50": rises}), Terms(None, HERE))
+        assert found.outcome == outcome

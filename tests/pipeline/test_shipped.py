@@ -17,5 +17,6 @@ def test_it_is_valid(file: Path) -> None:
     pipeline = load(file)
     assert pipeline.name == file.stem
     assert pipeline.stages
+    assert pipeline.unused == ()
     for stage in pipeline.stages:  # what the file leaves out is in the key as well: another default is another result
         assert list(stage.params) == [param.name for param in find(stage.uses, pipeline.root).params], stage.id

@@ -49,6 +49,7 @@ SPEC = Spec(
     exclusive=True,
     preload=("numpy", "onnx", "onnxruntime"),
     metrics=("total", "outside", "nodes", "busiest"),
+    units={"total": "s", "outside": "s", "nodes": ""},
 )
 
 

@@ -1,0 +1,65 @@
+"""Gates that are meant for one target, of which no stage runs there: nobody would judge them, and nobody be told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from orun.pipeline.gates import GROUPS, TARGET
+from orun.pipeline.instances import Instance
+from orun.pipeline.model import Stage
+from orun.pipeline.nodes import List, Map, Node, Scalar
+from orun.pipeline.problems import Problems
+from orun.pipeline.targets import DEFAULT
+from orun.spelling import closest, one_of
+
+
+def require_judged(
+    instances: Iterable[Instance], stages: Mapping[str, Stage], targets: Collection[str], problems: Problems
+) -> None:
+    """Note each gate whose `target` is none of those on which the instances of its stage run.
+
+    Args:
+        instances: the stages of the graph.
+        stages: as far as they could be made, by their ids.
+        targets: the names of all targets.
+        problems: takes what is wrong.
+    """
+    by_base: dict[str, list[Instance]] = {}
+    for instance in instances:
+        by_base.setdefault(instance.base, []).append(instance)
+    for base, group in by_base.items():
+        if not all(one.id in stages and _is_sound(one, targets) for one in group):
+            continue  # which was told
+        homes = dict.fromkeys(_home(stages[one.id]) for one in group)
+        for named in (named for one in group for named in _named(one.node.get("gate"))):
+            if named.text in targets and named.text not in homes:
+                problems.add(
+                    named.span,
+                    f"{base} does not run on target {named.text!r}, so this gate would never be judged",
+                    expected=one_of(homes),
+                    suggestion=closest(named.text, homes),
+                )
+
+
+def _home(stage: Stage) -> str:
+    return stage.target.name if stage.target else DEFAULT
+
+
+def _is_sound(instance: Instance, targets: Collection[str]) -> bool:
+    """Whether the targets that its parameters name are there."""
+    given = instance.node.map("with")
+    params = instance.kind.params if instance.kind else ()
+    named = (given.get(param.name) for param in params if param.type.name == TARGET)
+    return all(not isinstance(one, Scalar) or one.value is None or one.text in targets for one in named)
+
+
+def _named(gate: Node | None) -> Iterator[Scalar]:
+    """What stands as `target` of the gates of a stage, those in groups among them."""
+    for name, entry in gate.entries.items() if isinstance(gate, Map) else ():
+        if name in GROUPS:
+            for item in entry.value.items if isinstance(entry.value, List) else ():
+                yield from _named(item)
+        elif isinstance(entry.value, Map):
+            found = entry.value.get(TARGET)
+            if isinstance(found, Scalar) and not found.broken:
+                yield found

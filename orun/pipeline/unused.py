@@ -1,0 +1,52 @@
+"""Variables and targets of a file that nothing in it uses: most often one that was meant for another name.
+
+What comes from a file that it extends is not told: that may be there for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from orun.pipeline.model import Stage
+from orun.pipeline.nodes import Map, Span
+from orun.pipeline.targets import DEFAULT
+from orun.spelling import closest
+
+
+def unused(tree: Map, file: str, variables: Collection[str], stages: Collection[Stage]) -> tuple[str, ...]:
+    """A sentence for each.
+
+    Args:
+        tree: of the file.
+        file: its path.
+        variables: the names of the variables that expressions use.
+        stages: the stages of the graph.
+    """
+    named = {target.name for stage in stages for target in stage.targets}
+    return (
+        *_told(tree.map("vars"), file, "variable", variables),
+        *_told(tree.map("targets"), file, "target", named, {DEFAULT: _unnamed(stages)}),
+    )
+
+
+def _told(
+    declared: Map, file: str, sort: str, used: Collection[str], known: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    for name, entry in declared.entries.items():
+        if name in used or entry.key.file != file or _is_anchored(entry.key, name):
+            continue
+        alike = [one for one in known or () if one != name and one == name.lower()]  # else NPU would be near CPU
+        meant = closest(name, sorted(used)) or next(iter(alike), "")
+        why = (known or {}).get(name) or (f"did you mean {meant}?" if meant else "")
+        yield f"line {entry.key.line}: nothing uses {sort} {name!r}" + (f"; {why}" if why else "")
+
+
+def _is_anchored(key: Span, name: str) -> bool:
+    """Whether YAML's own aliases may use it: `&` stands before its value."""
+    return key.source[key.column - 1 + len(name) :].lstrip("\"' :").startswith("&")
+
+
+def _unnamed(stages: Collection[Stage]) -> str:
+    """Why the target of that name counts for nobody who leaves `target` out."""
+    plain = [stage.id for stage in stages if stage.params.get("target", "") is None]
+    return f"{plain[0]} names no target and runs without its options: `target: {DEFAULT}`" if plain else ""
