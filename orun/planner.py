@@ -7,6 +7,7 @@ plan asks it about stages whose inputs are known; the runner asks it again once 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cached_property
 
 from orun import key
 from orun.codec import replace
@@ -184,13 +185,19 @@ class Planner:
         """What was accepted for a stage, if anything was."""
         return self.baseline.stages.get(stage.id) if self.baseline else None
 
+    @cached_property
+    def _gone(self) -> tuple[str, ...]:
+        """What is accepted of stages that the pipeline does not have."""
+        there = {stage.id for stage in self.pipeline.stages}
+        return tuple(sorted(self.baseline.stages.keys() - there)) if self.baseline else ()
+
     def judge(self, stage: Stage, action: Action) -> tuple[Verdict, ...]:
         """The verdicts of a stage's gates from its stored measurements."""
         if not stage.gates:
             return ()
         spec = self.pipeline.kinds[stage.uses].spec
         host = device.made_on(spec.stage_class, stage.target, isolated.packages(stage.environment_of(stage.target)))
-        terms = Terms(self.accepted(stage), host, spec.baseline, Ports.of(spec, stage))
+        terms = Terms(self.accepted(stage), host, spec.baseline, Ports.of(spec, stage), self._gone)
         told = caveat_of(self.pipeline, stage)
         return tuple(
             replace(one, why=self._advised(one), caveat="; ".join(filter(None, (one.caveat, told))))

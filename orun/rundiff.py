@@ -147,7 +147,7 @@ def _gates(run: RunResult) -> dict[str, str]:
     judged: list[tuple[Verdict | Unjudged, str]] = [(one, one.outcome) for one in run.verdicts]
     judged += [(one, "not judged") for stage in run.stages for one in stage.unjudged]
     for gate, outcome in judged:
-        name = " ".join(part for part in (gate.stage, gate.metric, gate.rule) if part)
+        name = " ".join(part for part in (gate.stage, gate.metric, gate.rule) if part) + gate.scope
         counts[name] = counts.get(name, 0) + 1
         name = f"{name} ({counts[name]})" if counts[name] > 1 else name
         found[name] = f"{gate.threshold}: {outcome}" if gate.threshold else outcome

@@ -35,6 +35,7 @@ RATIO_FORMS = "a proportion such as 5% or 0.05"
 
 NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 RATE = "/s"
+PERCENT = 100
 LARGEST = 1e200  # finite in the smallest unit, too
 _QUANTITY = re.compile(rf"({NUMBER}) *([a-zA-Zµ%]*|{RATE})")
 
@@ -116,6 +117,22 @@ def show(value: float, unit: Unit) -> str:
 def amount(value: float, unit: Unit, written: str = "%") -> str:
     """A value in its unit; a proportion is shown in percent where `written`, the threshold beside it, is."""
     return show(value, "" if unit == "ratio" and "%" not in written else unit)
+
+
+def changed(old: float | None, new: float | None, unit: Unit) -> str:
+    """How far a figure moved: `+1.2 points` of a proportion in percent, `-4.0 %` of any other.
+
+    Empty where that says nothing: of a figure that is not there or not finite, and from 0 or below.
+    """
+    if old is None or new is None or not (math.isfinite(old) and math.isfinite(new)):
+        return ""
+    if unit == "ratio":
+        return f"{_signed(PERCENT * (new - old))} points"
+    return f"{PERCENT * (new / old - 1):+.1f} %" if old > 0 else ""
+
+
+def _signed(value: float) -> str:
+    return f"{'-' if value < 0 else '+'}{_digits(abs(value), 2)}"
 
 
 def span(interval: Estimate | None, unit: Unit, written: str = "%") -> str:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from orun.metrics import Estimate, Unit
-from orun.units import amount, parse_duration, parse_ratio, parse_size, respelt, show, span, split
+from orun.units import amount, changed, parse_duration, parse_ratio, parse_size, respelt, show, span, split
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,25 @@ def test_what_is_no_ratio_is_told_the_forms() -> None:
     with pytest.raises(ValueError, match="is not") as caught:
         parse_ratio("5ms")
     assert str(caught.value) == "'5ms' is not a proportion such as 5% or 0.05"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "unit", "text"),
+    [
+        (0.008, 0.0084, "s", "+5.0 %"),
+        (0.973, 0.9725, "ratio", "-0.05 points"),
+        (0.5, 0.62, "ratio", "+12 points"),
+        (0.0, 0.03, "ratio", "+3 points"),
+        (0.4, 0.4, "ratio", "+0 points"),
+        (0.0, 3.0, "", ""),
+        (-10.0, -12.0, "", ""),  # which is lower, and 1.2 times as much
+        (math.nan, 0.5, "ratio", ""),
+        (1.0, math.inf, "s", ""),
+        (None, 1.0, "s", ""),
+    ],
+)
+def test_how_far_a_figure_moved(old: float | None, new: float | None, unit: Unit, text: str) -> None:
+    assert changed(old, new, unit) == text
 
 
 def test_split_leaves_the_unit_open() -> None:

@@ -22,7 +22,7 @@ from orun.report.gates import why
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import detect
 from orun.spelling import near, settings
-from orun.units import show
+from orun.units import changed, show
 
 if TYPE_CHECKING:
     from orun.gates.baselines import Accepted, Baseline, Difference
@@ -248,7 +248,10 @@ def _up_to_date(pipeline: Pipeline, store: Store, result: RunResult) -> tuple[St
     names = [stage.stage for stage in result.stages]
     steps = orun.plan(pipeline, only=names, store=store.root).steps if names else ()
     for step in steps:
-        if (stale := _stale(step, result[step.stage.id], store)) and step.action != "skipped":
+        ran = result[step.stage.id]
+        if ran.outcome == "skipped":  # it has nothing to accept
+            continue
+        if stale := _stale(step, ran, store):
             raise UsageError(
                 f"what the last run has for {step.stage.id} is not up to date, so it cannot be accepted",
                 why="\n".join(stale),
@@ -288,7 +291,7 @@ def _accepted_rows(stage: str, accepted: Accepted) -> list[tuple[Cell, ...]]:
 
 def _difference_row(row: Difference) -> tuple[Cell, ...]:
     accepted, now = (_figure(value, row) for value in (row.accepted, row.current))
-    change = f"{100 * (row.ratio - 1):+.1f} %" if row.ratio is not None else ""
+    change = changed(row.accepted, row.current, row.unit)
     return Cell(row.stage, "strong"), Cell(row.metric), accepted, now, Cell(change), Cell("new" * row.model_changed)
 
 

@@ -18,7 +18,7 @@ from orun.errors import UsageError
 from orun.report.figures import ABSENT, NOT_THERE, count, shortened
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
-from orun.units import show
+from orun.units import changed, show
 
 if TYPE_CHECKING:
     from orun.record import RunResult
@@ -205,7 +205,7 @@ def _metrics(stages: Sequence[StageDifference], terminal: Terminal) -> list[str]
 
 def _figures(figure: Figure) -> tuple[str, str, str]:
     old, new = (ABSENT if value is None else show(value, figure.unit) for value in (figure.old, figure.new))
-    return old, new, "" if figure.ratio is None else f"{100 * (figure.ratio - 1):+.1f} %"
+    return old, new, changed(figure.old, figure.new, figure.unit)
 
 
 def _sum(found: RunDifference) -> str:

@@ -11,7 +11,7 @@ from orun.gates.finding import Finding, Outcome
 from orun.metrics import Metric
 from orun.pipeline.model import Gate, Group
 from orun.record import Verdict
-from orun.units import show
+from orun.units import amount
 
 SHOWN = 5  # slices of which a sentence tells the figures
 
@@ -104,7 +104,10 @@ def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Co
     if not names:
         sliced = any(f"[{gate.by}=" in name for name in metrics)
         why = (
-            "no slice has a figure of it; one number of your own needs `resamples`" if sliced else "add it to `slices`"
+            "no slice has a figure of it; one number of your own needs `resamples`, and f1, auc and average_precision "
+            "need slices of several classes: a field that copies the label is `by: label`"
+            if sliced
+            else "add it to `slices`"
         )
         return Finding("failed", f"{gate.metric} was not measured by {gate.by}: {why}")
     found = {name: find(replace(gate, metric=name, by="")) for name in names}
@@ -116,7 +119,7 @@ def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Co
     why = f"{_counts(found)}; {_smallest(names, metrics, start)}{_without(gate, metrics)}"
     if outcome == "passed" and telling.measured is not None and len(found) > 1:
         value = worst.removeprefix(start).removesuffix("]")
-        why += f"; the worst is {value} with {show(telling.measured, telling.unit)}"
+        why += f"; the worst is {value} with {amount(telling.measured, telling.unit, gate.threshold.text)}"
     said = list(dict.fromkeys(one.why for _, one in ranked if one.outcome != "passed"))
     more = [f"and {len(said) - SHOWN} more"] if len(said) > SHOWN else []
     caveat = next((one.caveat for one in found.values() if one.caveat), "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from orun.environment.hosts import software
 from orun.gates.baseline_file import Accepted
-from orun.gates.measured import Ports, changes
+from orun.gates.measured import Ports, changes, without_references
 from orun.pipeline.model import Stage
 from orun.reasons import key_changes
 from orun.store.records import Action
@@ -33,7 +33,7 @@ def changed_since(stage: Stage, accepted: Accepted, action: Action, ports: Ports
         action: what it measured now.
         ports: what comes in where.
     """
-    then = {name: text for name, text in accepted.setup.items() if name not in EFFORT}
+    then = {name: text for name, text in without_references(accepted.setup).items() if name not in EFFORT}
     found = [*_software(stage, accepted, action), *changes(stage, then, ports.setup(action))]
     if not found:
         return ""

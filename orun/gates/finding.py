@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from orun.metrics import Estimate, Unit
+from orun.pipeline.model import Threshold
 from orun.units import show, span
 
 Outcome = Literal["passed", "failed", "undecided"]
@@ -53,10 +54,14 @@ class Change:
         """Whether the figure has no interval."""
         return self.estimate.low == self.estimate.high
 
-    def sentence(self, metric: str, limit: float) -> str:
-        """`the drop of recall_at_1 against the reference is 0.7 % (95 % interval ...)`."""
-        interval = "" if self.exact else f"95 % interval {span(self.estimate, self.unit)}; "
-        value = figure(self.estimate.value, self.unit, limit)
+    def sentence(self, metric: str, limit: Threshold) -> str:
+        """`the drop of recall_at_1 against the reference is 0.7 % (95 % interval ...)`.
+
+        A difference of proportions is told as its threshold is written, 0.007: 0.7 % would be one of the other's value.
+        """
+        unit: Unit = "" if self.unit == "ratio" and not limit.relative else self.unit
+        interval = "" if self.exact else f"95 % interval {span(self.estimate, unit)}; "
+        value = figure(self.estimate.value, unit, limit.value)
         return f"the {self.noun} of {metric} against {self.against} is {value} ({interval}{self.method})"
 
 

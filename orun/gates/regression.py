@@ -12,7 +12,7 @@ from orun.gates.advice import to_tell
 from orun.gates.baselines import Accepted, alone
 from orun.gates.conditions import changed_since
 from orun.gates.finding import Change, Finding, Outcome, distance, point
-from orun.gates.measured import Ports, changes
+from orun.gates.measured import Ports, changes, without_references
 from orun.gates.relative import by_interval, change
 from orun.measure.sequential import EQUAL, SLOWER, Evidence
 from orun.metrics import UNIT_WORDS, Comparison, Estimate, Metric, Noise
@@ -40,12 +40,14 @@ class Terms:
         host: fingerprint of this machine.
         beside: whether the stage's kind measures the accepted model too.
         ports: what comes in where.
+        gone: what else the baseline has, of stages that are not in the file any more: one of them may be this one.
     """
 
     accepted: Accepted | None
     host: Mapping[str, str]
     beside: bool = True
     ports: Ports = field(default_factory=Ports)
+    gone: tuple[str, ...] = ()
 
 
 def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: Terms) -> Finding:
@@ -54,7 +56,8 @@ def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, t
     if metric.better == "neither":
         return Finding("failed", f"{gate.metric} has no direction of improvement, so it has no regression")
     if accepted is None:
-        return _untold(gate, f"nothing is accepted for {stage.id}")
+        gone = f", but for {', '.join(terms.gone)}, which the file has no more" if terms.gone else ""
+        return _untold(gate, f"nothing is accepted for {stage.id}{gone}")
     same = accepted.model and accepted.model == terms.ports.measured(action)
     if same and accepted.beside == terms.ports.beside(action):
         found = _the_same(gate, metric, "the accepted baseline is this very model")
@@ -89,7 +92,7 @@ def _by_launches(gate: Gate, metric: Metric, found: Change, comparison: Comparis
     slowdown = math.log1p(min(limit, sys.float_info.max))
     if metric.better == "higher":
         evidence, slowdown = evidence.inverse(), -math.log1p(-min(limit, WHOLE))
-    sentence = found.sentence(gate.metric, gate.threshold.value)
+    sentence = found.sentence(gate.metric, gate.threshold)
     result = Finding("undecided", "", found.estimate.value, found.unit, found.estimate)
     if slowdown <= 0:
         judged = by_interval(gate, metric, found)
@@ -134,7 +137,8 @@ def _by_stored(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: 
     if metric.noise == "timing" and not same_machine(terms.host, accepted.host):
         why = f"{reason}, and the accepted figures are of another machine ({machine(accepted.host)})"
         return _untold(gate, why, " on this one")
-    if otherwise := changes(stage, accepted.setup, terms.ports.setup(action)):
+    then = without_references(accepted.setup) if metric.reference or metric.references else accepted.setup
+    if otherwise := changes(stage, then, terms.ports.setup(action)):
         return _untold(gate, f"{reason}, and the accepted figures were measured otherwise: {'; '.join(otherwise)}")
     if metric.noise != "none" and not (metric.interval and stored.interval):
         return _untold(gate, f"{reason}, and figures on {NOISY[metric.noise]} tell nothing without their intervals")

@@ -77,7 +77,7 @@ def by_interval(gate: Gate, metric: Metric, found: Change, params: Mapping[str, 
         params: of the stage; None where measuring on would not narrow the interval.
     """
     limit, text = gate.threshold.value, gate.threshold.text
-    sentence = found.sentence(gate.metric, limit)
+    sentence = found.sentence(gate.metric, gate.threshold)
     estimate = found.estimate
     if any(map(math.isnan, (estimate.value, estimate.low, estimate.high))):
         return Finding("failed", f"{gate.metric} cannot be compared: {sentence}")

@@ -49,7 +49,7 @@ def changes(series: Series) -> tuple[Change, ...]:
     """The changes of a series, the oldest first."""
     values = series.values
     if series.last.noise == "none":
-        found = [(index, 0.0) for index in range(1, len(values)) if values[index] != values[index - 1]]
+        found = [(index, 0.0) for index in range(1, len(values)) if _differ(values[index], values[index - 1])]
     else:
         skipped = max(0, len(values) - LONGEST)
         found = [(skipped + index, p) for index, p in divide(values[skipped:])]
@@ -58,6 +58,11 @@ def changes(series: Series) -> tuple[Change, ...]:
         Change(index, median(values[ends[number] : index]), median(values[index : ends[number + 2]]), p)
         for number, (index, p) in enumerate(found)
     )
+
+
+def _differ(one: float, other: float) -> bool:
+    """Whether they are two values; what is not a number is one, too."""
+    return one != other and not (math.isnan(one) and math.isnan(other))
 
 
 def divide(values: Sequence[float], *, seed: int = 0) -> list[tuple[int, float]]:

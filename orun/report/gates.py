@@ -74,8 +74,13 @@ def gate_notes(result: RunResult, terminal: Terminal, *, failing_only: bool = Fa
 
 
 def caveats(result: RunResult) -> list[Verdict]:
-    """Of each stage the first gate that says what its comparison does not tell; the others of it say the same."""
-    return list({(one.stage, one.caveat): one for one in reversed(result.verdicts) if one.caveat}.values())[::-1]
+    """Of each stage the first gate that says what its comparison does not tell; others of it say the same, or less."""
+    found = list({(one.stage, one.caveat): one for one in reversed(result.verdicts) if one.caveat}.values())[::-1]
+    return [one for one in found if not any(_says_more(other, one) for other in found)]
+
+
+def _says_more(one: Verdict, other: Verdict) -> bool:
+    return one.stage == other.stage and one.caveat != other.caveat and other.caveat in one.caveat
 
 
 def caveat_notes(result: RunResult, terminal: Terminal) -> list[str]:

@@ -13,7 +13,7 @@ from orun.report.figures import ago, count
 from orun.report.sparkline import sparkline
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
-from orun.units import amount, span
+from orun.units import amount, changed, span
 
 OVERVIEW = (
     Column("pipeline"),
@@ -96,7 +96,8 @@ def detail(series: Series, now: float, terminal: Terminal, limit: int) -> list[s
 def shift(change: Change, series: Series) -> str:
     """`8.04 ms -> 8.52 ms (+6.0 %)`."""
     unit = series.last.unit
-    relative = f" ({change.ratio - 1:+.1%})".replace("%", " %") if change.before > 0 else ""
+    moved = changed(change.before, change.after, unit)
+    relative = f" ({moved})" if moved else ""
     return f"{amount(change.before, unit)} -> {amount(change.after, unit)}{relative}"
 
 
@@ -121,7 +122,7 @@ def _style(change: Change, better: Better) -> Style:
 
 def _point_row(before: Point | None, point: Point, now: float) -> list[Cell]:
     interval = None if point.low is None or point.high is None else Estimate(point.value, point.low, point.high)
-    relative = f"{point.value / before.value - 1:+.1%}".replace("%", " %") if before and before.value > 0 else ""
+    relative = changed(before.value, point.value, point.unit) if before else ""
     return [
         Cell(_moment(point)),
         Cell(amount(point.value, point.unit)),

@@ -10,6 +10,7 @@ import pytest
 from orun.store import Store
 from orun.store.gc import Keep, collect
 from orun.store.pins import pins
+from tests.faults.projects import write_model
 
 from .conftest import PIPELINE, CommandLine, steady
 
@@ -99,6 +100,37 @@ def test_gates_that_fail_whatever_is_accepted_are_named(orun: CommandLine, gated
         ("words", "min", "failed"),
         ("all of 1", "all", "failed"),
     ]
+
+
+SKIPPING = """\
+targets:
+  here: {providers: [CPUExecutionProvider]}
+  windows: {providers: [DmlExecutionProvider], missing: skip}
+stages:
+  import: {uses: convert/onnx, with: {path: model.onnx}}
+  weigh: {uses: measure/size, needs: import, gate: {size: {max_regression: 5%}}}
+  covered: {uses: check/coverage, needs: import, with: {target: TARGET}, gate: {coverage: {min: 90%}}}
+  after: {uses: measure/size, needs: [import, covered]}
+"""
+
+
+def test_what_was_skipped_is_no_hindrance_and_what_would_be_now_is(orun: CommandLine, project: Path) -> None:
+    """After the stage that was skipped, too; one that would be skipped now had ended in a bug of orun."""
+    write_model(project)
+    (project / "skipping.yaml").write_text(SKIPPING.replace("TARGET", "windows"))
+    assert orun("skipping.yaml").code == 0
+    accepted = orun("baseline", "accept", "skipping.yaml")
+    assert (accepted.code, accepted.err) == (0, "")
+    assert steady(accepted.out) == "accepted import, weigh of run RUN-skipping\ncommit skipping.baseline.json\n"
+    (project / "skipping.yaml").write_text(SKIPPING.replace("TARGET", "here"))
+    assert orun("skipping.yaml").code == 0
+    (project / "skipping.yaml").write_text(SKIPPING.replace("TARGET", "windows"))
+    refused = orun("baseline", "accept", "skipping.yaml")
+    assert refused.code == 2
+    assert refused.err.startswith(
+        "error: what the last run has for covered is not up to date, so it cannot be accepted\n"
+        "  target windows: DmlExecutionProvider does not load on this machine ("
+    )
 
 
 def test_a_failed_run_cannot_be_accepted(orun: CommandLine, gated: Path) -> None:

@@ -7,9 +7,15 @@ import math
 import pytest
 
 from orun.codec import replace
+from orun.gates.judge import judge
+from orun.gates.measured import Ports
+from orun.gates.regression import Terms
 from orun.measure.sequential import Evidence
 from orun.metrics import UNBOUNDED, Comparison, Estimate, Metric, Noise
-from tests.gates.support import HERE, accepted, compared, gate, metric, verdict_of
+from orun.pipeline.model import Stage
+from orun.record import Verdict
+from orun.store.records import Action
+from tests.gates.support import HERE, PLACE, accepted, action, compared, gate, metric, verdict_of
 
 METHOD = "paired on-CPU time, 4 launches"
 LIMIT = gate("p50", "max_regression", "5%", 0.05)
@@ -122,6 +128,12 @@ def test_nothing_was_accepted_yet() -> None:
     verdict = verdict_of(LIMIT, timed(0.0))
     assert verdict.outcome == "undecided"
     assert verdict.why == "nothing is accepted for latency; `orun baseline accept bert.yaml`"
+    stage = Stage("latency[on=cpu]", "measure/latency", PLACE, gates=(LIMIT,))
+    (renamed,) = judge(stage, action(timed(0.0)), Terms(None, HERE, gone=("latency",)))
+    assert renamed.why == (
+        "nothing is accepted for latency[on=cpu], but for latency, which the file has no more; "
+        "`orun baseline accept bert.yaml`"
+    )
     assert verdict.measured is None
 
 
@@ -263,6 +275,35 @@ def test_a_sample_below_0_whose_baseline_is_gone() -> None:
     assert [verdict.measured, verdict.interval.low, verdict.interval.high] == pytest.approx(
         [0.4, 0.4 - math.sqrt(2) / 10, 0.4 + math.sqrt(2) / 10]
     )
+
+
+def test_what_lies_between_a_model_and_its_reference_is_not_held_against_another_reference() -> None:
+    """The accepted model is gone: what it was like beside the reference of now is not known."""
+    condition = gate("cosine", "max_regression", "1%", 0.01)
+    stage = Stage("accuracy", "measure/accuracy", PLACE, needs={"model": "int8", "reference": "export"})
+    ports = Ports(references=("reference",))
+    known = {"cosine": metric(0.99, better="higher"), "accuracy": metric(0.9, "ratio", "higher")}
+    alone = {"cosine": metric(0.995, better="higher"),
+             "accuracy": metric(0.9, "ratio", "higher", reference=compared(0.9, (1.0, 1.0, 1.0)))}  # fmt: skip
+
+    def found(name: str, digest: str) -> Verdict:
+        then = replace(accepted(known), setup=ports.setup(with_reference("aa", known)))
+        staged = replace(stage, gates=(replace(condition, metric=name),))
+        (verdict,) = judge(staged, with_reference(digest, alone), Terms(then, HERE, ports=ports))
+        return verdict
+
+    assert found("cosine", "aa").outcome == "passed"
+    assert found("cosine", "bb").outcome == "undecided"
+    assert found("cosine", "bb").why == (
+        "the accepted model is not in the store, and the accepted figures were measured otherwise: input reference "
+        "changed (from export); `orun baseline accept bert.yaml`"
+    )
+    assert found("accuracy", "bb").outcome == "passed"  # which is of the model alone
+
+
+def with_reference(digest: str, metrics: dict[str, Metric]) -> Action:
+    found = action(metrics)
+    return replace(found, parts={**found.parts, "input reference": digest})
 
 
 def test_a_figure_that_was_accepted_in_another_unit() -> None:

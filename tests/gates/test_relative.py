@@ -69,9 +69,20 @@ def test_an_increase_of_a_size() -> None:
 
 
 def test_the_direction_is_the_one_that_is_named() -> None:
-    measured = {"size": metric(15e6, "B", "lower", reference=compared(20e6, (0.75, 0.75, 0.75), "exact"))}
-    assert verdict_of(gate("size", "max_drop", "10%", 0.1), measured).outcome == "failed"
-    assert verdict_of(gate("size", "max_increase", "10%", 0.1), measured).outcome == "passed"
+    measured = {"depth": metric(15, reference=compared(20, (0.75, 0.75, 0.75), "exact"))}  # neither is better
+    assert verdict_of(gate("depth", "max_drop", "10%", 0.1), measured).outcome == "failed"
+    assert verdict_of(gate("depth", "max_increase", "10%", 0.1), measured).outcome == "passed"
+
+
+def test_a_difference_of_proportions_is_told_as_its_threshold_is_written() -> None:
+    """From 50 % to 45 % is 10 % of it; `5 %` would be read as half of that drop."""
+    measured = {"recall": metric(0.45, "ratio", "higher", "sample", None, compared(0.5, (0.9, 0.88, 0.92), "test", 9))}
+    points = verdict_of(gate("recall", "max_drop", "0.06", 0.06), measured)
+    share = verdict_of(gate("recall", "max_drop", "6%", 0.06), measured)
+    start = "the drop of recall against the reference is"
+    assert points.why == f"{start} 0.05 (95 % interval 0.04 to 0.06; test): shown to be within 0.06"
+    assert share.why == f"{start} 10 % (95 % interval 8 % to 12 %; test): shown to be more than 6%"
+    assert (points.unit, share.unit) == ("ratio", "ratio")
 
 
 def test_a_relative_drop_of_a_negative_value_is_a_drop() -> None:
@@ -188,12 +199,12 @@ def test_an_interval_that_no_number_of_examples_narrows_enough() -> None:
 def test_too_few_examples_say_so() -> None:
     method = "4 examples of class 3, too few for an interval, which takes 6"
     nothing = Comparison(0.8, Estimate(1.0, -math.inf, math.inf), Estimate(0.0, -math.inf, math.inf), method, 60)
-    for text in ("1%", "0.01"):
+    for text, drop in (("1%", "0 %"), ("0.01", "0")):
         measured = {"f1": metric(0.8, "ratio", "higher", "sample", (-math.inf, math.inf), nothing)}
         verdict = verdict_of(gate("f1", "max_drop", text, 0.01), measured)
         assert verdict.outcome == "undecided"
         assert verdict.why == (
-            f"the drop of f1 against the reference is 0 % (95 % interval unknown; {method}): "
+            f"the drop of f1 against the reference is {drop} (95 % interval unknown; {method}): "
             f"{text} is neither kept nor broken"
         )
 

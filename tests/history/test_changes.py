@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from itertools import combinations
 from statistics import fmean
@@ -104,6 +105,8 @@ def test_of_an_exact_metric_every_change_is_one() -> None:
         Change(2, 22.0, 23.0, 0.0),
         Change(3, 23.0, 22.0, 0.0),
     )
+    lost = changes(nightly([22.0, math.nan, math.nan, 22.0], noise="none"))
+    assert [change.index for change in lost] == [1, 3]  # what is not a number stays so
 
 
 def test_the_newest_300_measurements_are_looked_at() -> None:

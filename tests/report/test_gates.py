@@ -114,4 +114,6 @@ def test_what_a_comparison_does_not_tell_is_told_once_a_stage() -> None:
         (f"accuracy: {caveat}", "info", "orun/caveat"),
         (f"latency: {caveat}", "info", "orun/caveat"),
     ]
+    more = replace(told[2], caveat=f"{caveat}; its data is the `dataset` of int8")
+    assert caveat_notes(replace(result, verdicts=(told[1], more)), Terminal()) == [f"note: latency: {more.caveat}"]
     assert f": it is well within; {caveat.replace('>', '&gt;')}</system-out>" in junit(result)

@@ -31,7 +31,8 @@ def drawing_of(verdict: Verdict) -> Element:
 @pytest.mark.parametrize(
     ("threshold", "unit", "limit"),
     [("12ms", "s", 0.012), ("25MB", "B", 25e6), ("5%", "ratio", 0.05), ("0.95", "ratio", 0.95), ("1.5x", "x", 1.5),
-     ("1.2", "x", 1.2), ("90/s", "1/s", 90.0), ("0.97", "", 0.97), ("", "s", None), ("soon", "", None)],
+     ("1.2", "x", 1.2), ("90/s", "1/s", 90.0), ("0.97", "", 0.97), ("97%", "", 0.97),
+     ("", "s", None), ("soon", "", None)],
 )  # fmt: skip
 def test_the_threshold_in_the_unit_of_the_measurement(threshold: str, unit: str, limit: float | None) -> None:
     assert limit_of(replace(COSINE, threshold=threshold, unit=unit)) == limit

@@ -12,6 +12,7 @@ from orun.report.html.tags import Markup, element
 from orun.units import parse_duration, parse_ratio, parse_size, span, split
 
 TOP, BAR, HEIGHT = 3, 22, 42  # where the field begins, how high it is, and the drawing with the words below
+PERCENT = 100
 SEEN = 0.05  # of the scale, that two values must be apart
 EDGE = 0.18  # of the width, from where words are set against the end and not in the middle
 
@@ -28,7 +29,7 @@ def limit_of(verdict: Verdict) -> float | None:
     except ValueError:
         return None
     found = split(verdict.threshold)
-    return found[0] if found else None
+    return found[0] / (PERCENT if found[1] == "%" else 1) if found else None
 
 
 def limit_drawing(verdict: Verdict, ident: str) -> Markup:

@@ -15,7 +15,7 @@ from orun.markup import escape, table
 from orun.metrics import Estimate, Metric
 from orun.stages.onnx.io import nodes, tensors
 from orun.stages.onnx.signature import input_names
-from orun.units import show, span
+from orun.units import amount, show, span
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from orun.stages.release.card import Params
 
 MOST = 8  # operator types that are named
+MEMBER = "\u21b3 "  # before a gate of a group, which stands below it: it is the group that must pass
 
 
 def card(model: ModelProto, size: int, lineage: Mapping[str, Any], params: Params, more: str) -> str:
@@ -137,8 +138,8 @@ def _gates(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     verdicts = [verdict for entry in stages for verdict in entry["verdicts"]]
     rows = [
         (
-            f"{verdict['stage']} {verdict['metric']}",
-            f"{verdict.get('rule', '')} {verdict.get('threshold', '')}{verdict.get('scope', '')}".strip(),
+            f"{MEMBER * verdict.get('depth', 0)}{verdict['stage']} {verdict['metric']}",
+            _condition(verdict),
             _interval(verdict),
             verdict["outcome"],
         )
@@ -147,16 +148,25 @@ def _gates(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if rows:
         yield "## Gates"
         yield table(("gate", "threshold", "measured", "verdict"), rows)
+    told = {(verdict["stage"], text): None for verdict in verdicts if (text := verdict.get("caveat"))}
+    if told:
+        yield "\n".join(f"- {escape(f'{stage}: {text}')}" for stage, text in told)
+
+
+def _condition(verdict: Mapping[str, Any]) -> str:
+    """`max 12ms`; empty for a group, which is named by its rule."""
+    threshold = verdict.get("threshold", "")
+    return f"{verdict.get('rule', '')} {threshold}{verdict.get('scope', '')}".strip() if threshold else ""
 
 
 def _interval(verdict: Mapping[str, Any]) -> str:
     if verdict.get("measured") is None:
         return ""
-    unit = verdict.get("unit", "")
-    told = show(float(verdict["measured"]), unit)
+    unit, written = verdict.get("unit", ""), verdict.get("threshold", "")
+    told = amount(float(verdict["measured"]), unit, written)
     if verdict.get("interval") is None:
         return told
-    return f"{told} ({span(decode(Estimate, verdict['interval']), unit)})"
+    return f"{told} ({span(decode(Estimate, verdict['interval']), unit, written)})"
 
 
 def _made(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from orun.stages.releasing.manifest import verify_bundle
 from tests.stages.models import parse
 from tests.stages.support import StageRun, artifact, run_stage
 
-from .support import MATMUL, lineage_file, make_bundle
+from .support import MATMUL, lineage, lineage_file, make_bundle
 
 PARAMS = {
     "title": "Tiny",
@@ -112,6 +113,35 @@ outputs = session.run(None, {"x": ...})
 
 Somebody.
 """
+    )
+
+
+def test_gates_of_a_group_stand_below_it_and_what_no_verdict_tells_below_all(tmp_path: Path) -> None:
+    """A member that failed is no failure of what was released, and a difference of proportions no share of one."""
+    common = {"stage": "quality", "fails": False, "why": "", "outcome": "passed"}
+    verdicts = [
+        common | {"metric": "any of 2", "rule": "any", "threshold": "", "measured": None, "unit": ""},
+        common | {"metric": "accuracy", "rule": "min", "threshold": "99%", "measured": 0.981, "unit": "ratio",
+                  "depth": 1, "outcome": "failed"},
+        common | {"metric": "accuracy", "rule": "max_drop", "threshold": "0.01", "measured": 0.004, "unit": "ratio",
+                  "interval": {"value": 0.004, "low": 0.001, "high": 0.008}, "depth": 1,
+                  "caveat": "its data is the `dataset` of int8, by which the model was made"},
+    ]  # fmt: skip
+    history = lineage()
+    history["stages"][1] |= {"stage": "quality", "verdicts": verdicts}
+    file = tmp_path / "history.json"
+    file.write_text(json.dumps(history), "utf-8")
+    run = run_stage("release/card", tmp_path, {}, inputs={"model": artifact(tmp_path, parse(MATMUL))}, lineage=file)
+    text = (run.output / "README.md").read_text("utf-8")
+    assert text.partition("## Gates\n\n")[2].partition("\n\n## ")[0] == (
+        """\
+| gate | threshold | measured | verdict |
+| --- | --- | --- | --- |
+| quality any of 2 |  |  | passed |
+| \u21b3 quality accuracy | min 99% | 98.1 % | failed |
+| \u21b3 quality accuracy | max\\_drop 0.01 | 0.004 (0.001 to 0.008) | passed |
+
+- quality: its data is the \\`dataset\\` of int8, by which the model was made"""
     )
 
 
