@@ -33,7 +33,7 @@ POOLED: Mapping[str, Callable[..., Pooled | None]] = {
     "average_precision": metrics_pooled.average_precision,
 }
 PARTS: Mapping[str, Callable[..., Pooled | None]] = {
-    "f1": metrics_pooled.f1,
+    "f1": metrics_pooled.f1_of_part,
     "auc": partial(metrics_pooled.auc, part=True),
     "average_precision": partial(metrics_pooled.average_precision, part=True),
 }

@@ -77,8 +77,16 @@ def of_function(score: Callable[[Rows], float], examples: Rows, resamples: int) 
     return Pooled(places, of, len(examples), resamples=resamples)
 
 
+def f1_of_part(output: Array, labels: Array) -> Pooled | None:
+    """F1 of some of the examples; None where these are of one class."""
+    return f1(output, labels) if len(np.unique(labels)) > 1 else None
+
+
 def f1(output: Array, labels: Array, only: object = None) -> Pooled:
     """F1 of each class that is a label or was predicted, averaged with equal weights (macro).
+
+    Of labels of one class, every other that was answered once would count as 0, as much as that one: 99 right of 100
+    would be 0.497.
 
     Args:
         output: scores `[n, ..., classes]`, or classes `[n, ...]` as integers or texts.
@@ -86,9 +94,11 @@ def f1(output: Array, labels: Array, only: object = None) -> Pooled:
         only: a class, to have its F1 alone.
 
     Raises:
-        UsageError: when the shapes do not fit.
+        UsageError: when the shapes do not fit, or all labels are of one class.
     """
     predicted = predicted_classes("f1", output, labels)
+    if only is None and len(np.unique(labels)) == 1:
+        raise UsageError(f"f1: every example is of class {labels.ravel()[0]}")
     names, codes = np.unique(np.concatenate([labels.ravel(), predicted.ravel()]), return_inverse=True)
     truth, answers = codes[: labels.size].reshape(len(labels), -1), codes[labels.size :].reshape(len(labels), -1)
     held = np.array([np.count_nonzero((truth == code).any(axis=1)) for code in range(len(names))])
@@ -157,17 +167,19 @@ def average_precision(output: Array, labels: Array, only: object = None, *, part
     """Mean over classes (mAP) of the precision at each threshold, weighed by the recall that it adds.
 
     That is the area under the precision-recall curve without interpolation, as scikit-learn's average_precision_score
-    has it. Arguments and result are as for `auc`.
+    has it. Arguments and result are as for `auc`. Of a class that all examples are of it is 1, whatever is answered.
 
     Raises:
-        UsageError: when the shapes do not fit, or a class has no example.
+        UsageError: when the shapes do not fit, a class has no example, or there is no class but such.
     """
     columns: list[Column] = []
     for scores, positive, name in _against_the_rest("average_precision", output, labels, only):
-        if positive.any():
+        if positive.any() and not (part and positive.all()):
             columns.append((scores, positive, name))
         elif not part:
             raise UsageError(f"average_precision: no example is of class {name}")
+    if columns and all(positive.all() for _, positive, _ in columns):
+        raise UsageError(f"average_precision: every example is of class {columns[0][2]}")
     return _of_columns(columns, _precision, lambda count, _: count)
 
 

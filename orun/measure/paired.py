@@ -10,6 +10,10 @@ Any other score: the percentile bootstrap over examples, both models resampled t
 spread too little: Hesterberg (2015), "What Teachers Should Know About the Bootstrap", American Statistician 69:371-386.
 Of 6, 12 and 20 normal differences it then holds the truth in 93, 96 and 95 of 100 instead of 86, 92 and 93.
 
+Resampling is blind to what no example shows. Where none of them tells two models apart, and scores are shares from 0 to
+1 (a reciprocal rank, a share of positions), the interval is Tango's for no change: an example that would tell them
+apart changes the mean by no more than one that changes sides.
+
 Of fewer than six examples nothing is told: a change of all of them to one side has a chance of 2 in 2^n by itself,
 which is above 5 %, and resampling one or two yields hardly any width.
 """
@@ -62,6 +66,8 @@ def compare(scores: Floats, others: Floats, seed: int) -> Comparison:
         few = "1 example" if len(scores) == 1 else f"{len(scores)} examples"
         change = unknown(ratio(value, other)), unknown(value - other)
         return Comparison(other, *change, f"{few}, too few for an interval, which takes {FEWEST}", len(scores))
+    if np.array_equal(scores, others) and _shares(scores):
+        return _compare_alike(scores, others)
     means, other_means = _resample(seed, scores, others)
     ratios = np.array([ratio(ours, theirs) for ours, theirs in zip(means, other_means, strict=True)])
     return Comparison(
@@ -107,6 +113,26 @@ def ratio(value: float, other: float) -> float:
 
 def _right_or_wrong(scores: Floats) -> bool:
     return bool(np.isin(scores, (0.0, 1.0)).all())
+
+
+def _shares(scores: Floats) -> bool:
+    return bool(((scores >= 0) & (scores <= 1)).all())
+
+
+def _compare_alike(scores: Floats, others: Floats) -> Comparison:
+    """Of shares that no example tells apart: resamples would not either, and call them alike for certain."""
+    examples = len(scores)
+    value, other = float(scores.mean()), float(others.mean())
+    unseen = tango(0, 0, examples)
+    low, high = (min(max(value - other + one, -1.0), 1.0) for one in unseen)
+    return Comparison(
+        value=other,
+        ratio=Estimate(*(ratio(other + change, other) for change in (value - other, low, high))),
+        difference=Estimate(value - other, low, high),
+        method=f"paired over {examples} examples, none of which tells the two apart",
+        count=examples,
+        changed=0,
+    )
 
 
 def _compare_right_or_wrong(scores: Floats, others: Floats) -> Comparison:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 from orun.errors import UsageError
-from orun.measure.metrics_pooled import Pooled, auc, average_precision, f1
+from orun.measure.metrics_pooled import Pooled, auc, average_precision, f1, f1_of_part
 
 Floats = NDArray[np.float64]
 Metric = Callable[..., Pooled | None]
@@ -131,8 +131,10 @@ def test_part_of_the_examples_may_lack_classes() -> None:
     expected = np.mean([roc_auc_score(labels[some] == one, table[some, one]) for one in (0, 1)])
     assert overall(found) == pytest.approx(expected)
     alone = labels == 1
-    assert auc(table[alone], labels[alone], part=True) is None
-    assert overall(average_precision(table[alone], labels[alone], part=True)) == 1.0
+    for metric in (auc, average_precision):
+        assert metric(table[alone], labels[alone], part=True) is None  # of the latter any answers would have 1
+    assert f1_of_part(table[alone], labels[alone]) is None
+    assert overall(f1_of_part(table[some], labels[some])) == f1(table[some], labels[some]).overall
 
 
 def test_the_rarest_class() -> None:
@@ -177,7 +179,12 @@ def test_what_scores_need() -> None:
     with pytest.raises(UsageError) as error:
         auc(np.array([0.1, 0.2]), np.array([1, 1]))
     assert str(error.value) == "auc: every example is of class 1"
-    assert overall(average_precision(np.array([0.1, 0.2]), np.array([1, 1]))) == 1
+    with pytest.raises(UsageError) as error:
+        f1(np.eye(2), np.array([1, 1]))
+    assert str(error.value) == "f1: every example is of class 1"
+    with pytest.raises(UsageError) as error:
+        average_precision(np.array([0.1, 0.2]), np.array([1, 1]))
+    assert str(error.value) == "average_precision: every example is of class 1"
     with pytest.raises(UsageError) as error:
         average_precision(np.array([0.1, 0.2]), np.array([0, 0]))
     assert str(error.value) == "average_precision: no example is of class 1"

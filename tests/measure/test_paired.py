@@ -114,6 +114,33 @@ class TestBootstrap:
         assert found.ratio.value == pytest.approx(ours.mean() / theirs.mean())
         assert found.ratio.low < found.ratio.value < found.ratio.high
 
+    def test_examples_that_do_not_tell_two_models_apart_prove_as_little_as_right_ones_that_stay_right(self) -> None:
+        ranks = 1 / np.array([1, 2, 1, 4, 3, 1, 1, 2, 1, 1], float)
+        low, high = tango(0, 0, 10)
+        mean = float(ranks.mean())
+        assert compare(ranks, ranks.copy(), seed=0) == Comparison(
+            value=mean,
+            ratio=Estimate(1.0, (mean + low) / mean, (mean + high) / mean),
+            difference=Estimate(0.0, low, high),
+            method="paired over 10 examples, none of which tells the two apart",
+            count=10,
+            changed=0,
+        )
+        scores = np.array([31.0, 12.5, 77.0, 40.0, 8.0, 55.0])  # nobody knows how far such a score can fall
+        assert compare(scores, scores.copy(), seed=0).difference == Estimate(0.0, 0.0, 0.0)
+
+    @pytest.mark.parametrize(("examples", "share"), [(20, 0.01), (20, 0.03), (60, 0.01)])
+    def test_rare_changes_of_rank_are_not_ruled_out_by_their_absence(self, examples: int, share: float) -> None:
+        """Resampled alone, 21, 44 and 43 of 100 intervals would hold the truth: those of samples with a change."""
+        generator, held = np.random.default_rng(1), 0
+        truth = -share * float(np.mean([1, 1 / 2, 1 / 3, 1 / 4])) / 2
+        for _ in range(40):
+            theirs = 1 / generator.integers(1, 5, examples).astype(float)
+            ours = np.where(generator.random(examples) < share, theirs / 2, theirs)
+            found = compare(ours, theirs, seed=0).difference
+            held += found.low <= truth <= found.high
+        assert held >= 38
+
     @pytest.mark.parametrize(("examples", "missed"), [(6, 0.09), (8, 0.07), (12, 0.06)])
     def test_few_examples_are_as_doubtful_as_students_t_has_it(self, examples: int, missed: float) -> None:
         """Resampled as they are, 14, 11 and 8 of 100 intervals would miss."""

@@ -39,9 +39,10 @@ def assemble(name: str, columns: Columns, source: Source) -> Dataset:
         column: typed(name, column, columns[column], source.types.get(column)) for column in free
     }
     candidates = {
-        column.removeprefix(CANDIDATES): typed(name, column, values, source.types.get(column.removeprefix(CANDIDATES)))
-        for column, values in columns.items()
-        if column.startswith(CANDIDATES)
+        title: typed(name, column, columns[column], source.types.get(title))
+        for column in columns
+        for title in [column.removeprefix(CANDIDATES)]
+        if column != title
     }
     return Dataset(inputs, labels_of(name, columns, source), candidates or None, fields_of(name, columns, source))
 
@@ -50,6 +51,9 @@ def labels_of(name: str, columns: Columns, source: Source) -> Array | None:
     """The labels, as numbers of classes where the source names these; raises UsageError for one that it does not."""
     title = label_column(name, columns, source)
     values = None if title is None else np.asarray(columns[title])
+    if values is not None and values.dtype.kind == "f" and np.isnan(values).any():
+        row = int(np.argwhere(np.isnan(values))[0][0]) + 1
+        raise UsageError(f"{name}: the label in row {row} is NaN", hint="leave examples without a label out")
     if not source.classes:
         return values
     if values is None:

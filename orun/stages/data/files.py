@@ -15,10 +15,10 @@ READERS: Mapping[str, Callable[[Path, str], Columns]] = {
     ".npz": arrays.npz,
     ".npy": arrays.npy,
     ".safetensors": arrays.safetensors,
-    ".csv": tables.csv,
-    ".parquet": tables.parquet,
     ".txt": tables.lines,
 }
+TABLES = {".csv": tables.csv, ".parquet": tables.parquet}
+KNOWN = (".npz", ".npy", ".safetensors", *TABLES, ".txt")
 
 
 def read(root: Path, source: Source) -> Dataset:
@@ -37,16 +37,22 @@ def read(root: Path, source: Source) -> Dataset:
                 why="images are of the class of their folder, in order of names, and nothing else is known of them",
             )
         return images(path, name, source.images)
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
+    if path.suffix.lower() not in KNOWN:
         raise UsageError(
             f"{name} is no dataset that can be read",
-            why=f"its name ends in {path.suffix or 'nothing'}, not in {', '.join(READERS)}; images are in a folder",
+            why=f"its name ends in {path.suffix or 'nothing'}, not in {', '.join(KNOWN)}; images are in a folder",
             hint="read it in a function of your own: `file.py:function` that returns an orun.Dataset",
         )
-    columns = reader(path, name)
+    columns = _columns(path, name, source)
     if source.text is not None:
         from orun.stages.data.texts import tokenized
 
         return tokenized(root, name, columns, source)
     return assemble(name, columns, source)
+
+
+def _columns(path: Path, name: str, source: Source) -> Columns:
+    suffix = path.suffix.lower()
+    if suffix in TABLES:
+        return TABLES[suffix](path, name, nan=source.missing == "nan")
+    return READERS[suffix](path, name)

@@ -75,6 +75,10 @@ class Source:
     types: Annotated[
         dict[str, DType], Doc("Type of an input's values; that in the file when left out, but `float32` for `float64`.")
     ] = field(default_factory=dict)
+    missing: Annotated[
+        Literal["refuse", "nan"],
+        Doc("What an empty cell in a column of numbers is: a mistake, or NaN for a model that takes that."),
+    ] = "refuse"
     images: Annotated[Images | None, Doc("For a folder of images: how they are prepared.")] = None
     text: Annotated[Text | None, Doc("For a table or a .txt file: how its texts are tokenized.")] = None
 

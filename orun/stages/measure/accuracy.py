@@ -31,7 +31,8 @@ examples drawn anew, for each model; it may return a number that is not finite f
 With `slices: [label]` everything is measured for the examples of each label by themselves, too, as in
 `accuracy[label=3]`, and a gate may ask of each of them: `accuracy: {min: 60%, by: label}`. `f1[label=3]`, `auc` and
 `average_precision` by label are those of that class against the rest, of which `f1` is the mean. A slice of another
-field has no `auc` where its examples are all of one class, and one number of your own needs `resamples` for slices.
+field has none of the three where its examples are all of one class, and one number of your own needs `resamples` for
+slices.
 
 Further references are inputs `reference.NAME`: task metrics are compared with each, and a gate says `against: NAME`.
 

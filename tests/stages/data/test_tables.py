@@ -77,7 +77,8 @@ def test_lists_of_several_lengths(tmp_path: Path) -> None:
 def test_mistakes_are_named_by_column_and_row(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\n1,2\n3,\n")
     assert refusal(tmp_path, "t.csv") == (
-        "t.csv: column 'b' is empty in row 2\n  1 of 2 rows have no value\n  hint: fill it in, or leave the row out"
+        "t.csv: column 'b' is empty in row 2\n  1 of 2 rows have no value\n"
+        "  hint: fill it in, or leave the row out; where the model takes NaN for what is missing: `missing: nan`"
     )
     (tmp_path / "t.csv").write_text("a,b\n1,2\n3,four\n")
     assert refusal(tmp_path, "t.csv", inputs={"X": ["a", "b"]}) == "t.csv: 'b' is no number in row 2\n  it is 'four'"
@@ -87,6 +88,29 @@ def test_mistakes_are_named_by_column_and_row(tmp_path: Path) -> None:
     assert refusal(tmp_path, "t.csv") == "t.csv has no rows"
     (tmp_path / "t.parquet").write_bytes(b"PAR0")
     assert refusal(tmp_path, "t.parquet").startswith("t.parquet is no Parquet file\n  ")
+
+
+def test_what_is_missing_is_nan_where_that_is_said(tmp_path: Path) -> None:
+    """As pandas has it, and an imputer or boosted trees that were converted take it."""
+    (tmp_path / "t.csv").write_text("a,b,town,none\n1,2,Ulm,\n3,,Bonn,\n")
+    given = load(tmp_path, "t.csv", inputs={"X": ["a", "b"], "town": "town"}, missing="nan")
+    np.testing.assert_array_equal(array(given, "X"), np.array([[1, 2], [3, np.nan]], np.float32))
+    assert array(load(tmp_path, "t.csv", inputs={"X": "none"}, missing="nan"), "X").tolist() == pytest.approx(
+        [np.nan, np.nan], nan_ok=True
+    )
+    pq.write_table(pa.table({"town": ["Ulm", None]}), tmp_path / "t.parquet")
+    assert refusal(tmp_path, "t.parquet", missing="nan") == (
+        "t.parquet: column 'town' is empty in row 2\n  1 of 2 rows have no value\n"
+        "  hint: fill it in, or leave the row out"
+    )
+    assert refusal(tmp_path, "t.csv", inputs={"X": "a"}, labels="b", missing="nan") == (
+        "t.csv: the label in row 2 is NaN\n  hint: leave examples without a label out"
+    )
+
+
+def test_a_column_that_nobody_uses_may_lack_values(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n3,\n")
+    assert array(load(tmp_path, "t.csv", inputs={"X": "a"}), "X").tolist() == [1, 3]
 
 
 def test_columns_that_go_by_one_name(tmp_path: Path) -> None:

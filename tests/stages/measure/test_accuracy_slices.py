@@ -216,10 +216,8 @@ def test_metrics_of_all_examples_by_another_field(folder: Path) -> None:
         "average_precision[camera=rear]": 20,
         "f1[camera=rear]": 20,
         "error[camera=rear]": 20,
-        "average_precision[camera=right]": 10,
-        "f1[camera=right]": 10,
         "error[camera=right]": 10,
-    }  # examples that are all of class 1 have no area under a ROC curve
+    }  # examples that are all of class 1 have no area under a curve, and any answers would have an F1 of half or all
     random = np.random.default_rng(0)  # the examples as the dataset makes them
     x = random.standard_normal((90, 3)).astype(np.float32)
     x[np.arange(90), np.arange(90) % 3] += 1
