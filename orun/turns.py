@@ -1,4 +1,8 @@
-"""Which stage may run now, among the processes that share a store and a machine: the locks of each stage's turn."""
+"""Which stage may run now, among the processes that share a store and a machine: the locks of each stage's turn.
+
+An orun in a stage of another one shares what that stage has of the machine, and asks for no lock of its own: behind
+somebody who wants the machine alone it would wait for the stage, which waits for it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from orun.events import Event, StageWaiting
+from orun.nested import outer
 from orun.steps import Step
 from orun.store import Lock, MachineLock, Store, machine_lock
 
@@ -16,9 +21,10 @@ SAME_STAGE = "another orun process, which runs the same stage"
 class Turn:
     """The locks that a stage holds while it runs: that of its key, then the machine's."""
 
+    stage: str
     key: str
     lock: Lock
-    machine: MachineLock
+    machine: MachineLock | None
     exclusive: bool
 
     def waits_for(self, refused: set[bool]) -> str:
@@ -26,17 +32,23 @@ class Turn:
 
         Args:
             refused: the sorts of turns, exclusive or not, for which the machine was asked in vain in this round.
+
+        Raises:
+            UsageError: when what it would wait for is held for the stage in which this orun runs.
         """
+        if around := outer():
+            around.refuse(self.stage, self.key, exclusive=self.exclusive)
         if not self.lock.try_acquire():
             return SAME_STAGE
-        if self.exclusive in refused or not self.machine.try_acquire():
+        if self.machine and (self.exclusive in refused or not self.machine.try_acquire()):
             refused.add(self.exclusive)
             return "the machine, to measure alone" if self.exclusive else "another orun process, which measures"
         return ""
 
     def release(self) -> None:
         """Let others have them."""
-        self.machine.release()
+        if self.machine:
+            self.machine.release()
         self.lock.release()
 
 
@@ -61,9 +73,8 @@ class Turns:
         """The turn of a stage: the one that it has begun, or a new one, which holds nothing yet."""
         name = step.stage.id
         if name not in self._turns:
-            self._turns[name] = Turn(
-                step.key, self.store.key_lock(step.key), machine_lock(exclusive=exclusive), exclusive
-            )
+            machine = None if outer() else machine_lock(exclusive=exclusive)
+            self._turns[name] = Turn(name, step.key, self.store.key_lock(step.key), machine, exclusive)
         return self._turns[name]
 
     def say(self, stage: str, what: str) -> None:

@@ -20,6 +20,7 @@ from orun.executors.messages import Trouble
 from orun.executors.reads.native import listen, make_ready
 from orun.executors.reads.observer import Observer
 from orun.executors.reads.scope import Scope, scope_of
+from orun.nested import enter
 
 LONGEST_TMPDIR = 60  # the paths of sockets that libraries make in it must stay below 104 bytes
 
@@ -84,6 +85,7 @@ def _enter(job: Job) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
+    enter(job.stage, job.key, alone=job.spec.exclusive)
     if job.spec.stage_class != "measurement":  # a model is measured in the memory that it would have elsewhere
         system.keep_freed_memory()
     os.chdir(job.scratch)
