@@ -59,6 +59,8 @@ class Session:
         plan = Plan(pipeline, tuple(step for step in self.plan.steps if step.stage.id in needed))
         names = tuple(step.stage.id for step in plan.steps)
         self.journal.emit(self._started(names))
+        for told in () if pipeline.name.endswith(ASIDE) else pipeline.unused:
+            self.journal.emit(Notice("warning", f"{pipeline.file.name}: {told}"))
         with LocalExecutor() as executor:
             runner = Runner(
                 planner=self.planner,

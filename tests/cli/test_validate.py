@@ -47,6 +47,7 @@ def test_what_nothing_uses_is_noted(orun: CommandLine, project: Path) -> None:
     note = "spare.yaml: line 1: nothing uses variable 'spare'"
     assert (shown.code, shown.out) == (0, f"spare.yaml: good, 2 stages, 1 gate\nnote: {note}\n")
     assert json.loads(orun("validate", "spare.yaml", "--json").out)["notes"] == [note]
+    assert f"warning: {note}" in orun("run", "spare.yaml").out
 
 
 def test_a_file_that_is_not_there(orun: CommandLine, project: Path) -> None:
