@@ -16,7 +16,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
 from orun.errors import OutputRefused
-from orun.executors import system
+from orun.executors import closing, system
 
 if TYPE_CHECKING:
     from threading import Thread
@@ -46,6 +46,9 @@ def end_all(stage: str, output: str, progress: Callable[[int, int, str], None]) 
         if left:
             why = "what is still in its buffer is not stored" if own else "a process that it started writes to it"
             raise OutputRefused(stage, f"{stage} left {', '.join(left)} open", why=why, hint=HINT)
+    for name, error in closing.lost(output).items():
+        why = f"it was left open, and when it was closed: {error.strerror}"
+        raise OutputRefused(stage, f"{stage} could not write all of {name}", why=why, hint=HINT)
 
 
 def remove_temporary() -> None:
@@ -106,8 +109,12 @@ def _let_go() -> None:
 def _flush_texts() -> None:
     for one in gc.get_objects():
         if type(one) is TextIOWrapper:
-            with contextlib.suppress(OSError, ValueError):  # closed, or only read
+            try:
                 one.flush()
+            except ValueError:
+                pass  # it is closed
+            except OSError as error:
+                closing.note(one, error)
 
 
 def _written_to(process: int, folder: str) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from orun.codec import encode
 from orun.errors import OutputRefused
-from orun.executors import blame, seeds
+from orun.executors import blame, closing, seeds
 from orun.executors.channel import Channel
 from orun.executors.ending import end_all
 from orun.executors.job import Job, JobResult
@@ -46,6 +46,7 @@ def perform(job: Job, scope: Scope, channel: Channel, observer: Observer) -> dic
         What is to be said of it: `{"result": ..., "written": ...}` or `{"trouble": ...}`.
     """
     process = os.getpid()
+    closing.watch()
     observer.narrow(scope)
     recorder, variables, probes = observer.recorder, observer.variables, observer.probes
     try:

@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orun.codec import decode, encode
-from orun.executors import stage, system
+from orun.executors import closing, stage, system
 from orun.executors.channel import Channel
 from orun.executors.forker import End, Forker
 from orun.executors.job import Job, Signature
@@ -255,6 +255,7 @@ def main() -> None:
     observer = Observer()
     observer.install()
     stage.prepare()
+    closing.watch()
     if FORKS:
         rehearse(observer)
     Zygote(Channel.of(int(sys.argv[1])), observer, forks=FORKS).serve()

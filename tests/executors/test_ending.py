@@ -111,6 +111,54 @@ def test_what_is_left_open_is_refused(executor: LocalExecutor, project: Project,
     assert error.hint.startswith("Close what is written to before the function returns")
 
 
+LIMITED = """
+import gc, json, resource
+
+
+class Around:
+    def __init__(self, file):
+        self.file, self.self = file, self
+
+
+def limit(size):  # as a full disk does
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def f(context):
+    path = context.output / "text"
+    limit(4)
+    WRITE
+"""
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "json.dump({'half': 'whole'}, open(path, 'w')); limit(resource.RLIM_INFINITY)",
+        "open(path, 'wb').write(b'half, whole'); limit(resource.RLIM_INFINITY)",
+        "gc.disable(); Around(open(path, 'w')).file.write('half, whole')",
+    ],
+    ids=["a text", "bytes", "at the end"],
+)
+def test_what_python_could_not_write_when_it_closed_a_file_is_refused(
+    executor: LocalExecutor, project: Project, write: str
+) -> None:
+    """Python says nothing: half of a file was stored."""
+    project.write("pipelines/mine.py", LIMITED.replace("WRITE", write))
+    error = failure(executor, project.job("mine.py:f", spec=FILES))
+    assert (error.what, error.why) == (
+        "f could not write all of text",
+        "it was left open, and when it was closed: File too large",
+    )
+    assert error.hint.startswith("Close what is written to before the function returns")
+
+
+def test_a_file_elsewhere_that_python_could_not_write_is_no_output(executor: LocalExecutor, project: Project) -> None:
+    write = "path.touch(); open('cache', 'w').write('half, whole'); limit(resource.RLIM_INFINITY)"
+    project.write("pipelines/mine.py", LIMITED.replace("WRITE", write))
+    result(executor, project.job("mine.py:f", spec=FILES))
+
+
 SOCKETS = """
 from multiprocessing.connection import Listener
 from pathlib import Path

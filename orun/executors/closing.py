@@ -1,0 +1,59 @@
+"""Files that a stage leaves to Python to close: what cannot be written then would be lost without a word.
+
+`json.dump(figures, open(path, "w"))` on a full disk leaves an empty file and raises nothing. Python tells of it from
+3.13 on; before, in its development mode alone. That flag of its configuration is set here: once Python runs it makes
+nothing else happen but checks of the names of encodings.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+TELLS = (3, 13)
+_lost: dict[str, OSError] = {}
+
+
+def watch() -> None:
+    """Take note of what is lost from now on, in this process and in those forked from it."""
+    if sys.unraisablehook is _hear:
+        return
+    if sys.version_info < TELLS:
+        _tell()
+    sys.unraisablehook = _hear
+
+
+def lost(folder: str) -> dict[str, OSError]:
+    """The files below a folder that were not written to the end, by their names in it, and why."""
+    found = {str(Path.cwd() / path): error for path, error in _lost.items()}
+    return {path[len(folder) + 1 :]: found[path] for path in sorted(found) if path.startswith(f"{folder}/")}
+
+
+def note(file: object, error: OSError) -> None:
+    """Take note of a file of which something could not be written."""
+    name = getattr(file, "name", None)
+    if isinstance(name, (str, bytes, os.PathLike)):
+        _lost[os.fsdecode(name)] = error
+
+
+def _hear(told: UnraisableHookArgs) -> None:
+    if isinstance(told.exc_value, OSError):
+        note(told.object, told.exc_value)
+    sys.__unraisablehook__(told)
+
+
+def _tell() -> None:
+    """Set the flag, where the configuration begins as it does in the versions that are known."""
+    get = getattr(ctypes.pythonapi, "_Py_GetConfig", None)
+    if get is None:
+        return
+    get.restype = ctypes.POINTER(ctypes.c_int)
+    config, flags = get(), sys.flags
+    if tuple(config[1:4]) == (flags.isolated, 1 - flags.ignore_environment, int(flags.dev_mode)):
+        config[3] = 1
