@@ -152,7 +152,8 @@ class Session:
         try:
             History(location(self.planner.store.root)).add(points_of(result))
         except StoreError as error:
-            self.journal.emit(Notice("warning", f"{error.what} ({error.why}): what this run measured is not in it"))
+            told = f"{error.what} ({error.why}): what this run measured is not in it; {error.hint}"
+            self.journal.emit(Notice("warning", told))
 
 
 def exit_code(stages: Sequence[StageResult], verdicts: Sequence[Verdict]) -> int:

@@ -14,7 +14,8 @@ import click
 from orun.cli import options
 from orun.cli.verb import Verb
 from orun.errors import UsageError
-from orun.spelling import closest, one_of
+from orun.report.figures import count
+from orun.spelling import closest, near, one_of
 
 if TYPE_CHECKING:
     from orun.history import Point, Series
@@ -24,6 +25,7 @@ EXAMPLES = (
     ("orun history", "every metric: its trend, its latest value, its last change"),
     ("orun history latency.p50 --pipeline bert", "one metric of one stage, measurement by measurement"),
     ("orun history p50 --csv p50.csv", "for a spreadsheet"),
+    ("orun history --mend", "put a damaged history aside, and begin a new one"),
     ("orun history --mlflow http://localhost:5000", "log what is not logged yet to MLflow"),
 )
 
@@ -38,10 +40,18 @@ EXAMPLES = (
     "--csv", "csv_file", type=click.Path(path_type=Path), metavar="FILE", help="Write CSV instead; - prints it."
 )
 @click.option("--mlflow", default="", metavar="URI", help="Log to an MLflow tracking server instead.")
+@click.option("--mend", is_flag=True, help="Put a damaged history aside, and add what the store's runs have measured.")
 @options.store_option
 @options.json_option
 def command(
-    metric: str, pipeline: str, last: int, csv_file: Path | None, mlflow: str, store: Path | None, as_json: bool
+    metric: str,
+    pipeline: str,
+    last: int,
+    csv_file: Path | None,
+    mlflow: str,
+    mend: bool,
+    store: Path | None,
+    as_json: bool,
 ) -> int:
     """Show what runs measured of METRIC (`p50`, or `latency.p50`) over time, or of everything.
 
@@ -51,6 +61,9 @@ def command(
     """
     if sum(map(bool, (csv_file, mlflow, as_json))) > 1:
         raise UsageError("--csv, --mlflow and --json are one instead of the other", hint="orun history --csv FILE")
+    if mend:
+        _mend(store, as_json=as_json)
+        return 0
     points = _points(metric, pipeline, store)
     if mlflow:
         from orun.history.export import to_mlflow
@@ -61,6 +74,20 @@ def command(
     else:
         _show(points, last, detailed=bool(metric), as_json=as_json)
     return 0
+
+
+def _mend(store: Path | None, *, as_json: bool) -> None:
+    from orun.history import History, location
+    from orun.history.mending import mend
+
+    with options.open_store(store) as one:
+        history = History(location(one.root))
+        aside, added = mend(history, one)
+    if as_json:
+        options.show_json({"file": history.path, "damaged": aside, "added": added})
+        return
+    told = [f"{near(str(history.path))} was damaged, and is {near(str(aside))} now"] if aside else []
+    options.show([*told, f"{near(str(history.path))}: {count(added, 'measurement')} added from the records of runs"])
 
 
 def _points(metric: str, pipeline: str, store: Path | None) -> tuple[Point, ...]:

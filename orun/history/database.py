@@ -12,10 +12,12 @@ from pathlib import Path
 
 from orun.errors import StoreError
 from orun.history.points import Point
+from orun.spelling import near
 from orun.store.durable import make_database
 from orun.store.refusals import quoted
 
 FORMAT = 2  # of 1 the runtime was not kept
+DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 PATIENCE = 30.0  # seconds to wait for another process that writes
 COLUMNS = tuple(field.name for field in dataclasses.fields(Point))
 NAME = "? IN (metric, stage || '.' || metric)"
@@ -73,6 +75,19 @@ class History:
         query = f"SELECT DISTINCT stage, metric FROM points WHERE {_condition(wanted)} ORDER BY stage, metric"  # noqa: S608 -- names of our own
         return tuple((str(stage), str(metric)) for stage, metric in self._rows(query, wanted))
 
+    def is_damaged(self) -> bool:
+        """Whether what is there is no database that can be used.
+
+        Raises:
+            StoreError: when that cannot be found out, or it is of a later version.
+        """
+        try:
+            return self._rows("PRAGMA integrity_check", {}) not in ([], [("ok",)])
+        except StoreError as error:
+            if isinstance(error.__cause__, sqlite3.Error) and _code(error.__cause__) in DAMAGE:
+                return True
+            raise
+
     def _rows(self, query: str, wanted: Mapping[str, str]) -> list[tuple[object, ...]]:
         if not self.path.exists():
             return []
@@ -91,11 +106,15 @@ class History:
                 database.close()
         except sqlite3.Error as error:
             raise StoreError(
-                f"the history {self.path} cannot be used",
-                why=str(error),
-                hint=f"if it is damaged, put it aside; the next run begins a new one:\n"
-                f"mv {quoted(self.path)} {quoted(f'{self.path}.damaged')}",
+                f"the history {self.path} cannot be used", why=str(error), hint=self._way_on(error)
             ) from error
+
+    def _way_on(self, error: sqlite3.Error) -> str:
+        if _code(error) not in DAMAGE:
+            return f"see whose it is, and whether there is room: ls -l {quoted(self.path)}; df -h {quoted(self.path)}"
+        store = self.path.parent
+        where = f" --store {quoted(near(str(store)))}" if (store / "VERSION").exists() else ""
+        return f"put it aside, and have a new one made of what runs have measured: orun history --mend{where}"
 
     def _prepare(self, database: sqlite3.Connection) -> None:
         (found,) = database.execute("PRAGMA user_version").fetchone()
@@ -107,6 +126,11 @@ class History:
             )
         if found < FORMAT:
             _make(database)
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's code of an error, without what it says more exactly."""
+    return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF
 
 
 def _make(database: sqlite3.Connection) -> None:

@@ -114,5 +114,39 @@ def test_a_history_that_cannot_be_written_fails_no_release(project: Path, orun: 
     assert outcome.code == 0
     assert (
         f"the history {project}/artifacts/history.sqlite cannot be used (file is not a database): "
-        "what this run measured is not in it"
+        "what this run measured is not in it; put it aside, and have a new one made of what runs have measured: "
+        "orun history --mend --store artifacts"
     ) in outcome.out
+
+
+def test_a_damaged_history_is_made_anew_of_what_runs_have_measured(measured: Path, orun: CommandLine) -> None:
+    before = orun("history").out
+    history = measured / "artifacts" / "history.sqlite"
+    history.write_bytes(b"no database" * 100)
+    assert orun("history").err == (
+        f"error: the history {history} cannot be used\n  file is not a database\n"
+        "  hint: put it aside, and have a new one made of what runs have measured: "
+        "orun history --mend --store artifacts\n"
+    )
+    said = orun("history", "--mend", "--store", "artifacts").out.splitlines()
+    assert said == [
+        "artifacts/history.sqlite was damaged, and is artifacts/history.sqlite.damaged now",
+        "artifacts/history.sqlite: 4 measurements added from the records of runs",
+    ]
+    assert orun("history").out == before
+    assert (measured / "artifacts/history.sqlite.damaged").read_bytes() == b"no database" * 100
+    assert json.loads(orun("history", "--mend", "--json").out) == {"file": str(history), "damaged": None, "added": 0}
+
+
+def test_a_torn_history_is_damaged_and_put_beside_the_one_before(measured: Path, orun: CommandLine) -> None:
+    history = measured / "artifacts" / "history.sqlite"
+    history.with_name("history.sqlite.damaged").touch()
+    content = history.read_bytes()
+    history.write_bytes(content[: len(content) // 2])
+    said = json.loads(orun("history", "--mend", "--json").out)
+    assert said == {"file": str(history), "damaged": f"{history}.damaged1", "added": 4}
+
+
+def test_a_history_that_lacks_a_run_is_given_what_it_measured(measured: Path, orun: CommandLine) -> None:
+    (measured / "artifacts" / "history.sqlite").unlink()
+    assert orun("history", "--mend").out == "artifacts/history.sqlite: 4 measurements added from the records of runs\n"

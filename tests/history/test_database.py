@@ -157,8 +157,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     assert str(caught.value) == (
         f"the history {path} cannot be used\n"
         "  file is not a database\n"
-        "  hint: if it is damaged, put it aside; the next run begins a new one:\n"
-        f"  hint: mv {path} {path}.damaged"
+        "  hint: put it aside, and have a new one made of what runs have measured: orun history --mend"
     )
 
 

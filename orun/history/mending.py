@@ -1,0 +1,53 @@
+"""A history that is damaged, or lacks what runs could not write to it, made whole from the records of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+from orun.errors import StoreError
+from orun.fold import read_result
+from orun.history.database import History
+from orun.history.points import Point, points_of
+from orun.record import ASIDE
+from orun.store import Store
+from orun.store.refusals import refusals
+
+BESIDE = ("-journal", "-wal", "-shm")  # what SQLite keeps beside a database
+
+
+def mend(history: History, store: Store) -> tuple[Path | None, int]:
+    """Put a damaged history aside, and add what the runs of a store have measured.
+
+    Returns:
+        Where the damaged one is now, None when it was whole; and how many measurements were added.
+
+    Raises:
+        StoreError: when it is of a later version, or cannot be read or written for another reason than damage.
+    """
+    aside = _put_aside(history.path) if history.is_damaged() else None
+    before = len(history.points())
+    history.add(measured(store))
+    return aside, len(history.points()) - before
+
+
+def measured(store: Store) -> Iterator[Point]:
+    """All that the runs of a store have measured, as far as they have records."""
+    for folder in store.runs():
+        with suppress(StoreError):  # it goes on, it was killed, or another version of orun wrote it
+            result = read_result(folder / "record.json")
+            if not result.pipeline.endswith(ASIDE):
+                yield from points_of(result)
+
+
+def _put_aside(path: Path) -> Path:
+    """Give a damaged database another name, with what is beside it."""
+    names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in count())
+    aside = next(name for name in names if not name.exists())
+    with refusals("put the damaged history aside", path):
+        for suffix in ("", *BESIDE):
+            with suppress(FileNotFoundError):
+                Path(f"{path}{suffix}").rename(f"{aside}{suffix}")
+    return aside
