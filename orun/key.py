@@ -24,10 +24,12 @@ from orun.environment.once import once
 from orun.observe import portable_name
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 from orun.targets import EXTENSIONS, StageClass, Target
+from orun.variables import UNLESS_SET, value_told
 
 FORMAT = 3  # raise it when the meaning of a part changes, or what the runner does to a stage's process
 
 OPTIMIZE = "PYTHONOPTIMIZE"  # whether there are asserts
+HASH_SEED = "PYTHONHASHSEED"  # how sets iterate
 MODULES = "modules from"  # folders of PYTHONPATH; an isolated environment has its own
 STARTUP = "startup code"  # of the project's, which Python imports before anything else
 OWN = "uses"  # stands for a parameter where a stage is the user's own function
@@ -81,7 +83,7 @@ def compose(
 
 def variables(stage: Stage) -> tuple[str, ...]:
     """The environment variables that parts of its key are made of."""
-    return (*stage.env, OPTIMIZE, paths.VARIABLE)
+    return (*stage.env, OPTIMIZE, HASH_SEED, paths.VARIABLE)
 
 
 def _python(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
@@ -103,6 +105,8 @@ def _python(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
 def _surroundings(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
     """Versions, the target, the device and the seed."""
     use, parts = pipeline.kinds[stage.uses], _python(pipeline, stage)
+    if (parts or use.origin == "plug-in") and value_told(HASH_SEED) != UNLESS_SET[HASH_SEED]:
+        parts[f"environment {HASH_SEED}"] = environment_value(HASH_SEED)  # of orun's own kinds no result depends on it
     places = () if stage.environment else paths.startup_places(pipeline.project)
     if started := [portable_name(one, pipeline.root, pipeline.project) for one in map(Path, places) if one.exists()]:
         parts[STARTUP] = os.pathsep.join(started)

@@ -48,7 +48,7 @@ def parts_of(pipeline: Pipeline, **changes: object) -> dict[str, str]:
 
 
 def test_parts_are_named_for_people(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ORUN_TEST_VARIABLE", "PYTHONOPTIMIZE", "PYTHONPATH"):
+    for name in ("ORUN_TEST_VARIABLE", "PYTHONOPTIMIZE", "PYTHONPATH", "PYTHONHASHSEED"):
         monkeypatch.delenv(name, raising=False)
     parts = parts_of(pipeline)
     code = digest(pipeline.root / "code.py")

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from orun import key
 from orun.events import RunStarted
+from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
+from orun.places import Position
+from orun.stages.contract import Spec
 from tests.project import Project, built
 
 PIPELINE = """
@@ -60,3 +65,34 @@ def test_a_stage_that_looks_one_up(
     monkeypatch.setenv(name, second or "any")
     assert built(project.run()) == ([] if second is None else ["tell"])
     assert project.text("tell") == (first if second is None else second)
+
+
+def test_the_order_of_sets_that_a_seed_of_yours_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results under several seeds are kept apart; without one, sets iterate as with 0."""
+    project = Project.make(tmp_path / "project", PIPELINE)
+    project.write("tell.py", CODE.replace("ASK", '"".join({*"abcdefgh"})'))
+    assert built(project.run()) == ["tell"]
+    first = project.text("tell")
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    assert built(project.run()) == []
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    assert project.run()["tell"].reasons == ("environment variable PYTHONHASHSEED changed",)
+    assert project.text("tell") != first
+    assert built(project.run()) == []
+    monkeypatch.delenv("PYTHONHASHSEED")
+    assert built(project.run()) == []
+    assert project.text("tell") == first
+
+
+@pytest.mark.parametrize(("uses", "counts"), [("file", True), ("plug-in", True), ("built-in", False)])
+def test_of_orun_s_own_kinds_no_result_depends_on_a_seed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, uses: Literal["file", "plug-in", "built-in"], *, counts: bool
+) -> None:
+    (tmp_path / "code.py").write_text("def f(): ...\n")
+    references = (Reference("uses", "code.py", "f"),) if uses == "file" else ()
+    stage = Stage("s", "kind", Position("p.yaml", 1, 1), references=references)
+    use = KindUse(uses, "code.py:f" if references else "orun.stages.optimize.shapes", Spec(), "onnx")
+    pipeline = Pipeline("p", tmp_path / "p.yaml", (stage,), 0, {}, {"kind": use})
+    monkeypatch.setenv("PYTHONHASHSEED", "random")
+    parts = key.compose(pipeline, stage, {}, lambda path: str(len(path.read_bytes())))
+    assert ("environment PYTHONHASHSEED" in parts) == counts
