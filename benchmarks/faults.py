@@ -1,4 +1,4 @@
-"""Faults without end: damage, death, races, company and limits, and what became of each run after one.
+"""Faults without end: damage, death, races, company, limits and calls, and what became of each run after one.
 
     python -m benchmarks.faults --n 1000 --seed 7           hours
     python -m benchmarks.faults --n 50 --only deaths
@@ -24,7 +24,8 @@ from random import Random
 from typing import get_args
 
 from orun.store import locks
-from tests.faults import beside, deaths, integrity, limits, races
+from tests.faults import beside, commands, deaths, integrity, limits, races
+from tests.faults.calls import Counts, Failing, Fault
 from tests.faults.folders import remove
 from tests.faults.projects import MODEL, TEXT, Subject
 from tests.faults.rig import Judgement, Outcome, Rig, process
@@ -42,11 +43,15 @@ class Bench:
         folder: an empty folder.
         disk: a small disk, or the folder where none can be mounted.
         rigs: the projects that were needed so far.
+        failing: the library that lets calls fail, once it was needed.
+        counts: how many calls the commands make that were tried so far.
     """
 
     folder: Path
     disk: Path
     rigs: dict[str, Rig] = field(default_factory=dict)
+    failing: list[Failing] = field(default_factory=list)
+    counts: dict[str, Counts] = field(default_factory=dict)
 
     def rig(self, name: str, subject: Subject, folder: Path | None = None) -> Rig:
         """The project of that name, made when it is first needed."""
@@ -100,13 +105,29 @@ def try_limit(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
     return name, what, judgement
 
 
+def try_call(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
+    """A call to the system that fails."""
+    fresh = "calls" not in bench.rigs
+    rig = bench.rig("calls", TEXT)
+    if fresh:
+        commands.watch_temporary(rig)
+        bench.failing.append(Failing.make(bench.folder, rig.folder))
+    name, (failing,) = chance.choice(list(commands.COMMANDS)), bench.failing
+    if name not in bench.counts:
+        bench.counts[name] = commands.count(rig, failing, name)
+    fault = Fault.any(chance, bench.counts[name])
+    what, judgement = commands.trial(rig, failing, name, fault)
+    return fault.kind, what, judgement
+
+
 # How many of a hundred faults are of which family.
 FAMILIES: Mapping[str, tuple[int, Trial]] = {
-    "damage": (55, try_damage),
+    "damage": (45, try_damage),
     "deaths": (25, try_death),
     "races": (8, try_race),
     "beside": (2, try_company),
     "limits": (10, try_limit),
+    "calls": (10, try_call),
 }
 
 

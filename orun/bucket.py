@@ -18,6 +18,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedEr
 from obstore.store import HTTPStore, from_url
 
 if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
 
 T = TypeVar("T")
@@ -85,7 +86,7 @@ class Bucket:
         while (chunk := _told(lambda: next(chunks, None))) is not None:
             if position + len(chunk) > size:
                 raise ValueError(f"it has more than {size} bytes")
-            position += os.pwrite(descriptor, chunk, position)
+            position = _write_at(descriptor, chunk, position)
         return True
 
     def copy_part(self, name: str, descriptor: int, start: int, end: int) -> bool:
@@ -93,7 +94,7 @@ class Bucket:
         data = _found(lambda: get_range(self._long, name, start=start, end=end))
         if data is None:
             return False
-        os.pwrite(descriptor, data, start)
+        _write_at(descriptor, data, start)
         return True
 
     def upload(self, name: str, path: str, size: int) -> None:
@@ -112,6 +113,15 @@ class Bucket:
         except AlreadyExistsError:
             return False
         return True
+
+
+def _write_at(descriptor: int, data: ReadableBuffer, position: int) -> int:
+    """Write all of it to a place of a file; the place behind it."""
+    rest = memoryview(data)
+    while rest:
+        written = os.pwrite(descriptor, rest, position)
+        rest, position = rest[written:], position + written
+    return position
 
 
 def _connect(url: str, timeout: timedelta) -> ObjectStore:

@@ -5,6 +5,7 @@ As with the dependency file of a compiler, the first run finds out and every lat
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -12,7 +13,10 @@ from orun.environment import tools
 from orun.errors import InputChanged
 from orun.observe import ABSENT, appearance_as, listing_digest, portable_name, value_digest
 from orun.store import Discovered, Signature, StatCache
+from orun.store.refusals import refusal
 from orun.variables import value_told
+
+FAILING = (errno.EIO, errno.ESTALE, errno.ENOMEM, errno.EMFILE, errno.ENFILE)  # what says nothing of the file itself
 
 
 def changes(
@@ -64,11 +68,17 @@ def standing(
 
 
 def digest_now(path: Path, files: StatCache) -> str:
-    """Digest of the content of a file as it is; `ABSENT` when it cannot be read."""
+    """Digest of the content of a file as it is; `ABSENT` when it cannot be read.
+
+    Raises:
+        StoreError: when nothing is known of it, because the disk or this machine fails.
+    """
     try:
         return files.digest_file(path)
-    except OSError:  # absent, or no longer a file that can be read: either way not what the stage read
-        return ABSENT
+    except OSError as error:
+        if error.errno in FAILING:
+            raise refusal(error, f"read {path}", path) from error
+        return ABSENT  # it is not there, or no longer a file that can be read: either way not what the stage read
 
 
 def _event(old: str, new: str) -> str:

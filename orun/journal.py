@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from time import time
 from types import TracebackType
@@ -46,7 +47,8 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._log.close()
+        with refusals("write the log of the run", self.folder) if error is None else suppress(OSError):
+            self._log.close()
 
     @property
     def seconds(self) -> float:

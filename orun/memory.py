@@ -95,7 +95,8 @@ def _is_in_order(store: Path, run: str) -> bool:
     """Whether the remembered run is there to refer to, the store is of this layout, and nothing was left in it."""
     try:
         known = (store / "VERSION").read_bytes() == VERSION
-        return known and (store / "runs" / run / "record.json").is_file() and not any((store / "tmp").iterdir())
+        left = any(any((store / name).iterdir()) for name in ("tmp", "locks"))
+        return known and not left and (store / "runs" / run / "record.json").is_file()
     except OSError:
         return False
 

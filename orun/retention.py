@@ -14,6 +14,7 @@ from orun.record import ASIDE
 from orun.spelling import near
 from orun.stages.releasing.manifest import MANIFEST, release_of
 from orun.store import Store
+from orun.store.refusals import is_refusal
 from orun.store.survey import Survey
 
 
@@ -103,5 +104,7 @@ def _release(store: Store, digest: str) -> tuple[str, str] | None:
     try:
         return release_of(store.read(manifest))
     except StoreError as error:
+        if is_refusal(error):
+            raise
         store.notices.append(f"artifact {digest} does not count as a release: {error.what}")
         return None

@@ -64,7 +64,8 @@ def edited_since(result: RunResult, pipeline: Pipeline) -> tuple[str, ...] | Non
     """Which of the files that were kept of a run are not as in its commit; None where that is not known."""
     if not result.commit:
         return None
-    kept = {name: content(result, digest) for name, digest in (index(result) or {}).items()}
+    with refusals("read the sources of the run", result.folder / FOLDER):
+        kept = {name: content(result, digest) for name, digest in (index(result) or {}).items()}
     return edited(pipeline.root, result.commit, {name: text for name, text in kept.items() if text is not None})
 
 

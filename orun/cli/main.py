@@ -18,6 +18,7 @@ from orun.errors import MORE_MEMORY, Interrupted, OrunError, PipelineError, Stor
 
 BUG = 5
 BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
+FAILING = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE, errno.EMFILE, errno.ENFILE)
 OUTPUT = (errno.EPIPE, errno.ENOSPC)  # of an error without a file: it met what is printed, as all else names its file
 
 VERBS = {
@@ -109,6 +110,11 @@ def _answered(words: list[str]) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in OUTPUT and error.filename is None:
             raise
+        if isinstance(error, OSError) and error.errno in FAILING:  # the machine, and no bug of ours
+            from orun.store.refusals import refusal
+
+            refused = refusal(error, "go on", Path.cwd())
+            return _fail(refused, refused.exit_code, words)
         from orun.cli.crash import bug
 
         return _fail(bug(error, words), BUG, words)

@@ -56,12 +56,15 @@ class Root:
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-        self.log.close()
+        with contextlib.suppress(OSError):  # a full disk: nobody reads it any more
+            self.log.close()
 
     def printed(self) -> str:
         """The end of what they have printed."""
-        self.log.seek(max(0, self.log.seek(0, os.SEEK_END) - LOG_TAIL))
-        return self.log.read().decode(errors="replace").strip()
+        with contextlib.suppress(OSError):
+            self.log.seek(max(0, self.log.seek(0, os.SEEK_END) - LOG_TAIL))
+            return self.log.read().decode(errors="replace").strip()
+        return ""
 
 
 @dataclass

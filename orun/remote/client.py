@@ -82,7 +82,8 @@ class Client:
             self._channel.close()
             self._channel = None
         if self._log is not None:
-            self._log.close()
+            with contextlib.suppress(OSError):  # a full disk: nobody reads it any more
+                self._log.close()
             self._log = None
 
     def _start(self) -> Channel:

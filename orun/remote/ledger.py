@@ -10,6 +10,7 @@ from pathlib import Path
 
 from orun.store import Action
 from orun.store.digests import digest_bytes
+from orun.store.durable import write_all
 from orun.store.refusals import refusals
 
 
@@ -31,7 +32,7 @@ class Ledger:
         with refusals("note what is in the remote", self._path):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             try:
-                os.write(descriptor, f"{line}\n".encode("ascii"))
+                write_all(descriptor, f"{line}\n".encode("ascii"))
             finally:
                 os.close(descriptor)
         self._lines().add(line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,9 +13,9 @@ from orun.store.index import Index
 from orun.store.layout import safe_name
 from orun.store.locks import Lock
 from orun.store.objects import Objects
-from orun.store.placing import EXECUTABLE, Placer, move_folder
+from orun.store.placing import EXECUTABLE, Placer, move_folder, open_up
 from orun.store.quarantine import Quarantine
-from orun.store.reading import is_settled, read_steadily, signature_of
+from orun.store.reading import Signature, is_settled, read_steadily, signature_of
 from orun.store.records import Entry, Tree
 from orun.store.scratch import Session
 from orun.store.trees import parents
@@ -115,15 +116,30 @@ class Checkouts:
         fresh, old = self._session.path("checkout"), self._session.path("old")
         self._placer.place(tree, fresh, folder_mode=0o755, lasting=True)
         os.makedirs(os.path.dirname(target), exist_ok=True)
+        ours = self._put_away(target, name)
         if os.path.lexists(target):
             move_folder(target, old)
         os.rename(fresh, target)
-        for path in _files(old):
-            if not self._is_ours(path):
-                below = f"{name}{path[len(old) :]}"
-                what = f"{below} was changed or added by hand"
-                self._quarantine.move(path, what, name=below, seen=os.lstat(path))
+        self._put_away(old, name, ours)  # what came meanwhile
         self._placer.discard(old)
+
+    def _put_away(self, folder: str, name: str, known: Collection[Signature] = ()) -> set[Signature]:
+        """Put what is not ours below a folder, or in its place, into quarantine; OSError when it cannot go there.
+
+        Returns:
+            The signatures of what is ours, which need not be looked at again.
+        """
+        ours = set(known)
+        for path in _files(folder):
+            with suppress(FileNotFoundError):  # whoever made it has removed it
+                signature = signature_of(os.lstat(path))
+                if signature in ours or self._is_ours(path):
+                    ours.add(signature)
+                else:
+                    below = f"{name}{path[len(folder) :]}"
+                    open_up(os.path.dirname(path))
+                    self._quarantine.save(path, f"{below} was changed or added by hand", name=below)
+        return ours
 
     def _is_ours(self, path: str) -> bool:
         """Whether a file that is to be removed is as it was placed, or in the store anyway."""

@@ -25,9 +25,9 @@ def digest_bytes(data: bytes) -> str:
 
 def digest_descriptor(source: int, copy_to: int | None = None) -> str:
     """The digest of what is left to read from a file descriptor, written to another one on the way when asked."""
-    room = min(_CHUNK, os.fstat(source).st_size + 1)
-    chunk: bytes | memoryview = os.read(source, room)
-    more = len(chunk) == room
+    size = os.fstat(source).st_size
+    chunk: bytes | memoryview = os.read(source, min(_CHUNK, size + 1))
+    more = len(chunk) != size  # less than there is may come at a time, as it does from some network file systems
     hasher = blake3(chunk, max_threads=_threads() if more else 1)  # threads pay only then
     if copy_to is not None:
         write_all(copy_to, chunk)

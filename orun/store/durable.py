@@ -21,15 +21,16 @@ def new_file(path: str, mode: int, *, sync: bool = True) -> Iterator[int]:
     """The descriptor of a file that is made; on the disk when the block ends if `sync`, removed when it fails."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        yield descriptor
-        os.fchmod(descriptor, mode)
-        if sync:
-            os.fsync(descriptor)
+        try:
+            yield descriptor
+            os.fchmod(descriptor, mode)
+            if sync:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)  # which network file systems may be the first to refuse
     except BaseException:
         os.unlink(path)
         raise
-    finally:
-        os.close(descriptor)
 
 
 def make_database(path: str) -> None:

@@ -1,7 +1,8 @@
 """When what is stored is made to reach the disk: each file as it is written, or those of a block in one go.
 
 The first fsync of several files commits the names and sizes of all of them, so that the others cost little more than
-their content.
+their content. One that the disk does not take is lost, whatever a later fsync says: the kernel shows its content until
+it needs the memory, and then what the disk has.
 """
 
 from __future__ import annotations
@@ -18,20 +19,23 @@ class Flushing:
 
     def __init__(self) -> None:
         self.at_once = True
-        self._files: dict[str, None] = {}
+        self._files: dict[str, bool] = {}  # and whether it is to go when the disk does not take it
         self._folders: set[str] = set()
 
-    def file(self, path: str) -> None:
-        """A file has its place now; it has been flushed if that is to be done at once."""
+    def file(self, path: str, *, sealed: bool = False) -> None:
+        """A file has its place now; it has been flushed if that is to be done at once.
+
+        It is removed when the disk does not take it, unless it is `sealed`: then it shows by itself what became of it.
+        """
         if not self.at_once:
-            self._files[path] = None
+            self._files[path] = not sealed
 
     def again(self, path: str) -> None:
-        """A file has been in its place, and the disk may not have it."""
+        """A file has been in its place, and the disk may not have it; it stays, as others may rest on it."""
         if self.at_once:
-            _sync(path)
+            _flush(path, lost=False)
         else:
-            self._files[path] = None
+            self._files[path] = False
 
     def folders(self, folders: Iterable[str]) -> None:
         """Names in these folders are new."""
@@ -48,17 +52,22 @@ class Flushing:
             yield
         finally:
             self.at_once = True
-            files, folders = list(self._files), set(self._folders)
+            files, folders = dict(self._files), set(self._folders)
             self._files.clear()
             self._folders.clear()
-            for path in files:
-                _sync(path)
+            for path, lost in files.items():
+                _flush(path, lost=lost)
             sync_folders(folders)
 
 
-def _sync(path: str) -> None:
+def _flush(path: str, *, lost: bool) -> None:
+    """Wait until the disk has a file; if it does not take it and all is `lost` then, the file is removed."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
+    except OSError:
+        if lost:
+            os.unlink(path)
+        raise
     finally:
         os.close(descriptor)

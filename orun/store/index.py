@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
@@ -41,7 +42,6 @@ class Index:
         notices: takes what the user should know.
 
     Attributes:
-        held: nothing is written: the disk may not have yet what was remembered.
         pause: seconds between two times that it is written by `settle`.
         refusal: the notice that it cannot be used, as where the store is read-only; empty otherwise.
     """
@@ -52,7 +52,7 @@ class Index:
         self._seen: dict[_File, _Seen] = {}
         self._unsaved: set[_File] = set()
         self._flushed = float("-inf")
-        self.held = False
+        self._held: dict[_File, _Seen | None] | None = None  # what was known before of what may not be on the disk
         self.pause = 0.0
         self.refusal = ""
         self._database: sqlite3.Connection | None = None
@@ -74,8 +74,30 @@ class Index:
     def put(self, signature: Signature, digest: str) -> None:
         """Remember the digest; in memory until `flush`."""
         file = signature[:2]
+        if self._held is not None:
+            self._held.setdefault(file, self._seen.get(file))
         self._seen[file] = (*signature[2:], digest)
         self._unsaved.add(file)
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """A block in which nothing is written: the disk may not have yet what is remembered. If it fails, it may never.
+
+        A file of which that is so can lose its content later on, and keeps its signature.
+        """
+        self._held = {}
+        try:
+            yield
+        except BaseException:
+            for file, seen in self._held.items():
+                self._unsaved.discard(file)
+                self._seen.pop(file, None)
+                if seen is not None:
+                    self._seen[file] = seen
+            raise
+        finally:
+            self._held = None
+            self.settle()
 
     def forget(self, digests: Collection[str]) -> None:
         """Drop what is known of files with these digests."""
@@ -85,7 +107,7 @@ class Index:
 
     def flush(self) -> None:
         """Write what is new, in one transaction."""
-        if self._unsaved and not self.held:
+        if self._unsaved and self._held is None:
             self._flushed = monotonic()
             rows = [_row(file, self._seen[file]) for file in self._unsaved]
             self._unsaved.clear()

@@ -71,19 +71,21 @@ class Lock:
                 self.take(wait=True)
 
     def release(self) -> None:
-        """Let others have it; does nothing when it is not held."""
+        """Let others have it; does nothing when it is not held. A file that cannot be removed is left to a sweep."""
         if self._descriptor is None:
             return
-        if not self.keep and _is_file(self._descriptor, self.path):
-            os.unlink(self.path)
+        with contextlib.suppress(OSError):
+            if not self.keep and _is_file(self._descriptor, self.path):
+                os.unlink(self.path)
         self.forget()
 
     def forget(self) -> None:
         """Close the file and leave it where it is."""
         if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+            descriptor, self._descriptor = self._descriptor, None  # whatever is said of it, it is closed, and once
             _held.discard(self)
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
 
     def take(self, *, wait: bool) -> bool:
         """As `try_acquire` or `acquire`, with the OSError of the operating system."""
@@ -92,17 +94,18 @@ class Lock:
             descriptor = _open(self.path, create=self.create)
             try:
                 fcntl.flock(descriptor, operation)
+                theirs = not _is_file(descriptor, self.path)
             except BlockingIOError:
                 os.close(descriptor)
                 return False
             except BaseException:
                 os.close(descriptor)
                 raise
-            if _is_file(descriptor, self.path):
+            if theirs:
+                os.close(descriptor)  # its last owner removed the file meanwhile: this lock excludes nobody
+            else:
                 self._descriptor = descriptor
                 _held.add(self)
-            else:
-                os.close(descriptor)  # its last owner removed the file meanwhile: this lock excludes nobody
         return True
 
     def __enter__(self) -> Self:

@@ -39,14 +39,16 @@ class Quarantine:
             name: what to call it here.
             seen: its state when that was found out: if another process has replaced it since, it stays.
         """
-        target = self._folder / f"{time.time_ns()}-{safe_name(name)}"
         try:
-            if not os.path.samestat(os.lstat(path), seen):
-                return
-            os.rename(path, target)
+            if os.path.samestat(os.lstat(path), seen):
+                self.save(path, what, name)
         except FileNotFoundError:
             return  # another process has put it away
         except OSError as error:  # a read-only store: whoever needs the file is told that it is not there
             self._notices.append(f"{what}; it cannot be put away ({error.strerror})")
-        else:
-            self._notices.append(f"{what}; it was put away as {target}")
+
+    def save(self, path: str, what: str, name: str) -> None:
+        """Put away a file that must not get lost, which takes what `move` takes; OSError when that cannot be."""
+        target = self._folder / f"{time.time_ns()}-{safe_name(name)}"
+        os.rename(path, target)
+        self._notices.append(f"{what}; it was put away as {target}")

@@ -28,6 +28,7 @@ _REFUSALS = {
     errno.EBUSY: ("another process writes to it", "Wait for that process; see which it is: fuser -v {path}"),
     errno.ELOOP: ("it leads back to itself", "Remove that link: ls -l {path}"),
     errno.EIO: ("the disk reports an error", "Look for its cause: dmesg"),
+    errno.ESTALE: ("the server has another file there by now", "See that the file system is there: df -h {place}"),
 }
 _OTHER = "Look at what is there: ls -ld {path}"
 
@@ -44,6 +45,12 @@ def refusal(error: OSError, doing: str, path: str | Path, elsewhere: str = "") -
         return StoreError(f"cannot {doing}: {text}", why=f"{where}: {reason}", hint=elsewhere)
     hint = hint.format(place=quoted(_existing(path)), path=quoted(_existing(where))) + _owner(error, _existing(where))
     return StoreError(f"cannot {doing}: {text}", why=f"{where}: {reason}", hint=hint)
+
+
+def is_refusal(error: StoreError) -> bool:
+    """Whether the operating system has refused something that is there, so that nothing is known of what it holds."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError | IsADirectoryError)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from orun.store.condemned import Condemned
 from orun.store.digests import digest_bytes
+from orun.store.durable import write_all
 from orun.store.locks import Lock
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -53,7 +54,7 @@ class Session:
             lock = Lock(f"{folder}/{_LEASE}", keep=True)
             with contextlib.suppress(FileNotFoundError):  # a sweep was quicker and has removed the empty folder
                 lock.take(wait=True)
-                os.write(lock.descriptor, f"{_ON}{system()}\n".encode("ascii"))
+                write_all(lock.descriptor, f"{_ON}{system()}\n".encode("ascii"))
                 self._begun = (folder, lock)
                 self._leased.clear()
         return self._begun
@@ -77,7 +78,7 @@ class Session:
         new = [digest for digest in digests if digest not in self._leased]
         if new:
             _, lock = self.begin()
-            os.write(lock.descriptor, "".join(f"{digest}\n" for digest in new).encode("ascii"))
+            write_all(lock.descriptor, "".join(f"{digest}\n" for digest in new).encode("ascii"))
             self._leased.update(new)
             self._condemned.wait_for(new)
 

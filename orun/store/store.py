@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -40,7 +40,7 @@ class Store:
         self.notices: list[str] = []
         self.parts = assemble(root, self.notices)
         self.files = StatCache(self.parts.index, root)
-        weakref.finalize(self, _end, self.parts)
+        weakref.finalize(self, _let_go, self.parts)
 
     @classmethod
     def open(cls, root: Path) -> Store:
@@ -98,13 +98,8 @@ class Store:
 
         What is stored in it may be seen by other processes at once.
         """
-        self.parts.index.held = True
-        try:
-            with self._refusals("write to the disk"), self.parts.flushing.together():
-                yield
-        finally:
-            self.parts.index.held = False
-            self.parts.index.settle()
+        with self.parts.index.holding(), self._refusals("write to the disk"), self.parts.flushing.together():
+            yield
 
     def pause(self, seconds: float) -> None:
         """Write down what is remembered of files so often and at `flush`, not at every change."""
@@ -299,6 +294,14 @@ class Store:
         return refusals(doing, self.root)
 
 
+def _let_go(parts: Parts) -> None:
+    """End, as far as may be: nobody hears what is refused, and the next run sweeps."""
+    with suppress(OSError):
+        _end(parts)
+
+
 def _end(parts: Parts) -> None:
-    parts.session.close(parts.placer.discard)
-    parts.index.close()
+    try:
+        parts.session.close(parts.placer.discard)
+    finally:
+        parts.index.close()

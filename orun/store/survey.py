@@ -11,6 +11,7 @@ from typing import Any
 from orun.errors import StoreError
 from orun.store.reading import Signature
 from orun.store.records import Action
+from orun.store.refusals import is_refusal, refusals
 from orun.store.sealed import read_record
 from orun.store.store import Store
 
@@ -86,9 +87,14 @@ class Survey:
 
 
 def survey(store: Store) -> Survey:
-    """Read all records and all runs of a store; damaged ones are put away or said in its notices."""
-    records = tuple(Record(*found) for found in store.parts.actions.all())
-    return Survey(store, records, tuple(_runs(store)))
+    """Read all records and all runs of a store; damaged ones are put away or said in its notices.
+
+    Raises:
+        StoreError: when one cannot be read: what it needs is not known.
+    """
+    with refusals("read what is in the store", store.root):
+        records = tuple(Record(*found) for found in store.parts.actions.all())
+        return Survey(store, records, tuple(_runs(store)))
 
 
 def _runs(store: Store) -> Iterator[Run]:
@@ -109,6 +115,8 @@ def _runs(store: Store) -> Iterator[Run]:
                 repeats=record.get("repeats", ""),
             )
         except StoreError as error:
+            if is_refusal(error):
+                raise
             store.notices.append(f"run {folder.name} does not count as one of the last: {error.what}")
         except (KeyError, TypeError):
             store.notices.append(f"run {folder.name} does not count as one of the last: its record has another form")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -197,6 +198,21 @@ def test_memory_that_is_used_up_is_no_bug(orun: CommandLine, monkeypatch: pytest
     assert shown.err == (
         "error: there is not enough memory to go on\n"
         "  hint: Nothing that was stored is lost. Free some memory, or raise the limit: ulimit -v unlimited\n"
+    )
+
+
+def test_a_disk_that_fails_is_no_bug(orun: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it is met."""
+
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), "bert.yaml")
+
+    monkeypatch.setattr(api, "load", failing)
+    shown = orun("bert.yaml")
+    assert (shown.code, shown.out) == (3, "")
+    assert shown.err == (
+        "error: cannot go on: the disk reports an error\n  bert.yaml: Input/output error\n"
+        "  hint: Look for its cause: dmesg\n"
     )
 
 

@@ -150,9 +150,9 @@ def surviving(token: str) -> list[str]:
     return found
 
 
-def afterwards(rig: Rig, kept: set[str]) -> Judgement:
+def afterwards(rig: Rig, kept: set[str], *words: str) -> Judgement:
     """Run again: everything as in a clean run, none of the stages in `kept` run again, nothing left behind."""
-    ended = rig.run(FIRST)
+    ended = rig.run(FIRST, *words)
     if ended.code != 0 or ended.err:
         return Judgement("wrong", f"the next run: exit {ended.code}: {ended.out}{ended.err}")
     if damage := rig.damage(FIRST):

@@ -76,6 +76,7 @@ class Rig:
         clean: for each variant, what is in `out/` after a clean run: path -> fingerprint.
         objects: for each variant, the digests of the objects that its artifacts consist of.
         ceilings: limits of the processes that run: `resource.RLIMIT_...` -> value.
+        variables: what their environment has besides.
     """
 
     folder: Path
@@ -84,6 +85,7 @@ class Rig:
     clean: dict[str, Mapping[str, str]] = field(default_factory=dict)
     objects: dict[str, frozenset[str]] = field(default_factory=dict)
     ceilings: dict[int, int] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
 
     @property
     def project(self) -> Path:
@@ -161,12 +163,8 @@ class Rig:
 
     def judge(self, variant: str, ended: Ended, before: Sequence[str], forced: str = "") -> Judgement:
         """What a run came to, given what was damaged before it."""
-        if ended.code == BUG or "Traceback" in ended.out + ended.err:
-            return Judgement("wrong", f"exit {ended.code}: {ended.out}{ended.err}")
-        if ended.code != 0:
-            return self._refusal(ended)
-        if ended.err:
-            return Judgement("wrong", f"exit 0, and on stderr: {ended.err}")
+        if complaint := self.complaint(ended):
+            return complaint
         if damage := self.damage(variant):
             return Judgement("wrong", f"exit 0 with {', '.join(damage)}")
         built, notices = set(ended.stages("built")) - {forced}, ended.notices()
@@ -176,11 +174,19 @@ class Rig:
             return Judgement("wrong", f"repaired without a word: {', '.join(before)}")
         return Judgement("repaired", "; ".join(notices)) if notices else Judgement("survived")
 
+    def complaint(self, ended: Ended) -> Judgement | None:
+        """What became of a command that has not ended well; None for one that has."""
+        if ended.code == BUG or "Traceback" in ended.out + ended.err:
+            return Judgement("wrong", f"exit {ended.code}: {ended.out}{ended.err}")
+        if ended.code != 0:
+            return self._refusal(ended)
+        return Judgement("wrong", f"exit 0, and on stderr: {ended.err}") if ended.err else None
+
     def _refusal(self, ended: Ended) -> Judgement:
         error = ended.document.get("error")
         failed = [stage["failure"] for stage in ended.document.get("stages", ()) if "failure" in stage]
         for told in [error] if error else failed:
-            if not (told["what"] and told.get("hint")):
+            if not (told["what"] and (told.get("hint") or told.get("problems"))):
                 return Judgement("wrong", f"exit {ended.code} without a way on: {told}")
         if not (error or failed):
             return Judgement("wrong", f"exit {ended.code} and no error: {ended.out}{ended.err}")
@@ -200,7 +206,7 @@ def process(rig: Rig, words: Sequence[str]) -> Ended:
         done = subprocess.run(
             command(rig, words),
             cwd=rig.project,
-            env=environment(),
+            env={**environment(), **rig.variables},
             capture_output=True,
             text=True,
             timeout=PATIENCE,

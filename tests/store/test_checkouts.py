@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
+from orun.errors import StoreError
 from orun.store import Store
 from tests.store.support import (
     DAMAGE,
@@ -279,3 +280,19 @@ def test_damage_in_the_store_does_not_reach_the_checkout(store: Store, digest: s
     object_path(store, blake3(FILES["model.onnx"]).hexdigest()).unlink()
     assert store.check(digest) == ("model.onnx is missing from the store",)
     assert content(out) == FILES
+
+
+def test_what_was_changed_by_hand_stays_where_it_cannot_be_put_away(store: Store, digest: str, out: Path) -> None:
+    replace(out / "model.data")
+    edited = (out / "model.data").read_bytes()
+    (store.root / "quarantine").rmdir()
+    (store.root / "quarantine").touch()
+    with pytest.raises(StoreError) as caught:
+        store.checkout(digest, "bert", "int8")
+    assert caught.value.what == "cannot check out bert/int8: not a directory"
+    assert (out / "model.data").read_bytes() == edited
+    (store.root / "quarantine").unlink()
+    (store.root / "quarantine").mkdir()
+    assert store.checkout(digest, "bert", "int8") == (out, True)
+    (kept,) = (store.root / "quarantine").iterdir()
+    assert kept.read_bytes() == edited

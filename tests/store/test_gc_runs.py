@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -11,12 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from orun.errors import UsageError
+from orun.errors import StoreError, UsageError
+from orun.retention import releases
+from orun.stages.releasing.manifest import MANIFEST
 from orun.store import Lock, Store
 from orun.store.condemned import Condemned
 from orun.store.gc import Keep, collect
 from orun.store.old_runs import RemovedRun
 from orun.store.pins import pin, unpin
+from orun.store.survey import survey
 from tests.store.support import add, flip, in_an_image
 from tests.store.workload import write_run
 
@@ -199,3 +203,42 @@ def test_the_list_of_a_collection_names_the_runs(store: Store, monkeypatch: pyte
 def test_a_run_that_is_not_there(store: Store) -> None:
     with pytest.raises(UsageError, match=r"^there is no run 'x'"):
         store.run("x", hold=True)
+
+
+def test_of_a_record_that_cannot_be_read_it_is_not_known_what_it_keeps(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that failed for a moment had it taken for a damaged one: what the last run had made was removed."""
+    tree = add(store, {"model.onnx": b"a model"})
+    record = store.root / "runs" / finished(store, 1, (tree,)) / "record.json"
+    store.close()
+    read = Path.read_bytes
+
+    def fail(path: Path) -> bytes:
+        if path == record:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    with pytest.raises(StoreError) as caught:
+        collect(store, Keep(runs=1))
+    assert caught.value.what == f"cannot read {record}: the disk reports an error"
+    assert store.check(tree) == ()
+    monkeypatch.undo()
+    assert collect(store, Keep(runs=1)).objects == 0
+
+
+def test_of_a_bundle_that_cannot_be_read_it_is_not_known_whether_it_is_a_release(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = add(store, {MANIFEST: b"{}"})
+    finished(store, 1, (tree,))
+    found = survey(store)
+
+    def fail(_: str) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(store.parts.objects, "read", fail)
+    with pytest.raises(StoreError) as caught:
+        releases(found)
+    assert caught.value.what == "cannot read from the store: the disk reports an error"

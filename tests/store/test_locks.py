@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -281,3 +282,39 @@ def test_another_user_shares_the_lock_of_the_machine(everybodys: Path) -> None:
         assert in_child(tries, NOBODY) == "[False, False]"
         measuring.release()
         assert in_child(tries, NOBODY) == "[True, True]"
+
+
+def test_a_lock_that_the_system_closes_with_an_error_is_closed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second close would be that of whichever file has the number by then."""
+    close, closed = os.close, list[int]()
+
+    def fail(descriptor: int) -> None:
+        close(descriptor)
+        closed.append(descriptor)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    lock = Lock(tmp_path / "lock")
+    lock.acquire()
+    taken = lock.descriptor
+    monkeypatch.setattr(os, "close", fail)
+    lock.release()
+    lock.forget()
+    assert (closed, lock.held, (tmp_path / "lock").exists()) == ([taken], False, False)
+
+
+def test_a_lock_whose_file_cannot_be_removed_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "locks" / "key"
+    path.parent.mkdir()
+
+    def fail(path: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    with Lock(path) as lock, monkeypatch.context() as patch:
+        lock.acquire()
+        patch.setattr(os, "unlink", fail)
+        lock.release()
+    assert path.exists()
+    locks_module.remove_free_locks(path.parent)
+    assert not path.exists()

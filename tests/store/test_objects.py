@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
@@ -14,6 +15,8 @@ from blake3 import blake3
 
 from orun.errors import StoreError
 from orun.store import Store, objects, placing
+from orun.store.digests import digest_descriptor
+from orun.store.durable import replace_file
 from orun.store.objects import SMALL
 from orun.store.reading import set_stamp, signature_of
 from tests.store.support import (
@@ -261,3 +264,54 @@ def test_nothing_is_known_of_an_object_before_the_disk_has_it(store: Store) -> N
             assert other.parts.index.get(seen) is None
     with Store.open(store.root) as other:
         assert other.parts.index.get(seen) == digest
+
+
+@pytest.mark.parametrize("refused", ["big.bin", "labels.txt"])
+def test_what_the_disk_does_not_take_is_no_object(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    """A later fsync would say that all is well, and the kernel show what the disk does not have, under that state."""
+    files = {"big.bin": bytes(SMALL + 1), "labels.txt": b"cat"}
+    folder = fill(tmp_path / "output", files)
+    inode, fsync = (folder / refused).stat().st_ino, os.fsync
+
+    def refuse(descriptor: int) -> None:
+        if os.fstat(descriptor).st_ino == inode:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(StoreError) as caught, store.together():
+        tree = store.add_tree(folder)
+    assert caught.value.what == "cannot write to the disk: the disk reports an error"
+    gone = blake3(files.pop(refused)).hexdigest()
+    assert not object_path(store, gone).exists()
+    for digest in {*tree.objects} - {gone}:
+        seen = signature_of(object_path(store, digest).stat())
+        assert store.parts.index.get(seen) is None  # of what was to be flushed after it nothing is known
+    assert store.check(tree.digest) == (f"{refused} is missing from the store",)
+
+
+def test_a_file_that_comes_in_pieces_is_hashed_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some file systems give less at a time than there is: half of a file was taken for all of it."""
+    path, read = tmp_path / "file", os.read
+    path.write_bytes(b"half and half")
+    monkeypatch.setattr(os, "read", lambda descriptor, room: read(descriptor, min(room, 4)))
+    with path.open("rb") as file, (tmp_path / "copy").open("wb") as copy:
+        assert digest_descriptor(file.fileno(), copy.fileno()) == blake3(b"half and half").hexdigest()
+    assert (tmp_path / "copy").read_bytes() == b"half and half"
+
+
+def test_a_file_that_is_refused_when_it_is_closed_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a network file system may refuse it then, which had taken all that was written."""
+    close = os.close
+
+    def fail(descriptor: int) -> None:
+        close(descriptor)
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    monkeypatch.setattr(os, "close", fail)
+    with pytest.raises(OSError, match="Disk quota exceeded"):
+        replace_file(str(tmp_path / "record.json"), b"{}", str(tmp_path / "record.json.new"))
+    monkeypatch.undo()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,38 @@
+"""What a stage read: a file that the disk does not give is not one that is not there."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from orun.discovery import collect_files, digest_now
+from orun.errors import StoreError
+from orun.observe import ABSENT
+from orun.store import Store
+
+
+def test_a_file_that_cannot_be_read_for_the_disk_s_sake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result that it was read for would have been stored as one of a file that was looked for in vain."""
+    path = tmp_path / "data.txt"
+    path.write_text("data")
+
+    def fail(_: int) -> str:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with Store.open(tmp_path / "store") as store:
+        reads = {str(path): store.files.signature(path)}
+        monkeypatch.setattr("orun.store.reading.digest_descriptor", fail)
+        with pytest.raises(StoreError) as caught:
+            collect_files("upper", reads, tmp_path, tmp_path, store.files)
+        assert str(caught.value) == (
+            f"cannot read {path}: the disk reports an error\n  {path}: Input/output error\n"
+            "  hint: Look for its cause: dmesg"
+        )
+        monkeypatch.undo()
+        assert collect_files("upper", reads, tmp_path, tmp_path, store.files) == {
+            "data.txt": store.files.digest_file(path)
+        }
+        assert digest_now(tmp_path / "gone", store.files) == digest_now(tmp_path, store.files) == ABSENT
