@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator
 from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
+from orun import system
 from orun.errors import OutputRefused
-from orun.executors import closing, system
+from orun.executors import closing
 
 if TYPE_CHECKING:
     from threading import Thread

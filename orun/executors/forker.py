@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from resource import struct_rusage
 from typing import NoReturn
 
+from orun import system
 from orun.codec import from_json, to_json
-from orun.executors import stage, system
+from orun.executors import stage
 from orun.executors.channel import Channel
 from orun.executors.reads.observer import Observer
 from orun.executors.reads.scope import Scope

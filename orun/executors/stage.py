@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from io import TextIOWrapper
 from typing import Any, cast
 
+from orun import system
 from orun.codec import decode, encode
-from orun.executors import system, worker
+from orun.executors import worker
 from orun.executors.channel import Channel
 from orun.executors.ending import remove_temporary
 from orun.executors.job import OPTIONS, Job

@@ -9,8 +9,8 @@ import sys
 from dataclasses import dataclass, field
 from time import monotonic
 
+from orun import system
 from orun.environment.memory import out_of_memory_kills
-from orun.executors import system
 from orun.executors.channel import Channel
 from orun.executors.forker import End
 from orun.executors.job import Job

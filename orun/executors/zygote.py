@@ -24,8 +24,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from orun import system
 from orun.codec import decode, encode
-from orun.executors import closing, stage, system
+from orun.executors import closing, stage
 from orun.executors.channel import Channel
 from orun.executors.forker import End, Forker
 from orun.executors.job import Job, Signature

@@ -14,9 +14,9 @@ import pytest
 
 import orun
 from orun.errors import RemoteError
-from orun.executors.system import children
 from orun.remote.client import Client
 from orun.remote.names import record_name
+from orun.system import children
 from tests.project import Project, built
 from tests.remote.relay import Relay
 from tests.remote.support import contents, holding, machine, named, notices, remove, traffic, write

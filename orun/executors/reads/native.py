@@ -41,7 +41,7 @@ from typing import Any
 from orun.executors.reads.modules import may_be_stale
 from orun.executors.reads.recorder import WRITES, Recorder
 from orun.executors.reads.scope import Scope
-from orun.executors.system import libc
+from orun.system import libc
 
 PLAIN = (None, 0), (None, 1)
 FROM_FOLDERS = (0, 1), (2, 3)

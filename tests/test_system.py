@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.executors import system
+from orun import system
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 kernel_lists = pytest.mark.skipif(not system.lists_children(), reason="this kernel lists no children")
@@ -35,7 +35,7 @@ def test_children_and_their_memory(listed: bool, monkeypatch: pytest.MonkeyPatch
 def test_freed_memory_is_used_again() -> None:
     code = """
 import resource
-from orun.executors import system
+from orun import system
 {call}
 faults = []
 for _ in range(5):
