@@ -34,7 +34,7 @@ from onnxruntime.transformers.optimizer import optimize_by_fusion
 from orun.measure import latency
 from orun.measure.dataset import Values, batches, count
 from orun.measure.latency_metrics import metrics_of
-from orun.measure.workers import Subject
+from orun.measure.subject import Subject
 from orun.stages.onnx.feeds import Case, Input, cases
 from orun.stages.onnx.ort_graph import IN_THE_WAY
 from orun.targets import Target

@@ -34,7 +34,8 @@ from orun.measure.elsewhere import RemoteSession
 from orun.measure.metrics_task import ranks, recall
 from orun.measure.oncpu import Floats, Times, timed
 from orun.measure.session import open_session
-from orun.measure.workers import Subject, Worker
+from orun.measure.subject import Subject
+from orun.measure.workers import Worker
 from orun.pipeline import load
 from orun.targets import Provider, Target
 

@@ -33,7 +33,8 @@ from benchmarks.rival_gates import RIVALS, RUNS, Floats
 from orun.gates.judge import judge
 from orun.measure.latency import Measurement, measure
 from orun.measure.latency_metrics import metrics_of
-from orun.measure.workers import Subject, Worker
+from orun.measure.subject import Subject
+from orun.measure.workers import Worker
 from orun.pipeline.model import Gate, Stage, Threshold
 from orun.places import Position
 from orun.stages.measure.latency import Params, budget_for
@@ -46,7 +47,7 @@ Case = tuple[float, ...]  # planted, max_regression
 
 NOWHERE = Position("gate_power.py", 1, 1)
 CASES = ((0.0, 0.05), (0.05, 0.05), (0.10, 0.05), (0.0, 0.02), (0.02, 0.02))  # planted, max_regression
-SPREAD = 0.01  # of the launches of a gate, about
+SPREAD = 0.006  # of the launches of a gate, about
 SURE = 0.06  # of the slow-down: the standard error to which it is found
 PATIENCE = 1e6  # seconds
 FIRST_RANK = 64

@@ -198,7 +198,7 @@ def _saved(found: Diagnosis, before: str, slow: Comparison) -> str:
     if proof.seconds.low <= 0:
         return f"{doing} saves no time that can be told"
     share = proof.seconds.value / slow.difference.value
-    # On-CPU time of an inference here, time of undisturbed nodes there: it may well be more than what was to be saved.
+    # Time of an inference here, of undisturbed nodes there: it may well be more than what was to be saved.
     return (
         f"{doing} saves {show(proof.seconds.value, 's')}, {'all' if share > NEARLY_ALL else show(share, 'ratio')} of it"
     )

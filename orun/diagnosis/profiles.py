@@ -10,9 +10,10 @@ from random import Random
 
 import numpy as np
 
-from orun.measure.machine import quietest_core
+from orun.measure.machine import quiet_cores
 from orun.measure.nodes import Node, Profile, quiet
-from orun.measure.workers import Subject, Worker
+from orun.measure.subject import Subject
+from orun.measure.workers import Worker
 
 BLOCK_SECONDS = 0.03
 TICK = 1e-6  # seconds that the profiler tells apart
@@ -90,7 +91,7 @@ def profile(
 
 
 def _launch(subjects: Mapping[str, Subject], course: Course, random: Random) -> dict[str, Profile]:
-    core = quietest_core()
+    cores = quiet_cores()
     with ExitStack() as stack:
         workers: dict[str, Worker] = {}
         counts: dict[str, int] = {}
@@ -98,9 +99,11 @@ def _launch(subjects: Mapping[str, Subject], course: Course, random: Random) -> 
             worker = workers[name] = stack.enter_context(Worker(subjects[name]))
             opened = worker.open(course.warmup)
             counts[name] = min(max(round(BLOCK_SECONDS / opened.each), 1), MOST)
-            if opened.work.alone and core is not None:
-                worker.pin(core)
+            if opened.work.alone and cores:
+                worker.pin(cores[0])
             worker.profile(course.warmup)
+            if opened.processor and not opened.work.alone:
+                worker.rest()
         left = dict.fromkeys(workers, course.runs)
         while any(left.values()):
             for name in random.sample(list(workers), len(workers)):

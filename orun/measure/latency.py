@@ -11,7 +11,7 @@ from random import Random
 from orun.measure.pressure import Pressure, PressureGauge
 from orun.measure.quads import BASELINE, MODEL, PATIENCE, Launch, Pace, launch
 from orun.measure.sequential import FEWEST, FLOOR, Evidence
-from orun.measure.workers import Subject
+from orun.measure.subject import Subject
 
 QUADS_SHARE = 0.5  # of the time, for quads
 PROMISED = 2  # in times of the launches that are enough

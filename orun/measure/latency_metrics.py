@@ -20,7 +20,6 @@ OfLaunch = Callable[[Launch, str], float]  # a figure of a model in a launch
 
 METHODS: Mapping[Method, str] = {
     "thread": "paired on-CPU time",
-    "nodes": "paired time of undisturbed nodes",
     "process": "paired CPU time of the process",
     "wall": "paired wall time",
 }

@@ -17,7 +17,7 @@ from orun.measure.oncpu import Floats, joined
 from orun.measure.quads import MODEL, Launch
 from orun.measure.sequential import Evidence
 from orun.measure.streams import together
-from orun.measure.workers import Subject
+from orun.measure.subject import Subject
 from orun.units import show
 
 FORMAT = 1

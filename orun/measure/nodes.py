@@ -86,12 +86,3 @@ def quiet(times: Floats) -> Floats:
     ordered = np.sort(times, axis=0)
     found: Floats = ordered[: max(int(len(ordered) * LOWEST), 1)].mean(axis=0)
     return found
-
-
-def undisturbed(times: Floats) -> float:
-    """The time of an inference in which no node was disturbed, from `[inferences, nodes]`.
-
-    Nodes are short beside a time slice, so that each was left in peace in some inferences even where no whole inference
-    was: the mean over the fastest tenth of each node's times, summed over the nodes.
-    """
-    return float(quiet(times).sum())

@@ -11,18 +11,19 @@ What ran before leaves its data in the caches. Beside the baseline that does the
 faster than its reference it would hide up to a fifth of the speed-up, which users, whose model has its core to itself,
 would see: there a block that counts comes after one that does not.
 
-What is compared is the time on the CPU, by one of four methods:
+Where a process is stuck with the places of its data in memory, huge pages let most of that go, as far as the system has
+them: see `orun.measure.hugepages`.
+
+What is compared is the time on the CPU, by one of three methods:
 
 thread  The calling thread does all: its CPU time, on the quietest core, to which the processes are pinned.
-nodes   Several threads work on the CPU provider, for `SHORT` or longer. Their CPU time together is work, not latency,
-        and it counts spinning while waiting; the wall time is that of an undisturbed inference only when no thread lost
-        its core, which on a busy machine hardly ever happens for a whole inference. It does for single nodes, so the
-        latency is pieced together: see `orun.measure.nodes.undisturbed`.
 process One thread works at a time, and not always the calling one (a provider that is told to use one thread of its
         own): the CPU time of all threads together.
-wall    Anything else (an accelerator, a provider with threads of its own): wall time. So is a short inference of
-        several threads, which is left in peace as a node is, and whose nodes take too few of the profiler's
-        microseconds.
+wall    Anything else (several threads at once, an accelerator): wall time. The CPU time of several threads is work, not
+        latency, and it counts spinning while waiting. Those of ONNX Runtime's own provider are kept on a core each.
+
+But for `thread`, a model that works on the processor is stopped while another one's inferences are timed: its threads
+go on looking for work for a while, on cores that the other one needs.
 """
 
 from __future__ import annotations
@@ -37,24 +38,20 @@ from typing import Literal
 
 import numpy as np
 
-from orun.measure.machine import quietest_core
-from orun.measure.nodes import undisturbed
+from orun.measure.machine import quiet_cores
 from orun.measure.oncpu import Times, joined
 from orun.measure.quantiles import median_error
 from orun.measure.streams import Streamed, together
-from orun.measure.workers import Opened, Subject, Worker
+from orun.measure.subject import Opened, Subject
+from orun.measure.workers import Worker
 
-Method = Literal["thread", "nodes", "process", "wall"]
+Method = Literal["thread", "process", "wall"]
 
 MODEL, BASELINE = "model", "baseline"
 BLOCK_SECONDS = 0.015
-PROFILED_BLOCK_SECONDS = 0.03  # nodes need a few inferences of each model, whatever they take
-PROFILED_MOST = 8  # inferences in a profiled block: each writes an event for every node
 MOST_QUADS = 100
 PATIENCE = 2.0  # in times of the time, for waiting for a core
-MOST_PROFILED_QUADS = 10
 FEWEST_QUADS = 4  # of a slow model, two are disturbed too often for a median: a launch starts two sessions anyhow
-SHORT = 0.002  # seconds of an inference that is short beside a time slice
 SETTLED = 7 / 4  # blocks for each that counts, where caches are warmed first
 STREAM_SECONDS = 0.1  # of inferences on a device's stream, of each model, twice in a launch
 STEADY_QUADS = 8  # below which the standard error of their median is hardly known
@@ -93,8 +90,7 @@ class Launch:
         alone: inferences of the model one after another, while the other models rest.
         beside: all inferences of each model in the quads.
         busy: seconds on the CPU of an inference.
-        pairs: log ratio of the model's time to another's in each half of a quad, by the other's name; empty for
-            `nodes`.
+        pairs: log ratio of the model's time to another's in each half of a quad, by the other's name.
         ratios: log ratio of the launch, by the other's name.
         waiting: seconds that threads waited for a core for each second of inference in the quads, or None.
         streamed: inferences on the device's stream of those models for which it was asked.
@@ -125,33 +121,31 @@ def launch(subjects: Mapping[str, Subject], pace: Pace, random: Random, method: 
         OrunError: when a model cannot be opened or run.
     """
     with ExitStack() as stack:
-        core = quietest_core()
+        cores = quiet_cores()
         workers: dict[str, Worker] = {}
         opened: dict[str, Opened] = {}
         for name in _shuffled(subjects, random):
             workers[name] = stack.enter_context(Worker(subjects[name]))
             opened[name] = workers[name].open(pace.warmup, pace.longest)
-        alone = workers[MODEL].time(pace.samples, pace.alone)
         method = method or method_of(opened)
-        _prepare(workers, method, core, pace.warmup)
-        rounds = _Rounds(workers, _counts(opened, method), method, pace, random).run(opened)
+        if method != "thread" and all(one.processor for one in opened.values()):
+            for worker in workers.values():
+                worker.rest()
+        alone = workers[MODEL].time(pace.samples, pace.alone)
+        _prepare(workers, opened, method, cores)
+        rounds = _Rounds(workers, _counts(opened), method, pace, random).run(opened)
         every = [block for _, blocks in rounds for block in blocks]
         beside = {name: _of(name, every) for name in subjects}
-        busy = _busy(workers, beside, method)
-        others = [name for name in subjects if name != MODEL]
-        pairs = {} if method == "nodes" else {name: _pairs(rounds, name, method) for name in others}
-        ratios = {
-            name: float(np.median(pairs[name])) if pairs else math.log(busy[MODEL] / busy[name]) for name in others
-        }
+        pairs = {name: _pairs(rounds, name, method) for name in subjects if name != MODEL}
         return Launch(
             method=method,
-            core=core if method == "thread" else None,
+            core=next(iter(cores), None) if method == "thread" else None,
             opened=opened,
             alone=alone,
             beside=beside,
-            busy=busy,
+            busy={name: _median(times, method) for name, times in beside.items()},
             pairs=pairs,
-            ratios=ratios,
+            ratios={name: float(np.median(of_halves)) for name, of_halves in pairs.items()},
             waiting=_waiting(joined(list(beside.values()))),
             streamed=_streamed({name: workers[name] for name, one in subjects.items() if one.streamed}, pace, random),
         )
@@ -169,26 +163,22 @@ def method_of(opened: Mapping[str, Opened]) -> Method:
     """The method by which the times of all of some models can be compared."""
     if all(one.work.alone for one in opened.values()):
         return "thread"
-    if all(one.host for one in opened.values()):
-        return "wall" if min(one.each for one in opened.values()) < SHORT else "nodes"
     return "process" if all(one.processor and one.work.in_turn for one in opened.values()) else "wall"
 
 
-def _prepare(workers: Mapping[str, Worker], method: Method, core: int | None, warmup: float) -> None:
-    for worker in workers.values():
-        if method == "nodes":
-            worker.profile(warmup)
-        elif method == "thread" and core is not None:
-            worker.pin(core)
-            worker.time(1)
+def _prepare(workers: Mapping[str, Worker], opened: Mapping[str, Opened], method: Method, cores: Sequence[int]) -> None:
+    """Make the workers ready for quads; the model alone was timed on the cores and pages that users would have."""
+    for name, worker in workers.items():
+        if method == "thread" and cores:
+            worker.pin(cores[0])
+        elif method == "wall" and opened[name].host:
+            worker.spread(cores)
+        worker.collapse()
+        worker.time(1)
 
 
-def _counts(opened: Mapping[str, Opened], method: Method) -> dict[str, int]:
+def _counts(opened: Mapping[str, Opened]) -> dict[str, int]:
     """Inferences in a block of each model."""
-    if method == "nodes":
-        return {
-            name: min(max(round(PROFILED_BLOCK_SECONDS / one.each), 1), PROFILED_MOST) for name, one in opened.items()
-        }
     return {name: max(round(BLOCK_SECONDS / one.each), 1) for name, one in opened.items()}
 
 
@@ -205,9 +195,8 @@ class _Rounds:
     def run(self, opened: Mapping[str, Opened]) -> list[Round]:
         """Quads until every ratio is known well enough, or the time is up."""
         block = {name: self.counts[name] * opened[name].each for name in self.workers}
-        cap = MOST_PROFILED_QUADS if self.method == "nodes" else MOST_QUADS
         most = {
-            name: min(max(int(self.pace.quads / self._seconds(block, name)), FEWEST_QUADS), cap)
+            name: min(max(int(self.pace.quads / self._seconds(block, name)), FEWEST_QUADS), MOST_QUADS)
             for name in self.workers
             if name != MODEL or len(self.workers) == 1
         }
@@ -227,8 +216,8 @@ class _Rounds:
         return (SETTLED if self._settles(other) else 1.0) * 2 * (block[MODEL] + block[other])
 
     def _settles(self, other: str) -> bool:
-        """Whether a block warms the caches before one that counts; a profile could not leave it out."""
-        return other not in (MODEL, BASELINE) and self.method != "nodes"
+        """Whether a block warms the caches before one that counts."""
+        return other not in (MODEL, BASELINE)
 
     def _quad(self, other: str) -> list[Block]:
         first, second = self.random.sample([MODEL, other], 2)
@@ -245,16 +234,8 @@ class _Rounds:
         return name, self.workers[name].time(self.counts[name])
 
     def _known(self, pairs: Sequence[float]) -> bool:
-        """Whether the median of the pairs is known well enough; of nodes it is not what counts."""
-        if self.method == "nodes" or len(pairs) < 2 * STEADY_QUADS:
-            return False
-        return median_error(pairs) <= self.pace.error
-
-
-def _busy(workers: Mapping[str, Worker], beside: Mapping[str, Times], method: Method) -> dict[str, float]:
-    if method == "nodes":
-        return {name: undisturbed(worker.nodes().times) for name, worker in workers.items()}
-    return {name: _median(times, method) for name, times in beside.items()}
+        """Whether the median of the pairs is known well enough."""
+        return len(pairs) >= 2 * STEADY_QUADS and median_error(pairs) <= self.pace.error
 
 
 def _streamed(workers: Mapping[str, Worker], pace: Pace, random: Random) -> dict[str, Streamed]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from orun.measure.quads import MODEL, Pace, launch, method_of
-from orun.measure.workers import Subject
+from orun.measure.subject import Subject
 
 FEWEST = 3
 PACE = Pace(warmup=0.05, samples=1, alone=0.0, quads=0.5)

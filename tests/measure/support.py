@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from orun.measure.oncpu import Times, Work
 from orun.measure.quads import Launch, Method
-from orun.measure.workers import Opened, Subject
+from orun.measure.subject import Opened, Subject
 from orun.targets import Target
 
 WIDTH = 32

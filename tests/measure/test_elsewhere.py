@@ -14,7 +14,8 @@ import pytest
 from orun.errors import OrunError, UsageError
 from orun.measure.elsewhere import RemoteSession, Value
 from orun.measure.session import open_session
-from orun.measure.workers import Subject, Worker
+from orun.measure.subject import Subject
+from orun.measure.workers import Worker
 from orun.targets import Interpreter, Target
 
 MODEL = """

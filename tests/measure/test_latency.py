@@ -61,12 +61,12 @@ class Recorder:
         return Times(taken, taken, taken, 0.0)
 
 
-def rounds_of(names: Sequence[str], method: Method = "thread") -> tuple[list[quads.Round], list[str]]:
+def rounds_of(names: Sequence[str]) -> tuple[list[quads.Round], list[str]]:
     """The quads of models whose inferences seem to take 0.1 s, in blocks of two, and who was asked in which order."""
     order: list[str] = []
     workers = {name: Recorder(name, order) for name in names}
     pace = replace(PACE, quads=12.0, error=-1.0)  # never known well enough
-    rounds = quads._Rounds(workers, dict.fromkeys(names, 2), method, pace, Random(3))  # type: ignore[arg-type]
+    rounds = quads._Rounds(workers, dict.fromkeys(names, 2), "thread", pace, Random(3))  # type: ignore[arg-type]
     opened = replace(launched({"model": [1.0]}, {}).opened["model"], each=0.1)
     return rounds.run(dict.fromkeys(names, opened)), order
 
@@ -96,9 +96,8 @@ def test_beside_a_reference_a_block_counts_after_one_that_warms_the_caches() -> 
     assert [blocks[-1][1].wall[0] for _, blocks in found] == [1.0 + end % 3 for end in ends]
 
 
-@pytest.mark.parametrize(("names", "method"), [(("model", "reference"), "nodes"), (("model",), "thread")])
-def test_nothing_is_warmed_for_a_profile_or_a_model_alone(names: Sequence[str], method: Method) -> None:
-    found, order = rounds_of(names, method)
+def test_nothing_is_warmed_for_a_model_alone() -> None:
+    found, order = rounds_of(("model",))
     assert len(order) == 4 * len(found)
 
 
@@ -142,12 +141,13 @@ def test_a_model_alone(model: Path) -> None:
     assert found.busy["model"] > 0
 
 
-def test_several_threads_are_timed_node_by_node(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_threads_are_timed_by_wall_time(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     two = Target("cpu", session={"intra_op_num_threads": 2, "session.intra_op.allow_spinning": "1"})
-    monkeypatch.setattr(quads, "method_of", lambda _: "nodes")  # two threads share no work as small as this
+    monkeypatch.setattr(quads, "method_of", lambda _: "wall")  # two threads share no work as small as this
     found = launch({"model": subject(model, two), "baseline": subject(model, two)}, PACE, Random(1))
-    assert (found.method, found.core, found.pairs) == ("nodes", None, {})
-    assert found.ratios["baseline"] == math.log(found.busy["model"] / found.busy["baseline"])
+    assert (found.method, found.core) == ("wall", None)
+    assert found.busy["model"] == np.median(found.beside["model"].wall)
+    assert found.ratios["baseline"] == np.median(found.pairs["baseline"])
     assert sorted(path.name for path in model.parent.iterdir()) == ["model.onnx"]
 
 
@@ -160,7 +160,7 @@ IN_TURN = Work(process=1.0, thread=0.1, awake=0.1, most=0.97)
     [
         (ALONE, True, True, "thread"),
         (ALONE, False, True, "thread"),
-        (SEVERAL, True, True, "nodes"),
+        (SEVERAL, True, True, "wall"),
         (IN_TURN, False, True, "process"),
         (IN_TURN, False, False, "wall"),
         (SEVERAL, False, True, "wall"),
@@ -170,12 +170,6 @@ def test_the_method_follows_from_what_works(work: Work, host: bool, processor: b
     one = replace(launched({"model": [0.01]}, {}).opened["model"], each=1.0)
     opened = {"model": one, "reference": type(one)(1.0, 1.0, 1.0, work, host, processor)}
     assert quads.method_of(opened) == method
-
-
-@pytest.mark.parametrize(("each", "method"), [(0.0019, "wall"), (0.002, "nodes")])
-def test_a_short_inference_of_several_threads_is_timed_as_a_whole(each: float, method: str) -> None:
-    one = replace(launched({"model": [0.01]}, {}).opened["model"], each=1.0, work=SEVERAL)
-    assert quads.method_of({"model": one, "reference": replace(one, each=each)}) == method
 
 
 def test_launches_are_made_and_reported(model: Path) -> None:

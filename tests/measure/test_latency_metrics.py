@@ -192,7 +192,6 @@ def test_throughput_rises_as_the_mean_falls(beside_reference: Measurement) -> No
 def test_methods_are_named() -> None:
     wall = {"model": MODEL, "baseline": MODEL}
     for method, words in (
-        ("nodes", "paired time of undisturbed nodes"),
         ("process", "paired CPU time of the process"),
         ("wall", "paired wall time"),
     ):

@@ -1,8 +1,10 @@
-"""The processes of a launch: in which order they start, and which are kept on a core."""
+"""The processes of a launch: in which order they start, which are kept on a core, and which rest meanwhile."""
 
 from __future__ import annotations
 
 import os
+import sys
+import time
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -11,8 +13,10 @@ from typing import ClassVar, Self
 import pytest
 
 from orun.measure import quads
+from orun.measure.oncpu import Times
 from orun.measure.quads import Pace, launch
-from orun.measure.workers import Subject, Worker
+from orun.measure.subject import Subject
+from orun.measure.workers import Worker
 from tests.measure.support import save_model, subject
 
 PACE = Pace(warmup=0.0, samples=6, alone=1.0, quads=0.0)
@@ -42,7 +46,7 @@ class Noted:
 
 
 def test_processes_start_in_random_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quads, "quietest_core", lambda: None)
+    monkeypatch.setattr(quads, "quiet_cores", list)
     monkeypatch.setattr(quads, "Worker", Noted)
     subjects = {name: subject(Path(f"{name}.onnx")) for name in ("model", "baseline")}
     found: Counter[tuple[str, ...]] = Counter()
@@ -64,7 +68,7 @@ def test_on_one_thread_each_is_kept_on_the_quietest_core(tmp_path: Path, monkeyp
         pin(worker, chosen)
         kept[worker.pid] = os.sched_getaffinity(worker.pid)
 
-    monkeypatch.setattr(quads, "quietest_core", lambda: core)
+    monkeypatch.setattr(quads, "quiet_cores", lambda: [core])
     monkeypatch.setattr(Worker, "pin", noted)
     subjects = {name: subject(save_model(tmp_path / f"{name}.onnx")) for name in ("model", "baseline")}
     assert launch(subjects, PACE, Random(0), "thread").core == core
@@ -72,3 +76,51 @@ def test_on_one_thread_each_is_kept_on_the_quietest_core(tmp_path: Path, monkeyp
     kept.clear()
     assert launch(subjects, PACE, Random(0), "wall").core is None
     assert kept == {}
+
+
+def test_of_several_threads_each_is_kept_on_a_core_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[int, list[int]]] = []
+    monkeypatch.setattr(Worker, "spread", lambda worker, cores: given.append((worker.pid, cores)))
+    monkeypatch.setattr(quads, "quiet_cores", lambda: [1, 0])
+    subjects = {name: subject(save_model(tmp_path / f"{name}.onnx")) for name in ("model", "baseline")}
+    launch(subjects, PACE, Random(0), "thread")
+    assert given == []
+    launch(subjects, PACE, Random(0), "wall")
+    assert len({pid for pid, _ in given}) == 2
+    assert [cores for _, cores in given] == [[1, 0], [1, 0]]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="states of processes are read from /proc")
+def test_what_is_not_timed_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that look for work would take a core from the other model; of one thread there are none."""
+    resting, pids = list[bool](), set[int]()
+    timed = Worker.time
+
+    def noted(worker: Worker, count: int, seconds: float = float("inf")) -> Times:
+        pids.add(worker.pid)
+        resting.extend(_rests(pid, patient) for pid in pids - {worker.pid})
+        return timed(worker, count, seconds)
+
+    monkeypatch.setattr(Worker, "time", noted)
+    subjects = {name: subject(save_model(tmp_path / f"{name}.onnx")) for name in ("model", "baseline")}
+    patient = True
+    launch(subjects, PACE, Random(0), "wall")
+    assert set(resting) == {True}
+    resting.clear()
+    pids.clear()
+    patient = False
+    launch(subjects, PACE, Random(0), "thread")
+    assert set(resting) == {False}
+
+
+def _rests(pid: int, patient: bool) -> bool:
+    """Whether the kernel has stopped a process; the signal takes a moment to arrive."""
+    end = time.monotonic() + 30.0 * patient
+    while not (stopped := _state(pid) == "T") and time.monotonic() < end:
+        time.sleep(0.001)
+    return stopped
+
+
+def _state(pid: int) -> str:
+    """The letter for what a process does: T where it is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]

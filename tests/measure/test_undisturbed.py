@@ -11,8 +11,8 @@ import pytest
 
 from orun.measure import undisturbed as module
 from orun.measure.quads import Launch, Method, Pace
+from orun.measure.subject import Subject
 from orun.measure.undisturbed import FEWEST, undisturbed
-from orun.measure.workers import Subject
 from tests.measure.support import launched, save_model, subject
 
 

@@ -16,7 +16,8 @@ import pytest
 
 from orun.errors import OrunError, UsageError
 from orun.measure import workers
-from orun.measure.workers import Subject, Worker
+from orun.measure.subject import Subject
+from orun.measure.workers import Worker
 from orun.targets import Target
 from tests.measure.support import ONE_THREAD, save_model, subject
 
@@ -55,6 +56,16 @@ def test_nodes_are_profiled_after_the_warm_up(model: Path) -> None:
     assert nodes.shape == (3, 2)
     assert (nodes >= 0).all()
     assert sorted(path.name for path in model.parent.iterdir()) == ["model.onnx"]
+
+
+def test_a_worker_that_rests_answers_and_ends(model: Path) -> None:
+    with Worker(subject(model)) as worker:
+        worker.open(0.0)
+        worker.rest()
+        assert worker.time(3).wall.shape == (3,)
+        worker.collapse()
+        worker.spread([])
+    assert not worker.alive
 
 
 def test_the_worker_ends_with_the_block(model: Path) -> None:

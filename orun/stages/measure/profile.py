@@ -72,7 +72,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Profile the models, and leave the tables."""
     from orun.diagnosis.profiles import Course, profile
     from orun.diagnosis.slower import compare
-    from orun.measure.workers import Subject
+    from orun.measure.subject import Subject
     from orun.stages.timing import Sizes, feeds
     from orun.targets import Target
 

@@ -180,7 +180,7 @@ def _search(context: Context, params: Params) -> Search:
 def _judge(context: Context, params: Params, dataset: Dataset, where: Mapping[str, Target]) -> Judge:
     from orun.measure.accuracy import Request
     from orun.measure.accuracy_names import FIDELITY
-    from orun.measure.workers import Subject
+    from orun.measure.subject import Subject
     from orun.stages.timing import Sizes, feeds
     from orun.stages.tuning.judge import Goal, Judge
     from orun.targets import Target as Where

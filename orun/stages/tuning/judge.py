@@ -15,8 +15,8 @@ from orun.codec import replace
 from orun.measure.elsewhere import RemoteSession
 from orun.measure.latency import Budget, measure
 from orun.measure.plugins import CPU
+from orun.measure.subject import Subject
 from orun.measure.undisturbed import undisturbed
-from orun.measure.workers import Subject
 from orun.targets import Interpreter, Target
 
 if TYPE_CHECKING:

@@ -1,0 +1,123 @@
+"""How far launches of one model against itself are apart, and what each measure against that is worth.
+
+The launches of the latency engine, with one of its measures left out in turn: memory on huge pages, models that rest
+while another is timed, threads on a core each. What is left is what a gate has to wait for.
+
+    python -m benchmarks.launch_spread --model model.onnx --threads 1 --sequence 64
+    python -m benchmarks.launch_spread --model model.onnx --threads 2 --sequence 64 --noise 1
+
+The order of the ways is drawn anew for each round, so that all meet the same minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+from benchmarks.planting import noise
+from orun.measure.quads import BASELINE, MODEL, Launch, Pace, launch
+from orun.measure.subject import Subject
+from orun.measure.workers import Worker
+from orun.stages.timing import Sizes, feeds
+from orun.targets import Target
+
+WAYS: Mapping[str, tuple[str, ...]] = {  # what is left out of `Worker`
+    "all measures": (),
+    "pages as they come": ("collapse",),
+    "the other model does not rest": ("rest",),
+    "threads on any core": ("spread",),
+    "none": ("collapse", "rest", "spread"),
+}
+ALONE = ("all measures", "pages as they come")  # on one thread nothing rests, and the thread has its core
+
+
+@dataclass(frozen=True)
+class Found:
+    """One launch, and the seconds that it took."""
+
+    launch: Launch
+    seconds: float
+
+
+def main() -> None:
+    """Make the launches in turn, and print the table."""
+    options = _options()
+    order = random.Random(options.seed)
+    with tempfile.TemporaryDirectory() as folder, noise(options.noise, options.seed):
+        os.chdir(folder)
+        subjects = _subjects(options)
+        ways = [way for way in WAYS if options.threads > 1 or way in ALONE]
+        found: dict[str, list[Found]] = {way: [] for way in ways}
+        for number in range(options.launches):
+            print(f"round {number + 1} of {options.launches}", flush=True)
+            for way in order.sample(ways, len(ways)):
+                found[way].append(_launched(subjects, options.quads, order, WAYS[way]))
+    print("\n".join(table(found)))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--sequence", type=int, help="size of the axis of that name")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--quads", type=float, default=4.0, help="seconds for the quads of a launch")
+    parser.add_argument("--noise", type=int, default=1, help="noise processes")
+    parser.add_argument("--launches", type=int, default=20, help="of each way")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    options.model = options.model.resolve()
+    return options
+
+
+def _subjects(options: argparse.Namespace) -> dict[str, Subject]:
+    models = dict.fromkeys((MODEL, BASELINE), options.model)
+    fed = feeds(models, Sizes(options.batch, {"sequence": options.sequence} if options.sequence else {}), 0, None)
+    target = Target("cpu", session={"intra_op_num_threads": options.threads})
+    return {name: Subject(path, target, fed[name]) for name, path in models.items()}
+
+
+def _launched(subjects: Mapping[str, Subject], quads: float, order: random.Random, left_out: Sequence[str]) -> Found:
+    pace = Pace(warmup=0.1, samples=1, alone=0.0, quads=quads)
+    began = time.monotonic()
+    with _without(left_out):
+        one = launch(subjects, pace, order)
+    return Found(one, time.monotonic() - began)
+
+
+@contextmanager
+def _without(left_out: Sequence[str]) -> Iterator[None]:
+    """A worker does nothing when it is asked for these."""
+    with ExitStack() as stack:
+        for name in left_out:
+            stack.enter_context(patch.object(Worker, name, lambda *_: None))
+        yield
+
+
+def table(found: Mapping[str, Sequence[Found]]) -> list[str]:
+    """A row for each way: spread of the launches' values, latency, share of waiting, and seconds of a launch."""
+    rows = ["| | launches | spread | an inference, ms | waiting for a core | s a launch |", "|---|---|---|---|---|---|"]
+    for way, every in found.items():
+        values = [one.launch.ratios[BASELINE] for one in every]
+        spread = statistics.stdev(values) / math.sqrt(2 * len(values))  # of the spread itself, of normal values
+        waits = [one.launch.waiting or 0.0 for one in every]
+        rows.append(
+            f"| {way} | {len(values)} | {statistics.stdev(values):.2%} (± {spread:.2%})"
+            f" | {statistics.median(one.launch.busy[MODEL] for one in every) * 1e3:.3g}"
+            f" | {statistics.median(waits):.0%} | {statistics.median(one.seconds for one in every):.1f} |"
+        )
+    return rows
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""The side of a worker process: it holds one session, and answers what `orun.measure.workers` asks of it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orun.errors import OrunError, UsageError
+from orun.measure import hugepages, machine, nodes
+from orun.measure.binding import caller, submitter
+from orun.measure.elsewhere import receive
+from orun.measure.nodes import Profile
+from orun.measure.oncpu import Times, busy_threads, timed, watched
+from orun.measure.plugins import on_processor
+from orun.measure.session import open_session
+from orun.measure.streams import Stream, Streamed, stream_of, timed_on
+from orun.measure.subject import Opened, Subject
+from orun.measure.warmup import Warmth, warm_up
+from orun.system import die_with
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+WATCHED_SECONDS = 0.03  # how long busy threads are looked for; in less, a stray interrupt looks like one
+CPU_PROVIDER = "CPUExecutionProvider"
+
+
+def serve(connection: Connection, subject: Subject) -> None:
+    """Give one answer to each request, until the parent says that it is enough, or is gone."""
+    gc.disable()
+    die_with(os.getppid())  # a process that rests would never see that nobody asks any more
+    server = _Server(replace(subject, target=subject.target.here))
+    while (message := receive(connection)) is not None:
+        request, arguments = message
+        try:
+            answer = True, getattr(server, request)(*arguments)
+        except OrunError as error:
+            answer = False, error
+        except Exception as error:  # noqa: BLE001 - the parent raises it; the runtime's errors share no other base
+            traceback.print_exc()
+            answer = False, _cannot_run(subject, error)
+        connection.send(answer)
+
+
+def _cannot_run(subject: Subject, error: Exception) -> UsageError:
+    shapes = ", ".join(f"{name} {list(array.shape)} {array.dtype}" for name, array in subject.feeds.items())
+    return UsageError(
+        f"ONNX Runtime cannot run {subject.model.name} on {shapes}",
+        why=str(error).strip().partition("\n")[0],
+        hint="set `shape`, or give `inputs` that fit",
+    )
+
+
+class _Server:
+    """Holds the session; one method to a request."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._session: InferenceSession
+        self._run: Callable[[], object]
+        self._stream: Stream
+        self._submit: Callable[[], object]
+        self._counted = 0  # inferences since the profiler was turned on
+        self._skipped = 0  # of them, for warming up
+
+    def open(self, warmup: float, longest: float) -> Opened:
+        start = time.perf_counter()
+        self._hold(open_session(self._subject.model, self._subject.target))
+        load = time.perf_counter() - start
+        first = float(timed(self._run, 1).wall[0])
+        warmth = self._warm(warmup, longest)
+        return Opened(
+            load=load,
+            first=first,
+            each=warmth.each,
+            work=watched(self._run, WATCHED_SECONDS),
+            host=self._session.get_providers() == [CPU_PROVIDER],
+            processor=self._on_processor,
+            warm=warmth.seconds,
+        )
+
+    def time(self, count: int, seconds: float) -> Times:
+        times = timed(self._run, count, seconds)
+        self._counted += len(times.wall)
+        return times
+
+    def pin(self, core: int) -> None:
+        machine.pin(core)
+
+    def spread(self, cores: Sequence[int]) -> None:
+        machine.spread(busy_threads(self._run, WATCHED_SECONDS), cores)
+
+    def collapse(self) -> None:
+        if self._on_processor:  # what an accelerator reads is not here
+            hugepages.collapse()
+
+    def profile(self, warmup: float) -> None:
+        del self._session, self._run
+        self._hold(open_session(self._subject.model, self._subject.target, profile=nodes.PREFIX))
+        self._skipped = self._counted = 0
+        self._warm(warmup)
+        self._skipped = self._counted
+
+    def nodes(self) -> Profile:
+        return nodes.read(Path(self._session.end_profiling()), self._skipped)
+
+    def stream(self, warmup: float) -> None:
+        del self._session, self._run
+        self._stream, target = stream_of(self._subject.target)
+        self._hold(open_session(self._subject.model, target))
+        self._warm(warmup)
+        self._submit = submitter(self._session, self._subject.feeds)
+
+    def streamed(self, seconds: float) -> Streamed:
+        return timed_on(self._stream, self._submit, seconds)
+
+    def _hold(self, session: InferenceSession) -> None:
+        self._session = session
+        self._run = caller(session, self._subject.feeds, bound=self._subject.bound)
+
+    @property
+    def _on_processor(self) -> bool:
+        return all(map(on_processor, self._subject.target.providers))
+
+    def _warm(self, seconds: float, longest: float = 0.0) -> Warmth:
+        warmth = warm_up(lambda: timed(self._run, 1), seconds, longest, processor=self._on_processor)
+        self._counted += warmth.count
+        return warmth

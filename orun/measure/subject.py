@@ -1,0 +1,55 @@
+"""What is measured, and what is known of it once it is open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from orun.measure.oncpu import Work
+from orun.targets import Target
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A model to be measured.
+
+    Attributes:
+        model: path of its proto.
+        target: where it runs.
+        feeds: its inputs by name.
+        bound: whether inputs and outputs are bound to the device beforehand, and copies not part of an inference.
+        streamed: whether time on the device's stream is told as well.
+    """
+
+    model: Path
+    target: Target
+    feeds: Mapping[str, NDArray[Any]]
+    bound: bool = False
+    streamed: bool = False
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A session that is ready.
+
+    Attributes:
+        load: seconds to make it.
+        first: seconds of the first inference.
+        each: seconds of the fastest inference when warm, for planning.
+        work: who works in an inference.
+        host: whether every node runs on the CPU provider.
+        processor: whether every node runs on the processor, by whichever provider.
+        warm: seconds of inference until it was warm.
+    """
+
+    load: float
+    first: float
+    each: float
+    work: Work
+    host: bool
+    processor: bool
+    warm: float = 0.0
