@@ -64,8 +64,16 @@ def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, t
     elif metric.baseline:
         found = _side_by_side(gate, metric, metric.baseline, stage)
     else:
-        return _by_stored(gate, metric, stage, action, terms, accepted)
-    return replace(found, caveat=changed_since(stage, accepted, action, terms.ports))
+        return _signed(_by_stored(gate, metric, stage, action, terms, accepted), accepted)
+    return _signed(replace(found, caveat=changed_since(stage, accepted, action, terms.ports)), accepted)
+
+
+def _signed(found: Finding, accepted: Accepted) -> Finding:
+    """A failure with who accepted what it is held against: who has to decide on it may be neither of the two others."""
+    if found.outcome != "failed":
+        return found
+    who = "".join(filter(str.isprintable, accepted.who))
+    return replace(found, why=f"{found.why}; {who} accepted that baseline on {accepted.day}")
 
 
 def _the_same(gate: Gate, metric: Metric, why: str) -> Finding:

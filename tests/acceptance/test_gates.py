@@ -158,6 +158,7 @@ def test_the_accepted_release_on_another_machine(project: Path, tmp_path: Path) 
     accept = f"orun baseline accept {project / 'next.yaml'}"
     assert first["verdicts"][0]["why"] == f"nothing is accepted for accuracy; `{accept}`"
     assert orun(project, "baseline", "accept", "next.yaml").returncode == 0
+    (who,) = {one["who"] for one in json.loads((project / "next.baseline.json").read_text())["stages"].values()}
     shutil.copytree(project, other, ignore=shutil.ignore_patterns("artifacts"))
     write(other / "model.onnx", 0)
     found = []
@@ -167,7 +168,8 @@ def test_the_accepted_release_on_another_machine(project: Path, tmp_path: Path) 
     start = "the regression of accuracy against the accepted baseline is 33.3 %"
     paired = "95 % interval 24.5 % to 43.6 %; McNemar's score interval over 90 examples, 0 better and 30 worse"
     stored = "figures stored on DAY, not example by example: the accepted model is not in the store"
+    signed = f"; {who} accepted that baseline on DAY"
     assert found == [
-        (1, f"{start} (95 % interval 23.6 % to 43.6 %; {stored}): shown to be more than 5%"),
-        (1, f"{start} ({paired}): shown to be more than 5%"),
+        (1, f"{start} (95 % interval 23.6 % to 43.6 %; {stored}): shown to be more than 5%{signed}"),
+        (1, f"{start} ({paired}): shown to be more than 5%{signed}"),
     ]

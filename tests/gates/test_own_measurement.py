@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import orun
 from orun.cli.main import main
+from orun.gates import baselines
 from orun.record import Verdict
 from orun.store import locks
 
@@ -47,6 +48,7 @@ stages:
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(locks, "MACHINE", tmp_path)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(baselines, "_author", lambda _: "Ada")
     (tmp_path / "own.py").write_text(STAGES)
     (tmp_path / "release.yaml").write_text(PIPELINE)
     return tmp_path
@@ -105,9 +107,10 @@ def test_the_accepted_model_is_an_input_beside_the_new_one(project: Path) -> Non
     assert verdict_of(project, 0.9).why.endswith("0 % (the accepted baseline is this very model): within 5%")
     worse = verdict_of(project, 0.75)
     assert worse.outcome == "failed"
-    assert worse.why == (
+    assert told(worse)[1] == (
         "the regression of right against the accepted baseline is 16.7 % (95 % interval 11.9 % to 22.9 %; McNemar's "
         "score interval over 200 examples, 0 better and 30 worse): shown to be more than 5%"
+        "; Ada accepted that baseline on DAY"
     )
 
 
@@ -156,14 +159,20 @@ def test_the_model_is_what_is_accepted_and_not_what_it_is_measured_on(with_words
         "passed",
         f"{start} 0 % (the accepted baseline is this very model): within 5%",
     )
-    assert told(verdict_of(with_words, 0.25)) == ("failed", f"{start} 50 % (figure stored on DAY): more than 5%")
+    assert told(verdict_of(with_words, 0.25)) == (
+        "failed",
+        f"{start} 50 % (figure stored on DAY): more than 5%; Ada accepted that baseline on DAY",
+    )
 
 
 def test_another_input_beside_the_accepted_model_is_no_accepted_release(with_words: Path) -> None:
     (with_words / "words.txt").write_text("0.5")
     assert told(verdict_of(with_words, 0.5)) == (
         "failed",
-        "the regression of right against the accepted baseline is 50 % (figure stored on DAY): more than 5%",
+        (
+            "the regression of right against the accepted baseline is 50 % (figure stored on DAY): more than 5%; "
+            "Ada accepted that baseline on DAY"
+        ),
     )
 
 

@@ -35,6 +35,7 @@ def test_a_slow_down_fails() -> None:
     assert verdict.why == (
         "the regression of p50 against the accepted baseline is 4.8 % (95 % interval 3.15 % to 6.48 %; "
         "paired on-CPU time, 4 launches): one of 5% or more fits 836 times better than none (95 times fail)"
+        "; Ada accepted that baseline on 2026-11-02"
     )
     assert verdict.measured == pytest.approx(0.048)
     assert verdict.interval is not None
@@ -104,7 +105,7 @@ def test_a_threshold_of_nothing() -> None:
     nothing = gate("p50", "max_regression", "0%", 0.0)
     slower, faster, alike = (verdict_of(nothing, timed(mean), accepted({})) for mean in (0.048, -0.048, 0.001))
     assert (slower.outcome, faster.outcome, alike.outcome) == ("failed", "passed", "undecided")
-    assert slower.why.endswith("): shown to be more than 0%")
+    assert slower.why.endswith("): shown to be more than 0%; Ada accepted that baseline on 2026-11-02")
     assert alike.why.endswith(": a threshold of 0 tells no two times apart; allow 1 % or more")
 
 
@@ -120,7 +121,7 @@ def test_a_sample_is_judged_by_its_paired_interval() -> None:
     assert verdict.outcome == "failed"
     assert verdict.why == (
         "the regression of recall against the accepted baseline is 10 % (95 % interval 6 % to 15 %; "
-        "paired bootstrap over 312 examples): shown to be more than 5%"
+        "paired bootstrap over 312 examples): shown to be more than 5%; Ada accepted that baseline on 2026-11-02"
     )
 
 
@@ -155,6 +156,7 @@ def test_an_exact_figure_is_compared_with_the_stored_one() -> None:
     assert bigger.outcome == "failed"
     assert bigger.why == (
         "the regression of size against the accepted baseline is 10 % (figure stored on 2026-11-02): more than 5%"
+        "; Ada accepted that baseline on 2026-11-02"
     )
     assert smaller.outcome == "passed"
     assert smaller.why == (
@@ -184,7 +186,7 @@ def test_stored_times_serve_on_the_same_machine_only() -> None:
     assert here.why == (
         "the regression of p50 against the accepted baseline is 20 % (95 % interval 15.7 % to 24.5 %; figures stored "
         "on 2026-11-02 on this machine, not side by side: the accepted model is not in the store): "
-        "shown to be more than 5%"
+        "shown to be more than 5%; Ada accepted that baseline on 2026-11-02"
     )
     assert elsewhere.outcome == "undecided"
     assert elsewhere.why == (
