@@ -132,6 +132,7 @@ class Attempt:
             cpu_seconds=result.cpu_seconds,
             peak_memory=result.peak_memory,
             wrote=wrote,
+            notes=result.notes,
         )
         kept = self._kept(action)
         self.store.put_action(kept)

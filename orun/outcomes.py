@@ -37,6 +37,7 @@ def up_to_date(step: Step, action: Action, outcome: Outcome, out: str, *, brough
         inputs=action.inputs,
         wrote=tuple(name for name, stray in action.wrote.items() if stray.how == "written"),
         needs=step.stage.before,
+        notes=action.notes,
     )
 
 

@@ -140,6 +140,7 @@ class StageResult(Record, frozen=True):
         wrote: files of the project that it wrote beside its output, by their paths from the pipeline's folder: they do
             not come back with its result.
         needs: ids of the stages right before it, those that guard a release among them.
+        notes: what its kind says of the result, a sentence each.
     """
 
     stage: str
@@ -160,6 +161,7 @@ class StageResult(Record, frozen=True):
     unjudged: tuple[Unjudged, ...] = ()
     wrote: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class RunResult(Record, frozen=True):

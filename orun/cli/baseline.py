@@ -55,7 +55,8 @@ DIFFERENCES = (
 def command() -> None:
     """The release that was accepted last: what `max_regression` compares with.
 
-    It is a file beside the pipeline file, made to be committed: `bert.baseline.json` for `bert.yaml`.
+    It is a file beside the pipeline file, made to be committed: `bert.baseline.json` for `bert.yaml`. `bert.yml`
+    beside that would have the same one, which is refused.
     """
 
 

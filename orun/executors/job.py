@@ -87,6 +87,7 @@ class JobResult(Record, frozen=True):
         environment: variable -> value, or None when it was not set, as the user's code looked it up.
         probed: absolute path -> what was there when it was first asked for, but not opened (`orun.observe.appearance`).
         wrote: absolute path of a file of the project that it wrote and left beside its output -> how.
+        notes: what it said of its result, a sentence each.
         seconds: wall time.
         cpu_seconds: of its process and those that it started and waited for.
         peak_memory: resident bytes of its largest process, shared pages of preloaded libraries included.
@@ -99,6 +100,7 @@ class JobResult(Record, frozen=True):
     environment: Mapping[str, str | None] = field(default_factory=dict)
     probed: Mapping[str, str] = field(default_factory=dict)
     wrote: Mapping[str, How] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     peak_memory: int = 0

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 PROGRESS_INTERVAL = 0.1  # seconds between two reports of progress
 LONGEST_TEXT = 200  # characters of what one says
+MOST_NOTES, LONGEST_NOTE = 10, 1000  # of a stage, and characters of each
 State = tuple[int, int, int]
 
 
@@ -51,7 +52,7 @@ def perform(job: Job, scope: Scope, channel: Channel, observer: Observer) -> dic
     recorder, variables, probes = observer.recorder, observer.variables, observer.probes
     try:
         seeds.plant(job.seed)
-        metrics = _produce(job, channel)
+        metrics, notes = _produce(job, channel)
         packages = observer.versions.found | _packages(scope, recorder)
     except BaseException as error:  # noqa: BLE001 - SystemExit too: whatever ends a stage is reported
         with contextlib.suppress(OSError, ValueError):  # a full disk, or closed streams: only its log
@@ -59,7 +60,8 @@ def perform(job: Job, scope: Scope, channel: Channel, observer: Observer) -> dic
         _end_copy(process)
         return {"trouble": encode(blame.trouble(job, scope, error))}
     _end_copy(process)
-    result = JobResult(metrics, recorder.reads, recorder.listings, packages, variables.found, probes.found)
+    read = (recorder.reads, recorder.listings, packages, variables.found, probes.found)
+    result = JobResult(metrics, *read, notes=notes)
     return {"result": encode(result), "written": recorder.written}
 
 
@@ -84,12 +86,13 @@ def _packages(scope: Scope, recorder: Recorder) -> dict[str, str]:
     return packages_of(foreign, absent)
 
 
-def _produce(job: Job, channel: Channel) -> dict[str, Metric]:
-    """Call the stage's function and check what it returned, left, and must have left alone."""
+def _produce(job: Job, channel: Channel) -> tuple[dict[str, Metric], tuple[str, ...]]:
+    """Call the stage's function and check what it returned, left, and must have left alone; its metrics and notes."""
     inputs = {port: Path(folder) for port, folder in job.inputs.items()}
     before = _states(inputs)
     progress = _progress(job.stage, channel)
-    metrics = checked_metrics(job.stage, _call(job, inputs, progress))
+    context = _context(job, inputs, progress)
+    metrics = checked_metrics(job.stage, _call(job, context))
     end_all(job.stage, job.output, progress)
     if touched := _touched(before, _states(inputs)):
         raise OutputRefused(
@@ -99,11 +102,11 @@ def _produce(job: Job, channel: Channel) -> dict[str, Metric]:
             hint="Write to context.output, or to the working folder for what is temporary",
         )
     check_output(job.stage, job.spec, Path(job.output), inputs)
-    return metrics
+    return metrics, tuple(str(note)[:LONGEST_NOTE] for note in dict.fromkeys(context.notes[:MOST_NOTES]))
 
 
-def _call(job: Job, inputs: Mapping[str, Path], progress: Callable[[int, int, str], None]) -> object:
-    context = Context(
+def _context(job: Job, inputs: Mapping[str, Path], progress: Callable[[int, int, str], None]) -> Context:
+    return Context(
         stage=job.stage,
         key=job.key,
         inputs=inputs,
@@ -117,6 +120,9 @@ def _call(job: Job, inputs: Mapping[str, Path], progress: Callable[[int, int, st
         open_log=partial(_open_log, job.stage),
         progress=progress,
     )
+
+
+def _call(job: Job, context: Context) -> object:
     if job.origin == "file":
         return load_function(context.root, job.entry)(context, **job.params)
     module = importlib.import_module(job.entry)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -16,9 +17,11 @@ from orun.metrics import Metric
 from orun.observe import require_regular
 from orun.places import Position, Problem
 from orun.store.durable import replace_file
-from orun.store.refusals import refusals
+from orun.store.refusals import quoted, refusals
 
 VERSION = 1
+TWINS = {".yaml": ".yml", ".yml": ".yaml"}
+PIPELINE = re.compile(r"^(stages|extends)[ \t]*:", re.MULTILINE)  # by which a file of YAML is one
 NEWER = "use the orun that wrote it, or remove the file and accept again: orun baseline accept"
 BESIDE = "it stands beside the pipeline file and is committed with it: do this in a checkout that can be written"
 UNKNOWN = "unknown field"  # how msgspec tells of a name that a later orun has given
@@ -65,6 +68,24 @@ class Baseline(Record, frozen=True):
 def path_beside(file: Path) -> Path:
     """Where the baseline of a pipeline file lies: `bert.baseline.json` beside `bert.yaml`."""
     return file.with_name(f"{file.stem}.baseline.json")
+
+
+def require_alone(file: Path) -> None:
+    """Refuse a pipeline file whose baseline would be that of another one, too: `bert.yml` beside `bert.yaml`.
+
+    Raises:
+        PipelineError: when there is one.
+    """
+    ending = TWINS.get(file.suffix)
+    twin = file.with_suffix(ending) if ending else file
+    try:
+        if ending is None or twin.samefile(file) or not PIPELINE.search(twin.read_text(encoding="utf-8")):
+            return
+    except (OSError, UnicodeDecodeError):  # there is none, or it is no pipeline file
+        return
+    message = f"{file.name} and {twin.name} would have one baseline, {path_beside(file).name}"
+    hint = f"give one of them a name of its own: mv {quoted(twin.name)} {quoted(f'OTHER{twin.suffix}')}"
+    raise PipelineError([Problem(Position(str(file), 1, 1), message, hint=hint)])
 
 
 def read_file(path: Path) -> Baseline | None:

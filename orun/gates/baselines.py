@@ -11,7 +11,15 @@ from pathlib import Path
 
 from orun.codec import replace
 from orun.errors import UsageError
-from orun.gates.baseline_file import BESIDE, Accepted, Baseline, path_beside, read_file, write_file
+from orun.gates.baseline_file import (
+    BESIDE,
+    Accepted,
+    Baseline,
+    path_beside,
+    read_file,
+    require_alone,
+    write_file,
+)
 from orun.gates.measured import Ports
 from orun.metrics import Metric, Unit
 from orun.pipeline.model import Pipeline, conditions
@@ -68,9 +76,13 @@ def read(pipeline: Pipeline) -> Baseline | None:
     """The accepted baseline, or None when none was accepted.
 
     Raises:
-        PipelineError: when the file is not what `accept` wrote, with the line as far as it is known.
+        PipelineError: when the file is not what `accept` wrote, with the line as far as it is known; or another
+            pipeline file has the same one.
     """
-    return read_file(path_for(pipeline))
+    found = read_file(path_for(pipeline))
+    if found is not None:
+        require_alone(pipeline.file)
+    return found
 
 
 def accept(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action]) -> Path:
@@ -86,9 +98,10 @@ def accept(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action])
 
     Raises:
         UsageError: when a stage of the run is not up to date, or nothing was measured.
-        PipelineError: when the present file cannot be read.
+        PipelineError: when the present file cannot be read, or is another pipeline file's as well.
         StoreError: when the file cannot be written.
     """
+    require_alone(pipeline.file)
     for one in result.stages:
         _require_good(pipeline, one)
     measured = [one.stage for one in result.stages if one.metrics]

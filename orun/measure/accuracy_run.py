@@ -145,7 +145,7 @@ def _run(
             plan.stage,
             f"the {role} does not run on {part} {batch.examples[0]}",
             why=f"{str(error).strip()}\n{listed}",
-            hint=_other_types(session, feed),
+            hint=_other_types(session, feed) or _batched(session, feed),
         ) from error
     outputs = dict(zip(plan.outputs, (np.asarray(value) for value in values), strict=True))
     for name, value in outputs.items():
@@ -158,6 +158,17 @@ def _other_types(session: InferenceSession, feed: Mapping[str, Array]) -> str:
     taken = {needed.name: TYPES.get(needed.type) for needed in session.get_inputs()}
     wrong = [name for name, value in feed.items() if taken[name] and taken[name] != value.dtype.name]
     return "".join(as_type(name, str(taken[name])) for name in wrong[:1])
+
+
+def _batched(session: InferenceSession, feed: Mapping[str, Array]) -> str:
+    """How to give examples that bring a batch axis of 1 along, to which that of the batch is added."""
+    axes = {needed.name: len(needed.shape or ()) for needed in session.get_inputs()}
+    wrong = [name for name, value in feed.items() if value.ndim == axes[name] + 1 and value.shape[1] == 1]
+    return "".join(
+        f"its examples of {name} have a batch axis of 1, and the batch gets one as well: give each without it, "
+        f"`values[0]`, or all of them as one array `[n, ...]`"
+        for name in wrong[:1]
+    )
 
 
 def _check_output(stage: str, what: str, value: Array, part: str, batch: Batch) -> None:

@@ -128,8 +128,9 @@ def _array(values: Values) -> Array:
     shapes = sorted({str(list(value.shape)) for value in values})
     raise UsageError(
         "task metrics need outputs of one shape for all examples",
-        why=f"the model's outputs have {len(shapes)} shapes, such as {shapes[0]} and {shapes[1]}",
-        hint="score them with a function of your own: metrics: [file.py:function]",
+        why=f"the output that they judge, the first, has {len(shapes)} shapes, such as {shapes[0]} and {shapes[1]}",
+        hint="where another one holds the scores, name it first: `outputs: [NAME]`; else score this one with a "
+        "function of your own: `metrics: [file.py:function]`",
     )
 
 

@@ -110,15 +110,40 @@ def _named(pipeline: Pipeline, names: Collection[str]) -> set[str]:
     for name in names:
         meant = {stage.id for stage in pipeline.stages if name in (stage.id, stage.id.partition("[")[0])}
         if not meant:
-            ids = [stage.id for stage in pipeline.stages]
-            close = closest(name, ids)
             raise UsageError(
                 f"there is no stage {name!r} in {pipeline.file.name}",
-                why=f"did you mean {close}?" if close else f"expected {one_of(ids)}",
+                why=_instead(name, [stage.id for stage in pipeline.stages]),
                 hint=f"orun graph {near(str(pipeline.file))}",
             )
         found |= meant
     return found
+
+
+def _instead(name: str, ids: Sequence[str]) -> str:
+    """What may be meant by a name that no stage has; of a matrix, all that have the values that it names."""
+    base, values = _parts(name)
+    alike = {one: _parts(one)[1] for one in ids if _parts(one)[0] == base}
+    known: frozenset[str] = frozenset().union(*alike.values())
+    meant = {one for value in values if (one := _nearest(value, known))}
+    found = [one for one, its in alike.items() if meant and meant <= its] or list(alike)
+    if len(found) == 1 or (found and len(found) < len(alike)):
+        return f"did you mean {one_of(found)}?"
+    close = "" if found else closest(name, ids)
+    return f"did you mean {close}?" if close else f"expected {one_of(found or ids)}"
+
+
+def _nearest(value: str, known: Collection[str]) -> str:
+    """The `axis=value` of a matrix that one is, or was meant to be; empty where none is near."""
+    axis, _, text = value.partition("=")
+    texts = sorted(one.partition("=")[2] for one in known if one.startswith(f"{axis}="))
+    meant = text if text in texts else closest(text, texts)
+    return f"{axis}={meant}" if meant else ""
+
+
+def _parts(name: str) -> tuple[str, frozenset[str]]:
+    """`int8` and `net=docs` of `int8[net=docs]`."""
+    base, _, values = name.removesuffix("]").partition("[")
+    return base, frozenset(filter(None, values.split(",")))
 
 
 def _downstream(pipeline: Pipeline) -> dict[str, list[str]]:

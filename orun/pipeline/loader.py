@@ -11,6 +11,7 @@ from typing import cast
 from orun.errors import PipelineError
 from orun.pipeline import overrides as overriding
 from orun.pipeline import schema
+from orun.pipeline.axes import require_axes
 from orun.pipeline.environments import Environments
 from orun.pipeline.expressions import Expressions
 from orun.pipeline.files import Files, beside_target
@@ -78,6 +79,7 @@ class Loader:
             if instance.kind
         }
         require_judged(instances, stages, named, self.problems)
+        require_axes(instances, stages, unsound, self.problems)
         self.problems.check()
         return self._pipeline(tree, stages, {instance.id: instance.axes for instance in instances})
 

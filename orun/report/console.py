@@ -9,6 +9,7 @@ from orun.record import RunResult
 from orun.report.failures import failure_notes
 from orun.report.gates import caveat_notes, gate_notes, gate_table
 from orun.report.lines import Lines
+from orun.report.notes import stage_notes
 from orun.report.stages import stage_table
 from orun.report.strays import stray_notes
 from orun.report.summary import summary_line
@@ -74,6 +75,7 @@ def result_lines(result: RunResult, terminal: Terminal, detail: Detail = "normal
     blocks = [
         [] if quiet else stage_table(result, terminal, verbose=detail == "verbose"),
         [] if quiet else stray_notes(result, terminal),
+        [] if quiet else stage_notes(result, terminal),
         failure_notes(result, terminal),
         [] if quiet else gate_table(result, terminal),
         [] if quiet else caveat_notes(result, terminal),

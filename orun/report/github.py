@@ -22,9 +22,10 @@ Level = Literal["error", "warning", "notice"]
 
 
 def commands(result: RunResult) -> list[str]:
-    """Lines for what failed, is undecided, was written beside outputs, no verdict tells, and was not judged."""
+    """Lines for what failed, is undecided, was written beside outputs, no figure tells, and was not judged."""
     failing = [*_stages(result), *_gates(result, fails=True), *_unjudged(result, fails=True)]
-    told = [*_gates(result, fails=False), *_strays(result), *_caveats(result), *_unjudged(result, fails=False)]
+    told = [*_gates(result, fails=False), *_strays(result), *_notes(result), *_caveats(result)]
+    told += _unjudged(result, fails=False)
     return failing + told
 
 
@@ -60,6 +61,12 @@ def _strays(result: RunResult) -> Iterator[str]:
         if stage.wrote:
             title = f"{stage.stage} wrote beside its output"
             yield _line("warning", _place(stage, result), title, [stray_note(result, stage)])
+
+
+def _notes(result: RunResult) -> Iterator[str]:
+    for stage in result.stages:
+        if stage.notes:
+            yield _line("notice", _place(stage, result), f"{stage.stage} says", list(stage.notes))
 
 
 def _caveats(result: RunResult) -> Iterator[str]:

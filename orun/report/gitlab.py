@@ -22,11 +22,12 @@ ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def code_quality(result: RunResult) -> str:
-    """What failed, is undecided, was written beside outputs, no verdict tells or was not judged, for Code Quality.
+    """What failed, is undecided, was written beside outputs, no figure tells or was not judged, for Code Quality.
 
     It is a JSON list, empty when all is well.
     """
-    found = [*_stages(result), *_gates(result), *_strays(result), *_caveats(result), *_unjudged(result)]
+    found = [*_stages(result), *_gates(result), *_strays(result), *_notes(result), *_caveats(result)]
+    found += _unjudged(result)
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -70,6 +71,12 @@ def _strays(result: RunResult) -> Iterator[dict[str, Any]]:
     for stage in result.stages:
         if stage.wrote:
             yield _issue(stray_note(result, stage), "stray", stage.stage, "minor", _place(stage, result))
+
+
+def _notes(result: RunResult) -> Iterator[dict[str, Any]]:
+    for stage in result.stages:
+        for note in stage.notes:
+            yield _issue(f"{stage.stage}: {note}", "note", stage.stage, "info", _place(stage, result))
 
 
 def _caveats(result: RunResult) -> Iterator[dict[str, Any]]:

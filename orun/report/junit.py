@@ -61,8 +61,8 @@ def _stage_case(result: RunResult, stage: StageResult) -> ET.Element:
         _say(case, "error", stage.failure.what, stage.failure.error, "\n".join(failure_note(stage, Terminal())))
     elif stage.outcome in ("blocked", "skipped"):
         _say(case, "skipped", f"{stage.outcome}: {why(stage.reasons, every=True)}", stage.outcome)
-    if stage.wrote:
-        ET.SubElement(case, "system-out").text = stray_note(result, stage)
+    if told := [*([stray_note(result, stage)] if stage.wrote else []), *stage.notes]:
+        ET.SubElement(case, "system-out").text = "\n".join(told)
     return case
 
 

@@ -8,6 +8,7 @@ from orun.markup import escape, table
 from orun.record import RunResult, StageResult, Unjudged, Verdict
 from orun.report.failures import failure_note
 from orun.report.gates import INDENT, NOT_JUDGED, caveat_notes, gate_row, open_gates, unjudged, why, why_unjudged
+from orun.report.notes import stage_notes
 from orun.report.stages import stage_row
 from orun.report.strays import stray_notes
 from orun.report.summary import summary_line
@@ -26,6 +27,7 @@ def markdown(result: RunResult) -> str:
         *[escape(note) for note in caveat_notes(result, PLAIN)],
         *_stages(result),
         *[escape(note) for note in stray_notes(result, PLAIN)],
+        *[escape(note) for note in stage_notes(result, PLAIN)],
         *[_failure(stage) for stage in result.stages if stage.failure],
     ]
     return "\n\n".join(blocks) + "\n"

@@ -134,6 +134,7 @@ class Context:
         lineage: path of `lineage.json` for kinds that ask for it.
         open_log: opens the stage's log; see `log`.
         progress: progress(done, total, what) shows on the terminal.
+        notes: what was said by `note` so far.
     """
 
     stage: str
@@ -148,6 +149,11 @@ class Context:
     progress: Callable[[int, int, str], None]
     further: Mapping[str, Target] = dataclasses.field(default_factory=dict)
     key: str = ""
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        """Say something of the result that who uses it should know: every run that has it shows the sentence."""
+        self.notes.append(text)
 
     @cached_property
     def log(self) -> logging.Logger:

@@ -101,6 +101,7 @@ class Action(Record, frozen=True):
         peak_memory: bytes of its largest process.
         others: digests of other trees that the same inputs have made: the stage is not deterministic.
         wrote: what it left beside its output in the project, by path.
+        notes: what it said of its result, a sentence each.
     """
 
     key: str
@@ -119,6 +120,7 @@ class Action(Record, frozen=True):
     peak_memory: int
     others: tuple[str, ...] = ()
     wrote: Mapping[str, Stray] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> dict[str, str]:

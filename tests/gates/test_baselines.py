@@ -20,6 +20,7 @@ from orun.gates.baseline_file import Baseline, write_file
 from orun.gates.baselines import Accepted, Difference
 from orun.metrics import Metric
 from orun.pipeline.model import KindUse, Pipeline, Stage
+from orun.pipeline.problems import render
 from orun.record import Outcome, RunResult, StageResult
 from orun.stages.contract import Spec
 from orun.store.records import Action
@@ -89,6 +90,29 @@ def test_the_file_is_made_to_be_committed(pipeline: Pipeline) -> None:
     assert text == json.dumps(data, indent=2, sort_keys=True) + "\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert sorted(file.name for file in pipeline.root.iterdir()) == [".git", "bert.baseline.json"]
+
+
+def test_two_pipeline_files_have_no_baseline_in_common(pipeline: Pipeline) -> None:
+    pipeline.file.write_text("stages: {}\n")
+    twin = pipeline.file.with_suffix(".yml")
+    twin.write_text("# for the other board\nname: small\nstages: {}\n")
+    told = (
+        f"{pipeline.file}:1:1: error: bert.yaml and bert.yml would have one baseline, bert.baseline.json\n"
+        "  hint: give one of them a name of its own: mv bert.yml OTHER.yml"
+    )
+    with pytest.raises(PipelineError) as refused:
+        baselines.accept(pipeline, run_of(actions()), actions())
+    assert render(refused.value.problems) == told
+    assert not baselines.path_for(pipeline).exists()
+    twin.write_text("services: {}\n")  # of another tool
+    baselines.accept(pipeline, run_of(actions()), actions())
+    assert baselines.read(pipeline) is not None
+    twin.write_text("extends: bert.yaml\n")
+    with pytest.raises(PipelineError) as refused:
+        baselines.read(replace(pipeline, file=twin))
+    assert render(refused.value.problems) == told.replace(str(pipeline.file), str(twin)).replace(
+        "bert.yaml and bert.yml", "bert.yml and bert.yaml"
+    ).replace("mv bert.yml OTHER.yml", "mv bert.yaml OTHER.yaml")
 
 
 def test_stages_outside_of_the_run_keep_what_they_had(pipeline: Pipeline) -> None:

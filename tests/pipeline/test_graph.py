@@ -75,6 +75,32 @@ def test_an_unknown_stage(pipeline: Pipeline) -> None:
     assert caught.value.why == "expected one of export, int8, accuracy, release, other, both"
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("int8[net=topic]", "did you mean int8[net=topics,bits=4] or int8[net=topics,bits=8]?"),
+        ("int8[bits=8]", "did you mean int8[net=docs,bits=8] or int8[net=topics,bits=8]?"),
+        ("int8[bits=8,net=docs]", "did you mean int8[net=docs,bits=8]?"),
+        ("int8[net=docs,bits=16]", "did you mean int8[net=docs,bits=4] or int8[net=docs,bits=8]?"),
+        ("imt8[net=docs,bits=8]", "did you mean int8[net=docs,bits=8]?"),
+        (
+            "int8[x]",
+            (
+                "expected one of int8[net=docs,bits=4], int8[net=docs,bits=8], int8[net=topics,bits=4], "
+                "int8[net=topics,bits=8]"
+            ),
+        ),
+        ("export[net=docs]", "did you mean export?"),
+    ],
+)
+def test_an_unknown_stage_of_a_matrix(tmp_path: Path, name: str, why: str) -> None:
+    matrix = "matrix: {net: [docs, topics], bits: [4, 8]}, with: {exclude: ['${matrix.net}', '${matrix.bits}']}"
+    pipeline = loaded(tmp_path, f"stages:\n{EXPORT}  int8: {{uses: quantize/dynamic, needs: export, {matrix}}}\n")
+    with pytest.raises(UsageError) as caught:
+        select(pipeline, only=[name])
+    assert caught.value.why == why
+
+
 def test_order_and_loops() -> None:
     assert ordered(["c", "b", "a"], [("a", "b")]) == (["c", "a", "b"], [])
     order, loops = ordered(["a", "b", "c", "d", "e"], [("b", "a"), ("c", "b"), ("a", "c"), ("c", "d"), ("e", "e")])

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StageRun:
-    """What a stage left: its output folder, its metrics, its log, and every progress it showed."""
+    """What a stage left: its output folder, its metrics, its log, every progress it showed, and its notes."""
 
     output: Path
     metrics: Mapping[str, Metric]
     log: str
     progress: tuple[tuple[int, int, str], ...]
+    notes: tuple[str, ...]
 
     @property
     def model(self) -> Path:
@@ -102,7 +103,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
     slices = "|".join((params or {}).get("slices") or ["-"])  # of `accuracy[label=3]` the kind declares `accuracy`
     whole = {re.sub(rf"\[({slices})=.*\]$", "", name) for name in metrics}
     assert whole <= set(declared), f"{uses} yields metrics that it does not declare"
-    return StageRun(output, metrics, text.getvalue(), tuple(progress))
+    return StageRun(output, metrics, text.getvalue(), tuple(progress), tuple(context.notes))
 
 
 def artifact(folder: Path, model: onnx.ModelProto) -> Path:

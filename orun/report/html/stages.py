@@ -65,6 +65,7 @@ def _facts(source: Source, stage: StageResult) -> Iterator[tuple[str, Children]]
     yield "other artifacts of the same inputs", _several(stage.others)
     yield "folder", code(near(stage.out)) if stage.out else ""
     yield "wrote beside its output", _several(stage.wrote)
+    yield "notes", _several(stage.notes)
 
 
 def _several(texts: tuple[str, ...]) -> Markup:

@@ -11,6 +11,7 @@ from orun.report.html.head import PLAIN
 from orun.report.html.parts import Section, pill, plain_table, prose
 from orun.report.html.source import Source
 from orun.report.html.tags import Markup, element, join
+from orun.report.notes import said_notes
 from orun.report.strays import stray_note
 
 
@@ -47,9 +48,10 @@ def _diagnosis(found: Diagnosis) -> Iterator[Markup]:
 
 
 def notices(source: Source) -> Section | None:
-    """What the run said besides: repairs, stages that are not deterministic or wrote beside their output."""
+    """What the run said besides: repairs, stages that are not deterministic or wrote beside their output, notes."""
     told = [(one.level, one.text) for one in source.notices]
     told += [("warning", stray_note(source.result, stage)) for stage in source.result.stages if stage.wrote]
+    told += [("info", f"{stage}: {note}") for stage, note in said_notes(source.result)]
     if source.trouble:
         told.append(("warning", source.trouble))
     if not told:

@@ -148,6 +148,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         for name, spec in params.inputs.items()
     ]
     bound = _bind(context, params, inputs)
+    if len(bound.renamed) > 1:  # one alone is nothing to be mistaken for
+        taken = ", ".join(f"{name} = {given}" for name, given in bound.renamed.items())
+        context.note(f"`inputs` went to the module's forward in the order given, not by name: {taken}")
     tries = tuple(cases(inputs, params.dims, context.seed))
     expected = answers(context, "the PyTorch model", bound, tries, UNFIT)
     _check_answers(context, params.outputs, tries, expected)

@@ -164,9 +164,24 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         )
     dataset = _dataset(context, params)
     with ExitStack() as stack:
-        report = evaluate(_sessions(context, stack), dataset, request, context.progress)
+        sessions = _sessions(context, stack)
+        report = evaluate(sessions, dataset, request, context.progress)
+        _note_doubts(context, request, dataset, sessions)
     _write(context, report)
     return report.metrics
+
+
+def _note_doubts(
+    context: Context, request: Request, dataset: Dataset, sessions: Mapping[str, InferenceSession | RemoteSession]
+) -> None:
+    from orun.measure.doubts import repeated, unfed
+
+    taken = {role: [one.name for one in session.get_inputs()] for role, session in sessions.items()}
+    if not request.functions:  # which may read what no model takes
+        for note in unfed(taken, dataset):
+            context.note(note)
+    if (request.task or request.functions) and (note := repeated(dataset)):
+        context.note(note)
 
 
 def _dataset(context: Context, params: Params) -> Dataset:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+BATCH = "batch"  # of an axis that comes first in an input, and that nobody has named
+_MADE_UP = re.compile(rf"{BATCH}|.+_\d+")
 _NAME = r"[A-Za-z_][\w.]*"
 _FACTORS = rf"(?:{_NAME}|\d+)(?:\s*\*\s*(?:{_NAME}|\d+))*"
 _SUM = re.compile(rf"{_FACTORS}(?:\s*\+\s*{_FACTORS})*")
@@ -49,6 +51,16 @@ def fixed(axis: str, sizes: Mapping[str, int]) -> int | str:
         elif number:
             left.append(" * ".join([str(number)] * (number != 1) + unknown))
     return " + ".join([*left, *([str(known)] if known else [])]) if left else known
+
+
+def made_up(name: str, place: int) -> str:
+    """The name of a dynamic axis of an input of a framework's model, in which it has none."""
+    return BATCH if place == 0 else f"{name}_{place}"
+
+
+def is_made_up(axis: str) -> bool:
+    """Whether `made_up` may have named an axis."""
+    return _MADE_UP.fullmatch(axis) is not None
 
 
 def _follows(axis: str) -> bool:

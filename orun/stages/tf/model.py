@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from orun.errors import UsageError
 from orun.stages.onnx.agreement import Feed
+from orun.stages.onnx.axes import made_up
 from orun.stages.onnx.feeds import Input
 
 if TYPE_CHECKING:
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     Array: TypeAlias = NDArray[Any]
-
-BATCH = "batch"  # the first axis of an input, where it is open
 
 
 class Model(Protocol):
@@ -61,7 +60,7 @@ def axes(name: str, shape: Sequence[int | None] | None, said: Sequence[int | str
             )
         return tuple(said)
     return tuple(
-        size if size is not None and size >= 0 else (BATCH if place == 0 else f"{name}_{place}")
+        size if size is not None and size >= 0 else made_up(name, place)
         for place, size in enumerate([None] if shape is None else shape)
     )
 

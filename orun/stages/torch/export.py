@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,12 +40,14 @@ class Bound:
         inputs: what it takes, in the order in which `forward` takes them.
         by_name: whether every input is a parameter of `forward`; they go by position otherwise.
         program: the ExportedProgram that the module was made of, if any; it has its own dynamic axes.
+        renamed: parameters of `forward` that get inputs of other names, in the order given -> those.
     """
 
     module: torch.nn.Module
     inputs: tuple[Input, ...]
     by_name: bool
     program: Any = None
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     def arguments(self, feed: Feed) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
         """Positional and named arguments for `forward`; copies, so that a module may change them."""
@@ -81,7 +84,23 @@ def bind(module: torch.nn.Module, inputs: Sequence[Input]) -> Bound:
         _require_taken(inspect.signature(module.forward), [item.name for item in inputs], known)
     order = sorted(inputs, key=lambda item: parameters.index(item.name)) if known else inputs
     strict = scripted or isinstance(module, torch.fx.GraphModule)  # what `torch.export` made takes no names
-    return Bound(at_rest(module), tuple(order), by_name=known and not strict)
+    return Bound(
+        at_rest(module), tuple(order), by_name=known and not strict, renamed={} if known else _renamed(module, inputs)
+    )
+
+
+def _renamed(module: torch.nn.Module, inputs: Sequence[Input]) -> dict[str, str]:
+    """The parameters of a module's forward, before those that it takes as a list, with the inputs of other names."""
+    import inspect
+
+    import torch
+
+    if isinstance(module, torch.jit.ScriptModule):
+        names = [argument.name for argument in module.forward.schema.arguments[1:]]
+    else:
+        parameters = inspect.signature(module.forward).parameters.values()
+        names = [one.name for one in takewhile(lambda one: one.kind is not one.VAR_POSITIONAL, parameters)]
+    return {name: item.name for name, item in zip(names, inputs, strict=False) if name != item.name}
 
 
 def _require_in_place(parameters: Sequence[str], names: Sequence[str]) -> None:
@@ -120,7 +139,8 @@ def bind_program(program: Any, inputs: Sequence[Input]) -> Bound:
     known = all(item.name in parameters for item in inputs)
     order = sorted(inputs, key=lambda item: parameters.index(item.name)) if known else inputs
     named = bool(program.example_inputs and program.example_inputs[1])
-    return Bound(module, tuple(order), by_name=known and named, program=program)
+    renamed = {} if known else _renamed(module, inputs)
+    return Bound(module, tuple(order), by_name=known and named, program=program, renamed=renamed)
 
 
 def flatten(value: Any) -> Iterator[torch.Tensor]:

@@ -194,7 +194,11 @@ def test_an_input_of_which_another_would_be_taken_for_it(tmp_path: Path, source:
         "  hint: name its parameters in `inputs`; or give all in its order, under names of your own"
     )
     good = params | {"inputs": {name: {"shape": ["n", 2]} for name in ("one", "middle", "two")}}
-    assert run_stage("convert/torch", tmp_path, good, root=modules).value("max_abs_error") == 0
+    made = run_stage("convert/torch", tmp_path, good, root=modules)
+    assert made.value("max_abs_error") == 0
+    assert made.notes == (
+        "`inputs` went to the module's forward in the order given, not by name: first = one, last = two",
+    )
 
 
 def test_an_export_that_fails_says_why(tmp_path: Path) -> None:

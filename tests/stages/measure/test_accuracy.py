@@ -490,6 +490,81 @@ def test_a_model_that_does_not_take_the_data(folder: Path) -> None:
     ]
 
 
+def test_what_the_model_is_not_fed_is_noted(folder: Path) -> None:
+    (folder / "more.py").write_text(
+        "import numpy as np, orun\n"
+        "def data():\n"
+        "    x = np.arange(9, dtype=np.float32).reshape(3, 3)\n"
+        "    return orun.Dataset({'x': x, 'mask': x > 1}, labels=[0, 1, 2])\n"
+        "def mask(outputs, dataset):\n"
+        "    return dataset.inputs['mask'].mean(axis=1)\n",
+        "utf-8",
+    )
+    run = measure(folder, {"dataset": "more.py:data", "metrics": ["accuracy"]}, model=linear(EYE))
+    assert run.notes == ("the model is not fed mask, which the dataset has: none takes it, but x",)
+    own = measure(folder, {"dataset": "more.py:data", "metrics": ["more.py:mask"]}, model=linear(EYE))
+    assert own.notes == ()
+
+
+def test_copies_among_the_examples_are_noted_where_they_count(folder: Path) -> None:
+    (folder / "copies.py").write_text(
+        "import numpy as np, orun\n"
+        "def data():\n"
+        "    return orun.Dataset({'x': np.eye(3, dtype=np.float32)[[0, 1, 2, 2]]}, labels=[0, 1, 2, 2])\n",
+        "utf-8",
+    )
+    run = measure(folder, {"dataset": "copies.py:data", "metrics": ["accuracy"]}, model=linear(EYE))
+    (note,) = run.notes
+    assert note.startswith("1 of 4 examples repeat others, label and all, and each counts as evidence: ")
+    params = {"dataset": "copies.py:data", "metrics": ["cosine"]}
+    assert measure(folder, params, model=linear(EYE), reference=linear(EYE)).notes == ()
+
+
+def test_examples_that_bring_a_batch_axis_along(folder: Path) -> None:
+    (folder / "batched.py").write_text(
+        "import numpy as np, orun\n"
+        "def data():\n"
+        "    return orun.Dataset({'x': [np.zeros((1, 3), np.float32), np.ones((1, 3), np.float32)]}, labels=[0, 1])\n",
+        "utf-8",
+    )
+    message = refusal(folder, {"dataset": "batched.py:data", "metrics": ["accuracy"]}, model=linear(EYE))
+    assert message.splitlines()[-2:] == [
+        "  x: fed float32 [1, 1, 3], takes float32 ['batch', 3]",
+        (
+            "  hint: its examples of x have a batch axis of 1, and the batch gets one as well: give each without it, "
+            "`values[0]`, or all of them as one array `[n, ...]`"
+        ),
+    ]
+
+
+def test_scores_that_are_not_the_first_output(folder: Path) -> None:
+    """The places of what is large, of which each example has another number, stand before the scores."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("Greater", ["x", "limit"], ["large"]),
+            helper.make_node("NonZero", ["large"], ["where"]),
+            helper.make_node("Split", ["where"], ["rows", "places"], axis=0, num_outputs=2),
+            helper.make_node("Identity", ["x"], ["scores"]),
+        ],
+        "places",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3])],
+        [
+            helper.make_tensor_value_info("places", TensorProto.INT64, [1, "large"]),
+            helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", 3]),
+        ],
+        [numpy_helper.from_array(np.array(1, np.float32), "limit")],
+    )
+    params = {"dataset": "data.py:labelled", "metrics": ["accuracy"]}
+    assert refusal(folder, params, model=model(graph)) == (
+        "task metrics need outputs of one shape for all examples\n"
+        "  the output that they judge, the first, has 2 shapes, such as [1] and [2]\n"
+        "  hint: where another one holds the scores, name it first: `outputs: [NAME]`; else score this one with a "
+        "function of your own: `metrics: [file.py:function]`"
+    )
+    named = measure(folder, {**params, "outputs": ["scores"]}, model=model(graph))
+    assert named.value("accuracy") == 0.75
+
+
 def test_what_a_metric_of_ones_own_is_called_with_is_told_where_it_fails(folder: Path) -> None:
     with pytest.raises(AttributeError) as caught:
         measure(folder, {"dataset": "data.py:plain", "metrics": ["data.py:swapped"]}, model=linear(EYE))

@@ -1,0 +1,136 @@
+"""Axes as the file itself tells them: sizes that nothing can have, and sizes for axes that no input has.
+
+The axes of a model are known where a stage declares the inputs that it exports, and as far as kinds of orun's own keep
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from orun.pipeline.instances import Instance
+from orun.pipeline.model import Stage
+from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar
+from orun.pipeline.problems import Problems
+from orun.spelling import closest, one_of
+from orun.stages.kind import Kind
+from orun.stages.onnx.axes import free, is_made_up
+from orun.stages.params import Param
+
+DECLARED, SHAPE = "inputs", "shape"  # the parameter that declares inputs, and the field of each with its axes
+SIZES = ("dims", "shape")  # parameters that give sizes to axes by name
+NAMELESS = ("", "?", "None")  # what other tools have for it
+UNNAMED = "an axis of any size has a name of its own: `shape: [batch, 3]`; axes of one name have one size"
+
+
+def require_axes(
+    instances: Iterable[Instance], stages: Mapping[str, Stage], unsound: Collection[Path], problems: Problems
+) -> None:
+    """Note each size below 0, and each axis that has sizes and that no input of the model has.
+
+    Args:
+        instances: the stages of the graph.
+        stages: the same as the model has them, by their ids.
+        unsound: paths of nodes that are wrong, which was said.
+        problems: takes what is wrong.
+    """
+    broken = {path[1] for path in unsound if path[:1] == ("stages",) and path[2:3] == ("with",)}
+    by_id = {instance.id: instance for instance in instances if instance.id not in broken}
+    for instance in by_id.values():
+        if instance.kind is None or instance.kind.origin != "built-in":
+            continue
+        _check_shapes(instance, problems)
+        for name in SIZES:
+            given = instance.node.map("with").get(name)
+            if isinstance(given, Map):
+                _check_sizes(instance, given, stages, by_id, problems)
+
+
+def _check_shapes(instance: Instance, problems: Problems) -> None:
+    """Sizes in declared inputs: what other tools have for an axis of any size is none."""
+    for name, axis in _axes(instance):
+        number = axis.value
+        nameless = axis.text in NAMELESS
+        if nameless or (isinstance(number, (int, float)) and number < 0):
+            problems.add(
+                axis.span,
+                f"input {name!r} has an axis {'without a name' if nameless else f'of size {axis.text}'}",
+                expected="a size from 0 on, or the name of a dynamic axis",
+                hint=UNNAMED,
+            )
+
+
+def _check_sizes(
+    instance: Instance, given: Map, stages: Mapping[str, Stage], by_id: Mapping[str, Instance], problems: Problems
+) -> None:
+    source = _declaring(instance, stages, by_id)
+    known = () if source is None else free(_shapes(source))
+    for axis, entry in given.entries.items():
+        if source is not None and axis not in known and not (_may_have_more(source) and is_made_up(axis)):
+            problems.add(
+                entry.key,
+                f"no input of {_named(source, instance)} has a dynamic axis {axis!r}",
+                expected=one_of(known),
+                suggestion=closest(axis, known),
+            )
+        _check_each(axis, entry, problems)
+
+
+def _check_each(axis: str, entry: Entry, problems: Problems) -> None:
+    """The sizes of one axis."""
+    if isinstance(entry.value, List) and not entry.value.items:
+        problems.add(entry.key, f"the dynamic axis {axis!r} has no size", expected="sizes from 0 on")
+    for size in _sizes(entry.value):
+        if isinstance(size.value, (int, float)) and size.value < 0:
+            problems.add(size.span, f"the dynamic axis {axis!r} cannot be {size.text}", expected="a size from 0 on")
+
+
+def _sizes(node: Node) -> Iterator[Scalar]:
+    items = node.items if isinstance(node, List) else (node,)
+    yield from (item for item in items if isinstance(item, Scalar))
+
+
+def _declaring(instance: Instance, stages: Mapping[str, Stage], by_id: Mapping[str, Instance]) -> Instance | None:
+    """The stage that declares the inputs of the model whose axes a stage gives sizes; None where nobody does."""
+    found: Instance | None = instance
+    while found and found.kind and not _declares(found.kind):
+        if found is not instance and (found.kind.origin != "built-in" or found.kind.spec.interface != "same"):
+            return None  # it may name them otherwise
+        stage = stages.get(found.id)
+        found = by_id.get(next(iter(stage.needs.values()), "")) if stage else None
+    return found if found and found.kind else None
+
+
+def _declares(kind: Kind) -> bool:
+    """Whether stages of a kind declare inputs with their axes."""
+    return _shape(kind) is not None
+
+
+def _shape(kind: Kind) -> Param | None:
+    """What a kind takes as the axes of an input that it is to declare."""
+    declared = next((param.type for param in kind.params if param.name == DECLARED), None)
+    fields = declared.items[0].fields if declared and declared.name == "map" else ()
+    return next((field for field in fields if field.name == SHAPE), None)
+
+
+def _may_have_more(source: Instance) -> bool:
+    """Whether the model itself may have axes that the file does not tell, as where `shape` can be left out."""
+    said = _shape(source.kind) if source.kind else None
+    return said is None or not said.required
+
+
+def _axes(instance: Instance) -> Iterator[tuple[str, Scalar]]:
+    """Each axis of the declared inputs of a stage, with the input's name."""
+    if instance.kind and _declares(instance.kind):
+        for name, entry in instance.node.map("with").map(DECLARED).entries.items():
+            shape = entry.value.get(SHAPE) if isinstance(entry.value, Map) else None
+            yield from ((name, axis) for axis in _sizes(shape)) if isinstance(shape, List) else ()
+
+
+def _shapes(instance: Instance) -> Iterator[list[int | str]]:
+    for _, axis in _axes(instance):
+        yield [axis.text] if isinstance(axis.value, str) else []
+
+
+def _named(source: Instance, instance: Instance) -> str:
+    return "the model" if source is instance else f"the model that {source.id!r} exports"
