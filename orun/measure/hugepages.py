@@ -10,26 +10,36 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from orun.system import libc
 
 ADVICE = 25  # MADV_COLLAPSE, of Linux 6.1 and later; older ones refuse it
+CHUNK = 32 << 20  # bytes between two looks at the clock; whole huge pages
 
 
-def collapse() -> None:
-    """Move the memory of this process that is no file's onto huge pages, where the system can.
+def collapse(seconds: float) -> None:
+    """Move the memory of this process that is no file's onto huge pages, where the system can, the largest parts first.
 
-    That holds for what there is now: memory that is taken later comes as the system gives it. It takes some
-    milliseconds for each 10 MB, tens of them where the system must find such pages first.
+    That holds for what there is now: memory that is taken later comes as the system gives it. 100 MB take some 50 ms,
+    or up to a second on a virtual machine whose host must find such pages first.
+
+    Args:
+        seconds: after which no more is moved.
     """
     if sys.platform != "linux":
         return
+    end = time.monotonic() + seconds
     madvise = libc().madvise
     madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    for start, end in _anonymous():
-        madvise(start, end - start, ADVICE)  # whole huge pages within; the kernel goes on past one that it cannot
+    for low, high in sorted(_anonymous(), key=lambda part: part[0] - part[1]):
+        for start in range(low - low % CHUNK, high, CHUNK):
+            if time.monotonic() >= end:
+                return
+            first = max(start, low)
+            madvise(first, min(start + CHUNK, high) - first, ADVICE)  # goes on past a page that it cannot move
 
 
 def _anonymous() -> Iterator[tuple[int, int]]:

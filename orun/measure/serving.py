@@ -28,6 +28,7 @@ from orun.system import die_with
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
+PATIENCE = 2.0  # seconds for memory to be moved, or as long as the session took to load where that is more
 WATCHED_SECONDS = 0.03  # how long busy threads are looked for; in less, a stray interrupt looks like one
 CPU_PROVIDER = "CPUExecutionProvider"
 
@@ -67,17 +68,18 @@ class _Server:
         self._run: Callable[[], object]
         self._stream: Stream
         self._submit: Callable[[], object]
+        self._load = 0.0  # seconds
         self._counted = 0  # inferences since the profiler was turned on
         self._skipped = 0  # of them, for warming up
 
     def open(self, warmup: float, longest: float) -> Opened:
         start = time.perf_counter()
         self._hold(open_session(self._subject.model, self._subject.target))
-        load = time.perf_counter() - start
+        self._load = time.perf_counter() - start
         first = float(timed(self._run, 1).wall[0])
         warmth = self._warm(warmup, longest)
         return Opened(
-            load=load,
+            load=self._load,
             first=first,
             each=warmth.each,
             work=watched(self._run, WATCHED_SECONDS),
@@ -99,7 +101,7 @@ class _Server:
 
     def collapse(self) -> None:
         if self._on_processor:  # what an accelerator reads is not here
-            hugepages.collapse()
+            hugepages.collapse(max(self._load, PATIENCE))
 
     def profile(self, warmup: float) -> None:
         del self._session, self._run

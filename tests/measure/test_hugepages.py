@@ -41,11 +41,13 @@ def _huge() -> int:
 def test_memory_moves_onto_huge_pages_and_keeps_what_it_holds() -> None:
     held = bytes(range(256)) * (32 * MIB // 256)  # NumPy would ask for huge pages itself
     before = _huge()
-    hugepages.collapse()
+    hugepages.collapse(0.0)
+    assert _huge() == before
+    hugepages.collapse(60.0)
     assert _huge() > before  # how much, depends on the pages that the system has
     assert held == bytes(range(256)) * (32 * MIB // 256)
 
 
 def test_a_system_without_huge_pages_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    hugepages.collapse()
+    hugepages.collapse(60.0)
