@@ -183,6 +183,7 @@ def run(  # noqa: PLR0913 - the options of the command line
         if restored := restore(request, recalled, on_event, started_at):
             return restored
     from orun.environment.room import room
+    from orun.outs import require_apart
     from orun.remember import remember
     from orun.remote.settings import resolve
     from orun.requirements import require
@@ -190,6 +191,7 @@ def run(  # noqa: PLR0913 - the options of the command line
 
     pipeline = _pipeline(file, set)
     planner = _planner(pipeline.strictly() if strict else pipeline, store, force, fresh=fresh)
+    require_apart(planner.store, planner.pipeline)
     chosen = _selected(planner.pipeline, only, from_, to)
     shared = resolve(remote or Remote(), planner.pipeline.project)
     planned = planner.plan()

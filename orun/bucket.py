@@ -50,6 +50,7 @@ class Bucket:
     def __init__(self, url: str) -> None:
         self._quick = _told(lambda: _connect(url, QUICK))
         self._long = _told(lambda: _connect(url, LONG))
+        self._is_folder = url.startswith("file://")
         self.ranged = not url.startswith(("http://", "https://", "file://"))  # a web server may not know of ranges
 
     def size(self, name: str) -> int | None:
@@ -112,6 +113,20 @@ class Bucket:
             _sent(lambda: put(self._quick, name, data, mode="create"))
         except AlreadyExistsError:
             return False
+        except (DeniedError, UnreachableError):
+            if not self._is_folder:
+                raise
+            return self._put_where_none_is(name, data)
+        return True
+
+    def _put_where_none_is(self, name: str, data: bytes) -> bool:
+        """`put_if_absent` in a folder whose file system may have no hard links, as FAT, by which obstore does it.
+
+        Of two who do so at the same moment the later one's bytes stay.
+        """
+        if self.size(name) is not None:
+            return False
+        _sent(lambda: put(self._quick, name, data))
         return True
 
 

@@ -7,14 +7,15 @@ would be the old one for ever.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orun.errors import StoreError
+from orun.errors import PipelineError, StoreError
 from orun.observe import project_of
 from orun.pipeline.model import Pipeline
+from orun.places import Problem
 from orun.record import ASIDE
 from orun.spelling import near
 from orun.store import Action, Store
@@ -60,7 +61,9 @@ def withdraw_gone(store: Store, pipeline: Pipeline) -> Iterator[str]:
     """
     if pipeline.name.endswith(ASIDE):
         return
-    folders = store.outs(pipeline.name) - {safe_name(stage.id) for stage in pipeline.stages}
+    folded = _folding(store)
+    own = {folded(safe_name(stage.id)) for stage in pipeline.stages}
+    folders = {folder for folder in store.outs(pipeline.name) if folded(folder) not in own}
     for stage in _had(store, pipeline, folders) if folders else ():
         if store.withdraw(pipeline.name, stage):
             yield f"{stage}: its output was removed from out/: {pipeline.file.name} has no such stage any more"
@@ -73,15 +76,41 @@ def namesake(store: Store, pipeline: Pipeline) -> str:
     """
     from orun.fold import read_result  # a run with nothing to do does without
 
+    folded = _folding(store)
     for folder in reversed(store.runs()):
         record = folder / "record.json"
-        if not folder.name.endswith(f"-{safe_name(pipeline.name)}") or not record.exists():
+        if not folded(folder.name).endswith(folded(f"-{safe_name(pipeline.name)}")) or not record.exists():
             continue
         with suppress(StoreError):
             ran = read_result(record)
-            if ran.pipeline == pipeline.name:
-                return _taken(Path(ran.file), pipeline)
+            if folded(ran.pipeline) == folded(pipeline.name):
+                return _taken(Path(ran.file), pipeline, ran.pipeline)
     return ""
+
+
+def require_apart(store: Store, pipeline: Pipeline) -> None:
+    """Refuse stages whose names differ in case alone, where their folders would be one.
+
+    Raises:
+        PipelineError: with the place of each after the first.
+    """
+    if not store.ignores_case:
+        return
+    first: dict[str, str] = {}
+    found = []
+    for stage in pipeline.stages:
+        other = first.setdefault(safe_name(stage.id).lower(), stage.id)
+        if other != stage.id:
+            message = f"{other!r} and {stage.id!r} would have one folder: no case counts in names in {store.root}"
+            hint = "give one of them another name, or keep results where it counts: --store DIR"
+            found.append(Problem(stage.position, message, hint=hint))
+    if found:
+        raise PipelineError(found)
+
+
+def _folding(store: Store) -> Callable[[str], str]:
+    """What makes names alike that are one in `out/`."""
+    return str.lower if store.ignores_case else str
 
 
 def is_another(ran: Path, own: Path) -> bool:
@@ -89,11 +118,11 @@ def is_another(ran: Path, own: Path) -> bool:
     return not _is_file_of(ran, own) and ran.exists() and _repository(ran.parent) == _repository(own.parent)
 
 
-def _taken(other: Path, pipeline: Pipeline) -> str:
+def _taken(other: Path, pipeline: Pipeline, name: str) -> str:
     if not is_another(other, pipeline.file):
         return ""
     return (
-        f"{near(str(other))} has the name {pipeline.name}, too, and ran before: each puts its outputs in the place of "
+        f"{near(str(other))} has the name {name}, too, and ran before: each puts its outputs in the place of "
         f"the other's in out/{safe_name(pipeline.name)}, and `orun diff` and `orun history` take both for one "
         "pipeline; `name:` in the file gives one of them another"
     )

@@ -163,7 +163,7 @@ def _other_types(session: InferenceSession, feed: Mapping[str, Array]) -> str:
 def _batched(session: InferenceSession, feed: Mapping[str, Array]) -> str:
     """How to give examples that bring a batch axis of 1 along, to which that of the batch is added."""
     axes = {needed.name: len(needed.shape or ()) for needed in session.get_inputs()}
-    wrong = [name for name, value in feed.items() if value.ndim == axes[name] + 1 and value.shape[1] == 1]
+    wrong = [name for name, value in feed.items() if value.ndim == axes[name] + 1 and value.shape[1:2] == (1,)]
     return "".join(
         f"its examples of {name} have a batch axis of 1, and the batch gets one as well: give each without it, "
         f"`values[0]`, or all of them as one array `[n, ...]`"

@@ -15,7 +15,7 @@ from orun.remote.envelope import RefusedError, seal, unseal
 from orun.remote.keys import Keyring
 from orun.remote.names import SLOTS, UNKNOWN, object_name, record_name
 from orun.store.digests import digest_bytes, digest_descriptor, is_digest
-from orun.store.durable import READ_ONLY
+from orun.store.durable import READ_ONLY, set_mode
 from orun.store.locks import machine_lock
 from orun.store.reading import set_stamp
 from orun.store.trees import decode
@@ -154,7 +154,7 @@ class Transfers:
         if digest_descriptor(descriptor) != piece.digest:
             self.broken.add(piece.digest)
             return f"{object_name(piece.digest)} was damaged"
-        os.fchmod(descriptor, READ_ONLY)
+        set_mode(descriptor, READ_ONLY)
         os.fsync(descriptor)
         return ""
 

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from orun.store.durable import READ_ONLY
+from orun.store.durable import READ_ONLY, set_mode
 from orun.store.index import Index
 from orun.store.layout import safe_name
 from orun.store.locks import Lock
@@ -96,7 +96,7 @@ class Checkouts:
         if not stat.S_ISREG(status.st_mode):
             return False
         if stat.S_IMODE(status.st_mode) != mode:
-            os.chmod(path, mode)
+            set_mode(path, mode)
             status = os.lstat(path)
         if self._index.get(signature_of(status)) == entry.digest:
             return True

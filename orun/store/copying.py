@@ -8,7 +8,7 @@ import os
 import sys
 
 from orun.store.digests import digest_descriptor
-from orun.store.durable import new_file
+from orun.store.durable import new_file, set_mode
 from orun.store.refusals import ensure_space
 
 _FICLONE = 0x40049409  # <linux/fs.h>
@@ -36,7 +36,7 @@ def reflink(source: str, target: str, mode: int) -> bool:
         return False
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
-        os.fchmod(descriptor, mode)  # whatever the umask
+        set_mode(descriptor, mode)  # whatever the umask
         with open(source, "rb", buffering=0) as file:
             fcntl.ioctl(descriptor, _FICLONE, file.fileno())
     except OSError as error:

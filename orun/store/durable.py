@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 READ_ONLY = 0o444
+_NO_MODES = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
+_NO_SYNC = (errno.EINVAL, *_NO_MODES)  # of folders: SMB, and shared folders of virtual machines
 
 
 def write_file(path: str, data: bytes, mode: int = 0o644, *, sync: bool = True) -> None:
@@ -23,7 +26,7 @@ def new_file(path: str, mode: int, *, sync: bool = True) -> Iterator[int]:
     try:
         try:
             yield descriptor
-            os.fchmod(descriptor, mode)
+            set_mode(descriptor, mode)
             if sync:
                 os.fsync(descriptor)
         finally:
@@ -43,6 +46,15 @@ def make_database(path: str) -> None:
             os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
         if not os.access(path, os.R_OK | os.W_OK):
             os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | stat.S_IRUSR | stat.S_IWUSR)
+
+
+def set_mode(file: int | str, mode: int) -> None:
+    """Give a file of our own a mode, where its file system has any: what it protects from are accidents."""
+    try:
+        os.chmod(file, mode)
+    except OSError as error:
+        if error.errno not in _NO_MODES:
+            raise
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
@@ -113,5 +125,8 @@ def sync_folders(folders: Iterable[str]) -> None:
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in _NO_SYNC:
+                raise
         finally:
             os.close(descriptor)

@@ -24,6 +24,7 @@ PRIVATE = tuple(name for name in FOLDERS if name != "out")  # what only orun rea
 _KEPT = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.=,+@[]()")
 _LONGEST = 200  # file systems allow 255 bytes
 
+VERSION_FILE = "VERSION"
 VERSION = f"orun store, layout 1, {ALGORITHM}\n".encode()
 
 
@@ -33,7 +34,7 @@ def prepare(root: Path) -> None:
     Raises:
         StoreError: when it has not, or cannot be made or read.
     """
-    version = root / "VERSION"
+    version = root / VERSION_FILE
     with refusals("open the store", root):
         above = make_folder(str(root))
         for name in FOLDERS:

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from orun.errors import StoreError
+from orun.store.durable import set_mode
 from orun.store.refusals import refusals
 
 MACHINE = Path("/tmp")  # noqa: S108  (the one folder that all users share, whatever their TMPDIR says)
@@ -219,7 +220,7 @@ def _open(path: str, *, create: bool) -> int:
             descriptor = os.open(path, flags | os.O_RDWR | os.O_CREAT | os.O_EXCL)
         except FileExistsError:
             continue  # somebody else made it meanwhile
-        os.fchmod(descriptor, 0o644)  # whatever the umask: others must be able to open it
+        set_mode(descriptor, 0o644)  # whatever the umask: others must be able to open it
         return descriptor
 
 

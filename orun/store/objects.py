@@ -19,7 +19,7 @@ from typing import Literal
 from orun.errors import StoreError
 from orun.store.copying import copy_file
 from orun.store.digests import digest_bytes, is_digest
-from orun.store.durable import READ_ONLY, make_folder, write_file
+from orun.store.durable import READ_ONLY, make_folder, set_mode, write_file
 from orun.store.flushing import Flushing
 from orun.store.index import Index
 from orun.store.quarantine import Quarantine
@@ -176,7 +176,7 @@ class Objects:
         status = os.lstat(source)
         if status.st_nlink > 1 or status.st_uid != os.geteuid() or status.st_dev != self._device:
             return self.from_shared(source)
-        os.chmod(source, READ_ONLY)
+        set_mode(source, READ_ONLY)
         stamp = set_stamp(source)
         reading = read_steadily(source, sync=self._flushing.at_once)
         if not reading.steady or reading.status.st_mtime_ns != stamp:
@@ -215,7 +215,7 @@ class Objects:
         if not stat.S_ISREG(status.st_mode):
             return False
         if stat.S_IMODE(status.st_mode) != READ_ONLY:
-            os.chmod(path, READ_ONLY)
+            set_mode(path, READ_ONLY)
         try:
             reading = read_steadily(path)
         except OSError as error:

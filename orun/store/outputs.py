@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orun.errors import StoreError
@@ -29,15 +29,20 @@ class Found:
     is_link: bool
 
 
-def scan(folder: Path) -> list[Found]:
+def scan(folder: Path, *, modes: bool = True) -> list[Found]:
     """All files below a folder, sorted by name.
+
+    Args:
+        folder: the folder.
+        modes: whether its file system keeps which files are executable; else none counts as one, wherever it is made.
 
     Raises:
         StoreError: for a link that does not lead to a file of the folder, a pipe, socket or device, and a name that is
             not Unicode.
     """
     real = os.path.realpath(folder)
-    return sorted(_resolved(entry, str(folder), real) for entry in _files(str(folder)))
+    found = sorted(_resolved(entry, str(folder), real) for entry in _files(str(folder)))
+    return found if modes else [replace(one, executable=False) for one in found]
 
 
 def _files(root: str) -> Iterator[os.DirEntry[str]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from orun.errors import StoreError, UsageError
+from orun.store.digests import digest_bytes
 from orun.store.durable import replace_file
 from orun.store.layout import safe_name
 from orun.store.refusals import refusals
@@ -40,7 +42,7 @@ def pin(store: Store, name: str, tree: str) -> Pin:
     made = Pin(name, tree, time.time())
     with refusals("pin an artifact", store.root):
         record = {"name": name, "tree": tree, "at": made.at}
-        replace_file(_path(store, name), seal(record), store.parts.session.path("pin"))
+        replace_file(str(_path(store, name)), seal(record), store.parts.session.path("pin"))
     return made
 
 
@@ -52,7 +54,7 @@ def unpin(store: Store, name: str) -> None:
     """
     with refusals("unpin an artifact", store.root):
         try:
-            (store.root / "pins" / f"{safe_name(name)}.json").unlink()
+            _path(store, name).unlink()
         except FileNotFoundError:
             names = ", ".join(one.name for one in pins(store)) or "none"
             raise UsageError(f"there is no pin {name!r}", why=f"pins: {names}", hint="orun store pins") from None
@@ -69,5 +71,9 @@ def pins(store: Store) -> tuple[Pin, ...]:
     return tuple(Pin(**read_record(path)) for path in paths)
 
 
-def _path(store: Store, name: str) -> str:
-    return str(store.root / "pins" / f"{safe_name(name)}.json")
+def _path(store: Store, name: str) -> Path:
+    """Where a pin is, or is to be; under a name of its own where case is ignored and another pin has the plain one."""
+    plain = store.root / "pins" / f"{safe_name(name)}.json"
+    own = plain.with_name(f"{safe_name(name)}%{digest_bytes(name.encode())}.json")
+    taken = store.ignores_case and plain.exists() and Pin(**read_record(plain)).name != name
+    return own if taken or own.exists() else plain

@@ -12,7 +12,7 @@ import stat
 
 from orun.errors import StoreError
 from orun.store.copying import copy_file, link, reflink
-from orun.store.durable import READ_ONLY
+from orun.store.durable import READ_ONLY, set_mode
 from orun.store.index import Index
 from orun.store.objects import Objects
 from orun.store.reading import is_settled, set_stamp, signature_of
@@ -47,13 +47,16 @@ class Placer:
         self._objects.lease(tree.objects)
         folders = sorted({parent for entry in tree.entries for parent in parents(entry.path)})
         os.makedirs(folder)
-        for name in folders:
-            os.mkdir(f"{folder}/{name}")
-        alone = _alone(tree)
-        for entry in tree.entries:
-            self._put(entry, f"{folder}/{entry.path}", alone=entry.path in alone, lasting=lasting)
+        try:
+            for name in folders:
+                os.mkdir(f"{folder}/{name}")
+            alone = _alone(tree)
+            for entry in tree.entries:
+                self._put(entry, f"{folder}/{entry.path}", alone=entry.path in alone, lasting=lasting)
+        except FileExistsError as error:
+            raise _alike(tree, folder, error) from error
         for made in (*(f"{folder}/{name}" for name in reversed(folders)), folder):
-            os.chmod(made, folder_mode | (stat.S_IMODE(os.lstat(made).st_mode) if lasting else 0))
+            set_mode(made, folder_mode | (stat.S_IMODE(os.lstat(made).st_mode) if lasting else 0))
         self._index.settle()
 
     def discard(self, path: str) -> None:
@@ -162,6 +165,25 @@ def _alone(tree: Tree) -> set[str]:
     protos = {path for path in paths if path.endswith(".onnx")}
     beside = set(paths) - protos if protos else set()
     return beside | {entry.path for entry in tree.entries if entry.executable}
+
+
+def _alike(tree: Tree, folder: str, error: FileExistsError) -> Exception:
+    """The error where a folder that nobody else fills takes two names for one."""
+    import unicodedata  # needed here alone
+
+    names = {entry.path for entry in tree.entries}
+    names |= {parent for name in names for parent in parents(name)}
+    folded: dict[str, list[str]] = {}
+    for name in sorted(names):
+        folded.setdefault(unicodedata.normalize("NFC", name).casefold(), []).append(name)
+    found = next((alike for alike in folded.values() if len(alike) > 1), None)
+    if found is None:
+        return error
+    return StoreError(
+        f"an artifact cannot be placed: {found[0]} and {found[1]} would be one file in {folder}",
+        why="its file system takes names that differ in case or accents alone for one",
+        hint="Keep results where such names differ: --store DIR",
+    )
 
 
 def _unusable(entry: Entry, problem: str) -> StoreError:

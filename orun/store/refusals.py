@@ -27,6 +27,7 @@ _REFUSALS = {
     errno.ENAMETOOLONG: ("a name is too long", "Choose a place with a shorter path than {place}"),
     errno.EBUSY: ("another process writes to it", "Wait for that process; see which it is: fuser -v {path}"),
     errno.ELOOP: ("it leads back to itself", "Remove that link: ls -l {path}"),
+    errno.ENOLCK: ("the file system has no locks", "Mount it with them, or choose another place: df -h {place}"),
     errno.EIO: ("the disk reports an error", "Look for its cause: dmesg"),
     errno.ESTALE: ("the server has another file there by now", "See that the file system is there: df -h {place}"),
 }

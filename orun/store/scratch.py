@@ -15,6 +15,7 @@ import contextlib
 import errno
 import functools
 import os
+import stat
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -58,6 +59,11 @@ class Session:
                 self._begun = (folder, lock)
                 self._leased.clear()
         return self._begun
+
+    @property
+    def keeps_modes(self) -> bool:
+        """Whether its file system keeps which files are executable: FAT, and SMB most often, call all of them so."""
+        return not os.fstat(self.begin()[1].descriptor).st_mode & stat.S_IXUSR  # of a lease, which nobody runs
 
     @property
     def folder(self) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
 from orun.errors import StoreError
 from orun.store.condemned import Condemned
 from orun.store.evidence import Evidence, Witness
-from orun.store.layout import PRIVATE, prepare, safe_name
+from orun.store.layout import PRIVATE, VERSION_FILE, prepare, safe_name
 from orun.store.locks import Lock, remove_free_locks
 from orun.store.parts import Parts, assemble
 from orun.store.records import Action, Tree
@@ -70,6 +72,11 @@ class Store:
 
     def __exit__(self, *_error: object) -> None:
         self.close()
+
+    @cached_property
+    def ignores_case(self) -> bool:
+        """Whether its file system takes names that differ in case alone for one, as those of Windows and macOS do."""
+        return os.path.lexists(self.root / VERSION_FILE.lower())
 
     # Objects and trees
 

@@ -37,7 +37,7 @@ class Trees:
         Raises:
             StoreError: when it holds what a tree cannot: see `outputs.scan`.
         """
-        found = scan(folder)
+        found = scan(folder, modes=self._session.keeps_modes)
         incoming = [
             self._objects.from_shared(file.path) if file.is_link else self._objects.from_output(file.path)
             for file in found
@@ -53,7 +53,7 @@ class Trees:
 
     def describe(self, folder: Path) -> Tree:
         """The tree that `add` would make of a folder; stores nothing."""
-        entries = tuple(_described(file) for file in scan(folder))
+        entries = tuple(_described(file) for file in scan(folder, modes=self._session.keeps_modes))
         return Tree(digest_bytes(encode(entries)), entries)
 
     def get(self, digest: str) -> Tree | None:
