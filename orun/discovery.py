@@ -16,7 +16,10 @@ from orun.store import Discovered, Signature, StatCache
 from orun.store.refusals import refusal
 from orun.variables import value_told
 
-FAILING = (errno.EIO, errno.ESTALE, errno.ENOMEM, errno.EMFILE, errno.ENFILE)  # what says nothing of the file itself
+# What says nothing of the file itself: of a full disk the cache of a file system over a network tells a reader, too.
+FAILING = (
+    errno.EIO, errno.ESTALE, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE,
+)  # fmt: skip
 
 
 def changes(

@@ -14,13 +14,26 @@ from orun.observe import ABSENT
 from orun.store import Store
 
 
-def test_a_file_that_cannot_be_read_for_the_disk_s_sake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("code", "what", "hint"),
+    [
+        (errno.EIO, "the disk reports an error", "Look for its cause: dmesg"),
+        (
+            errno.ENOSPC,
+            "the disk is full",
+            "Nothing that was stored is lost. Free some space and run it again: df -h {path}",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_read_for_the_disk_s_sake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, what: str, hint: str
+) -> None:
     """A result that it was read for would have been stored as one of a file that was looked for in vain."""
     path = tmp_path / "data.txt"
     path.write_text("data")
 
     def fail(_: int) -> str:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
+        raise OSError(code, os.strerror(code))
 
     with Store.open(tmp_path / "store") as store:
         reads = {str(path): store.files.signature(path)}
@@ -28,8 +41,7 @@ def test_a_file_that_cannot_be_read_for_the_disk_s_sake(tmp_path: Path, monkeypa
         with pytest.raises(StoreError) as caught:
             collect_files("upper", reads, tmp_path, tmp_path, store.files)
         assert str(caught.value) == (
-            f"cannot read {path}: the disk reports an error\n  {path}: Input/output error\n"
-            "  hint: Look for its cause: dmesg"
+            f"cannot read {path}: {what}\n  {path}: {os.strerror(code)}\n  hint: {hint.format(path=path)}"
         )
         monkeypatch.undo()
         assert collect_files("upper", reads, tmp_path, tmp_path, store.files) == {

@@ -163,12 +163,16 @@ def _tree(store: Store, artifact: str) -> str:
     """The digest of the artifact that is meant.
 
     Raises:
+        StoreError: when the store cannot be read.
         UsageError: when it is none, or not one alone.
     """
-    stages = {f"{pipeline}/{stage}": (pipeline, stage) for pipeline, stage, _ in store.parts.actions.pointers()}
-    if artifact in stages and (latest := store.latest(*stages[artifact])):
-        return latest.tree
-    trees = sorted({action.tree for _, _, action in store.parts.actions.all() if action.tree.startswith(artifact)})
+    from orun.store.refusals import refusals
+
+    with refusals("read what is in the store", store.root):
+        stages = {f"{pipeline}/{stage}": (pipeline, stage) for pipeline, stage, _ in store.parts.actions.pointers()}
+        if artifact in stages and (latest := store.latest(*stages[artifact])):
+            return latest.tree
+        trees = sorted({action.tree for _, _, action in store.parts.actions.all() if action.tree.startswith(artifact)})
     if len(trees) == 1:
         return trees[0]
     if trees:

@@ -13,7 +13,7 @@ from orun.history.database import History
 from orun.history.points import Point, points_of
 from orun.record import ASIDE
 from orun.store import Store
-from orun.store.refusals import refusals
+from orun.store.refusals import is_refusal, refusals
 
 BESIDE = ("-journal", "-wal", "-shm")  # what SQLite keeps beside a database
 
@@ -34,12 +34,20 @@ def mend(history: History, store: Store) -> tuple[Path | None, int]:
 
 
 def measured(store: Store) -> Iterator[Point]:
-    """All that the runs of a store have measured, as far as they have records."""
+    """All that the runs of a store have measured, as far as they have records.
+
+    Raises:
+        StoreError: when a record cannot be read: what the run has measured is not known.
+    """
     for folder in store.runs():
-        with suppress(StoreError):  # it goes on, it was killed, or another version of orun wrote it
+        try:
             result = read_result(folder / "record.json")
-            if not result.pipeline.endswith(ASIDE):
-                yield from points_of(result)
+        except StoreError as error:
+            if is_refusal(error):
+                raise
+            continue  # it goes on, it was killed, it is damaged, or another version of orun wrote it
+        if not result.pipeline.endswith(ASIDE):
+            yield from points_of(result)
 
 
 def _put_aside(path: Path) -> Path:

@@ -116,7 +116,11 @@ class Intake:
         """Ask for what is damaged here, else for a result."""
         store, name = self.planner.store, step.stage.id
         for action in store.actions(step.key):
-            if not self.planner.changes(step.stage, action) and (yield from self._artifact(name, action)):
+            if self.planner.changes(step.stage, action):
+                continue
+            if not store.check(action.tree):
+                return False  # another run has stored it since that was looked up
+            if (yield from self._artifact(name, action)):
                 text = f"{name}: what was damaged or missing was refetched from the remote"
                 self.link.emit(Notice("warning", text))
                 return self._note(step)

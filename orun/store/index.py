@@ -140,8 +140,8 @@ class Index:
         import sqlite3
 
         self._disconnect()
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        if not self._healed and not isinstance(error, OSError) and code not in _surroundings():
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        if not self._healed and not isinstance(error, OSError) and _blames_content(code):
             self._healed = True
             try:
                 self._begin_anew()
@@ -187,6 +187,19 @@ class Index:
     def _generation(self) -> int:
         names = [name.removesuffix(_SUFFIX) for name in os.listdir(self._folder) if name.endswith(_SUFFIX)]
         return max((int(name) for name in names if name.isdecimal()), default=1)
+
+
+def _blames_content(code: int) -> bool:
+    """Whether a code, with its extension, is of an error that is the fault of the database's content.
+
+    An I/O error is when it is met at reading. What cannot be written, locked or mapped, as where a quota is used up,
+    can still be read by others, and by the next run.
+    """
+    import sqlite3
+
+    if code & 0xFF == sqlite3.SQLITE_IOERR:
+        return code in (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS)
+    return code & 0xFF not in _surroundings()
 
 
 @functools.cache

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 import re
 from pathlib import Path
 
@@ -149,4 +151,30 @@ def test_a_torn_history_is_damaged_and_put_beside_the_one_before(measured: Path,
 
 def test_a_history_that_lacks_a_run_is_given_what_it_measured(measured: Path, orun: CommandLine) -> None:
     (measured / "artifacts" / "history.sqlite").unlink()
+    assert orun("history", "--mend").out == "artifacts/history.sqlite: 4 measurements added from the records of runs\n"
+
+
+def test_of_a_run_whose_record_cannot_be_read_the_history_is_not_called_whole(
+    measured: Path, orun: CommandLine
+) -> None:
+    """A disk that failed for a moment left what the run had measured out of the new history without a word."""
+    (measured / "artifacts" / "history.sqlite").unlink()
+    record = max((measured / "artifacts" / "runs").glob("*/record.json"))
+    read = Path.read_bytes
+
+    def fail(path: Path) -> bytes:
+        if path.samefile(record):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return read(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "read_bytes", fail)
+        outcome = orun("history", "--mend")
+    assert (outcome.code, outcome.err) == (
+        3,
+        (
+            f"error: cannot read {record}: the disk reports an error\n  {record}: Input/output error\n"
+            "  hint: Look for its cause: dmesg\n"
+        ),
+    )
     assert orun("history", "--mend").out == "artifacts/history.sqlite: 4 measurements added from the records of runs\n"

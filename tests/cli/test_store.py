@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import pytest
 
 from orun.stages.releasing.manifest import MANIFEST
 from orun.store import Store
+from orun.store.actions import Actions
 from orun.units import show
 from tests.store.support import flip, object_path
 
@@ -184,6 +186,27 @@ def test_a_quantity_that_is_none(orun: CommandLine, project: Path) -> None:
         ),
     )
     assert (project / "artifacts").exists()
+
+
+def test_a_pin_of_what_cannot_be_read_is_refused(orun: CommandLine, project: Path) -> None:
+    """A full disk, of which a network file system tells a reader, was taken for one that the output goes to."""
+    run(orun, "a b c")
+
+    def fail(_: Actions) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Actions, "pointers", fail)
+        refused = orun("store", "pin", "v1", "words/write")
+    store = project / "artifacts"
+    assert (refused.code, refused.out, refused.err) == (
+        3,
+        "",
+        (
+            f"error: cannot read what is in the store: the disk is full\n  {store}: No space left on device\n"
+            f"  hint: Nothing that was stored is lost. Free some space and run it again: df -h {store}\n"
+        ),
+    )
 
 
 def test_pins(orun: CommandLine, project: Path) -> None:

@@ -23,9 +23,11 @@ from orun.gates.baselines import Accepted, Baseline
 from orun.planner import Planner
 from orun.remote.envelope import seal
 from orun.remote.exchange import Exchange
+from orun.remote.intake import Intake
 from orun.remote.keys import Keyring
 from orun.remote.names import object_name, record_name
 from orun.remote.settings import Settings
+from orun.steps import Step
 from orun.store import Store
 from orun.store.sealed import canonical
 from orun.units import show
@@ -196,6 +198,22 @@ def test_a_web_server_is_read(tmp_path: Path, folder: str) -> None:
     assert built(result) == ["upper"]
     assert notices(other) == []
     assert traffic(other) == "1 fetched"
+
+
+def test_what_another_run_has_stored_meanwhile_was_not_damaged(
+    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, wants = machine(tmp_path, "one"), Intake.wants
+
+    def late(intake: Intake, step: Step) -> bool:
+        monkeypatch.setattr(Intake, "wants", wants)
+        assert built(orun.run(one.folder / "pipeline.yaml", store=one.store)) == ["make", "upper"]
+        return wants(intake, step)
+
+    monkeypatch.setattr(Intake, "wants", late)
+    assert built(one.run(remote=folder)) == []
+    assert notices(one) == []
+    assert traffic(one) == "2 pushed"
 
 
 @pytest.mark.parametrize("also_there", [True, False])

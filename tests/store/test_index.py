@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import shutil
 import sqlite3
 import subprocess
@@ -171,6 +172,23 @@ def test_an_index_that_cannot_be_opened_is_done_without(folder: Path) -> None:
     assert notices == [
         f"the index in {folder} cannot be used (unable to open database file): files are read more than need be"
     ]
+
+
+def test_an_index_that_cannot_be_written_is_not_damaged(folder: Path) -> None:
+    """Begun anew, as where a quota was used up, it made the next run read all that is stored."""
+    write(folder, FILE)
+    index, notices = opened(folder)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        index.put(OTHER, DIGEST)
+        index.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert notices == [f"the index in {folder} cannot be used (disk I/O error): files are read more than need be"]
+    again, told = opened(folder)
+    assert (again.get(FILE), again.get(OTHER), told) == (DIGEST, None, [])
+    again.close()
 
 
 WRITER = """
