@@ -1,7 +1,8 @@
-"""Faults without end: damage, death, races, company, limits and calls, and what became of each run after one.
+"""Faults without end: damage, death, races, company, limits, calls and remotes, and what became of each run after one.
 
     python -m benchmarks.faults --n 1000 --seed 7           hours
     python -m benchmarks.faults --n 50 --only deaths
+    python -m benchmarks.faults --n 50 --only calls --tell  what each fault was, and what became of it
 
 Each fault follows from the seed and its number, which are printed with whatever went wrong. As root, start it under
 `setpriv --bounding-set=-dac_override,-dac_read_search`, or modes of files mean nothing; a small disk is mounted where
@@ -17,18 +18,18 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import get_args
 
 from orun.store import locks
-from tests.faults import beside, commands, deaths, integrity, limits, races
+from tests.faults import beside, commands, deaths, failures, integrity, limits, neighbours, races, weather
 from tests.faults.calls import Counts, Failing, Fault
 from tests.faults.folders import remove
 from tests.faults.projects import MODEL, TEXT, Subject
-from tests.faults.rig import Judgement, Outcome, Rig, process
+from tests.faults.rig import Judgement, Outcome, Rig, inside, process
 
 DISK = "4m"  # room for the text project and little more
 TELL = 10  # faults between two words of how it goes
@@ -45,6 +46,9 @@ class Bench:
         rigs: the projects that were needed so far.
         failing: the library that lets calls fail, once it was needed.
         counts: how many calls the commands make that were tried so far.
+        weather: the remote that fails, once it was needed.
+        requests: how many requests runs make of it.
+        stack: what ends with the campaign.
     """
 
     folder: Path
@@ -52,6 +56,9 @@ class Bench:
     rigs: dict[str, Rig] = field(default_factory=dict)
     failing: list[Failing] = field(default_factory=list)
     counts: dict[str, Counts] = field(default_factory=dict)
+    weather: list[weather.Weather] = field(default_factory=list)
+    requests: dict[str, int] = field(default_factory=dict)
+    stack: ExitStack = field(default_factory=ExitStack)
 
     def rig(self, name: str, subject: Subject, folder: Path | None = None) -> Rig:
         """The project of that name, made when it is first needed."""
@@ -107,32 +114,55 @@ def try_limit(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
 
 def try_call(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
     """A call to the system that fails."""
-    fresh = "calls" not in bench.rigs
-    rig = bench.rig("calls", TEXT)
-    if fresh:
+    return _try_call(bench, chance, failures.some_trial, tuple(commands.COMMANDS))
+
+
+def try_neighbour(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
+    """A call to the system that fails while another process runs on the store."""
+    return _try_call(bench, chance, neighbours.some_trial, neighbours.NAMES)
+
+
+def _try_call(
+    bench: Bench, chance: Random, some_trial: Callable[..., tuple[Fault, str, Judgement]], names: tuple[str, ...]
+) -> tuple[str, str, Judgement]:
+    if "calls" not in bench.rigs:
+        rig = bench.rigs["calls"] = Rig.make(bench.folder / "calls", TEXT, inside)
         commands.watch_temporary(rig)
         bench.failing.append(Failing.make(bench.folder, rig.folder))
-    name, (failing,) = chance.choice(list(commands.COMMANDS)), bench.failing
+    rig, name, (failing,) = bench.rigs["calls"], chance.choice(names), bench.failing
     if name not in bench.counts:
         bench.counts[name] = commands.count(rig, failing, name)
-    fault = Fault.any(chance, bench.counts[name])
-    what, judgement = commands.trial(rig, failing, name, fault)
+    fault, what, judgement = some_trial(rig, failing, name, bench.counts[name], chance)
     return fault.kind, what, judgement
+
+
+def try_remote(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
+    """A remote that fails."""
+    if not bench.weather:
+        bench.weather.append(bench.stack.enter_context(weather.serving()))
+        rig = bench.rig("remote", TEXT)
+        commands.watch_temporary(rig)
+        rig.variables |= weather.variables(bench.weather[0])
+        for direction in weather.DIRECTIONS:
+            bench.requests[direction] = weather.requests(rig, bench.weather[0], direction)
+    return weather.some_trial(bench.rig("remote", TEXT), bench.weather[0], bench.requests, chance)
 
 
 # How many of a hundred faults are of which family.
 FAMILIES: Mapping[str, tuple[int, Trial]] = {
-    "damage": (45, try_damage),
-    "deaths": (25, try_death),
+    "damage": (40, try_damage),
+    "deaths": (20, try_death),
     "races": (8, try_race),
     "beside": (2, try_company),
     "limits": (10, try_limit),
-    "calls": (10, try_call),
+    "calls": (12, try_call),
+    "neighbours": (4, try_neighbour),
+    "remote": (4, try_remote),
 }
 
 
-def campaign(bench: Bench, numbers: range, seed: str, only: str | None) -> Counter[tuple[str, Outcome]]:
-    """Try the faults with these numbers and count what became of them."""
+def campaign(bench: Bench, numbers: range, seed: str, only: str | None, *, tell: bool) -> Counter[tuple[str, Outcome]]:
+    """Try the faults with these numbers and count what became of them; `tell` of each, not only of what was wrong."""
     table: Counter[tuple[str, Outcome]] = Counter()
     for number in numbers:
         chance = Random(f"{seed}-{number}")
@@ -141,6 +171,8 @@ def campaign(bench: Bench, numbers: range, seed: str, only: str | None) -> Count
         table[f"{family}: {row}", judgement.outcome] += 1
         if judgement.outcome == "wrong":
             print(f"WRONG {seed}-{number} {family}: {what}\n  {judgement.why}", flush=True)
+        elif tell:
+            print(f"{judgement.outcome} {seed}-{number} {family}: {what}\n  {judgement.why}", flush=True)
         if table.total() % TELL == 0:
             print(f"{table.total()} of {len(numbers)}: {_totals(table)}", file=sys.stderr, flush=True)
     return table
@@ -187,15 +219,17 @@ def main() -> int:
     parser.add_argument("--seed", default=str(time.time_ns()), help="what all chance follows from")
     parser.add_argument("--first", type=int, default=0, help="number of the first fault")
     parser.add_argument("--only", choices=FAMILIES, help="faults of one family alone")
+    parser.add_argument("--tell", action="store_true", help="print every fault, not only what was wrong")
     choices = parser.parse_args()
     print(f"seed {choices.seed}", flush=True)
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="orun-faults-"))
     locks.MACHINE = folder
     try:
-        with small_disk(folder) as disk:
+        with small_disk(folder) as disk, ExitStack() as stack:
             numbers = range(choices.first, choices.first + choices.n)
-            table = campaign(Bench(folder, disk), numbers, choices.seed, choices.only)
+            bench = Bench(folder, disk, stack=stack)
+            table = campaign(bench, numbers, choices.seed, choices.only, tell=choices.tell)
     finally:
         remove(folder)
     show(table, time.monotonic() - began)

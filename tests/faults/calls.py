@@ -21,7 +21,7 @@ LONGEST = 1024  # bytes of a text in it
 
 KINDS = (
     "open", "read", "write", "sync", "close", "rename", "link", "unlink", "mkdir", "mode", "size", "clone", "stat",
-    "list", "lock",
+    "list", "lock", "map",
 )  # fmt: skip
 HOW = ("once", "from then on", "once, though done")
 WHO = ("all", "the run", "its processes")
@@ -29,21 +29,22 @@ COUNTS = struct.Struct(f"={len(WHO) * len(KINDS)}q")
 SHORT = 0  # in the place of an errno: half of the bytes
 FULL = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
 ERRORS: Mapping[str, tuple[int, ...]] = {
-    "open": (*FULL, errno.EMFILE, errno.EACCES, errno.EINTR),
+    "open": (*FULL, errno.EMFILE, errno.EACCES, errno.EROFS, errno.ESTALE, errno.EINTR),
     "read": (errno.EIO, errno.ESTALE, errno.EINTR, SHORT),
-    "write": (*FULL, errno.EINTR, SHORT),
-    "sync": (*FULL, errno.EINTR),
+    "write": (*FULL, errno.ESTALE, errno.EINTR, SHORT),
+    "sync": (*FULL, errno.ESTALE, errno.EINTR),
     "close": FULL,
-    "rename": (*FULL, errno.EROFS),
-    "link": (*FULL, errno.EMLINK),
-    "unlink": (errno.EIO, errno.EROFS, errno.EBUSY),
-    "mkdir": FULL,
-    "mode": (errno.EIO, errno.EROFS, errno.EPERM),
-    "size": FULL,
-    "clone": (*FULL, errno.EOPNOTSUPP),
-    "stat": (errno.EIO, errno.ESTALE),
-    "list": (errno.EIO, errno.ESTALE),
-    "lock": (errno.EIO, errno.EINTR),  # ENOLCK is waited for: SQLite takes it for another process
+    "rename": (*FULL, errno.EROFS, errno.EACCES, errno.ESTALE),
+    "link": (*FULL, errno.EROFS, errno.EPERM, errno.ESTALE, errno.EMLINK),
+    "unlink": (errno.EIO, errno.EROFS, errno.EACCES, errno.ESTALE, errno.EBUSY),
+    "mkdir": (*FULL, errno.EROFS, errno.EACCES, errno.ESTALE),
+    "mode": (errno.EIO, errno.EROFS, errno.EPERM, errno.ESTALE),
+    "size": (*FULL, errno.ESTALE),
+    "clone": (*FULL, errno.EOPNOTSUPP, errno.EXDEV),
+    "stat": (errno.EIO, errno.EACCES, errno.ESTALE),
+    "list": (errno.EIO, errno.EACCES, errno.ESTALE),
+    "lock": (errno.EIO, errno.ESTALE, errno.EINTR),  # ENOLCK is waited for: SQLite takes it for another process
+    "map": (errno.ENOMEM, errno.ENODEV, errno.EACCES),
 }
 LOOKS = ("open", "read", "stat", "list")  # what cannot be read may be taken for damaged, and is made again then
 AGAIN = (SHORT, errno.EINTR)  # who is told that tries again, and would do so for ever

@@ -1,43 +1,21 @@
-"""Commands of which a call to the system fails, and what has to be so afterwards."""
+"""Commands of which a call to the system fails."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 
-from orun.errors import StoreError, UsageError
 from orun.history import History, location
-from orun.store.layout import FOLDERS
-from tests.faults import deaths
-from tests.faults.calls import HOW, LOOKS, Counts, Failing, Fault
+from tests.faults.calls import Counts, Failing
 from tests.faults.folders import remove
-from tests.faults.projects import FIRST, TEXT
-from tests.faults.rig import Ended, Judgement, Rig
+from tests.faults.projects import FIRST
+from tests.faults.rig import Rig, process
 
 EDIT = "by hand"
-NOTHING = "(?!)"
-# Folders of a rig, and the names that may be in them once a run has gone well.
-NAMES: Mapping[str, str] = {
-    "project": r"pipeline\.yaml|pipeline\.baseline\.json|(stages|helper)\.py|data\.txt|__pycache__",
-    "tmp": NOTHING,
-    "store": rf"{'|'.join(FOLDERS)}|VERSION|\.gitignore|history\.sqlite",
-    "store/tmp": NOTHING,
-    "store/locks": NOTHING,
-    "store/objects": "[0-9a-f]{2}",
-    "store/objects/*": "[0-9a-f]{62}",
-    "store/actions/*/*": r"[0-9a-f]{64}\.json",
-    "store/latest/*": r"[a-z]+\.json",
-    "store/out/*": "|".join(TEXT.stages),
-    "store/runs/*": r"events\.jsonl|record\.json|logs|sources",
-    "store/index": r"[0-9]+\.sqlite(-wal|-shm)?|run-[0-9a-f]+\.json|remote-[0-9a-f]+\.txt",
-    "remote/**": "[^#]*",  # obstore writes to a name with a number before it renames
-}
+BASELINE = "project/pipeline.baseline.json"
+ACCEPT = ("baseline", "accept", "pipeline.yaml")
+WITH_REMOTE = ("--remote", "REMOTE")
 
 
 @dataclass(frozen=True)
@@ -51,6 +29,7 @@ class Command:
         makes: the file that is there when it has ended well, from the rig's folder; none if empty.
         after: further words of the run that comes next.
         is_run: whether it is a run that leaves the artifacts of the first variant.
+        answers: whether it changes nothing, and says the same each time.
     """
 
     prepare: Callable[[Rig], None]
@@ -58,7 +37,8 @@ class Command:
     check: Callable[[Rig], str] = lambda _: ""
     makes: str = ""
     after: tuple[str, ...] = ()
-    is_run: bool = True
+    is_run: bool = False
+    answers: bool = False
 
 
 def watch_temporary(rig: Rig) -> None:
@@ -83,9 +63,13 @@ def warm(rig: Rig) -> None:
 
 def clear(rig: Rig) -> None:
     """Nothing is left of what other commands have made beside the store."""
-    for path in rig.project.glob("*pipeline.baseline.json*"):  # what could not be removed, too
-        path.unlink()
-    remove(rig.folder / "remote")
+    for path in (*rig.project.glob("*pipeline.baseline.json*"), *(rig.folder / "tmp").iterdir()):
+        if path.is_dir():  # what could not be removed, too
+            remove(path)
+        else:
+            path.unlink()
+    for name in ("remote", "aside"):
+        remove(rig.folder / name)
     (rig.folder / "remote").mkdir()
 
 
@@ -124,22 +108,63 @@ def accepted(rig: Rig) -> None:
 
 
 def whole_baseline(rig: Rig) -> str:
-    """The baseline is one, if there is one, and can be accepted again."""
+    """The baseline is one, if there is one, says what one that is made now says, and can be accepted again."""
+    said = []
     for verb in (*(("show",) if baseline(rig).exists() else ()), "accept", "show"):
         where = () if verb == "show" else ("--store", str(rig.store))
         ended = rig.start(rig, ("baseline", verb, "pipeline.yaml", "--json", *where))
         if ended.code != 0:
             return f"baseline {verb}: exit {ended.code}: {ended.out}{ended.err}"
-    return ""
+        if verb == "show":
+            found = ended.document["stages"]
+            said.append({stage: {**one, "date": "", "run": ""} for stage, one in found.items()})
+    return "" if said[0] == said[-1] else f"baseline show: {said[0]} in the place of {said[-1]}"
 
 
-def whole_remote(rig: Rig) -> str:
-    """Whoever has nothing but the remote gets everything from there."""
+def dropped(rig: Rig) -> str:
+    """What is accepted can be dropped, and is gone then, also from the pins."""
+    if baseline(rig).exists():
+        ended = rig.start(rig, words(rig, "baseline", "drop", "pipeline.yaml"))
+        if ended.code != 0 or baseline(rig).exists():
+            return f"baseline drop: exit {ended.code}: {ended.out}{ended.err}"
+    left = sorted(path.name for path in (rig.store / "pins").iterdir())
+    return f"pins: {', '.join(left)}" if left else ""
+
+
+def pinned(rig: Rig) -> str:
+    """There are no other pins than the one that is made, and that can be made again."""
+    for verb in (("pins",), ("pin", "v1", "text/join"), ("pins",)):
+        ended = rig.start(rig, words(rig, "store", *verb))
+        if ended.code != 0:
+            return f"{' '.join(verb)}: exit {ended.code}: {ended.out}{ended.err}"
+    names = [pin["name"] for pin in ended.document["pins"]]
+    return "" if names == ["v1"] else f"pins: {names}"
+
+
+def damaged_history(rig: Rig) -> None:
+    """A history that is no database."""
+    warm(rig)
+    location(rig.store).write_bytes(bytes(range(256)) * 64)
+
+
+def whole_history(rig: Rig) -> str:
+    """The history can be mended, and has all that runs have measured then."""
+    ended = rig.start(rig, words(rig, "history", "--mend"))
+    if ended.code != 0 or ended.err:
+        return f"history --mend: exit {ended.code}: {ended.out}{ended.err}"
+    found = {point.run for point in History(location(rig.store)).points()}
+    made = {path.parent.name for path in rig.store.glob("runs/*/record.json") if '"letters"' in path.read_text()}
+    built = {run for run in made if '"outcome":"built"' in (rig.store / "runs" / run / "record.json").read_text()}
+    return f"not in the history: {', '.join(sorted(built - found))}" if built - found else ""
+
+
+def whole_remote(rig: Rig, url: str = "") -> str:
+    """Whoever has nothing but the remote gets everything from there; that of the rig where no other is named."""
     (rig.folder / "aside").mkdir()
     rig.store.rename(rig.folder / "aside" / "store")
     rig.store.mkdir()
     try:
-        ended = rig.run(FIRST, "--remote", remote(rig))
+        ended = rig.run(FIRST, "--remote", url or remote(rig))
         if ended.code != 0 or ended.err:
             return f"with the remote alone: exit {ended.code}: {ended.out}{ended.err}"
         if built := ended.stages("built"):
@@ -170,21 +195,31 @@ def words(rig: Rig, *command: str) -> tuple[str, ...]:
     return (*(word.replace("REMOTE", remote(rig)) for word in command), "--json", "--store", str(rig.store))
 
 
-BASELINE = "project/pipeline.baseline.json"
-ACCEPT = ("baseline", "accept", "pipeline.yaml")
-WITH_REMOTE = ("--remote", "REMOTE")
+def asking(*command: str) -> Command:
+    """A command that changes nothing."""
+    return Command(warm, command, answers=True)
+
+
 COMMANDS: Mapping[str, Command] = {
-    "cold": Command(cold),
-    "nothing to do": Command(warm),
-    "restore": Command(without_outputs),
-    "edited": Command(edited, check=kept),
-    "forced": Command(warm, ("pipeline.yaml", "--force", "join")),
-    "gc": Command(warm, ("store", "gc", "--runs", "1"), is_run=False),
-    "accept": Command(warm, ACCEPT, whole_baseline, makes=BASELINE, is_run=False),
-    "accept again": Command(accepted, ACCEPT, whole_baseline, makes=BASELINE, is_run=False),
-    "push": Command(cold, ("pipeline.yaml", *WITH_REMOTE), whole_remote, after=WITH_REMOTE),
-    "pull": Command(filled_remote, ("pipeline.yaml", *WITH_REMOTE), after=WITH_REMOTE),
-    "history": Command(warm, ("history",), is_run=False),
+    "cold": Command(cold, is_run=True),
+    "nothing to do": Command(warm, is_run=True),
+    "restore": Command(without_outputs, is_run=True),
+    "edited": Command(edited, check=kept, is_run=True),
+    "forced": Command(warm, ("pipeline.yaml", "--force", "join"), is_run=True),
+    "gc": Command(warm, ("store", "gc", "--runs", "1")),
+    "accept": Command(warm, ACCEPT, whole_baseline, makes=BASELINE),
+    "accept again": Command(accepted, ACCEPT, whole_baseline, makes=BASELINE),
+    "drop": Command(accepted, ("baseline", "drop", "pipeline.yaml"), dropped),
+    "push": Command(cold, ("pipeline.yaml", *WITH_REMOTE), whole_remote, after=WITH_REMOTE, is_run=True),
+    "pull": Command(filled_remote, ("pipeline.yaml", *WITH_REMOTE), after=WITH_REMOTE, is_run=True),
+    "pin": Command(warm, ("store", "pin", "v1", "text/join"), pinned),
+    "mend": Command(damaged_history, ("history", "--mend"), whole_history),
+    "rebuild": Command(warm, ("verify", "pipeline.yaml", "--rebuild", "join")),
+    "plan": asking("plan", "pipeline.yaml"),
+    "explain": asking("explain", "pipeline.yaml", "join"),
+    "history": asking("history"),
+    "diff": asking("diff"),
+    "verify": asking("store", "verify"),
 }
 
 
@@ -193,95 +228,6 @@ def count(rig: Rig, failing: Failing, name: str) -> Counts:
     command = COMMANDS[name]
     command.prepare(rig)
     with failing.of(rig, None):
-        ended = rig.start(rig, words(rig, *command.words))
+        ended = process(rig, words(rig, *command.words))
     assert ended.code == 0, ended
     return failing.counts()
-
-
-def trial(rig: Rig, failing: Failing, name: str, fault: Fault) -> tuple[str, Judgement]:
-    """Let a call of a command fail, and then do without: nothing may be lost, nor left behind, nor be wrong."""
-    command = COMMANDS[name]
-    command.prepare(rig)
-    before = Before.of(rig)
-    token = f"{os.getpid()}-{Random().getrandbits(32):x}"
-    rig.variables[deaths.MARK] = token
-    with failing.of(rig, fault):
-        ended = rig.start(rig, words(rig, *command.words))
-    del rig.variables[deaths.MARK]
-    what = f"{name}: {fault}: {failing.failed() or 'nothing failed'}"
-    judgement = _judged(rig, command, ended)
-    if judgement.outcome != "wrong" and (orphans := deaths.surviving(token)):
-        judgement = Judgement("wrong", f"{len(orphans)} orphans: {orphans}")
-    if judgement.outcome != "wrong" and (wrong := _afterwards(rig, command, before.and_then(rig), fault)):
-        judgement = Judgement("wrong", f"{judgement.outcome} ({judgement.why}), then {wrong}")
-    return what, judgement
-
-
-@dataclass(frozen=True)
-class Before:
-    """What may not be lost: stages with a result, ids of runs that have ended, and measurements."""
-
-    stages: frozenset[str]
-    runs: frozenset[str]
-    points: frozenset[object]
-
-    @classmethod
-    def of(cls, rig: Rig) -> Before:
-        """What there is now."""
-        records = rig.store.glob("runs/*/record.json")
-        points = History(location(rig.store)).points()
-        return cls(frozenset(deaths.stored(rig)), frozenset(path.parent.name for path in records), frozenset(points))
-
-    def and_then(self, rig: Rig) -> Before:
-        """With the stages that the run has said to be built, which is the last of its kind."""
-        built = set[str]()
-        for line in deaths.happened(rig):
-            with suppress(ValueError):  # the line that it could not write to the end
-                event = json.loads(line)
-                if event["event"] == "stage_finished" and event["result"]["outcome"] == "built":
-                    built.add(event["result"]["stage"])
-        return Before(self.stages | built, self.runs, self.points)
-
-
-def _judged(rig: Rig, command: Command, ended: Ended) -> Judgement:
-    """What the command came to by itself."""
-    if ended.code not in (0, UsageError.exit_code, StoreError.exit_code):
-        return Judgement("wrong", f"exit {ended.code}: {ended.out}{ended.err}")
-    if command.is_run:
-        return rig.judge(FIRST, ended, ())
-    if complaint := rig.complaint(ended):
-        return complaint
-    wrong = command.check(rig) if (rig.folder / command.makes).exists() else f"no {command.makes}"
-    return Judgement("wrong", f"exit 0, and {wrong}") if wrong else Judgement("survived")
-
-
-def _afterwards(rig: Rig, command: Command, before: Before, fault: Fault) -> str:
-    """What is wrong when a run without a fault has followed."""
-    stages = set() if fault.kind in LOOKS else set(before.stages)
-    after = deaths.afterwards(rig, stages, *(word.replace("REMOTE", remote(rig)) for word in command.after))
-    if after.outcome == "wrong":
-        return after.why
-    now = Before.of(rig)
-    if lost := before.points - now.points:
-        return f"lost of the history: {lost}"
-    if command.words[:2] != ("store", "gc") and (gone := before.runs - now.runs):
-        return f"lost runs: {', '.join(sorted(gone))}"
-    if (left := left_behind(rig)) and not unremovable(fault):
-        return f"left behind: {', '.join(left)}"
-    return command.check(rig)
-
-
-def unremovable(fault: Fault) -> bool:
-    """Whether a command cannot remove what it has made, or does not know that it has made it."""
-    return fault.kind == "unlink" or (fault.kind == "open" and fault.how == HOW[-1])
-
-
-def left_behind(rig: Rig) -> list[str]:
-    """Files and folders that no run without a fault would leave."""
-    return [
-        path.relative_to(rig.folder).as_posix()
-        for folders, expected in NAMES.items()
-        for folder in rig.folder.glob(folders)
-        for path in sorted(folder.iterdir())
-        if not re.fullmatch(expected, path.name)
-    ]

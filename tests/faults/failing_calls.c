@@ -15,13 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum kind { OPEN, READ, WRITE, SYNC, CLOSE, RENAME, LINK, UNLINK, MKDIR, MODE, SIZE, CLONE, STAT, LIST, LOCK, KINDS };
+enum kind { OPEN, READ, WRITE, SYNC, CLOSE, RENAME, LINK, UNLINK, MKDIR, MODE, SIZE, CLONE, STAT, LIST, LOCK, MAP, KINDS };
 enum how { ONCE, FROM_THEN_ON, ONCE_DONE }; /* the last: the call does its work, and then says that it failed */
 enum who { ALL, FIRST, OTHERS };
 
@@ -44,10 +45,10 @@ __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("ORUN_FAILING_CALLS");
     int file = path ? (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC) : -1;
     if (file < 0) return;
-    void *mapped = mmap(NULL, sizeof *plan, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    long mapped = syscall(SYS_mmap, NULL, sizeof *plan, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     syscall(SYS_close, file);
-    if (mapped == MAP_FAILED) return;
-    plan = mapped;
+    if (mapped == -1) return;
+    plan = (struct plan *)mapped;
     int64_t none = 0;
     atomic_compare_exchange_strong(&plan->first, &none, getpid());
 }
@@ -91,6 +92,22 @@ static int fails(enum kind kind, const char *call, int folder, const char *path)
     return 1;
 }
 
+/* What was to fail could not. */
+static void nothing_failed(void) {
+    atomic_fetch_sub(&plan->failed, 1);
+    memset(plan->told, 0, sizeof plan->told);
+}
+
+/* Keep half of what a read found for the next one. */
+static ssize_t half_of(ssize_t found, int file, int back) {
+    if (found < 2) {
+        nothing_failed();
+        return found;
+    }
+    if (back) syscall(SYS_lseek, file, -(found - found / 2), SEEK_CUR);
+    return found / 2;
+}
+
 #define REAL(name) static __typeof__(name) *real; if (!real) real = (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
 /* What a call returns that may fail: `bad` is what it says of an error. */
 #define TRY(kind, folder, path, work, bad)                                                    \
@@ -100,11 +117,25 @@ static int fails(enum kind kind, const char *call, int folder, const char *path)
         errno = (int)plan->error;                                                             \
         return bad;                                                                           \
     } while (0)
-#define HALF(kind, file, count, work)                                                         \
+/* A read or write that says that it failed, done or not. */
+#define FAILED(work)                                                                          \
     do {                                                                                      \
-        int fail = fails(kind, __func__, file, NULL);                                         \
-        if (fail && plan->error) { errno = (int)plan->error; return -1; }                     \
-        if (fail && count > 1) count /= 2;                                                    \
+        if (plan->how == ONCE_DONE) (void)!(work);                                            \
+        errno = (int)plan->error;                                                             \
+        return -1;                                                                            \
+    } while (0)
+#define READ_HALF(file, work, back)                                                           \
+    do {                                                                                      \
+        if (!fails(READ, __func__, file, NULL)) return work;                                  \
+        if (plan->error) FAILED(work);                                                        \
+        return half_of(work, file, back);                                                     \
+    } while (0)
+#define WRITE_HALF(file, count, work)                                                         \
+    do {                                                                                      \
+        if (!fails(WRITE, __func__, file, NULL)) return work;                                 \
+        if (plan->error) FAILED(work);                                                        \
+        if (count > 1) count /= 2;                                                            \
+        else nothing_failed();                                                                \
         return work;                                                                          \
     } while (0)
 #define MODE_OF(flags) mode_t mode = 0; if (flags & (O_CREAT | O_TMPFILE)) {                  \
@@ -117,17 +148,25 @@ OPENING(open) OPENING(open64)
         MODE_OF(flags) REAL(name); TRY(OPEN, folder, path, real(folder, path, flags, mode), -1); }
 OPENING_AT(openat) OPENING_AT(openat64)
 
-#define READING(name, kind, type) ssize_t name(int file, type data, size_t count) {           \
-        REAL(name); HALF(kind, file, count, real(file, data, count)); }
-READING(read, READ, void *) READING(write, WRITE, const void *)
-#define PLACED(name, kind, type, where) ssize_t name(int file, type data, size_t count, where place) { \
-        REAL(name); HALF(kind, file, count, real(file, data, count, place)); }
-PLACED(pread, READ, void *, off_t) PLACED(pread64, READ, void *, off64_t)
-PLACED(pwrite, WRITE, const void *, off_t) PLACED(pwrite64, WRITE, const void *, off64_t)
+ssize_t read(int file, void *data, size_t count) { REAL(read); READ_HALF(file, real(file, data, count), 1); }
+#define READING(name, where) ssize_t name(int file, void *data, size_t count, where place) {  \
+        REAL(name); READ_HALF(file, real(file, data, count, place), 0); }
+READING(pread, off_t) READING(pread64, off64_t)
+ssize_t readv(int file, const struct iovec *parts, int count) {
+    REAL(readv); READ_HALF(file, real(file, parts, count), 1); }
+ssize_t write(int file, const void *data, size_t count) { REAL(write); WRITE_HALF(file, count, real(file, data, count)); }
+#define WRITING(name, where) ssize_t name(int file, const void *data, size_t count, where place) { \
+        REAL(name); WRITE_HALF(file, count, real(file, data, count, place)); }
+WRITING(pwrite, off_t) WRITING(pwrite64, off64_t)
 ssize_t writev(int file, const struct iovec *parts, int count) {
-    REAL(writev); HALF(WRITE, file, count, real(file, parts, count)); }
+    REAL(writev); WRITE_HALF(file, count, real(file, parts, count)); }
 ssize_t copy_file_range(int from, off64_t *start, int file, off64_t *place, size_t count, unsigned flags) {
-    REAL(copy_file_range); HALF(WRITE, file, count, real(from, start, file, place, count, flags)); }
+    struct stat found; /* half of what there is: more is asked for */
+    if (!syscall(SYS_fstat, from, &found) && (size_t)found.st_size < count) count = (size_t)found.st_size;
+    REAL(copy_file_range); WRITE_HALF(file, count, real(from, start, file, place, count, flags)); }
+#define SENDING(name, where) ssize_t name(int file, int from, where *start, size_t count) {   \
+        REAL(name); WRITE_HALF(file, count, real(file, from, start, count)); }
+SENDING(sendfile, off_t) SENDING(sendfile64, off64_t)
 
 #define OF_FILE(name, kind) int name(int file) { REAL(name); TRY(kind, file, NULL, real(file), -1); }
 OF_FILE(fsync, SYNC) OF_FILE(fdatasync, SYNC)
@@ -158,6 +197,7 @@ int mkdirat(int folder, const char *path, mode_t mode) {
     REAL(mkdirat); TRY(MKDIR, folder, path, real(folder, path, mode), -1); }
 int chmod(const char *path, mode_t mode) { REAL(chmod); TRY(MODE, AT_FDCWD, path, real(path, mode), -1); }
 int fchmod(int file, mode_t mode) { REAL(fchmod); TRY(MODE, file, NULL, real(file, mode), -1); }
+int fchown(int file, uid_t owner, gid_t group) { REAL(fchown); TRY(MODE, file, NULL, real(file, owner, group), -1); }
 int fchmodat(int folder, const char *path, mode_t mode, int flags) {
     REAL(fchmodat); TRY(MODE, folder, path, real(folder, path, mode, flags), -1); }
 int utimensat(int folder, const char *path, const struct timespec times[2], int flags) {
@@ -166,6 +206,9 @@ int futimens(int file, const struct timespec times[2]) { REAL(futimens); TRY(MOD
 
 #define SIZING(name, type) int name(int file, type size) { REAL(name); TRY(SIZE, file, NULL, real(file, size), -1); }
 SIZING(ftruncate, off_t) SIZING(ftruncate64, off64_t)
+#define CUTTING(name, type) int name(const char *path, type size) {                           \
+        REAL(name); TRY(SIZE, AT_FDCWD, path, real(path, size), -1); }
+CUTTING(truncate, off_t) CUTTING(truncate64, off64_t)
 #define RESERVING(name, type) int name(int file, type start, type size) {                     \
         REAL(name); TRY(SIZE, file, NULL, real(file, start, size), (int)plan->error); }
 RESERVING(posix_fallocate, off_t) RESERVING(posix_fallocate64, off64_t)
@@ -191,8 +234,18 @@ OF_OPEN(fstat, stat) OF_OPEN(fstat64, stat64)
 #define OF_PLACE(name, type) int name(int folder, const char *path, struct type *found, int flags) { \
         REAL(name); TRY(STAT, folder, path, real(folder, path, found, flags), -1); }
 OF_PLACE(fstatat, stat) OF_PLACE(fstatat64, stat64)
+int statx(int folder, const char *path, int flags, unsigned wanted, struct statx *found) {
+    REAL(statx); TRY(STAT, folder, path, real(folder, path, flags, wanted, found), -1); }
+int access(const char *path, int mode) { REAL(access); TRY(STAT, AT_FDCWD, path, real(path, mode), -1); }
+int faccessat(int folder, const char *path, int mode, int flags) {
+    REAL(faccessat); TRY(STAT, folder, path, real(folder, path, mode, flags), -1); }
+ssize_t readlink(const char *path, char *found, size_t most) {
+    REAL(readlink); TRY(STAT, AT_FDCWD, path, real(path, found, most), -1); }
+ssize_t readlinkat(int folder, const char *path, char *found, size_t most) {
+    REAL(readlinkat); TRY(STAT, folder, path, real(folder, path, found, most), -1); }
 
 DIR *opendir(const char *path) { REAL(opendir); TRY(LIST, AT_FDCWD, path, real(path), NULL); }
+DIR *fdopendir(int file) { REAL(fdopendir); TRY(LIST, file, NULL, real(file), NULL); }
 #define LISTING(name, type) struct type *name(DIR *folder) { REAL(name); TRY(LIST, dirfd(folder), NULL, real(folder), NULL); }
 LISTING(readdir, dirent) LISTING(readdir64, dirent64)
 
@@ -202,3 +255,9 @@ int flock(int file, int operation) { REAL(flock); TRY(LOCK, file, NULL, real(fil
         if (command != F_SETLK && command != F_SETLKW) return real(file, command, given);     \
         TRY(LOCK, file, NULL, real(file, command, given), -1); }
 CONTROLLING(fcntl) CONTROLLING(fcntl64)
+
+#define MAPPING(name, where) void *name(void *place, size_t length, int allowed, int flags, int file, where start) { \
+        REAL(name);                                                                           \
+        if (file < 0) return real(place, length, allowed, flags, file, start);                \
+        TRY(MAP, file, NULL, real(place, length, allowed, flags, file, start), MAP_FAILED); }
+MAPPING(mmap, off_t) MAPPING(mmap64, off64_t)

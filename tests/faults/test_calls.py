@@ -14,10 +14,11 @@ from random import Random
 
 import pytest
 
-from tests.faults import commands
-from tests.faults.calls import Failing, Fault
-from tests.faults.projects import TEXT
-from tests.faults.rig import Rig, environment, process
+from tests.faults import commands, failures
+from tests.faults.calls import HOW, Failing, Fault
+from tests.faults.failures import trial
+from tests.faults.projects import FIRST, TEXT
+from tests.faults.rig import Ended, Judgement, Rig, environment, inside
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("cc") is None, reason="a library is compiled and preloaded"
@@ -28,8 +29,8 @@ FAULTS = 40  # at least
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Rig:
-    """Plain functions, each run a process of its own, whose temporary files are seen."""
-    rig = Rig.make(tmp_path_factory.mktemp("calls") / "text", TEXT, process)
+    """Plain functions, run in this process but for those whose calls fail; their temporary files are seen."""
+    rig = Rig.make(tmp_path_factory.mktemp("calls") / "text", TEXT, inside)
     commands.watch_temporary(rig)
     return rig
 
@@ -42,17 +43,99 @@ def failing(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Failing:
 
 @pytest.mark.parametrize("name", commands.COMMANDS)
 def test_any_call_of_a_command(rig: Rig, failing: Failing, name: str) -> None:
-    fault = Fault.any(Random(f"{SEED}-{name}"), commands.count(rig, failing, name))
-    what, judgement = commands.trial(rig, failing, name, fault)
+    counts = commands.count(rig, failing, name)
+    _, what, judgement = failures.some_trial(rig, failing, name, counts, Random(f"{SEED}-{name}"))
     assert judgement.outcome != "wrong", f"{what}: {judgement.why}"
+
+
+CALLS = {  # what a process does -> the fault, what it prints, and the call that is told; empty where none has failed
+    "print(os.read(old, 9), os.read(old, 9))": ("read", 1, 0, HOW[0], "b'abc' b'def'", "read"),
+    "os.read(old, 9); print(os.read(old, 9))": ("read", 2, 0, HOW[0], "b''", ""),
+    "print(os.pread(old, 9, 2), os.read(old, 9))": ("read", 1, 0, HOW[0], "b'cd' b'abcdef'", "pread64"),
+    "print(refused(os.read, old, 9), os.read(old, 9))": ("read", 1, errno.EIO, HOW[2], "EIO b''", "read"),
+    "print(refused(os.read, old, 9), os.read(old, 9)) ": ("read", 1, errno.EIO, HOW[0], "EIO b'abcdef'", "read"),
+    "print(os.write(new, b'abcdef'), size())": ("write", 1, 0, HOW[0], "3 3", "write"),
+    "print(os.write(new, b'a'), size())": ("write", 1, 0, HOW[0], "1 1", ""),
+    "print(refused(os.write, new, b'abc'), size())": ("write", 1, errno.ENOSPC, HOW[2], "ENOSPC 3", "write"),
+    "print(os.copy_file_range(old, new, 1 << 30), size())": ("write", 1, 0, HOW[0], "3 3", "copy_file_range"),
+    "print(os.sendfile(new, old, 0, 6), size())": ("write", 1, 0, HOW[0], "3 3", "sendfile64"),
+    "print(refused(mmap, old, 0))": ("map", 1, errno.ENOMEM, HOW[0], "ENOMEM", "mmap64"),
+    "print(os.access('old', 4), os.access('old', 4))": ("stat", 1, errno.EIO, HOW[0], "False True", "access"),
+    "print(refused(os.listdir, folder))": ("list", 1, errno.ESTALE, HOW[1], "ESTALE", "fdopendir"),
+}
+START = """
+import errno, os
+from functools import partial
+from mmap import ACCESS_READ, mmap
+mmap = partial(mmap, access=ACCESS_READ)
+old, new, folder = os.open("old", os.O_RDONLY), os.open("new", os.O_WRONLY), os.open("folder", os.O_RDONLY)
+size = lambda: os.fstat(new).st_size
+def refused(call, *given):
+    try:
+        call(*given)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+"""
+
+
+@pytest.mark.parametrize("code", CALLS)
+def test_the_library_does_what_it_is_told(tmp_path: Path, code: str) -> None:
+    """Half of the bytes, done all the same, and nothing where nothing can fail, which then counts for none."""
+    kind, number, error, how, said, call = CALLS[code]
+    below = tmp_path / "below"
+    (below / "folder").mkdir(parents=True)
+    (below / "old").write_text("abcdef")
+    (below / "new").touch()
+    failing = Failing.make(tmp_path, below)
+    failing.set(Fault(kind, "all", number, error, how))
+    words = [sys.executable, "-c", f"{START}{code}"]
+    done = subprocess.run(
+        words, cwd=below, env={**environment(), **failing.variables}, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout.strip(), done.stderr) == (said, "")
+    assert failing.failed().partition(" ")[0] == call
+
+
+def test_what_a_command_could_not_remove_is_not_held_against_the_next(rig: Rig) -> None:
+    for name in ("tmp", "aside", "remote"):
+        (rig.folder / name / "folder").mkdir(parents=True, exist_ok=True)
+        (rig.folder / name / "file").touch()
+    (rig.project / "pipeline.baseline.json.1-1").touch()
+    assert len(failures.left_behind(rig)) == 3  # what is aside is nobody's
+    commands.clear(rig)
+    assert failures.left_behind(rig) == []
+
+
+def test_the_judge_of_commands_is_not_blind(rig: Rig) -> None:
+    commands.warm(rig)
+    asked, run = commands.COMMANDS["history"], commands.COMMANDS["cold"]
+    assert failures.judged(rig, asked, Ended(0, '{"series": []}', ""), {"series": [1]}, errno.EIO) == Judgement(
+        "wrong", '{"series": []} in the place of {"series": [1]}'
+    )
+    assert failures.judged(rig, asked, Ended(1, "", ""), {}, errno.EIO) == Judgement("wrong", "exit 1: ")
+    ended = rig.run(FIRST)
+    assert failures.judged(rig, run, ended, {}, errno.EIO).outcome == "survived"
+    record = Path(ended.document["folder"], "record.json")
+    record.unlink()
+    assert failures.judged(rig, run, ended, {}, errno.EIO).why.startswith(f"exit 0, and cannot read {record}: ")
+    strange = rig.object("ab" * 32)
+    strange.parent.mkdir(exist_ok=True)
+    strange.write_text("something")
+    assert failures.broken_objects(rig) == ["ab" * 32]
+    (rig.out / "join" / "text").unlink()
+    (rig.out / "join" / "text").write_text("half")
+    refused = Ended(3, "", "")
+    assert (
+        failures.judged(rig, run, refused, {}, errno.EIO).why == "exit 3, and out/text/join/text holds something else"
+    )
 
 
 def test_calls_fail_as_they_are_told_to(rig: Rig, failing: Failing) -> None:
     """The judge is not blind, and nor is what it judges."""
-    what, judgement = commands.trial(rig, failing, "cold", Fault("sync", "all", 1, errno.EDQUOT, "from then on"))
+    what, judgement = trial(rig, failing, "cold", Fault("sync", "all", 1, errno.EDQUOT, "from then on"))
     assert what.startswith(f"cold: sync 1 of all, EDQUOT from then on: fsync {rig.store}")
     assert (judgement.outcome, judgement.why.partition(":")[0]) == ("refused", "cannot open the store")
-    what, judgement = commands.trial(rig, failing, "cold", Fault("write", "all", 1, 0, "once"))
+    what, judgement = trial(rig, failing, "cold", Fault("write", "all", 1, 0, "once"))
     assert what.startswith(f"cold: write 1 of all, half of the bytes once: write {rig.store}")
     assert judgement.outcome == "rebuilt"
 

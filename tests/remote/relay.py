@@ -102,6 +102,8 @@ class Relay:
                     self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)
+                if self.command != "HEAD" and len(content) < int(dict(headers).get("Content-Length", 0)):
+                    self.close_connection = True  # who waits for the rest is told that there is none
 
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any  # noqa: N815 - names of the base class
 

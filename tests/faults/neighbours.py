@@ -1,0 +1,53 @@
+"""A call of a command fails while another process runs on the same store, which has to end as if it were alone."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from random import Random
+
+from tests.faults import deaths
+from tests.faults.calls import Counts, Failing, Fault
+from tests.faults.commands import COMMANDS, remote, words
+from tests.faults.failures import Before, afterwards, judged
+from tests.faults.projects import FIRST
+from tests.faults.rig import Judgement, Rig, process
+
+NAMES = tuple(name for name, command in COMMANDS.items() if not command.answers)
+
+
+def some_trial(rig: Rig, failing: Failing, name: str, counts: Counts, chance: Random) -> tuple[Fault, str, Judgement]:
+    """Let any of a command's calls fail: one that there is this time, too, though the other process does a part."""
+    while True:
+        fault = Fault.any(chance, counts)
+        what, judgement = trial(rig, failing, name, fault)
+        if failing.failed() or judgement.outcome == "wrong":
+            return fault, what, judgement
+
+
+def trial(rig: Rig, failing: Failing, name: str, fault: Fault) -> tuple[str, Judgement]:
+    """Let a call of a command fail beside a run of which none does; then run again."""
+    command = COMMANDS[name]
+    command.prepare(rig)
+    before = Before.of(rig)
+    token = f"{os.getpid()}-{Random().getrandbits(32):x}"
+    variables = {**rig.variables, deaths.MARK: token}
+    after = tuple(word.replace("REMOTE", remote(rig)) for word in command.after)
+    failing.set(fault)
+    with ThreadPoolExecutor() as pool:
+        unlucky = replace(rig, variables={**variables, **failing.variables})
+        failed = pool.submit(process, unlucky, words(rig, *command.words))
+        beside = process(replace(rig, variables=variables), rig.words(FIRST, *after))
+        ended = failed.result()
+    what = f"{name}: {fault}: {failing.failed() or 'nothing failed'}"
+    judgement = judged(rig, command, ended, {}, fault.error)
+    if beside.code != 0 or beside.err:
+        judgement = Judgement("wrong", f"the one beside: exit {beside.code}: {beside.out}{beside.err}")
+    elif damage := rig.damage(FIRST):
+        judgement = Judgement("wrong", f"the one beside: exit 0 with {', '.join(damage)}")
+    if judgement.outcome != "wrong" and (orphans := deaths.surviving(token)):
+        judgement = Judgement("wrong", f"{len(orphans)} orphans: {orphans}")
+    if judgement.outcome != "wrong" and (wrong := afterwards(rig, command, before.and_then(rig), fault)):
+        judgement = Judgement("wrong", f"{judgement.outcome} ({judgement.why}), then {wrong}")
+    return what, judgement

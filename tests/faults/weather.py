@@ -1,0 +1,203 @@
+"""A remote that fails as servers and networks do while results go there, or come from there."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from uuid import uuid4
+
+from tests.faults import deaths
+from tests.faults.commands import cold, whole_remote
+from tests.faults.failures import broken_objects, left_behind
+from tests.faults.projects import FIRST
+from tests.faults.rig import Judgement, Rig
+from tests.remote.relay import Answer, Relay
+
+SERVER = Path(deaths.__file__).parents[1] / "remote" / "s3_server.py"
+REFUSED = "--remote-required"
+SLOW = 1.0  # seconds until a slow answer, once
+LASTING_SLOW = 0.1  # the same, of each of them
+
+TROUBLES = (
+    "500", "503", "429", "403", "hung up", "hung up, though done", "cut off", "other bytes", "slow", "stored half",
+)  # fmt: skip
+HURTS = ("stored half",)  # after which something in the remote is damaged, which who comes next finds and mends
+HOW = ("once", "three times", "from then on")
+DIRECTIONS = ("push", "pull")
+Trouble = tuple[str, int, str]  # one of `TROUBLES`, the number of the first request that has it, and one of `HOW`
+
+
+@dataclass
+class Weather(Relay):
+    """A relay that lets some of the requests go wrong.
+
+    Attributes:
+        trouble: one of `TROUBLES`; none if empty.
+        first: the number of the first request with it, from 1.
+        times: how many requests have it.
+        met: how many have had it.
+    """
+
+    trouble: str = ""
+    first: int = 1
+    times: int = 1
+    met: int = 0
+
+    def __post_init__(self) -> None:
+        self._meets = threading.local()
+        super().__post_init__()
+
+    def set(self, trouble: str, first: int = 1, times: int = 1) -> None:
+        """Let requests go wrong from now on, counted anew; none if there is no trouble."""
+        self.trouble, self.first, self.times, self.met = trouble, first, times, 0
+        self.requests.clear()
+
+    def verdict(self, method: str, path: str) -> int:
+        """See `Relay.verdict`."""
+        usual = super().verdict(method, path)
+        self._meets.now = bool(self.trouble) and self.first <= len(self.requests) and self.met < self.times
+        if not self._meets.now or not (self.trouble.isdecimal() or self.trouble == "hung up"):
+            return usual
+        self.met += 1
+        return int(self.trouble) if self.trouble.isdecimal() else -1
+
+    def hand_on(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """See `Relay.hand_on`."""
+        if not self._meets.now:
+            return super().hand_on(method, path, headers, body)
+        if self.trouble == "slow":
+            time.sleep(SLOW if self.times == 1 else LASTING_SLOW)
+        if self.trouble == "stored half" and method == "PUT" and len(body) > 1:
+            self.met += 1
+            body = body[: len(body) // 2]
+            headers = {name: value for name, value in headers.items() if name.lower() != "content-length"}
+        status, told, content = super().hand_on(method, path, headers, body)
+        if self.trouble in ("slow", "hung up, though done"):
+            self.met += 1
+        if self.trouble == "hung up, though done":
+            raise ConnectionError
+        if self.trouble in ("cut off", "other bytes") and status < http.client.MULTIPLE_CHOICES and len(content) > 1:
+            self.met += 1
+            half = content[: len(content) // 2]
+            content = half if self.trouble == "cut off" else half + bytes([content[-1] ^ 1]) + content[len(half) + 1 :]
+            told = [*((name, value) for name, value in told if name.lower() != "content-length")]
+            told.append(("Content-Length", str(len(content) + (len(half) if self.trouble == "cut off" else 0))))
+        return status, told, content
+
+
+@contextmanager
+def serving() -> Iterator[Weather]:
+    """An S3 server in a process of its own, and the relay before it."""
+    server = subprocess.Popen([sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert server.stdin
+    assert server.stdout
+    weather = Weather(int(server.stdout.readline()))
+    try:
+        yield weather
+    finally:
+        weather.close()
+        server.stdin.close()
+        server.wait(20)
+        server.stdout.close()
+
+
+def variables(weather: Weather) -> dict[str, str]:
+    """What a process needs to know of the relay."""
+    return {
+        "AWS_ENDPOINT_URL": weather.url,
+        "AWS_ACCESS_KEY_ID": "somebody",
+        "AWS_SECRET_ACCESS_KEY": "password",
+        "AWS_REGION": "us-east-1",
+    }
+
+
+def bucket(weather: Weather) -> str:
+    """The URL of a new bucket."""
+    name = f"bucket-{uuid4().hex}"
+    connection = http.client.HTTPConnection("127.0.0.1", weather.port, timeout=20)
+    connection.request("PUT", f"/{name}")
+    assert connection.getresponse().status == http.client.OK
+    connection.close()
+    return f"s3://{name}/some/path"
+
+
+def requests(rig: Rig, weather: Weather, direction: str) -> int:
+    """How many requests a run makes that meets with no trouble."""
+    url = prepared(rig, weather, direction)
+    ended = rig.run(FIRST, "--remote", url)
+    assert ended.code == 0, ended
+    return len(weather.requests)
+
+
+def prepared(rig: Rig, weather: Weather, direction: str) -> str:
+    """The URL of an empty remote, or of one that has everything; and an empty store."""
+    weather.set("")
+    url = bucket(weather)
+    cold(rig)
+    if direction == "pull":
+        ended = rig.run(FIRST, "--remote", url)
+        assert ended.code == 0, ended
+        cold(rig)
+    weather.requests.clear()
+    return url
+
+
+def some_trial(rig: Rig, weather: Weather, most: Mapping[str, int], chance: Random) -> tuple[str, str, Judgement]:
+    """Let any request go wrong in some way, one that can: not every answer has a content to cut off."""
+    while True:
+        direction, trouble, how = chance.choice(DIRECTIONS), chance.choice(TROUBLES), chance.choice(HOW)
+        first, count = chance.randint(1, most[direction]), chance.choice((1, 1, 2))
+        words = (REFUSED,) if chance.random() < 1 / 4 else ()
+        what, judgement = trial(rig, weather, direction, (trouble, first, how), count, words)
+        if weather.met or judgement.outcome == "wrong":
+            return trouble, what, judgement
+
+
+def trial(
+    rig: Rig, weather: Weather, direction: str, fault: Trouble, count: int, words: tuple[str, ...]
+) -> tuple[str, Judgement]:
+    """Let requests of one or two runs on a store go wrong, and then none."""
+    trouble, first, how = fault
+    url = prepared(rig, weather, direction)
+    weather.set(trouble, first, {"once": 1, "three times": 3, "from then on": sys.maxsize}[how])
+    token = f"{os.getpid()}-{Random().getrandbits(32):x}"
+    marked = replace(rig, variables={**rig.variables, deaths.MARK: token})
+    with ThreadPoolExecutor() as pool:
+        runs = [pool.submit(marked.run, FIRST, "--remote", url, *words) for _ in range(count)]
+        ended = [run.result() for run in runs]
+    met, weather.trouble = weather.met, ""
+    what = f"{direction}, {count} at once {' '.join(words)}: {trouble} from request {first} {how}, {met} times"
+    judgements = [rig.judge(FIRST, one, ()) for one in ended]
+    judgement = next((one for one in judgements if one.outcome == "wrong"), judgements[0])
+    if any(one.outcome == "refused" for one in judgements) and not words:
+        judgement = Judgement("wrong", f"the remote is in the way: {judgements}")
+    if judgement.outcome != "wrong" and (orphans := deaths.surviving(token)):
+        judgement = Judgement("wrong", f"{len(orphans)} orphans: {orphans}")
+    if judgement.outcome != "wrong" and (wrong := afterwards(rig, url, hurt=trouble in HURTS)):
+        judgement = Judgement("wrong", f"{judgement.outcome} ({judgement.why}), then {wrong}")
+    weather.met = met
+    return what, judgement
+
+
+def afterwards(rig: Rig, url: str, *, hurt: bool) -> str:
+    """What is wrong when runs without trouble have followed."""
+    after = deaths.afterwards(rig, deaths.stored(rig), "--remote", url)
+    if after.outcome == "wrong":
+        return after.why
+    if left := left_behind(rig):
+        return f"left behind: {', '.join(left)}"
+    if broken := broken_objects(rig):
+        return f"not what their names say: {', '.join(broken)}"
+    if hurt:
+        whole_remote(rig, url)  # which mends it
+    return whole_remote(rig, url)
