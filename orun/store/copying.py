@@ -50,11 +50,17 @@ def reflink(source: str, target: str, mode: int) -> bool:
 
 
 def link(source: str, target: str) -> bool:
-    """Give the file a second name; False where that cannot be."""
+    """Give the file a second name; False where that cannot be, or where the two would pass for two files.
+
+    So they do on sshfs: what is written by one name would not be noticed at the other.
+    """
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError as error:
         if error.errno in _NO_LINK:
             return False
         raise
+    if not os.path.samestat(os.lstat(source), made := os.lstat(target)) or made.st_nlink == 1:
+        os.unlink(target)
+        return False
     return True

@@ -8,10 +8,37 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import sleep
 
 import pytest
 
 SIZE = 64 << 20
+
+
+@contextmanager
+def sshfs(folder: Path) -> Iterator[Path]:
+    """A folder over SFTP, served through a pipe: attributes are cached, and what has two names passes for two files."""
+    server = shutil.which("sftp-server", path="/usr/lib/openssh:/usr/libexec/openssh:/usr/lib/ssh")
+    if os.geteuid() != 0 or shutil.which("sshfs") is None or server is None:
+        pytest.skip("needs root, sshfs and sftp-server")
+    served, disk = folder / "served", folder / "disk"
+    served.mkdir()
+    disk.mkdir()
+    with subprocess.Popen([server], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as serving:
+        words = ["sshfs", "-f", "-o", "passive", f":{served}", str(disk)]
+        client = subprocess.Popen(words, stdin=serving.stdout, stdout=serving.stdin, stderr=subprocess.DEVNULL)
+        try:
+            while client.poll() is None and not os.path.ismount(disk):
+                sleep(0.01)
+            if client.poll() is not None:
+                pytest.skip("sshfs cannot be mounted here")
+            yield disk
+        finally:
+            if os.path.ismount(disk):
+                subprocess.run(["umount", "--lazy", str(disk)], check=True)
+            client.kill()
+            client.wait()
+            serving.kill()
 
 
 @contextmanager
