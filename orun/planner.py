@@ -26,6 +26,8 @@ from orun.record import NEVER_RUN, Verdict
 from orun.steps import Done, Plan, Step
 from orun.store import Action, Store
 
+EARLIER = "what an earlier run made of these does not hold any more"
+
 
 class Planner:
     """Decides for the stages of one pipeline against one store.
@@ -159,13 +161,29 @@ class Planner:
             return replace(step, reasons=("forced",))
         if self.fresh and spec.stage_class == "measurement":
             return replace(step, reasons=("--fresh: measured again",))
-        reasons: list[str] = []
+        stale: list[tuple[Action, list[str]]] = []
         for action in self.store.actions(step.key):
-            stale = self.changes(step.stage, action) or self._damage(action)
-            if not stale:
+            found = self.changes(step.stage, action) or self._damage(action)
+            if not found:
                 return replace(step, action="cached", reasons=(self._origin(step, action),), hit=action)
-            reasons = reasons or stale
-        return replace(step, reasons=tuple(reasons or _changes(step) or ["its result is no longer in the store"]))
+            stale.append((action, found))
+        return replace(step, reasons=self._why(step, stale))
+
+    def _why(self, step: Step, stale: list[tuple[Action, list[str]]]) -> tuple[str, ...]:
+        """What has changed since the stage was last done.
+
+        Args:
+            step: the decision, as far as it is known.
+            stale: the results under its key, the newest first, and why each holds no longer. A newer one than the last
+                may be of another branch, which was left since.
+        """
+        latest = self.store.latest(self.pipeline.name, step.stage.id)
+        if last := next((found for action, found in stale if action == latest), None):
+            return tuple(last)
+        changed = _changes(step)
+        if changed and stale:
+            return (*changed, f"{EARLIER}: {'; '.join(stale[0][1])}")
+        return tuple(changed or (stale[0][1] if stale else ["its result is no longer in the store"]))
 
     def changes(self, stage: Stage, action: Action) -> list[str]:
         """What differs now from what a stage found when it ran, as sentences; empty when its result still holds."""

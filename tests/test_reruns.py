@@ -179,6 +179,28 @@ def test_an_edit_that_is_taken_back_finds_the_old_result(project: Project) -> No
     assert built(project.run()) == []
 
 
+def test_what_has_changed_is_told_since_the_last_run_not_since_the_newest_result(project: Project) -> None:
+    """Of a branch that was left, the newest result under the key had been compared with: `helper.py changed`, too."""
+    project.edit("helper.py", "deep.split(text)", "[*deep.split(text)]")
+    assert built(project.run()) == ALL
+    project.edit("helper.py", "[*deep.split(text)]", "deep.split(text)")
+    assert built(project.run()) == []
+    project.edit("deep.py", "text.split()", "[*text.split()]")
+    result = project.run()
+    assert [stage.reasons for stage in result.stages] == [("deep.py changed (read by the stage)",)] * 3
+
+
+def test_a_parameter_that_is_as_it_was_where_the_code_is_not(project: Project) -> None:
+    project.edit("pipeline.yaml", "text: a b", "text: c d")
+    project.edit("helper.py", "deep.split(text)", "[*deep.split(text)]")
+    assert built(project.run()) == ALL
+    project.edit("pipeline.yaml", "text: c d", "text: a b")
+    assert project.run()["make"].reasons == (
+        'parameter text: "c d" -> "a b"',
+        "what an earlier run made of these does not hold any more: helper.py changed (read by the stage)",
+    )
+
+
 def test_a_data_file_that_was_not_declared(reader: Project) -> None:
     reader.write("data.txt", "two")
     result = reader.run()
