@@ -9,6 +9,7 @@ import os
 import site
 import sys
 from collections.abc import Iterable
+from itertools import chain
 
 import blake3
 
@@ -23,6 +24,8 @@ DISKS, MEMORY = "/run/media/", "/dev/shm/"  # noqa: S108 - among these: disks th
 CREDENTIALS = (".netrc", ".aws", ".azure", ".config/gcloud", ".ssh", ".cache/huggingface/token")
 # Caches that drivers and libraries rebuild by themselves from what is known otherwise.
 CACHES = (".nv", ".triton", ".cache/fontconfig", ".cache/matplotlib", ".cache/mesa_shader_cache", ".cache/miopen")
+MARK = "pyvenv.cfg"  # what tells a virtual environment
+ENVIRONMENT = ("bin", "etc", "include", "lib", "lib64", "share", MARK)  # what is in one
 PACKAGES = ("/site-packages", "/dist-packages")  # how folders that installers fill are called
 
 
@@ -119,9 +122,16 @@ def installed() -> tuple[str, ...]:
 @functools.cache
 def _libraries() -> tuple[str, ...]:
     """Those of them in which programs and libraries lie."""
-    prefixes = (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)
+    prefixes = map(_parts, (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix))
     packages = (*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.__file__), *_further())
-    return _prefixes((*SYSTEM, *prefixes, *packages, str(PACKAGE), os.path.dirname(blake3.__file__)))
+    return _prefixes((*SYSTEM, *chain(*prefixes), *packages, str(PACKAGE), os.path.dirname(blake3.__file__)))
+
+
+def _parts(prefix: str) -> Iterable[str]:
+    """A prefix; of a virtual environment what that is made of: it may have been made where projects and data lie."""
+    if os.path.exists(os.path.join(prefix, MARK)):  # noqa: PTH110 - as above
+        return [os.path.join(prefix, name) for name in ENVIRONMENT]
+    return [prefix]
 
 
 def _further() -> Iterable[str]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -73,23 +74,39 @@ def test_an_environment_that_is_the_project() -> None:
     assert not Scope([sys.prefix]).is_code(orun.__file__)
 
 
+@pytest.fixture
+def anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What is installed is found out anew in a test, and again after it."""
+    caches = (scope.installed, scope._libraries)
+    for cached in caches:
+        cached.cache_clear()
+    yield
+    monkeypatch.undo()
+    for cached in caches:
+        cached.cache_clear()
+
+
+@pytest.mark.usefixtures("anew")
 def test_packages_of_another_environment_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They count by their versions: that each file of theirs was looked at made an export take four times as long."""
     other, mine = tmp_path / "base/lib/python3/site-packages", tmp_path / "src"
     monkeypatch.setattr(sys, "path", [*sys.path, f"{other}/", str(mine), "site-packages"])
-    caches = (scope.installed, scope._libraries)
-    for cached in caches:
-        cached.cache_clear()
-    try:
-        found = Scope(["/home/me/project"])
-        assert not found.is_discovery(f"{other}/torch/nn.py")
-        assert found.is_discovery(f"{tmp_path}/base/weights.npz")
-        assert found.is_discovery(f"{mine}/model.py")
-        assert found.is_discovery("/home/me/project/site-packages/model.py")
-    finally:
-        monkeypatch.undo()
-        for cached in caches:
-            cached.cache_clear()
+    found = Scope(["/home/me/project"])
+    assert not found.is_discovery(f"{other}/torch/nn.py")
+    assert found.is_discovery(f"{tmp_path}/base/weights.npz")
+    assert found.is_discovery(f"{mine}/model.py")
+    assert found.is_discovery("/home/me/project/site-packages/model.py")
+
+
+@pytest.mark.usefixtures("anew")
+def test_an_environment_in_the_folder_of_all_projects_and_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No data there had been seen: `python -m venv .` beside them."""
+    (tmp_path / "pyvenv.cfg").touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    found = Scope([f"{tmp_path}/project"])
+    assert found.is_discovery(f"{tmp_path}/data/a.npy")
+    for name in ("pyvenv.cfg", "bin/tool", "lib/python3/site-packages/torch/nn.py", "share/man/man1/tool.1"):
+        assert not found.is_discovery(f"{tmp_path}/{name}")
 
 
 def test_links_are_followed(tmp_path: Path) -> None:
