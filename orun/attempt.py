@@ -108,7 +108,7 @@ class Attempt:
         self.require_unchanged()
         self._require_packages(result)
         discovered, wrote = self._discovered(result), self._strays(result)
-        Apart(self.pipeline, done, self.store.files).require(self.step.stage, discovered, wrote)
+        Apart(self.pipeline, done, self.store).require(self.step.stage, discovered, wrote)
         with self.store.together():
             return self._store(result, discovered, wrote)
 

@@ -124,7 +124,10 @@ class InputChanged(StageError):
 
 
 class UndeclaredInput(StageError):
-    """The stage reads what another one wrote beside its output in another run, or wrote there what another one read."""
+    """The stage reads what another one wrote beside its output in another run, or wrote there what another one read.
+
+    Or it reads the output of a stage that it does not wait for.
+    """
 
 
 class Interrupted(OrunError):

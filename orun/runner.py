@@ -282,9 +282,7 @@ class Runner:
     def _reuse(self, step: Step, action: Action) -> None:
         """Take a stored result, unless it rests on what another stage wrote beside its output in some other run."""
         try:
-            Apart(self.planner.pipeline, self.done, self.store.files).require(
-                step.stage, action.discovered, action.wrote
-            )
+            Apart(self.planner.pipeline, self.done, self.store).require(step.stage, action.discovered, action.wrote)
         except StageError as error:
             self._fail(step, error)
         else:

@@ -1,7 +1,8 @@
 """What a stage wrote beside its output does not come back with its stored result: no stage may rest on another's.
 
 Bazel and Nix keep such a file out of sight, tup refuses it. Here it may be read as long as it is what a clean build
-would read: as it was left by the run of the stage whose result this run has.
+would read: as it was left by the run of the stage whose result this run has. The output of a stage, where people open
+it, may be read by those that wait for the stage: for others it is of this run or of the last one, as it happens.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from pathlib import Path
 from orun.discovery import digest_now
 from orun.errors import UndeclaredInput
 from orun.observe import portable_name
+from orun.pipeline.graph import reached
 from orun.pipeline.model import Pipeline, Stage
 from orun.steps import Done
-from orun.store import Discovered, StatCache, Stray
+from orun.store import Discovered, Store, Stray
+from orun.store.layout import safe_name
 
 Strays = Mapping[str, Stray]
 
@@ -27,12 +30,12 @@ class Apart:
     Attributes:
         pipeline: theirs.
         done: those that are up to date.
-        files: digests of files.
+        store: where their outputs are.
     """
 
     pipeline: Pipeline
     done: Mapping[str, Done]
-    files: StatCache
+    store: Store
 
     def require(self, stage: Stage, found: Discovered, wrote: Strays) -> None:
         """Refuse a stage that read what another one wrote as some other run has left it, or the other way about.
@@ -43,8 +46,10 @@ class Apart:
             wrote: what it wrote beside its output.
 
         Raises:
-            UndeclaredInput: when it did.
+            UndeclaredInput: when it did, or read the output of one that it does not wait for.
         """
+        for file, name in self._outputs(stage, found):
+            raise _unneeded(stage.id, file, name)
         for name, one in self.done.items():
             if not wrote and not one.action.wrote:  # nearly always, and this is asked of every pair of stages
                 continue
@@ -53,20 +58,46 @@ class Apart:
             for file in self._changed(one.step.stage, one.action.discovered, wrote):
                 raise _refused(stage.id, file, reader=name, writer=stage.id)
 
+    def _outputs(self, stage: Stage, found: Discovered) -> Iterator[tuple[str, str]]:
+        """The files that a stage read among the outputs of others that it does not wait for, and whose they are."""
+        names = [name for name in (*found.files, *self._told(stage)) if "/out/" in name]
+        if not names:
+            return
+        needed = reached([stage.id], {one.id: one.before for one in self.pipeline.stages})
+        others = {safe_name(one.id): one.id for one in self.pipeline.stages if one.id not in needed}
+        out = self.store.root / "out" / safe_name(self.pipeline.name)
+        tops = {portable_name(one, self.pipeline.root, self.pipeline.project) for one in (out, out.resolve())}
+        for name in names:
+            folder = next((name[len(top) :].split("/")[1] for top in tops if name.startswith(f"{top}/")), "")
+            if folder in others:
+                yield name, others[folder]
+
     def _changed(self, stage: Stage, found: Discovered, wrote: Strays) -> Iterator[str]:
         """The files that a stage read, looked for or was told of, and that are not as they were left."""
         for name, stray in wrote.items():
             seen = found.files.get(name)
             asked = name in found.probed and stray.how != "added"  # who adds to a log may look for it
             if seen is None and (asked or self._is_told_of(stage, name)):
-                seen = digest_now(self.pipeline.root / name, self.files)
+                seen = digest_now(self.pipeline.root / name, self.store.files)
             if seen not in (None, stray.digest):
                 yield name
 
     def _is_told_of(self, stage: Stage, name: str) -> bool:
+        return any(Path(name).is_relative_to(one) for one in self._told(stage))
+
+    def _told(self, stage: Stage) -> Iterator[str]:
+        """The files and folders that its parameters name."""
         root, project = self.pipeline.root, self.pipeline.project
-        told = (Path(portable_name(root / reference.path, root, project)) for reference in stage.references)
-        return any(Path(name).is_relative_to(one) for one in told)
+        return (portable_name(root / reference.path, root, project) for reference in stage.references)
+
+
+def _unneeded(stage: str, file: str, whose: str) -> UndeclaredInput:
+    return UndeclaredInput(
+        stage,
+        f"{stage} reads {file}, the output of {whose}, and does not need {whose}",
+        why=f"it may be what an earlier run left there: {stage} does not wait for {whose}",
+        hint=f"Name {whose} under needs of {stage}",
+    )
 
 
 def _refused(stage: str, file: str, *, reader: str, writer: str) -> UndeclaredInput:

@@ -1,0 +1,76 @@
+"""What lies in `out/` of a stage is read by those that wait for it: for others it may be of an earlier run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.project import Project, outcomes
+
+PIPELINE = """
+name: text
+stages:
+  made-elsewhere: {uses: ./stages.py:make, with: {text: a b}}
+  reads: {uses: ./reads.py:reads, with: {name: STORE/out/text/made-elsewhere/text}NEEDS}
+"""
+READS = """
+from pathlib import Path
+
+from orun import FilePath, stage
+
+
+@stage(inputs={"after": "files"}, output="files")
+def waits(context, *, name: str):
+    (context.output / "text").write_text(Path(name).read_text())
+
+
+@stage(inputs={}, output="files")
+def reads(context, *, name: str):
+    (context.output / "text").write_text(Path(context.root / name).read_text())
+"""
+
+
+def project(folder: Path, *, needs: str = "") -> Project:
+    made = Project(folder / "project", folder / "project" / "artifacts")
+    Project.make(made.folder, PIPELINE.replace("STORE", str(made.store)).replace("NEEDS", needs))
+    made.write("reads.py", READS)
+    return made
+
+
+@pytest.mark.parametrize("kind", ["str", "FilePath"])
+def test_a_stage_that_does_not_wait_for_it_is_refused(tmp_path: Path, kind: str) -> None:
+    """It had been made of what the run before had left, and the next run was another."""
+    made = project(tmp_path)
+    assert outcomes(made.run(only=["made-elsewhere"])) == {"made-elsewhere": "built"}
+    made.edit("reads.py", "def reads(context, *, name: str)", f"def reads(context, *, name: {kind})")
+    for _ in range(2):
+        result = made.run()
+        assert result.exit_code == 3
+        assert outcomes(result) == {"made-elsewhere": "cached", "reads": "failed"}
+        failure = result["reads"].failure
+        assert failure is not None
+        assert failure.error == "UndeclaredInput"
+        read = "artifacts/out/text/made-elsewhere/text"
+        assert failure.what == f"reads reads {read}, the output of made-elsewhere, and does not need made-elsewhere"
+        assert failure.why == "it may be what an earlier run left there: reads does not wait for made-elsewhere"
+        assert failure.hint == "Name made-elsewhere under needs of reads"
+
+
+def test_a_stage_that_waits_for_it_may_read_it(tmp_path: Path) -> None:
+    made = project(tmp_path, needs=", needs: made-elsewhere")
+    made.edit("pipeline.yaml", "reads.py:reads", "reads.py:waits")
+    for text in ("a b", "c d"):
+        made.edit("pipeline.yaml", "text: a b", f"text: {text}")
+        assert outcomes(made.run()) == {"made-elsewhere": "built", "reads": "built"}
+        assert made.text("reads") == text
+    made.edit("pipeline.yaml", "text: c d", "text: a b")
+    assert outcomes(made.run())["made-elsewhere"] == "cached"
+    assert made.text("reads") == "a b"
+
+
+def test_what_another_pipeline_has_made_may_be_read(tmp_path: Path) -> None:
+    made = project(tmp_path)
+    assert outcomes(made.run(only=["made-elsewhere"])) == {"made-elsewhere": "built"}
+    made.edit("pipeline.yaml", "name: text", "name: other")
+    assert outcomes(made.run()) == {"made-elsewhere": "cached", "reads": "built"}
