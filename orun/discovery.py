@@ -11,7 +11,16 @@ from pathlib import Path
 
 from orun.environment import tools
 from orun.errors import InputChanged
-from orun.observe import ABSENT, appearance_as, listing_digest, portable_name, value_digest
+from orun.observe import (
+    ABSENT,
+    FIRST,
+    NOT_FIRST,
+    appearance_as,
+    listing_digest,
+    portable_name,
+    tells_more,
+    value_digest,
+)
 from orun.store import Discovered, Signature, StatCache
 from orun.store.refusals import refusal
 from orun.variables import value_told
@@ -52,7 +61,7 @@ def changes(
         if now.environment[name] != old
     ]
     pairs = ((name, old, now.probed[name]) for name, old in discovered.probed.items())
-    found += [f"{name} {_event(old, new)} (looked for by the stage)" for name, old, new in pairs if old != new]
+    found += [_asked(name, old, new) for name, old, new in pairs if old != new]
     return found
 
 
@@ -82,6 +91,12 @@ def digest_now(path: Path, files: StatCache) -> str:
         if error.errno in FAILING:
             raise refusal(error, f"read {path}", path) from error
         return ABSENT  # it is not there, or no longer a file that can be read: either way not what the stage read
+
+
+def _asked(name: str, old: str, new: str) -> str:
+    if old in (FIRST, NOT_FIRST):
+        return f"{name} is {new} now (started by the stage)"
+    return f"{name} {_event(old, new)} (looked for by the stage)"
 
 
 def _event(old: str, new: str) -> str:
@@ -156,11 +171,13 @@ def carry_over(
     """
     for one in earlier:
         now = standing(one, root, files, packages)
+        read = {**now.files, **found.files}
+        probed = {name: told for name, told in now.probed.items() if name not in read or tells_more(told)}
         found = Discovered(
-            files={**now.files, **found.files},
+            files=read,
             folders={**now.folders, **found.folders},
             packages={**now.packages, **found.packages},
             environment={**now.environment, **found.environment},
-            probed={**now.probed, **found.probed},
+            probed={**probed, **found.probed},
         )
     return found

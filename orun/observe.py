@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import stat
 from pathlib import Path
@@ -12,6 +13,8 @@ from blake3 import blake3
 FILE, FOLDER = "file", "folder"
 BYTES = " bytes"
 LINK_TO, A_LINK, NO_LINK = "link to ", "a link: ", "no link: "
+LINKS = (LINK_TO, A_LINK, NO_LINK)
+FIRST, NOT_FIRST = "first on PATH", "not first on PATH"  # of the programs of its name
 CHUNK = 1 << 20  # bytes that are read at a time
 ABSENT = ""  # the digest of a file that was looked for and not there, and of a variable that was not set
 
@@ -77,8 +80,27 @@ def appearance(path: str | Path, *, size: bool = False, link: bool = False, targ
 
 
 def appearance_as(told: str, path: str | Path) -> str:
-    """`appearance` now, with as much of it as `told` holds."""
-    return appearance(path, size=told.endswith(BYTES), link=tells_of_link(told), target=told.startswith(LINK_TO))
+    """`appearance` now, with as much of it as `told` holds; or whether it is the first on `PATH`, if that is."""
+    if told in (FIRST, NOT_FIRST):
+        return FIRST if is_first(str(path)) else NOT_FIRST
+    return appearance(path, size=told.endswith(BYTES), link=told.startswith(LINKS), target=told.startswith(LINK_TO))
+
+
+def is_first(program: str) -> bool:
+    """Whether a program is the one that is started by its name: the first that a folder of `PATH` has."""
+    path = os.path.abspath(program)  # noqa: PTH100
+    named = (os.path.join(folder, os.path.basename(path)) for folder in program_folders())  # noqa: PTH118, PTH119
+    return path == next((one for one in named if os.access(one, os.X_OK) and not os.path.isdir(one)), None)  # noqa: PTH112
+
+
+def program_folders() -> tuple[str, ...]:
+    """The folders of `PATH`, in their order."""
+    return _folders(os.environ.get("PATH", os.defpath))
+
+
+@functools.lru_cache(maxsize=1)
+def _folders(said: str) -> tuple[str, ...]:
+    return tuple(map(os.path.abspath, said.split(os.pathsep)))
 
 
 def was_absent(told: str) -> bool:
@@ -86,9 +108,9 @@ def was_absent(told: str) -> bool:
     return told in (ABSENT, NO_LINK)
 
 
-def tells_of_link(told: str) -> bool:
+def tells_more(told: str) -> bool:
     """Whether an `appearance` holds more than what the content of the file could tell."""
-    return told.startswith((LINK_TO, A_LINK, NO_LINK))
+    return told.startswith((*LINKS, FIRST, NOT_FIRST))
 
 
 def require_regular(path: str | Path) -> os.stat_result:

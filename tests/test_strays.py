@@ -220,6 +220,20 @@ def test_what_a_program_writes_anew_is_not_only_added_to(tmp_path: Path) -> None
     assert made.run()["writes"].wrote == ("side.txt",)
 
 
+@pytest.mark.usefixtures("native_reads")
+def test_what_a_program_writes_and_python_reads_then(tmp_path: Path) -> None:
+    program = 'subprocess.run(["cp", HERE / "given.txt", HERE / "side.txt"]); (HERE / "side.txt").read_text()'
+    result = project(tmp_path, program, "'nothing'").run()
+    assert outcomes(result) == {"writes": "built", "reads": "built"}
+    assert result["writes"].wrote == ("side.txt",)
+
+
+def test_what_is_opened_for_writing_and_not_written_is_nothing_to_tell(tmp_path: Path) -> None:
+    """Databases are, to be read."""
+    made = project(tmp_path, '(HERE / "given.txt").open("r+").close()', "'nothing'")
+    assert made.run()["writes"].wrote == ()
+
+
 def test_logs_caches_and_what_is_gone_again_are_nothing_to_tell(tmp_path: Path) -> None:
     result = project(tmp_path, "; ".join(UNTOLD)).run()
     assert outcomes(result) == {"writes": "built", "reads": "built"}

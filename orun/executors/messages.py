@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from orun.codec import Record, field
@@ -45,6 +45,7 @@ class Ended(Record, frozen=True):
         out_of_memory: the kernel killed some process for want of memory meanwhile.
         reads: files that were opened below Python: path -> signature when first opened, None when not there.
         written: files that were opened for writing below Python -> whether only to add to their end.
+        missed: files that were to be opened for reading and writing, were not there, and were made.
     """
 
     status: int
@@ -55,3 +56,4 @@ class Ended(Record, frozen=True):
     out_of_memory: bool = False
     reads: Mapping[str, Signature | None] = field(default_factory=dict)
     written: Mapping[str, bool] = field(default_factory=dict)
+    missed: Sequence[str] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from orun.codec import replace
 from orun.errors import StageError
@@ -12,7 +12,9 @@ from orun.executors.messages import Ended, Trouble
 from orun.executors.reads.recorder import signature_of
 from orun.executors.reads.scope import Scope
 from orun.executors.strays import strays
-from orun.observe import tells_of_link, was_absent
+from orun.observe import ABSENT, BYTES, FILE, FIRST, appearance, is_first, program_folders, tells_more, was_absent
+
+EMPTY = f"{FILE} of 0{BYTES}"
 
 
 def outcome_of(
@@ -32,22 +34,57 @@ def outcome_of(
         return from_trouble(job, said)
     reads, made = {**ended.reads, **said.reads}, {**ended.written, **written}
     made |= {path: made[path] and adds for path, adds in ended.written.items()}
+    untouched = made.keys() - _touched(said.reads, written) - _touched(ended.reads, ended.written)
+    reads |= {path: signature_of(path)[0] for path in untouched & reads.keys()}
     own = {path for path in made.keys() & reads.keys() if not _is_input(job, path, reads[path])}
     sought = {path for path, seen in reads.items() if seen is None}
     sought |= {path for path, what in said.probed.items() if was_absent(what)}
+    inputs = {path: seen for path, seen in sorted(reads.items()) if path not in own}
+    probed = {
+        path: what
+        for path, what in sorted(said.probed.items())
+        if path not in made and (path not in reads or tells_more(what))
+    }
     return replace(
         said,
-        reads={path: seen for path, seen in sorted(reads.items()) if path not in own},
-        probed={
-            path: what
-            for path, what in sorted(said.probed.items())
-            if path not in made and (path not in reads or tells_of_link(what))
-        },
-        wrote=strays(job, made, sought),
+        reads=inputs,
+        probed={**probed, **_journals(inputs, ended.missed), **_programs(inputs)},
+        wrote=strays(job, {path: adds for path, adds in made.items() if path not in untouched}, sought),
         seconds=ended.seconds,
         cpu_seconds=ended.cpu_seconds,
         peak_memory=ended.peak_memory,
     )
+
+
+def _journals(inputs: Mapping[str, Signature | None], missed: Iterable[str]) -> dict[str, str]:
+    """What a database has beside its file while it is written to, and reads as well: there was none, or nothing in it.
+
+    SQLite (`data.db-wal`) opens or makes it even to read, and removes it at the end.
+    """
+    beside = [path for path in missed if any(seen and path.startswith(name) for name, seen in inputs.items())]
+    told = {path: appearance(path, size=True) for path in beside}
+    return {path: what for path, what in told.items() if what in (ABSENT, EMPTY)}
+
+
+def _programs(inputs: Mapping[str, Signature | None]) -> dict[str, str]:
+    """Those of the inputs that are programs, and would be started by their names."""
+    folders = program_folders()
+    found = (path for path, seen in inputs.items() if seen and path.rpartition("/")[0] in folders)
+    return {path: FIRST for path in found if is_first(path)}
+
+
+def _touched(reads: Mapping[str, Signature | None], written: Mapping[str, bool]) -> set[str]:
+    """Those of the files that were opened for writing that were, too, or were not read before: databases are not.
+
+    Whose owner or mode alone has changed is as it was: SQLite gives the log of a database to the owner of its file,
+    whenever root opens it.
+    """
+    return {path for path in written if not _is_as_read(path, reads.get(path))}
+
+
+def _is_as_read(path: str, seen: Signature | None) -> bool:
+    now = signature_of(path)[0]
+    return now is not None and seen is not None and now[:-1] == seen[:-1]
 
 
 def _is_input(job: Job, path: str, seen: Signature | None) -> bool:

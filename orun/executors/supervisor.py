@@ -104,6 +104,7 @@ class Supervised:
             out_of_memory=bool(end.status) and out_of_memory_kills() > self._kills,
             reads=self.native.recorder.reads if self.native else {},
             written=self.native.recorder.written if self.native else {},
+            missed=sorted(self.native.recorder.missed) if self.native else [],
         )
 
     def release(self) -> None:

@@ -21,6 +21,7 @@ from orun.observe import listing_digest
 
 WRITES = os.O_WRONLY | os.O_RDWR
 BYPRODUCTS = "/__pycache__/"  # caches beside code, but for byte code, which stands for its source
+SHARED = "-shm"  # SQLite's index of a database's log, which whoever reads writes to as well: no content of its own
 LONGEST_LINE = 256  # bytes of a first line that Linux looks at
 LISTERS = frozenset({"os", "pathlib", "glob", "shutil"})  # modules that list folders for their callers
 
@@ -33,12 +34,14 @@ class Recorder:
         listings: absolute path of a folder -> digest of its names when it was first listed.
         written: what this process has made, removed or opened for writing -> whether only to add to its end; what it
             reads of it later is its own.
+        missed: what was to be opened if it had been there, and else to be made.
     """
 
     def __init__(self) -> None:
         self.reads: dict[str, Signature | None] = {}
         self.listings: dict[str, str] = {}
         self.written: dict[str, bool] = {}
+        self.missed: set[str] = set()
         self._scope = scope_of()
         self._passed: set[str] = set()
         self._paused = False
@@ -65,7 +68,7 @@ class Recorder:
     def forget(self) -> None:
         """Be as new, but for being installed."""
         self.narrow(scope_of())
-        for noted in (self.reads, self.listings, self.written):
+        for noted in (self.reads, self.listings, self.written, self.missed):
             noted.clear()
 
     def pause(self) -> None:
@@ -109,11 +112,20 @@ class Recorder:
         if flags & os.O_DIRECTORY:
             return
         name = absolute(path)
-        emptied = flags & os.O_TRUNC or (flags & os.O_CREAT and not os.path.exists(name))
+        if name.endswith(SHARED) and name.removesuffix(SHARED) in self.reads:
+            return
+        made = flags & os.O_CREAT and not os.path.exists(name)
+        emptied = flags & os.O_TRUNC or made
+        if made and flags & WRITES == os.O_RDWR and not flags & (os.O_TRUNC | os.O_EXCL):
+            self._miss(name)
         if flags & WRITES != os.O_WRONLY and not emptied:
             self.read(name)
         if flags & WRITES:
             self._write(name, adds=bool(flags & os.O_APPEND))
+
+    def _miss(self, path: str) -> None:
+        if path not in self.written and self._scope.is_discovery(path):
+            self.missed.add(path)
 
     def _opened(self, path: Any, _mode: str | None, flags: int) -> None:
         if not isinstance(path, int):

@@ -1,0 +1,88 @@
+"""Programs that a stage starts by their names: which one that is, the folders of `PATH` say."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.project import Project, built
+
+PIPELINE = """
+name: text
+stages:
+  tell: {uses: ./tell.py:tell}
+  neither: {uses: ./stages.py:make}
+"""
+CODE = """
+import os
+import subprocess
+
+from orun import stage
+
+
+@stage(inputs={}, output="files")
+def tell(context):
+    os.environ["ORUN_TEST_OWN"] = "1"
+    (context.output / "text").write_text(subprocess.check_output(COMMAND, text=True))
+"""
+COMMAND = "['orun-test-teller']"
+
+
+def teller(folder: Path) -> Path:
+    folder.mkdir()
+    program = folder / "orun-test-teller"
+    program.write_text(f"#!/bin/sh\nprintf {folder.name}\n")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project.make(tmp_path / "project", PIPELINE)
+    project.write("tell.py", CODE.replace("COMMAND", COMMAND))
+    return project
+
+
+def on_the_path(monkeypatch: pytest.MonkeyPatch, *folders: Path) -> None:
+    monkeypatch.setenv("PATH", os.pathsep.join(map(str, (*folders, "/usr/bin", "/bin"))))
+
+
+def test_another_folder_of_path_that_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Project) -> None:
+    first, second = (teller(tmp_path / name) for name in ("first", "second"))
+    on_the_path(monkeypatch, first.parent)
+    assert built(project.run()) == ["tell", "neither"]
+    on_the_path(monkeypatch, tmp_path / "none", first.parent, second.parent)
+    assert built(project.run()) == [], "it is the same one"
+    on_the_path(monkeypatch, second.parent, first.parent)
+    result = project.run()
+    assert built(result) == ["tell"]
+    assert result["tell"].reasons == (f"{first} is not first on PATH now (started by the stage)",)
+    assert project.text("tell") == "second"
+    assert built(project.run()) == []
+    on_the_path(monkeypatch, first.parent)
+    assert built(project.run()) == []
+    assert project.text("tell") == "first"
+
+
+@pytest.mark.usefixtures("native_reads")
+def test_one_that_a_shell_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Project) -> None:
+    project.write("tell.py", CODE.replace("COMMAND", "'orun-test-teller', shell=True"))
+    first, second = (teller(tmp_path / name) for name in ("first", "second"))
+    on_the_path(monkeypatch, first.parent)
+    assert built(project.run()) == ["tell", "neither"]
+    assert built(project.run()) == []
+    on_the_path(monkeypatch, second.parent, first.parent)
+    assert built(project.run()) == ["tell"]
+    assert project.text("tell") == "second"
+
+
+def test_one_that_comes_to_lie_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Project) -> None:
+    later = teller(tmp_path / "later")
+    on_the_path(monkeypatch, tmp_path / "earlier", later.parent)
+    assert built(project.run()) == ["tell", "neither"]
+    assert built(project.run()) == []
+    teller(tmp_path / "earlier")
+    assert built(project.run()) == ["tell"]
+    assert project.text("tell") == "earlier"
