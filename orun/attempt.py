@@ -10,7 +10,7 @@ from time import time
 from typing import TypeVar
 
 from orun.codec import replace
-from orun.discovery import carry_over, changed_meanwhile, collect_files, digest_now
+from orun.discovery import carry_over, changed_meanwhile, collect_files, digest_now, versions
 from orun.environment import device, isolated, tools
 from orun.errors import InputChanged
 from orun.executors.job import Job, JobResult
@@ -211,7 +211,7 @@ class Attempt:
         project = self.pipeline.project
         declared = {os.path.realpath(root / reference.path) for reference in self.step.stage.references}
         reads = {path: signature for path, signature in result.reads.items() if path not in declared}
-        exact = isolated.packages(self.step.stage.environment) or tools.exact()
+        exact = isolated.packages(self.step.stage.environment) or versions(root)
         found = Discovered(
             files=collect_files(self.step.stage.id, reads, root, project, files),
             folders=_by_name(result.listings, root, project),

@@ -18,6 +18,7 @@ from orun.observe import (
     appearance_as,
     listing_digest,
     portable_name,
+    project_of,
     tells_more,
     value_digest,
 )
@@ -69,7 +70,8 @@ def standing(
     discovered: Discovered, root: Path, files: StatCache, packages: Mapping[str, str] | None = None
 ) -> Discovered:
     """How things stand now that a stage found when it ran; takes what `changes` takes."""
-    packages = tools.exact() if packages is None else packages
+    if packages is None:
+        packages = versions(root) if discovered.packages else {}
     return Discovered(
         files={name: digest_now(root / name, files) for name in discovered.files},
         folders={name: listing_digest(root / name) for name in discovered.folders},
@@ -77,6 +79,19 @@ def standing(
         environment={name: value_digest(value_told(name)) for name in discovered.environment},
         probed={name: appearance_as(told, root / name) for name, told in discovered.probed.items()},
     )
+
+
+def versions(root: Path) -> Mapping[str, str]:
+    """`tools.exact` for a project: of what is developed in itself, the plain versions, wherever it is.
+
+    Args:
+        root: the pipeline's folder.
+    """
+    if not tools.developed():
+        return tools.exact()
+    project = project_of(root).resolve()
+    own = [name for name, folder in tools.developed().items() if Path(folder).resolve().is_relative_to(project)]
+    return {**tools.exact(), **{name: tools.installed()[name] for name in own}}
 
 
 def digest_now(path: Path, files: StatCache) -> str:

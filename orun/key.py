@@ -26,7 +26,7 @@ from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 from orun.targets import EXTENSIONS, StageClass, Target
 from orun.variables import UNLESS_SET, value_told
 
-FORMAT = 3  # raise it when the meaning of a part changes, or what the runner does to a stage's process
+FORMAT = 4  # raise it when the meaning of a part changes, or what the runner does to a stage's process
 
 OPTIMIZE = "PYTHONOPTIMIZE"  # whether there are asserts
 HASH_SEED = "PYTHONHASHSEED"  # how sets iterate

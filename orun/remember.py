@@ -51,7 +51,7 @@ def remember(request: Request, planner: Planner, done: Mapping[str, Done], resul
 
 def _note(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict[str, Any] | None:
     looked = _look(planner, done)
-    code = {str(path): signature(str(path)) for path in PACKAGE.rglob("*.py")}
+    code = {path: signature(path) for path in _code(planner)}
     records = _records(planner, done)
     artifacts = {name: one.action.tree for name, one in done.items()}
     stored = planner.store.evidence(planner.pipeline.name, artifacts)
@@ -83,6 +83,14 @@ def _note(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict
         "artifacts": artifacts,
         "stored": noted(stored.files, stored.folders),
     }
+
+
+def _code(planner: Planner) -> Iterator[str]:
+    """The files of orun itself, and of the plug-ins that stages are of: whoever edits one raises no version."""
+    yield from map(str, PACKAGE.rglob("*.py"))
+    for use in planner.pipeline.kinds.values():
+        if use.origin == "plug-in":
+            yield from (path for _, path in key.code_files(use.entry))
 
 
 def _records(planner: Planner, done: Mapping[str, Done]) -> dict[str, Signature | None] | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from orun.culprits.changes import Change, Fixed, inputs_of
 from orun.culprits.sides import Side
 from orun.environment.making import make
-from orun.environment.tools import ABSENT, BUILDS, exact, installed, normalise
+from orun.environment.tools import ABSENT, BUILDS, developed, exact, installed, normalise
 from orun.errors import EnvironmentFailed
 from orun.events import Notice
 from orun.journal import Listener, ignore
@@ -134,4 +134,5 @@ def slot(pinned: str) -> str:
 
 def _is_here(pinned: str, here: Mapping[str, str]) -> bool:
     name, _, version = pinned.partition("==")
-    return here.get(normalise(name)) == version
+    name = normalise(name)
+    return here.get(name) == version or (name in developed() and installed()[name] == version)  # in the project itself

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import unquote
 
 import msgspec
 from blake3 import blake3
@@ -33,29 +34,41 @@ class Folder(msgspec.Struct, frozen=True):
 class Origin(msgspec.Struct, frozen=True):
     """Where it came from, as its installer noted it."""
 
+    url: str = ""
     vcs_info: Repository = Repository()
     archive_info: Archive = Archive()
     dir_info: Folder = Folder()
 
 
-def label(metadata: str) -> str:
+def label(metadata: str, *, development: bool = False) -> str:
     """`commit.`, `sha256.` or `files.` with the beginning of a digest; empty where a version has one content.
 
     Args:
         metadata: the folder with the metadata of the distribution, in which `NOTE` lies.
+        development: tell what is installed in development by its folder (`editable.`).
     """
-    try:
-        origin = msgspec.json.decode(Path(metadata, NOTE).read_bytes(), type=Origin)
-    except (OSError, msgspec.DecodeError):
-        origin = Origin()
+    origin = _origin(metadata)
     if origin.dir_info.editable:  # its files are watched as the user's
-        return ""
+        return f"editable.{blake3(origin.url.encode()).hexdigest()[:SHOWN]}" if development else ""
     if origin.vcs_info.commit_id:
         return f"commit.{origin.vcs_info.commit_id[:SHOWN]}"
     name, _, digest = origin.archive_info.hash.partition("=")
     if digest := origin.archive_info.hashes.get("sha256", digest if name == "sha256" else ""):
         return f"sha256.{digest[:SHOWN]}"
     return f"files.{_content(Path(metadata))}"
+
+
+def development(metadata: str) -> str:
+    """The folder of a distribution that is installed in development; empty of any other. Takes what `label` takes."""
+    origin = _origin(metadata)
+    return unquote(origin.url.removeprefix("file://")) if origin.dir_info.editable else ""
+
+
+def _origin(metadata: str) -> Origin:
+    try:
+        return msgspec.json.decode(Path(metadata, NOTE).read_bytes(), type=Origin)
+    except (OSError, msgspec.DecodeError):
+        return Origin()
 
 
 def _content(metadata: Path) -> str:

@@ -32,7 +32,7 @@ EXTRAS: Mapping[str, str] = {
     "torch": "torch",
     "transformers": "demo",
 }
-METADATA = ".dist-info"
+METADATA = (".dist-info", ".egg-info")  # the latter where distributions of Linux install packages, and old tools
 # Distributions that put an `onnxruntime` module on the path; they exclude one another.
 BUILDS = (
     "onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml", "onnxruntime-migraphx",
@@ -55,20 +55,36 @@ def installed() -> Mapping[str, str]:
 def exact() -> Mapping[str, str]:
     """The same, where versions of what did not come from an index tell builds of one number apart: `1.0+sha256.4f0a`.
 
-    A project that CI installs from its checkout has one version for many contents.
+    A project that CI installs from its checkout has one version for many contents. Of what is installed in development
+    the files are watched, but not that it is another checkout from now on: a label stands for its folder.
     """
     _looked_at()
-    return exact_in(sys.path)
+    return _exact_here()
 
 
 def exact_now() -> Mapping[str, str]:
     """`exact` as it would be now, though it was asked before: a run may take hours, in which packages are installed."""
     if (now := _states()) != _looked_at():
-        found = exact_in(sys.path)
+        found = _exact_here()
         if found != exact():
             return found
         _looked_at().update(now)  # something else has changed in one of the folders
     return exact()
+
+
+def _exact_here() -> dict[str, str]:
+    return {name: _exact(version, folder, development=True) for name, (version, folder) in _found(sys.path).items()}
+
+
+@once
+def developed() -> Mapping[str, str]:
+    """The folder of every distribution that is installed in development, by normalised name."""
+    noted = {name: metadata for name, (_, metadata) in _found(sys.path).items() if _is_noted(metadata)}
+    if not noted:
+        return {}
+    from orun.environment.origin import development
+
+    return {name: folder for name, metadata in noted.items() if (folder := development(metadata))}
 
 
 @once
@@ -96,7 +112,7 @@ def installed_in(folders: Iterable[str]) -> dict[str, str]:
 
 
 def exact_in(folders: Iterable[str]) -> dict[str, str]:
-    """The same, as `exact` has them."""
+    """The same, as `exact` has them, but for what is installed in development."""
     return {name: _exact(version, folder) for name, (version, folder) in _found(folders).items()}
 
 
@@ -105,27 +121,34 @@ def _found(folders: Iterable[str]) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     for folder in folders:
         for name in _metadata_folders(folder):
-            distribution, _, version = name.removesuffix(METADATA).partition("-")
-            found.setdefault(normalise(distribution), (version, f"{folder or '.'}/{name}"))
+            distribution, _, version = name.rpartition(".")[0].partition("-")
+            if version:  # without one it is what was left where a project is developed
+                found.setdefault(normalise(distribution), (version.partition("-py")[0], f"{folder or '.'}/{name}"))
     return found
 
 
 def _metadata_folders(folder: str) -> list[str]:
+    """The names of those in a folder, the newer kind first: where a distribution has both, it is installed so."""
     try:
         names = os.listdir(folder or ".")  # noqa: PTH208 - one Path an entry costs more than the listing
     except OSError:  # an entry of sys.path that does not exist, or a zip file
         return []
-    return [name for name in names if name.endswith(METADATA)]
+    return [name for kind in METADATA for name in names if name.endswith(kind)]
 
 
-def _exact(version: str, metadata: str) -> str:
-    """A version, with a local label (PEP 440) where it has not one content."""
-    if not os.path.exists(f"{metadata}/direct_url.json"):  # noqa: PTH110 - of every distribution, in every run
+def _exact(version: str, metadata: str, *, development: bool = False) -> str:
+    """A version, with a local label (PEP 440) where it has not one content, or one folder if that is asked for."""
+    if not _is_noted(metadata):
         return version
     from orun.environment.origin import label  # not for most: what comes from an index
 
-    found = label(metadata)
+    found = label(metadata, development=development)
     return f"{version}{'.' if '+' in version else '+'}{found}" if found else version
+
+
+def _is_noted(metadata: str) -> bool:
+    """Whether its installer has noted where a distribution came from: another place than an index."""
+    return os.path.exists(f"{metadata}/direct_url.json")  # noqa: PTH110 - of every distribution, in every run
 
 
 def find(tool: str, packages: Mapping[str, str] | None = None) -> tuple[str, str] | None:

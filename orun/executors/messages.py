@@ -46,6 +46,7 @@ class Ended(Record, frozen=True):
         reads: files that were opened below Python: path -> signature when first opened, None when not there.
         written: files that were opened for writing below Python -> whether only to add to their end.
         missed: files that were to be opened for reading and writing, were not there, and were made.
+        packages: distribution -> version of what processes have loaded that it started.
     """
 
     status: int
@@ -57,3 +58,4 @@ class Ended(Record, frozen=True):
     reads: Mapping[str, Signature | None] = field(default_factory=dict)
     written: Mapping[str, bool] = field(default_factory=dict)
     missed: Sequence[str] = ()
+    packages: Mapping[str, str] = field(default_factory=dict)

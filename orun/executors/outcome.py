@@ -49,6 +49,7 @@ def outcome_of(
         said,
         reads=inputs,
         probed={**probed, **_journals(inputs, ended.missed), **_programs(inputs)},
+        packages={**ended.packages, **said.packages},
         wrote=strays(job, {path: adds for path, adds in made.items() if path not in untouched}, sought),
         seconds=ended.seconds,
         cpu_seconds=ended.cpu_seconds,

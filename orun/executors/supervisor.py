@@ -50,7 +50,7 @@ class Supervised:
         """Begin to watch what it opens, once it has sent the means to."""
         if self.native or not self.channel.descriptors:
             return None
-        self.native = NativeReads(self.channel.descriptors.popleft(), self.scope)
+        self.native = NativeReads(self.channel.descriptors.popleft(), self.scope, self.process)
         return self.native
 
     def patience(self) -> float:
@@ -105,6 +105,7 @@ class Supervised:
             reads=self.native.recorder.reads if self.native else {},
             written=self.native.recorder.written if self.native else {},
             missed=sorted(self.native.recorder.missed) if self.native else [],
+            packages=self.native.packages() if self.native else {},
         )
 
     def release(self) -> None:

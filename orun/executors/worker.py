@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -20,8 +20,8 @@ from orun.executors.ending import end_all
 from orun.executors.job import Job, JobResult
 from orun.executors.reads import modules
 from orun.executors.reads.observer import Observer
-from orun.executors.reads.packages import foreign_imports, packages_of
-from orun.executors.reads.recorder import Recorder
+from orun.executors.reads.packages import foreign_imports, packages_of, unowned
+from orun.executors.reads.recorder import Recorder, absolute, signature_of
 from orun.executors.reads.scope import Scope
 from orun.executors.returned import checked_metrics
 from orun.metrics import Metric
@@ -53,7 +53,7 @@ def perform(job: Job, scope: Scope, channel: Channel, observer: Observer) -> dic
     try:
         seeds.plant(job.seed)
         metrics, notes = _produce(job, channel)
-        packages = observer.versions.found | _packages(scope, recorder)
+        packages = observer.versions.found | _packages(scope, recorder, observer.imports.named)
     except BaseException as error:  # noqa: BLE001 - SystemExit too: whatever ends a stage is reported
         with contextlib.suppress(OSError, ValueError):  # a full disk, or closed streams: only its log
             blame.write(scope, error)
@@ -71,18 +71,28 @@ def _end_copy(process: int) -> None:
         os._exit(1)
 
 
-def _packages(scope: Scope, recorder: Recorder) -> dict[str, str]:
+def _packages(scope: Scope, recorder: Recorder, named: Collection[str]) -> dict[str, str]:
     """The distributions that the user's code imports, or that a kind needs for what it was told, and does not declare.
 
     A file of their modules' names would be imported instead. Not every one was looked for among the user's: the server
     has imported some before it was known.
+
+    Args:
+        scope: tells the user's files.
+        recorder: what was read.
+        named: modules that were imported by their names.
     """
-    code = [path for path, seen in recorder.reads.items() if seen and path.endswith(".py") and scope.is_code(path)]
-    foreign, absent = foreign_imports(code, scope.is_code)
+    code = [path for path, seen in recorder.reads.items() if seen and path.endswith(".py")]
+    if not all(map(scope.is_code, code)):  # a text that is read is not run
+        loaded = {absolute(file) for one in list(sys.modules.values()) if (file := getattr(one, "__file__", None))}
+        code = [path for path in code if path in loaded or scope.is_code(path)]
+    foreign, absent = foreign_imports(code, scope.is_code, named)
     foreign |= NEEDED
     for name in foreign:
         for path in modules.candidates(modules.user_path(scope), name):
             recorder.read(path)
+    for path in unowned(foreign):
+        recorder.reads.setdefault(path, signature_of(path)[0])
     return packages_of(foreign, absent)
 
 

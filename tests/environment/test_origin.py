@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 
 import orun
 from orun.environment import tools
-from orun.environment.origin import NOTE, label
+from orun.environment.origin import NOTE, development, label
 
 from .wheels import wheel
 
@@ -56,6 +57,8 @@ def test_an_archive_as_older_installers_note_it(metadata: Path) -> None:
 def test_what_is_edited_in_its_folder_is_watched_there(metadata: Path) -> None:
     (metadata / NOTE).write_text(json.dumps({"url": "file:///one", "dir_info": {"editable": True}}))
     assert label(str(metadata)) == ""
+    assert label(str(metadata), development=True) == f"editable.{blake3(b'file:///one').hexdigest()[:16]}"
+    assert development(str(metadata)) == "/one"
 
 
 @pytest.mark.parametrize(
@@ -123,4 +126,5 @@ def _install(folder: Path, packages: Path, text: str) -> str:
 
 
 def test_orun_s_own_environment_has_versions_from_an_index() -> None:
-    assert {name: version for name, version in tools.exact().items() if version != tools.installed()[name]} == {}
+    labelled = {name for name, version in tools.exact().items() if version != tools.installed()[name]}
+    assert labelled == set(tools.developed())  # orun itself, where it is worked on

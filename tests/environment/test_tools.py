@@ -34,6 +34,15 @@ def test_names_are_compared_as_package_indexes_do(packages: Path) -> None:
     assert tools.find("foo-bar-baz") == ("foo-bar-baz", "1.2+cpu")
 
 
+@pytest.mark.parametrize("name", ["Foo_Bar-1.2.egg-info", "foo_bar-1.2-py3.11.egg-info"])
+def test_metadata_of_the_older_kind(packages: Path, name: str) -> None:
+    (packages / name).write_text("Name: foo-bar")
+    (packages / "mine.egg-info").mkdir()  # of a project that is developed in this folder
+    assert dict(tools.installed()) == {"foo-bar": "1.2"}
+    (packages / "foo_bar-1.3.dist-info").mkdir()
+    assert tools.installed_in([str(packages)]) == {"foo-bar": "1.3"}
+
+
 def test_the_first_alternative_that_is_installed_is_found(packages: Path) -> None:
     (packages / "onnxruntime_gpu-1.31.1.dist-info").mkdir()
     assert tools.find("onnxruntime|onnxruntime-gpu") == ("onnxruntime-gpu", "1.31.1")

@@ -10,6 +10,8 @@
 | environment variables that the project's code looks up | the type of `os.environ` (`variables.py`) |
 | distributions that the project's code imports, or would if they were installed | `packages.py` |
 | distributions whose versions it asks for by name | a function of `importlib.metadata` (`versions.py`) |
+| modules imported by name, by code made on the way, or out of a pickle | `importlib`, audit hook (`imports.py`) |
+| modules that processes load which the stage starts, on Linux | seccomp notifications (`children.py`) |
 
 Not seen: times and modes of files, and sizes that `os.scandir` tells; folders that native code lists, and files that it
 asks for without opening them; the environment as native code reads it, as a copy of it is, or by the names that are in

@@ -6,19 +6,23 @@ import sys
 from collections.abc import Collection
 
 # Modules that look for modules: `modules.py` notes better what was found, and where in vain.
-FINDERS = frozenset({"importlib", "_frozen_importlib", "_frozen_importlib_external", "pkgutil", "pkg_resources"})
+FINDERS = frozenset(
+    {"importlib", "_frozen_importlib", "_frozen_importlib_external", "pkgutil", "pkg_resources",
+     "orun.executors.reads.imports"}
+)  # fmt: skip
 
 
 def calling(passed: Collection[str], depth: int) -> tuple[str, str]:
     """Top-level module and file of the nearest calling frame whose module does not merely act for its caller.
 
     Args:
-        passed: top-level names of modules to pass over.
+        passed: modules to pass over, by their names or those of their packages at the top.
         depth: how many frames lie between that of this function and the first to look at.
     """
     frame = sys._getframe(depth + 1)  # noqa: SLF001 - the documented way to a caller's frame in CPython
     while True:
-        module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if module not in passed or frame.f_back is None:
-            return module, frame.f_code.co_filename
+        module = str(frame.f_globals.get("__name__", ""))
+        top = module.partition(".")[0]
+        if (top not in passed and module not in passed) or frame.f_back is None:
+            return top, frame.f_code.co_filename
         frame = frame.f_back

@@ -38,7 +38,9 @@ from collections.abc import Mapping
 from importlib.util import source_from_cache
 from typing import Any
 
+from orun.executors.reads.children import Children
 from orun.executors.reads.modules import may_be_stale
+from orun.executors.reads.packages import imports_of, packages_of
 from orun.executors.reads.recorder import WRITES, Recorder
 from orun.executors.reads.scope import Scope
 from orun.system import libc
@@ -130,16 +132,19 @@ class NativeReads:
     Args:
         listener: the descriptor that `listen` returned in the stage's process.
         scope: tells discoveries from other files.
+        stage: id of that process.
 
     Attributes:
         recorder: what was read and created.
+        children: what the processes have loaded that it started.
     """
 
-    def __init__(self, listener: int, scope: Scope) -> None:
+    def __init__(self, listener: int, scope: Scope, stage: int) -> None:
         self._listener = listener
         self._scope = scope
         self._poll = select.poll()
         self._poll.register(listener, select.POLLIN)
+        self.children = Children(stage)
         self.recorder = Recorder()
         self.recorder.narrow(scope)
 
@@ -175,6 +180,7 @@ class NativeReads:
     def _note(self, process: int, number: int, arguments: list[int]) -> bool:
         """Note what a call does; whether it is to find nothing."""
         if program := STARTS[platform.machine()].get(number):
+            self.children.started(process)
             self.recorder.started(_named(process, arguments, program))
             return False
         if places := MOVES[platform.machine()].get(number):
@@ -183,6 +189,7 @@ class NativeReads:
             return False
         path, flags = _opened(process, number, arguments)
         self.recorder.opened(path, flags)
+        self.children.opened(process, path)
         return path.endswith(BYTECODE) and not flags & WRITES and self._is_stale(path)
 
     def _is_stale(self, path: str) -> bool:
@@ -197,6 +204,14 @@ class NativeReads:
             except InterruptedError:  # by a signal of the supervisor's own: the process still waits
                 continue
             return
+
+    def packages(self) -> dict[str, str]:
+        """Distribution -> version of those whose modules the processes have loaded that the stage started."""
+        loaded = self.children.loaded
+        if not loaded:
+            return {}
+        code = [path for path, seen in self.recorder.reads.items() if seen and path.endswith(".py")]
+        return packages_of(self.children.modules(imports_of(code)), (), loaded)
 
     def close(self) -> None:
         """Stop listening."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from orun.executors.job import Signature
 from orun.executors.reads import modules
+from orun.executors.reads.imports import Imports
 from orun.executors.reads.probes import Probes
 from orun.executors.reads.recorder import Recorder, absolute, signature_of
 from orun.executors.reads.scope import Scope, installed, scope_of
@@ -22,12 +23,14 @@ class Observer:
         recorder: files that are opened or looked for, and folders that are listed.
         variables: environment variables that are looked up.
         versions: distributions that are asked for by name.
+        imports: modules that are imported by name.
         probes: what is asked for without being opened.
     """
 
     recorder: Recorder = field(default_factory=Recorder)
     variables: Variables = field(default_factory=Variables)
     versions: Versions = field(default_factory=Versions)
+    imports: Imports = field(default_factory=Imports)
     probes: Probes = field(init=False)
     _before: dict[str, Signature | None] = field(default_factory=dict)  # modules that were there when it began
 
@@ -39,7 +42,8 @@ class Observer:
         files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
         paths = (path for path in map(absolute, filter(None, files)) if not path.startswith(installed()))
         self._before = {path: signature_of(path)[0] for path in paths}
-        self.recorder.install()
+        self.recorder.install({"import": self.imports.imported, "pickle.find_class": self.imports.unpickled})
+        self.imports.install()
         self.variables.install()
         self.probes.install()
 
@@ -51,6 +55,7 @@ class Observer:
         modules.install(scope, self.recorder)
         self.variables.narrow(scope)
         self.versions.narrow(scope)
+        self.imports.begin()
         self.probes.narrow(scope)
 
     def forget(self) -> None:
@@ -58,4 +63,5 @@ class Observer:
         self.recorder.forget()
         self.variables.forget()
         self.versions.forget()
+        self.imports.forget()
         self.probes.forget()

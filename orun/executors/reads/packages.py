@@ -2,40 +2,57 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from pathlib import Path
 
 from orun.environment import tools
+from orun.executors.reads.recorder import absolute
 from orun.executors.sources import read_source
 from orun.stages.code import TEXTS
 
+PYTHON = frozenset({"orun", "__main__"})  # what is there anyway, beside the standard library
 REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def foreign_imports(files: Iterable[str], is_code: Callable[[str], bool]) -> tuple[set[str], set[str]]:
+def foreign_imports(
+    files: Iterable[str], is_code: Callable[[str], bool], named: Collection[str] = ()
+) -> tuple[set[str], set[str]]:
     """Top-level names of modules that Python files import: of installed ones that are loaded, and of those nowhere.
 
     Args:
         files: the files.
         is_code: whether a file is the project's own.
+        named: modules that are imported as well, by their names.
     """
-    names = {name for file in files for name in read_source(TEXTS.get(file) or Path(file).read_bytes()).imports}
-    names -= sys.stdlib_module_names | {"orun"}
+    names = imports_of(files).union(named)
     loaded = {name for name in names if name in sys.modules}
     absent = {name for name in names - loaded if importlib.util.find_spec(name) is None}
     return {name for name in loaded if not is_code(getattr(sys.modules[name], "__file__", None) or "")}, absent
 
 
-def packages_of(modules: Iterable[str], absent: Iterable[str]) -> dict[str, str]:
+def imports_of(files: Iterable[str]) -> set[str]:
+    """Top-level names of modules that Python files import, but for Python's own and orun."""
+    names: set[str] = set()
+    for file in files:
+        with contextlib.suppress(OSError):  # a program may remove what it has run
+            names |= read_source(TEXTS.get(file) or Path(file).read_bytes()).imports
+    return names - sys.stdlib_module_names - PYTHON
+
+
+def packages_of(modules: Iterable[str], absent: Iterable[str], loaded: Container[str] | None = None) -> dict[str, str]:
     """Distribution -> version of those that modules are of, and of what these require, as far as it is loaded.
 
     Args:
         modules: top-level names of modules that are loaded.
         absent: of those that are not installed; each is taken for the name of its distribution.
+        loaded: the names of all that are loaded; those of this process when None.
     """
+    known = sys.modules if loaded is None else loaded
     waiting = [distribution for module in modules for distribution in _distributions(module)]
     found = {name: tools.ABSENT for name in map(tools.normalise, absent) if name not in tools.installed()}
     while waiting:
@@ -43,7 +60,7 @@ def packages_of(modules: Iterable[str], absent: Iterable[str]) -> dict[str, str]
         if name in found or name not in tools.installed():
             continue
         found[name] = tools.installed()[name]
-        waiting.extend(required for required in _requirements(name) if _is_loaded(required))
+        waiting.extend(required for required in _requirements(name) if _is_loaded(required, known))
     return dict(sorted(found.items()))
 
 
@@ -51,9 +68,28 @@ def _distributions(module: str) -> list[str]:
     """Names of the distributions that a top-level module is of."""
     if tools.normalise(module) in tools.installed():
         return [tools.normalise(module)]
-    from importlib.metadata import packages_distributions  # reads the file list of every distribution: only if needed
+    return [tools.normalise(name) for name in _owners().get(module, ())]
 
-    return [tools.normalise(name) for name in packages_distributions().get(module, ())]
+
+@functools.cache
+def _owners() -> Mapping[str, list[str]]:
+    """The distributions of every top-level module; reads the file list of each of them: only if needed."""
+    from importlib.metadata import packages_distributions
+
+    return packages_distributions()
+
+
+def unowned(modules: Iterable[str]) -> set[str]:
+    """The files of loaded modules that no distribution has brought, as what was built and copied to its place.
+
+    Args:
+        modules: their top-level names.
+    """
+    alone = {name for name in modules if not _distributions(name)}
+    if not alone:
+        return set()
+    found = (module for name, module in list(sys.modules.items()) if name.partition(".")[0] in alone)
+    return {absolute(file) for module in found if (file := getattr(module, "__file__", None))}
 
 
 def _requirements(distribution: str) -> set[str]:
@@ -64,12 +100,12 @@ def _requirements(distribution: str) -> set[str]:
     return {tools.normalise(matched[0]) for matched in matches if matched}
 
 
-def _is_loaded(distribution: str) -> bool:
+def _is_loaded(distribution: str, loaded: Container[str]) -> bool:
     if distribution not in tools.installed():
         return False
-    if distribution.replace("-", "_") in sys.modules:
+    if distribution.replace("-", "_") in loaded:
         return True
-    return any(name in sys.modules for name in _top_levels(distribution))
+    return any(name in loaded for name in _top_levels(distribution))
 
 
 def _top_levels(distribution: str) -> set[str]:

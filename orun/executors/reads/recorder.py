@@ -11,7 +11,7 @@ import importlib.util
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from orun.executors.job import Signature
@@ -47,9 +47,14 @@ class Recorder:
         self._paused = False
         self._handlers: dict[str, Callable[..., None]] = {}
 
-    def install(self) -> None:
-        """Begin; there is no way to end it but the end of the process."""
+    def install(self, further: Mapping[str, Callable[..., None]] | None = None) -> None:
+        """Begin; there is no way to end it but the end of the process.
+
+        Args:
+            further: what else is to hear of events of Python, by the event.
+        """
         self._handlers = {
+            **(further or {}),
             "open": self._opened,
             "os.listdir": self._listed,
             "os.scandir": self._listed,

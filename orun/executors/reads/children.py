@@ -1,0 +1,97 @@
+"""Installed modules that the processes load which a stage starts, by the files that these open.
+
+A program's packages are all that it loads: which of them its code asks for itself, nobody tells. Of a process that was
+forked and goes on in the stage's code, as workers of a pool are, those count that the user's code imports, as of the
+stage's own process.
+"""
+# ruff: noqa: PTH123, PTH208  (strings: every file that a stage opens passes here)
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+from collections.abc import Collection
+
+from orun.environment.paths import PACKAGE
+from orun.executors.reads.scope import PACKAGES
+
+FOLDER = "-packages/"  # what is common to their ends
+SUFFIXES = (".py", ".pyc", ".so")
+OWN = f"{PACKAGE}/"
+IMPORTED = re.compile(r"(?:\bimport\s+|__import__\(['\"])(\w+)")
+
+
+class Children:
+    """The modules by process.
+
+    Args:
+        stage: id of the process of the stage, which tells of itself.
+    """
+
+    def __init__(self, stage: int) -> None:
+        self._stage = stage
+        self._leaders: dict[int, int] = {}  # thread -> its process
+        self._loaded: dict[int, set[str]] = {}
+        self._programs: set[int] = set()  # processes that have begun anew as another program
+        self._ours: set[int] = set()  # those that run orun's code
+
+    def started(self, thread: int) -> None:
+        """Note that a process is about to become another program."""
+        self._programs.add(self._leader(thread))
+
+    def opened(self, thread: int, path: str) -> None:
+        """Note that a process opens a file."""
+        if path.startswith(OWN):
+            self._ours.add(self._leader(thread))
+        elif FOLDER in path and (process := self._leader(thread)) != self._stage and (name := _module(path)):
+            self._loaded.setdefault(process, set()).add(name)
+
+    @property
+    def loaded(self) -> set[str]:
+        """Top-level names of all modules that processes beside the stage's own have loaded."""
+        return set().union(*self._loaded.values())
+
+    def modules(self, imported: Collection[str]) -> set[str]:
+        """Those of them that count; `imported` are the top-level names of what the user's code imports."""
+        found: set[str] = set()
+        for process, loaded in self._loaded.items():
+            whole = process in self._programs and process not in self._ours
+            found |= loaded if whole else loaded.intersection(imported)
+        return found
+
+    def _leader(self, thread: int) -> int:
+        """The process of a thread."""
+        if thread not in self._leaders:
+            self._leaders[thread] = _process_of(thread)
+        return self._leaders[thread]
+
+
+def _process_of(thread: int) -> int:
+    with contextlib.suppress(OSError), open(f"/proc/{thread}/status", "rb", buffering=0) as file:
+        return next((int(line.split()[1]) for line in file.readall().splitlines() if line.startswith(b"Tgid:")), thread)
+    return thread  # it was killed this moment
+
+
+def _module(path: str) -> str:
+    """The top-level module that a file of installed packages is of; empty when it is none, or Python's at its start."""
+    top, folder, inside = path.rpartition(FOLDER)
+    folder = f"{top}{folder.rstrip('/')}"
+    if not folder.endswith(PACKAGES) or not (path.endswith(SUFFIXES) or ".so." in path):
+        return ""
+    name = inside.removeprefix("__pycache__/").partition("/")[0].partition(".")[0]
+    return "" if name in _at_startup(folder) else name
+
+
+@functools.cache
+def _at_startup(folder: str) -> frozenset[str]:
+    """The modules that each Python imports as it starts, because a `.pth` file says so."""
+    found: set[str] = set()
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if name.endswith(".pth"):
+                with open(f"{folder}/{name}", encoding="utf-8", errors="replace") as file:
+                    lines = [line for line in file if line.startswith(("import ", "import\t"))]
+                found.update(*map(IMPORTED.findall, lines))
+    return frozenset(found)

@@ -1,0 +1,200 @@
+"""Another version of a package: the stages run again that it counts for, however it came to be loaded."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.project import Project
+from tests.site_packages import Site, reasons
+
+PIPELINE = """
+name: text
+stages:
+{stages}
+  neither: {{uses: './neither.py:tell'}}
+"""
+CODE = """
+{before}
+
+from orun import stage
+
+
+@stage(inputs={{}}, output="files")
+def tell(context):
+    (context.output / "text").write_text({value})
+"""
+# A file of code by the name of its stage: what it writes, and what stands before its function.
+IN_PROCESS = {
+    "named": ("importlib.import_module(''.join(['sam', 'ple'])).VERSION", "import importlib"),
+    "pickled": ("pickle.loads(b'csample\\nVERSION\\n.')", "import pickle"),
+    "made": ("found['VERSION']", "found = {}; exec('from sample import VERSION', found)"),
+    "by_path": ("runpy.run_path(str(context.root.parent / 'shared' / 'team.py'))['VERSION']", "import runpy"),
+    "elsewhere": (
+        "__import__('team').VERSION",
+        "import sys; from pathlib import Path; sys.path.append(str(Path(__file__).parents[1] / 'shared'))",
+    ),
+}
+PROGRAM = "import sys, sample; sys.stdout.write(sample.VERSION)"
+POOL = """
+import multiprocessing
+
+
+def version(_):
+    import sample
+
+    return sample.VERSION
+
+
+def ask():
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.map(version, [0])[0]
+"""
+STARTS = """
+import subprocess
+import sys
+
+
+def start(*words):
+    return subprocess.check_output([sys.executable, *words], text=True)
+"""
+IN_OTHERS = {
+    "script": ("start(str(context.root / 'script_of_it.py'))", STARTS),
+    "module": ("start('-m', 'sample')", STARTS),
+    "pool": ("ask()", POOL),
+}
+PLUGGED = """
+name: text
+stages: {repeat: {uses: example/repeat}}
+"""
+PLUG_IN = """
+from dataclasses import dataclass
+
+from orun.stages.contract import Spec
+
+SPEC = Spec(output="files")
+
+
+@dataclass(frozen=True)
+class Params:
+    pass
+
+
+def run(context, params):
+    (context.output / "text").write_text("one")
+    return {}
+"""
+SAMPLE = """
+VERSION = "{0}"
+if __name__ == "__main__":
+    print(VERSION, end="")
+"""
+
+
+def project_of(folder: Path, stages: dict[str, tuple[str, str]]) -> Project:
+    lines = [f"  {name}: {{uses: './{name}.py:tell'}}" for name in stages]
+    project = Project.make(folder / "project", PIPELINE.format(stages="\n".join(lines)))
+    for name, (value, before) in {**stages, "neither": ("'0'", "")}.items():
+        project.write(f"{name}.py", code(value, before))
+    project.write("script_of_it.py", PROGRAM)
+    (folder / "shared").mkdir()
+    (folder / "shared" / "team.py").write_text("import sample\n\nVERSION = sample.VERSION\n")
+    return project
+
+
+def code(value: str, before: str = "") -> str:
+    return CODE.format(value=value, before=before)
+
+
+def check(folder: Path, stages: dict[str, tuple[str, str]]) -> None:
+    project, site = project_of(folder, stages), Site.make(folder)
+    site.install("sample", "1.0", SAMPLE.format("1.0"))
+    assert reasons(site.run(project)) == {name: ["never run before"] for name in (*stages, "neither")}
+    assert reasons(site.run(project)) == {}
+    site.install("sample", "2.0", SAMPLE.format("2.0"))
+    why = ["package sample: 1.0 -> 2.0 (imported by the stage)"]
+    assert reasons(site.run(project)) == dict.fromkeys(stages, why)
+    assert {project.text(name) for name in stages} == {"2.0"}
+    assert reasons(site.run(project)) == {}
+
+
+def test_what_is_imported_by_its_name_or_out_of_a_pickle_or_by_code_elsewhere(tmp_path: Path) -> None:
+    check(tmp_path, IN_PROCESS)
+
+
+@pytest.mark.usefixtures("native_reads")
+def test_what_processes_load_that_a_stage_starts(tmp_path: Path) -> None:
+    check(tmp_path, IN_OTHERS)
+
+
+def test_a_module_that_no_distribution_has_brought(tmp_path: Path) -> None:
+    project = project_of(tmp_path, {"alone": ("lonely.VERSION", "import lonely")})
+    site = Site.make(tmp_path)
+    module = site.folder / "lonely.py"
+    module.write_text("VERSION = '1'\n")
+    assert list(reasons(site.run(project))) == ["alone", "neither"]
+    assert reasons(site.run(project)) == {}
+    module.write_text("VERSION = '2'\n")
+    assert reasons(site.run(project)) == {"alone": [f"{module} changed (read by the stage)"]}
+    assert project.text("alone") == "2"
+
+
+def test_a_distribution_with_metadata_of_the_older_kind(tmp_path: Path) -> None:
+    """As packages of Debian have them: its version had not been seen."""
+    project = project_of(tmp_path, {"older": ("sample.VERSION", "import sample")})
+    site = Site.make(tmp_path)
+    (site.folder / "sample-1.0-py3.11.egg-info").write_text("Metadata-Version: 1.1\nName: sample\nVersion: 1.0\n")
+    (site.folder / "sample.py").write_text("VERSION = '1.0'\n")
+    assert list(reasons(site.run(project))) == ["older", "neither"]
+    (site.folder / "sample.py").write_text("VERSION = '2.0'\n")
+    (site.folder / "sample-1.0-py3.11.egg-info").rename(site.folder / "sample-2.0.egg-info")
+    assert reasons(site.run(project)) == {"older": ["package sample: 1.0 -> 2.0 (imported by the stage)"]}
+    assert project.text("older") == "2.0"
+
+
+def test_a_plug_in_that_is_edited_where_it_is_installed(tmp_path: Path) -> None:
+    """A run with nothing to do had gone by its version alone."""
+    project, site = Project.make(tmp_path / "project", PLUGGED), Site.make(tmp_path)
+    metadata = site.install("example_kinds", "1.0", PLUG_IN)
+    (metadata / "entry_points.txt").write_text("[orun.stages]\nexample/repeat = example_kinds\n")
+    assert list(reasons(site.run(project))) == ["repeat"]
+    assert reasons(site.run(project)) == {}
+    (site.folder / "example_kinds.py").write_text(PLUG_IN.replace('"one"', '"two"'))
+    assert reasons(site.run(project)) == {"repeat": ["the code of example/repeat changed"]}
+    assert project.text("repeat") == "two"
+
+
+def develop(site: Site, folder: Path) -> None:
+    """Let a package be the one in a folder, as its installer notes it; the module stands for what finds it there."""
+    folder.mkdir(exist_ok=True)
+    (folder / "inner.py").write_text(f"VERSION = '{folder.name}'")
+    metadata = site.install("sample", "1.0", f"exec(open({str(folder / 'inner.py')!r}).read())")
+    noted = {"url": f"file://{folder}", "dir_info": {"editable": True}}
+    (metadata / "direct_url.json").write_text(json.dumps(noted))
+
+
+def test_a_package_that_is_developed_in_another_checkout_from_now_on(tmp_path: Path) -> None:
+    """Its version is the same, and so are the files of the old checkout."""
+    project, site = project_of(tmp_path, {"uses": ("sample.VERSION", "import sample")}), Site.make(tmp_path)
+    develop(site, tmp_path / "first")
+    assert list(reasons(site.run(project))) == ["uses", "neither"]
+    assert reasons(site.run(project)) == {}
+    develop(site, tmp_path / "second")
+    (why,) = reasons(site.run(project))["uses"]
+    label = "1.0\\+editable\\.[0-9a-f]{16}"
+    assert re.fullmatch(f"package sample: {label} -> {label} \\(imported by the stage\\)", why)
+    assert project.text("uses") == "second"
+    assert reasons(site.run(project)) == {}
+
+
+def test_a_project_that_is_installed_in_development_may_move(tmp_path: Path) -> None:
+    stages = {"asks": ("version('sample')", "from importlib.metadata import version")}
+    project, site = project_of(tmp_path, stages), Site.make(tmp_path)
+    develop(site, project.folder)
+    assert list(reasons(site.run(project))) == ["asks", "neither"]
+    moved = Project(project.folder.rename(tmp_path / "moved"), project.store)
+    develop(site, moved.folder)
+    assert reasons(site.run(moved)) == {}
