@@ -18,7 +18,7 @@ from tests.faults.folders import remove
 from tests.store.support import content
 from tests.store.workload import STAGES, run
 
-PATIENCE = 180  # seconds after which a run waits for what never comes, and this process ends; SQLite waits 60 for a lock
+PATIENCE = 180  # seconds after which a run waits for what never comes, and this process ends; SQLite waits for 60
 
 
 def faults(failing: Failing, root: Path) -> Iterator[Fault]:
