@@ -1,7 +1,7 @@
 """How far launches of one model against itself are apart, and what each measure against that is worth.
 
 The launches of the latency engine, with one of its measures left out in turn: memory on huge pages, models that rest
-while another is timed, threads on a core each. What is left is what a gate has to wait for.
+while another is timed, the CPU time of the calling thread. What is left is what a gate has to wait for.
 
     python -m benchmarks.launch_spread --model model.onnx --threads 1 --sequence 64
     python -m benchmarks.launch_spread --model model.onnx --threads 2 --sequence 64 --noise 1
@@ -25,20 +25,29 @@ from pathlib import Path
 from unittest.mock import patch
 
 from benchmarks.planting import noise
-from orun.measure.quads import BASELINE, MODEL, Launch, Pace, launch
+from orun.measure.quads import BASELINE, MODEL, Launch, Method, Pace, launch
 from orun.measure.subject import Subject
 from orun.measure.workers import Worker
 from orun.stages.timing import Sizes, feeds
 from orun.targets import Target
 
-WAYS: Mapping[str, tuple[str, ...]] = {  # what is left out of `Worker`
-    "all measures": (),
-    "pages as they come": ("collapse",),
-    "the other model does not rest": ("rest",),
-    "threads on any core": ("spread",),
-    "none": ("collapse", "rest", "spread"),
+
+@dataclass(frozen=True)
+class Way:
+    """What of `Worker` is left out, and by what time models are compared."""
+
+    left_out: tuple[str, ...] = ()
+    method: Method | None = None
+
+
+WAYS: Mapping[str, Way] = {
+    "all measures": Way(),
+    "pages as they come": Way(("collapse",)),
+    "the other model does not rest": Way(("rest",)),
+    "wall time": Way((), "wall"),
+    "none of them": Way(("collapse", "rest"), "wall"),
 }
-ALONE = ("all measures", "pages as they come")  # on one thread nothing rests, and the thread has its core
+ALONE = ("all measures", "pages as they come", "wall time", "none of them")  # on one thread nothing rests
 
 
 @dataclass(frozen=True)
@@ -87,11 +96,11 @@ def _subjects(options: argparse.Namespace) -> dict[str, Subject]:
     return {name: Subject(path, target, fed[name]) for name, path in models.items()}
 
 
-def _launched(subjects: Mapping[str, Subject], quads: float, order: random.Random, left_out: Sequence[str]) -> Found:
+def _launched(subjects: Mapping[str, Subject], quads: float, order: random.Random, way: Way) -> Found:
     pace = Pace(warmup=0.1, samples=1, alone=0.0, quads=quads)
     began = time.monotonic()
-    with _without(left_out):
-        one = launch(subjects, pace, order)
+    with _without(way.left_out):
+        one = launch(subjects, pace, order, way.method)
     return Found(one, time.monotonic() - began)
 
 

@@ -10,7 +10,7 @@ from random import Random
 
 import numpy as np
 
-from orun.measure.machine import quiet_cores
+from orun.measure.machine import quietest_core
 from orun.measure.nodes import Node, Profile, quiet
 from orun.measure.subject import Subject
 from orun.measure.workers import Worker
@@ -91,7 +91,7 @@ def profile(
 
 
 def _launch(subjects: Mapping[str, Subject], course: Course, random: Random) -> dict[str, Profile]:
-    cores = quiet_cores()
+    core = quietest_core()
     with ExitStack() as stack:
         workers: dict[str, Worker] = {}
         counts: dict[str, int] = {}
@@ -99,8 +99,8 @@ def _launch(subjects: Mapping[str, Subject], course: Course, random: Random) -> 
             worker = workers[name] = stack.enter_context(Worker(subjects[name]))
             opened = worker.open(course.warmup)
             counts[name] = min(max(round(BLOCK_SECONDS / opened.each), 1), MOST)
-            if opened.work.alone and cores:
-                worker.pin(cores[0])
+            if opened.work.alone and core is not None:
+                worker.pin(core)
             worker.profile(course.warmup)
             if opened.processor and not opened.work.alone:
                 worker.rest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +20,6 @@ DOUBTFUL = 1.5  # the same from which they are busy beyond doubt
 LOOKS = 3  # before one thread is held not to do all
 TURNS = 0.5  # share of the wall time of the least disturbed inference from which its threads count as busy
 UNDISTURBED = 0.9  # quantile of short inferences, of which single ones look better than they are; of a few the best
-BUSY = 0.1  # share of the CPU time of the busiest thread from which another works, too
 NOTHING = ["0", "0", "0"]  # what a kernel says that was told not to count; of a thread that has run, none that counts
 AWAKE = 0.9  # share of the time, waiting left out, below which the calling thread counts as asleep meanwhile
 
@@ -95,7 +93,12 @@ class Work:
     @property
     def alone(self) -> bool:
         """Whether the calling thread does all: no other works, and it never sleeps."""
-        return self.process <= OTHERS * self.thread and self.awake >= AWAKE
+        return self.process <= OTHERS * self.thread and self.sleepless
+
+    @property
+    def sleepless(self) -> bool:
+        """Whether the calling thread works, or looks for the end of others' work, from the start to the end."""
+        return self.awake >= AWAKE
 
     @property
     def in_turn(self) -> bool:
@@ -137,33 +140,14 @@ def _watched(run: Run, seconds: float) -> Work:
     return Work(process, thread, max(thread / on_core, undisturbed), float((every.process / every.wall).max()))
 
 
-def busy_threads(run: Run, seconds: float) -> list[int]:
-    """Native ids of the threads that work in inferences, the busiest first; none where the kernel does not count.
-
-    Args:
-        run: makes an inference.
-        seconds: for how long they are looked for.
-    """
-    before = _counts()
-    timed(run, sys.maxsize, seconds)
-    spent = {thread: on_core - before.get(thread, (0.0, 0.0))[0] for thread, (on_core, _) in _counts().items()}
-    least = BUSY * max(spent.values(), default=0.0)
-    return [int(thread) for thread in sorted(spent, key=lambda thread: -spent[thread]) if spent[thread] > least]
-
-
 def waits() -> dict[str, float]:
     """Seconds that each thread of this process has waited for a core so far; empty where the kernel does not count."""
-    return {thread: waited for thread, (_, waited) in _counts().items()}
-
-
-def _counts() -> dict[str, tuple[float, float]]:
-    """Seconds on a core, and waiting for one, of each thread; empty where the kernel does not count."""
-    found: dict[str, tuple[float, float]] = {}
+    found: dict[str, float] = {}
     for statistics in Path("/proc/self/task").glob("*/schedstat"):
         with suppress(FileNotFoundError, ProcessLookupError):  # the thread ended before it was opened, or read
             counts = statistics.read_text(encoding="ascii").split()
             if counts != NOTHING:
-                found[statistics.parent.name] = int(counts[0]) / 1e9, int(counts[1]) / 1e9
+                found[statistics.parent.name] = int(counts[1]) / 1e9
     return found
 
 

@@ -16,14 +16,16 @@ them: see `orun.measure.hugepages`.
 
 What is compared is the time on the CPU, by one of three methods:
 
-thread  The calling thread does all: its CPU time, on the quietest core, to which the processes are pinned.
+thread  The calling thread never sleeps: its CPU time. Where it does all, that is the work, and the processes are pinned
+        to the quietest core. Where others work with it, it looks for the end of their work meanwhile, as that of ONNX
+        Runtime's own provider does: it is the latency, but for what the calling thread waits for a core itself.
 process One thread works at a time, and not always the calling one (a provider that is told to use one thread of its
         own): the CPU time of all threads together.
-wall    Anything else (several threads at once, an accelerator): wall time. The CPU time of several threads is work, not
-        latency, and it counts spinning while waiting. Those of ONNX Runtime's own provider are kept on a core each.
+wall    Anything else (an accelerator, threads for which the calling one waits asleep): wall time. The CPU time of all
+        threads is work, not latency, and it counts spinning.
 
-But for `thread`, a model that works on the processor is stopped while another one's inferences are timed: its threads
-go on looking for work for a while, on cores that the other one needs.
+Where several threads work, a model is stopped while another one's inferences are timed: its threads go on looking for
+work for a while, on cores that the other one needs.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from typing import Literal
 
 import numpy as np
 
-from orun.measure.machine import quiet_cores
+from orun.measure.machine import quietest_core
 from orun.measure.oncpu import Times, joined
 from orun.measure.quantiles import median_error
 from orun.measure.streams import Streamed, together
@@ -121,25 +123,27 @@ def launch(subjects: Mapping[str, Subject], pace: Pace, random: Random, method: 
         OrunError: when a model cannot be opened or run.
     """
     with ExitStack() as stack:
-        cores = quiet_cores()
+        core = quietest_core()
         workers: dict[str, Worker] = {}
         opened: dict[str, Opened] = {}
         for name in _shuffled(subjects, random):
             workers[name] = stack.enter_context(Worker(subjects[name]))
             opened[name] = workers[name].open(pace.warmup, pace.longest)
         method = method or method_of(opened)
-        if method != "thread" and all(one.processor for one in opened.values()):
+        single_threaded = all(one.work.alone for one in opened.values())
+        if not single_threaded and all(one.processor for one in opened.values()):
             for worker in workers.values():
                 worker.rest()
         alone = workers[MODEL].time(pace.samples, pace.alone)
-        _prepare(workers, opened, method, cores)
+        pinned = core if single_threaded and method == "thread" else None
+        _prepare(workers, pinned)
         rounds = _Rounds(workers, _counts(opened), method, pace, random).run(opened)
         every = [block for _, blocks in rounds for block in blocks]
         beside = {name: _of(name, every) for name in subjects}
         pairs = {name: _pairs(rounds, name, method) for name in subjects if name != MODEL}
         return Launch(
             method=method,
-            core=next(iter(cores), None) if method == "thread" else None,
+            core=pinned,
             opened=opened,
             alone=alone,
             beside=beside,
@@ -161,18 +165,16 @@ def _shuffled(names: Mapping[str, object], random: Random) -> list[str]:
 
 def method_of(opened: Mapping[str, Opened]) -> Method:
     """The method by which the times of all of some models can be compared."""
-    if all(one.work.alone for one in opened.values()):
+    if all(one.work.alone or (one.processor and one.work.sleepless) for one in opened.values()):
         return "thread"
     return "process" if all(one.processor and one.work.in_turn for one in opened.values()) else "wall"
 
 
-def _prepare(workers: Mapping[str, Worker], opened: Mapping[str, Opened], method: Method, cores: Sequence[int]) -> None:
+def _prepare(workers: Mapping[str, Worker], core: int | None) -> None:
     """Make the workers ready for quads; the model alone was timed on the cores and pages that users would have."""
-    for name, worker in workers.items():
-        if method == "thread" and cores:
-            worker.pin(cores[0])
-        elif method == "wall" and opened[name].host:
-            worker.spread(cores)
+    for worker in workers.values():
+        if core is not None:
+            worker.pin(core)
         worker.collapse()
         worker.time(1)
 

@@ -6,7 +6,7 @@ import gc
 import os
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -17,7 +17,7 @@ from orun.measure import hugepages, machine, nodes
 from orun.measure.binding import caller, submitter
 from orun.measure.elsewhere import receive
 from orun.measure.nodes import Profile
-from orun.measure.oncpu import Times, busy_threads, timed, watched
+from orun.measure.oncpu import Times, timed, watched
 from orun.measure.plugins import on_processor
 from orun.measure.session import open_session
 from orun.measure.streams import Stream, Streamed, stream_of, timed_on
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 PATIENCE = 2.0  # seconds for memory to be moved, or as long as the session took to load where that is more
 WATCHED_SECONDS = 0.03  # how long busy threads are looked for; in less, a stray interrupt looks like one
-CPU_PROVIDER = "CPUExecutionProvider"
 
 
 def serve(connection: Connection, subject: Subject) -> None:
@@ -83,7 +82,6 @@ class _Server:
             first=first,
             each=warmth.each,
             work=watched(self._run, WATCHED_SECONDS),
-            host=self._session.get_providers() == [CPU_PROVIDER],
             processor=self._on_processor,
             warm=warmth.seconds,
         )
@@ -95,9 +93,6 @@ class _Server:
 
     def pin(self, core: int) -> None:
         machine.pin(core)
-
-    def spread(self, cores: Sequence[int]) -> None:
-        machine.spread(busy_threads(self._run, WATCHED_SECONDS), cores)
 
     def collapse(self) -> None:
         if self._on_processor:  # what an accelerator reads is not here

@@ -41,7 +41,6 @@ class Opened:
         first: seconds of the first inference.
         each: seconds of the fastest inference when warm, for planning.
         work: who works in an inference.
-        host: whether every node runs on the CPU provider.
         processor: whether every node runs on the processor, by whichever provider.
         warm: seconds of inference until it was warm.
     """
@@ -50,6 +49,5 @@ class Opened:
     first: float
     each: float
     work: Work
-    host: bool
     processor: bool
     warm: float = 0.0

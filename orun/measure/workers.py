@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -97,10 +96,6 @@ class Worker:
     def pin(self, core: int) -> None:
         """Keep the thread that calls the session on a core."""
         self._ask("pin", core)
-
-    def spread(self, cores: Sequence[int]) -> None:
-        """Keep each thread that works in an inference on a core of its own; see `orun.measure.machine.spread`."""
-        self._ask("spread", cores)
 
     def collapse(self) -> None:
         """Move its memory onto huge pages; see `orun.measure.hugepages`."""

@@ -16,6 +16,7 @@ from orun.targets import Target
 
 WIDTH = 32
 ALONE = Work(process=1.0, thread=1.0, awake=1.0, most=1.0)
+MANY = 20_000  # examples in a batch that two threads share
 ONE_THREAD = Target("cpu", session={"intra_op_num_threads": 1})
 
 
@@ -38,6 +39,12 @@ def subject(path: Path, target: Target = ONE_THREAD) -> Subject:
     return Subject(path, target, {"x": np.ones((4, WIDTH), dtype=np.float32)})
 
 
+def shared(path: Path) -> Subject:
+    """One that two threads share the work of."""
+    two = Target("cpu", session={"intra_op_num_threads": 2})
+    return Subject(path, two, {"x": np.ones((MANY, WIDTH), dtype=np.float32)})
+
+
 def launched(
     walls: Mapping[str, list[float]],
     ratios: Mapping[str, float],
@@ -53,10 +60,7 @@ def launched(
     return Launch(
         method=method,
         core=1 if method == "thread" else None,
-        opened={
-            name: Opened(loads[name], 2 * wall[0], wall[0], ALONE, host=True, processor=True)
-            for name, wall in walls.items()
-        },
+        opened={name: Opened(loads[name], 2 * wall[0], wall[0], ALONE, processor=True) for name, wall in walls.items()},
         alone=times["model"],
         beside=times,
         busy={name: float(np.median(one.cpu)) for name, one in times.items()},

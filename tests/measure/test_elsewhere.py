@@ -73,7 +73,7 @@ def test_a_process_that_dies_is_told(model: Path) -> None:
 def test_a_worker_of_another_environment_is_timed_like_any(model: Path) -> None:
     with Worker(Subject(model, ELSEWHERE, {"x": np.ones((1, 2), np.float32)})) as worker:
         opened = worker.open(0.2)  # of one inference alone, an interruption would look like another thread
-        assert (opened.work.alone, opened.host) == (True, True)
+        assert (opened.work.alone, opened.processor) == (True, True)
         assert len(worker.time(5).wall) == 5
         assert worker.pid != os.getpid()
         assert worker.alive

@@ -21,8 +21,7 @@ from orun.measure.oncpu import Times, Work
 from orun.measure.pressure import Pressure
 from orun.measure.quads import Launch, Method, Pace, launch
 from orun.measure.sequential import Evidence
-from orun.targets import Target
-from tests.measure.support import ALONE, launched, save_model, subject
+from tests.measure.support import ALONE, launched, save_model, shared, subject
 
 QUICK = Budget(time=0.0, resolution=0.05, launches=(3, 3), samples=30, warmup=0.0)
 PACE = Pace(warmup=0.0, samples=6, alone=1.0, quads=0.2)
@@ -141,34 +140,34 @@ def test_a_model_alone(model: Path) -> None:
     assert found.busy["model"] > 0
 
 
-def test_several_threads_are_timed_by_wall_time(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two = Target("cpu", session={"intra_op_num_threads": 2, "session.intra_op.allow_spinning": "1"})
-    monkeypatch.setattr(quads, "method_of", lambda _: "wall")  # two threads share no work as small as this
-    found = launch({"model": subject(model, two), "baseline": subject(model, two)}, PACE, Random(1))
-    assert (found.method, found.core) == ("wall", None)
-    assert found.busy["model"] == np.median(found.beside["model"].wall)
+def test_several_threads_are_timed_by_the_one_that_calls(model: Path) -> None:
+    found = launch(dict.fromkeys(("model", "baseline"), shared(model)), PACE, Random(1))
+    assert not found.opened["model"].work.alone
+    assert (found.method, found.core) == ("thread", None)
+    assert found.busy["model"] == np.median(found.beside["model"].cpu)
     assert found.ratios["baseline"] == np.median(found.pairs["baseline"])
-    assert sorted(path.name for path in model.parent.iterdir()) == ["model.onnx"]
 
 
 SEVERAL = Work(process=2.0, thread=1.0, awake=0.9, most=1.9)
+ASLEEP = Work(process=2.0, thread=0.9, awake=0.89, most=1.9)
 IN_TURN = Work(process=1.0, thread=0.1, awake=0.1, most=0.97)
 
 
 @pytest.mark.parametrize(
-    ("work", "host", "processor", "method"),
+    ("work", "processor", "method"),
     [
-        (ALONE, True, True, "thread"),
-        (ALONE, False, True, "thread"),
-        (SEVERAL, True, True, "wall"),
-        (IN_TURN, False, True, "process"),
-        (IN_TURN, False, False, "wall"),
-        (SEVERAL, False, True, "wall"),
+        (ALONE, True, "thread"),
+        (ALONE, False, "thread"),
+        (SEVERAL, True, "thread"),
+        (SEVERAL, False, "wall"),
+        (ASLEEP, True, "wall"),
+        (IN_TURN, True, "process"),
+        (IN_TURN, False, "wall"),
     ],
 )
-def test_the_method_follows_from_what_works(work: Work, host: bool, processor: bool, method: str) -> None:
-    one = replace(launched({"model": [0.01]}, {}).opened["model"], each=1.0)
-    opened = {"model": one, "reference": type(one)(1.0, 1.0, 1.0, work, host, processor)}
+def test_the_method_follows_from_what_works(work: Work, processor: bool, method: str) -> None:
+    one = launched({"model": [0.01]}, {}).opened["model"]
+    opened = {"model": one, "reference": replace(one, work=work, processor=processor)}
     assert quads.method_of(opened) == method
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import subprocess
@@ -18,7 +17,7 @@ import numpy as np
 import pytest
 
 from orun.measure import oncpu
-from orun.measure.oncpu import Times, Work, busy_threads, joined, timed, waited_since, waits, watched
+from orun.measure.oncpu import Times, Work, joined, timed, waited_since, waits, watched
 
 
 def work() -> None:
@@ -53,29 +52,6 @@ def test_no_call_begins_when_the_time_is_up() -> None:
     calls = count()
     assert timed(lambda: next(calls), 1000, seconds=0.0).wall.shape == (1,)
     assert next(calls) == 1
-
-
-@pytest.mark.skipif(not waits(), reason="this kernel does not count what threads do")
-def test_the_threads_that_work_are_found() -> None:
-    """One that is there and sleeps is none of them."""
-    ids, done = set[int](), threading.Event()
-
-    def hashed() -> None:
-        ids.add(threading.get_native_id())
-        hashlib.pbkdf2_hmac("sha256", b"", b"", 20_000)  # which holds no lock of Python's
-
-    sleeper = threading.Thread(target=done.wait)
-    sleeper.start()
-    with ThreadPoolExecutor(2) as pool:
-        found = busy_threads(lambda: [one.result() for one in [pool.submit(hashed), pool.submit(hashed)]], 0.3)
-    done.set()
-    sleeper.join()
-    assert set(found) == ids
-
-
-@pytest.mark.skipif(not waits(), reason="this kernel does not count what threads do")
-def test_a_thread_that_works_alone_is_the_busy_one() -> None:
-    assert busy_threads(long_work, 0.1) == [threading.get_native_id()]
 
 
 def test_one_thread_works_alone() -> None:

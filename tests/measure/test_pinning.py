@@ -17,7 +17,7 @@ from orun.measure.oncpu import Times
 from orun.measure.quads import Pace, launch
 from orun.measure.subject import Subject
 from orun.measure.workers import Worker
-from tests.measure.support import save_model, subject
+from tests.measure.support import save_model, shared, subject
 
 PACE = Pace(warmup=0.0, samples=6, alone=1.0, quads=0.0)
 
@@ -46,7 +46,7 @@ class Noted:
 
 
 def test_processes_start_in_random_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quads, "quiet_cores", list)
+    monkeypatch.setattr(quads, "quietest_core", lambda: None)
     monkeypatch.setattr(quads, "Worker", Noted)
     subjects = {name: subject(Path(f"{name}.onnx")) for name in ("model", "baseline")}
     found: Counter[tuple[str, ...]] = Counter()
@@ -68,7 +68,7 @@ def test_on_one_thread_each_is_kept_on_the_quietest_core(tmp_path: Path, monkeyp
         pin(worker, chosen)
         kept[worker.pid] = os.sched_getaffinity(worker.pid)
 
-    monkeypatch.setattr(quads, "quiet_cores", lambda: [core])
+    monkeypatch.setattr(quads, "quietest_core", lambda: core)
     monkeypatch.setattr(Worker, "pin", noted)
     subjects = {name: subject(save_model(tmp_path / f"{name}.onnx")) for name in ("model", "baseline")}
     assert launch(subjects, PACE, Random(0), "thread").core == core
@@ -78,21 +78,10 @@ def test_on_one_thread_each_is_kept_on_the_quietest_core(tmp_path: Path, monkeyp
     assert kept == {}
 
 
-def test_of_several_threads_each_is_kept_on_a_core_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[tuple[int, list[int]]] = []
-    monkeypatch.setattr(Worker, "spread", lambda worker, cores: given.append((worker.pid, cores)))
-    monkeypatch.setattr(quads, "quiet_cores", lambda: [1, 0])
-    subjects = {name: subject(save_model(tmp_path / f"{name}.onnx")) for name in ("model", "baseline")}
-    launch(subjects, PACE, Random(0), "thread")
-    assert given == []
-    launch(subjects, PACE, Random(0), "wall")
-    assert len({pid for pid, _ in given}) == 2
-    assert [cores for _, cores in given] == [[1, 0], [1, 0]]
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="states of processes are read from /proc")
-def test_what_is_not_timed_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_several_threads_what_is_not_timed_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that look for work would take a core from the other model; of one thread there are none."""
+    path = save_model(tmp_path / "model.onnx")
     resting, pids = list[bool](), set[int]()
     timed = Worker.time
 
@@ -102,14 +91,14 @@ def test_what_is_not_timed_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return timed(worker, count, seconds)
 
     monkeypatch.setattr(Worker, "time", noted)
-    subjects = {name: subject(save_model(tmp_path / f"{name}.onnx")) for name in ("model", "baseline")}
     patient = True
-    launch(subjects, PACE, Random(0), "wall")
+    found = launch(dict.fromkeys(("model", "baseline"), shared(path)), PACE, Random(0))
+    assert (found.method, found.core) == ("thread", None)
     assert set(resting) == {True}
     resting.clear()
     pids.clear()
     patient = False
-    launch(subjects, PACE, Random(0), "thread")
+    launch(dict.fromkeys(("model", "baseline"), subject(path)), PACE, Random(0))
     assert set(resting) == {False}
 
 

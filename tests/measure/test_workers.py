@@ -35,7 +35,7 @@ def test_a_session_is_opened_and_timed(model: Path) -> None:
     assert opened.load > 0
     assert opened.first > 0
     assert opened.each > 0
-    assert opened.host
+    assert opened.processor
     assert opened.work.alone
     assert times.wall.shape == (5,)
 
@@ -64,7 +64,6 @@ def test_a_worker_that_rests_answers_and_ends(model: Path) -> None:
         worker.rest()
         assert worker.time(3).wall.shape == (3,)
         worker.collapse()
-        worker.spread([])
     assert not worker.alive
 
 
@@ -152,5 +151,5 @@ def test_away_from_linux_a_process_is_spawned(model: Path, monkeypatch: pytest.M
     monkeypatch.setattr(workers, "sys", SimpleNamespace(platform="darwin"))
     assert workers._context().get_start_method() == "spawn"
     with Worker(subject(model)) as worker:
-        assert worker.open(0.0).host
+        assert worker.open(0.0).processor
         assert worker.time(2).cpu.shape == (2,)
