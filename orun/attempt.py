@@ -177,7 +177,8 @@ class Attempt:
             if self.store.files.digest_path(self.pipeline.root / reference.path) != self.step.parts[name]:
                 raise self._changed(Path(reference.path).as_posix())
         now = _declared(self.pipeline, self.store, self.step)
-        if moved := sorted(path for path, seen in self.declared.items() if now.get(path) != seen):
+        same = self.store.files.is_same
+        if moved := sorted(path for path, seen in self.declared.items() if not same(path, seen, now.get(path))):
             raise self._changed(os.path.relpath(moved[0], self.pipeline.root))  # and put back before the stage ended
         for port, tree in self.step.inputs.items():
             if self.store.check(tree):

@@ -143,7 +143,7 @@ def collect_files(
     for name, signature in reads.items():
         path = Path(name)
         named = portable_name(path, root, project)
-        if (now := files.signature(path)) != signature:
+        if not files.is_same(path, signature, now := files.signature(path)):
             raise changed_meanwhile(stage, f"{named} was {'edited' if now else 'removed'}")
         found[named] = digest_now(path, files)
     return found

@@ -30,6 +30,7 @@ from orun.stages.contract import Context
 from orun.stages.data.packages import NEEDED
 from orun.stages.ensure import check_output
 from orun.stages.params import build
+from orun.store.reading import keeps_inodes
 
 if TYPE_CHECKING:
     import logging
@@ -164,9 +165,10 @@ def _progress(stage: str, channel: Channel) -> Callable[[int, int, str], None]:
 
 
 def _states(inputs: Mapping[str, Path]) -> dict[str, State]:
-    """Inode, size and mtime of every file below the inputs; their ctime changes with each further link to them."""
+    """Inode, if it lasts, size and mtime of every file below the inputs; their ctime changes with each link to them."""
+    lasting = all(map(keeps_inodes, inputs.values()))
     return {
-        f"{port}/{entry.path[len(str(folder)) + 1 :]}": (status.st_ino, status.st_size, status.st_mtime_ns)
+        f"{port}/{entry.path[len(str(folder)) + 1 :]}": (status.st_ino * lasting, status.st_size, status.st_mtime_ns)
         for port, folder in inputs.items()
         for entry in _files(str(folder))
         if (status := entry.stat())

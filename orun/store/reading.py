@@ -18,9 +18,10 @@ Signature = tuple[int, int, int, int, int]  # device, inode, size, mtime and cti
 # The coarsest clock of a file system (FAT), in nanoseconds. A file that changed less than that ago may change again
 # without a trace, as git's racy rule has it.
 CLOCK = 2_000_000_000
-# Where a file has another number at each mount, which another one of its size and times may have had before.
+# Where a file has another number at each mount, which another one of its size and times may have had before; under FUSE
+# also once the kernel has forgotten it for want of memory.
 RENUMBERING = frozenset(
-    {"exfat", "fuse", "msdos", "vfat"}
+    {"exfat", "fuse", "fuseblk", "msdos", "vfat"}
     | {f"fuse.{name}" for name in ("blobfuse2", "gcsfuse", "geesefs", "goofys", "rclone", "s3fs", "sshfs")}
 )
 _MICROSECOND = 1_000

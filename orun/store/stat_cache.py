@@ -54,6 +54,12 @@ class StatCache:
         except OSError as error:
             raise refusal(error, f"read {path}", error.filename or path) from error
 
+    def is_same(self, path: str | Path, seen: Signature | None, now: Signature | None) -> bool:
+        """Whether a file is as it was seen: by its signature, without its number where those pass."""
+        if seen == now or seen is None or now is None:
+            return seen == now
+        return (seen[0], *seen[2:]) == (now[0], *now[2:]) and not self._is_lasting(path, now)
+
     def knows(self, signature: Signature) -> bool:
         """Whether a file with this signature need not be read again to know its digest."""
         return self._lasting.get(signature[0], True) and self._index.get(signature) is not None

@@ -41,6 +41,15 @@ def sshfs(folder: Path) -> Iterator[Path]:
             serving.kill()
 
 
+def remount(disk: Path) -> None:
+    """Unmount a file system and mount it again, from the same device."""
+    fields = next(line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines() if f" {disk} " in line)
+    kind, device = fields[fields.index("-") + 1 :][:2]
+    subprocess.run(["umount", str(disk)], check=True)
+    way = ["mount.exfat-fuse"] if kind == "fuseblk" else ["mount", "-i", "-t", kind]
+    subprocess.run([*way, device, str(disk)], capture_output=True, check=True)
+
+
 @contextmanager
 def exfat(folder: Path) -> Iterator[Path]:
     """An exFAT of the kernel's or of FUSE: it ignores case and has no hard links, links, modes and times of change."""

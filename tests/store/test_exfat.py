@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 
 from orun.errors import PipelineError, StoreError
 from orun.pipeline.problems import render
 from orun.store import Store
 from orun.store.pins import pin, pins, unpin
 from tests.project import PIPELINE, Project, built
-from tests.store.mounts import exfat
+from tests.store.mounts import exfat, remount
 from tests.store.support import add, content
 
 
@@ -40,6 +42,31 @@ def test_the_same_files_are_the_same_artifact_as_elsewhere(store: Store, tmp_pat
     files = {"model.onnx": b"model", "sub/data": b"data"}
     with Store.open(tmp_path / "store") as other:
         assert add(store, files) == add(other, files)
+
+
+def test_a_file_is_not_taken_for_another_that_had_its_number_before(disk: Path, tmp_path: Path) -> None:
+    names = [f"{number}" for number in range(20)]
+    for name in names:
+        (disk / name).write_text(name.rjust(2))
+        os.utime(disk / name, (1_700_000_000, 1_700_000_000))
+    right = {name: blake3(name.rjust(2).encode()).hexdigest() for name in names}
+    with Store.open(tmp_path / "store") as store:
+        assert {name: store.files.digest_file(disk / name) for name in names} == right
+    remount(disk)
+    with Store.open(tmp_path / "store") as store:
+        assert {name: store.files.digest_file(disk / name) for name in reversed(names)} == right
+
+
+def test_a_file_that_has_another_number_is_the_same(disk: Path, tmp_path: Path) -> None:
+    path = disk / "data"
+    path.write_text("1")
+    with Store.open(tmp_path / "store") as store:
+        seen = store.files.signature(path)
+        assert seen
+        now = (seen[0], seen[1] + 1, *seen[2:])
+        assert store.files.is_same(path, seen, now)
+        assert not store.files.is_same(path, seen, None)
+        assert not store.files.is_same(path, seen, (*now[:2], seen[2] + 1, *seen[3:]))
 
 
 def test_pins_whose_names_differ_in_case_alone(store: Store) -> None:

@@ -36,6 +36,18 @@ def leases(path: Path) -> bool:
     return True
 
 
+def test_a_file_of_another_number_is_another_file(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_text("1")
+    with Store.open(tmp_path / "store") as store:
+        seen = store.files.signature(path)
+        assert seen
+        assert store.files.is_same(path, seen, seen)
+        assert store.files.is_same(path, None, None)
+        assert not store.files.is_same(path, None, seen)
+        assert not store.files.is_same(path, seen, (seen[0], seen[1] + 1, *seen[2:]))
+
+
 def test_a_file_has_the_digest_of_its_content(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "data.bin"
     for data in (b"", b"one", BIG, b"two"):
