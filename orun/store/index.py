@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from orun.store.digests import digest_bytes
 from orun.store.durable import make_database
-from orun.store.reading import Signature
+from orun.store.reading import Signature, is_local
 
 if TYPE_CHECKING:
     import sqlite3
@@ -164,7 +164,8 @@ class Index:
             database = sqlite3.connect(self._path(self._opened), timeout=_PATIENCE, check_same_thread=False)
             self._database = database
             database.text_factory = lambda data: data.decode(errors="replace")  # the checksum tells damage
-            database.execute("PRAGMA journal_mode=WAL")
+            # The order of a write-ahead log is in shared memory, which several hosts do not have.
+            database.execute(f"PRAGMA journal_mode={'WAL' if is_local(self._folder) else 'DELETE'}")
             database.execute("PRAGMA synchronous=NORMAL")
             database.execute("CREATE TABLE IF NOT EXISTS seen (file TEXT PRIMARY KEY, record TEXT) WITHOUT ROWID")
         return self._database

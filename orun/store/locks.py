@@ -7,8 +7,10 @@ more: stages hold it shared, a stage that measures time holds it alone.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,8 @@ from orun.errors import StoreError
 from orun.store.durable import set_mode
 from orun.store.refusals import refusals
 
+STALE_SECONDS = 60.0  # that a host may take a file for there which another one has removed: NFS's `acdirmax`
+AGAIN_SECONDS = 0.05
 MACHINE = Path("/tmp")  # noqa: S108  (the one folder that all users share, whatever their TMPDIR says)
 
 
@@ -91,6 +95,16 @@ class Lock:
     def take(self, *, wait: bool) -> bool:
         """As `try_acquire` or `acquire`, with the OSError of the operating system."""
         operation = (fcntl.LOCK_EX if self.exclusive else fcntl.LOCK_SH) | (0 if wait else fcntl.LOCK_NB)
+        began = time.monotonic()
+        while True:
+            try:
+                return self._take(operation)
+            except OSError as error:  # another host has removed the file, which is not known here yet
+                if error.errno != errno.ESTALE or time.monotonic() > began + STALE_SECONDS:
+                    raise
+                time.sleep(AGAIN_SECONDS)
+
+    def _take(self, operation: int) -> bool:
         while not self.held:
             descriptor = _open(self.path, create=self.create)
             try:

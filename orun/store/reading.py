@@ -91,6 +91,18 @@ def keeps_inodes(path: str | Path) -> bool:
         os.close(descriptor)
 
 
+def is_local(path: str | Path) -> bool:
+    """Whether no other host, nor a host of this virtual machine, has the same files, as far as that is known."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        return (_file_system(descriptor) or "ext4") in LOCAL
+    finally:
+        os.close(descriptor)
+
+
 def _file_system(descriptor: int) -> str:
     """The type of the file system that an open file is on, as Linux names it; an empty text where nobody tells."""
     with contextlib.suppress(OSError, StopIteration):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +68,16 @@ def test_a_file_that_has_another_number_is_the_same(disk: Path, tmp_path: Path) 
         assert store.files.is_same(path, seen, now)
         assert not store.files.is_same(path, seen, None)
         assert not store.files.is_same(path, seen, (*now[:2], seen[2] + 1, *seen[3:]))
+
+
+def test_where_other_hosts_may_write_the_index_has_no_log_in_memory(store: Store, tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as other:
+        for one, mode in ((store, "delete"), (other, "wal")):
+            add(one, {"a": b"1"})
+            one.flush()
+            with sqlite3.connect(one.root / "index" / "1.sqlite") as database:
+                assert database.execute("PRAGMA journal_mode").fetchone() == (mode,)
+            database.close()
 
 
 def test_pins_whose_names_differ_in_case_alone(store: Store) -> None:

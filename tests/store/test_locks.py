@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 from orun.errors import StoreError
 from orun.store import Lock, MachineLock, Store, machine_lock
 from orun.store import locks as locks_module
+from tests.faults.calls import Failing, Fault
 from tests.store.support import NOBODY, forks, in_child, needs_root
 
 HOLDER = """
@@ -318,3 +320,28 @@ def test_a_lock_whose_file_cannot_be_removed_is_free(tmp_path: Path, monkeypatch
     assert path.exists()
     locks_module.remove_free_locks(path.parent)
     assert not path.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="a library is compiled and preloaded")
+@pytest.mark.parametrize(("how", "told"), [("once", "True"), ("from then on", "[Errno 116] Stale file handle")])
+def test_a_lock_file_that_another_host_removes_while_it_is_waited_for(tmp_path: Path, how: str, told: str) -> None:
+    """GlusterFS and NFS say so; one for whom everything there is stale is told."""
+    take = f"""
+from orun.store import locks
+locks.STALE_SECONDS = 0.2
+try:
+    print(locks.Lock({str(tmp_path / "locks")!r} + "/key").take(wait=True))
+except OSError as error:
+    print(error)
+"""
+    (tmp_path / "locks").mkdir()
+    failing = Failing.make(tmp_path, tmp_path / "locks")
+    failing.set(Fault("lock", "all", 1, errno.ESTALE, how))
+    said = subprocess.run(
+        [sys.executable, "-c", take],
+        env={**failing.variables, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (said.stdout, said.stderr) == (f"{told}\n", "")
