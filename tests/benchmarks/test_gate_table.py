@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks.gate_power import _order
+from benchmarks.gate_power import _judge, _order
 from benchmarks.gate_table import exact_interval, share, table
 from benchmarks.rival_gates import RIVALS
+from orun.measure.latency import Measurement
+from orun.measure.pressure import Pressure
+from tests.measure.support import launched
 
 
 @pytest.mark.parametrize(
@@ -52,3 +55,13 @@ def test_what_is_missing_is_spread_evenly() -> None:
     done = [{"planted": 0.0, "limit": 0.05}]
     equal, slower = (0.0, 0.05), (0.05, 0.05)
     assert _order({equal: 4, slower: 2}, done) == [slower, equal, equal, slower, equal]
+
+
+@pytest.mark.parametrize(("ratio", "outcome"), [(0.0, "passed"), (0.05, "failed")])
+def test_a_gate_of_the_benchmark_is_one_of_a_pipeline(ratio: float, outcome: str) -> None:
+    launches = [
+        launched({"model": [0.02], "baseline": [0.02]}, {"baseline": ratio + off}) for off in (-0.002, 0, 0.002)
+    ]
+    verdict, why = _judge(Measurement(launches, 6.5, Pressure(0.25, 3.0)), 0.05, 1)
+    assert verdict == outcome
+    assert why.startswith("the regression of p50 against the accepted baseline is ")
