@@ -18,7 +18,10 @@ from orun.errors import MORE_MEMORY, Interrupted, OrunError, PipelineError, Stor
 
 BUG = 5
 BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
-FAILING = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE, errno.EMFILE, errno.ENFILE)
+FAILING = (
+    errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE, errno.EMFILE, errno.ENFILE,
+    errno.EACCES, errno.EPERM, errno.EBUSY,
+)  # fmt: skip
 OUTPUT = (errno.EPIPE, errno.ENOSPC)  # of an error without a file: it met what is printed, as all else names its file
 
 VERBS = {

@@ -201,19 +201,25 @@ def test_memory_that_is_used_up_is_no_bug(orun: CommandLine, monkeypatch: pytest
     )
 
 
-def test_a_disk_that_fails_is_no_bug(orun: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("code", "what", "hint"),
+    [
+        (errno.EIO, "the disk reports an error", "Look for its cause: dmesg"),
+        (errno.EACCES, "permission denied", "See whose it is: ls -ld '.'"),
+    ],
+)
+def test_what_the_system_refuses_is_no_bug(
+    orun: CommandLine, monkeypatch: pytest.MonkeyPatch, code: int, what: str, hint: str
+) -> None:
     """Wherever it is met."""
 
     def failing(*_: object, **__: object) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO), "bert.yaml")
+        raise OSError(code, os.strerror(code), "gone.yaml")
 
     monkeypatch.setattr(api, "load", failing)
     shown = orun("bert.yaml")
     assert (shown.code, shown.out) == (3, "")
-    assert shown.err == (
-        "error: cannot go on: the disk reports an error\n  bert.yaml: Input/output error\n"
-        "  hint: Look for its cause: dmesg\n"
-    )
+    assert shown.err == (f"error: cannot go on: {what}\n  gone.yaml: {os.strerror(code)}\n  hint: {hint}\n")
 
 
 def test_a_reader_that_has_gone_is_no_error() -> None:
