@@ -143,15 +143,19 @@ class Session:
 
     def _keep(self, result: RunResult) -> None:
         """Add what was measured to the history. A history that cannot be written fails no release."""
-        if result.pipeline.endswith(ASIDE):
+        measured = {stage.outcome for stage in result.stages if stage.metrics}
+        if result.pipeline.endswith(ASIDE) or not measured & {"built", "cached"}:
             return
-        if not any(stage.outcome == "built" and stage.metrics for stage in result.stages):
-            return
-        from orun.history import History, location, points_of
+        from orun.history import History, location, points_of, taken_over
 
+        history = History(location(self.planner.store.root))
         try:
-            History(location(self.planner.store.root)).add(points_of(result))
+            past = taken_over(history, result, {stage.id for stage in self.planner.pipeline.stages})
+            if past or "built" in measured:
+                history.add((*past, *points_of(result)))
         except StoreError as error:
+            if "built" not in measured:
+                return
             told = f"{error.what} ({error.why}): what this run measured is not in it; {error.hint}"
             self.journal.emit(Notice("warning", told))
 

@@ -52,6 +52,30 @@ def test_overview_and_detail(orun: CommandLine) -> None:
     assert "3 -> 4 (+33.3 %) in run " in third
 
 
+def values(orun: CommandLine) -> dict[str, list[float]]:
+    """What the history has of the numbers of words."""
+    said = json.loads(orun("history", "words", "--json").out)["series"]
+    return {one["stage"]: [point["value"] for point in one["points"]] for one in said}
+
+
+def test_the_past_of_a_stage_goes_on_under_its_new_name(measured: Path, orun: CommandLine) -> None:
+    file = measured / "words.yaml"
+    four = ("--set", "stages.write.with.text=one two three four")
+    file.write_text(file.read_text().replace("count:", "total:"))
+    assert orun("words.yaml", *four).code == 0
+    assert values(orun) == {"count": [3.0, 4.0], "total": [3.0, 4.0]}
+    assert orun("words.yaml", "--set", "stages.write.with.text=a b c d e").code == 0
+    assert orun("words.yaml", *four).code == 0
+    assert values(orun) == {"count": [3.0, 4.0], "total": [3.0, 4.0, 5.0]}
+
+
+def test_a_stage_beside_one_that_measures_the_same_has_no_past(measured: Path, orun: CommandLine) -> None:
+    file = measured / "words.yaml"
+    file.write_text(file.read_text() + "  again: {uses: ./words.py:count, needs: write}\n")
+    assert orun("words.yaml", "--set", "stages.write.with.text=one two three four").code == 0
+    assert values(orun) == {"count": [3.0, 4.0]}
+
+
 def test_one_pipeline_of_several(measured: Path, orun: CommandLine) -> None:
     (measured / "other.yaml").write_text("extends: words.yaml\nname: other\n")
     assert orun("other.yaml", "--set", "stages.write.with.text=a b c d e").code == 0
