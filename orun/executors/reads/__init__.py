@@ -11,6 +11,7 @@
 | distributions that the project's code imports, or would if they were installed | `packages.py` |
 | distributions whose versions it asks for by name | a function of `importlib.metadata` (`versions.py`) |
 | modules imported by name, by code made on the way, or out of a pickle | `importlib`, audit hook (`imports.py`) |
+| what of this Python sees in processes that the stage forks, on Linux | hooks of `os.fork` (`forks.py`) |
 | modules that processes load which the stage starts, on Linux | seccomp notifications (`children.py`) |
 
 Not seen: times and modes of files, and sizes that `os.scandir` tells; folders that native code lists, and files that it

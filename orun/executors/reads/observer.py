@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from orun.executors.job import Signature
 from orun.executors.reads import modules
+from orun.executors.reads.forks import Forks, Notes
 from orun.executors.reads.imports import Imports
 from orun.executors.reads.probes import Probes
 from orun.executors.reads.recorder import Recorder, absolute, signature_of
@@ -25,6 +26,7 @@ class Observer:
         versions: distributions that are asked for by name.
         imports: modules that are imported by name.
         probes: what is asked for without being opened.
+        forks: what of all this is noted in processes that this one forks.
     """
 
     recorder: Recorder = field(default_factory=Recorder)
@@ -32,10 +34,13 @@ class Observer:
     versions: Versions = field(default_factory=Versions)
     imports: Imports = field(default_factory=Imports)
     probes: Probes = field(init=False)
+    forks: Forks = field(init=False)
     _before: dict[str, Signature | None] = field(default_factory=dict)  # modules that were there when it began
 
     def __post_init__(self) -> None:
         self.probes = Probes(self.recorder)
+        found = [Notes(one, "found") for one in (self.variables, self.versions, self.probes)]
+        self.forks = Forks(Notes(self.recorder, "listings"), *found)
 
     def install(self) -> None:
         """Begin to note what is opened and listed; look-ups and questions count from `narrow` on."""
@@ -46,6 +51,7 @@ class Observer:
         self.imports.install()
         self.variables.install()
         self.probes.install()
+        self.forks.install()
 
     def narrow(self, scope: Scope) -> None:
         """Note from now on, and keep of what was noted, what is in the scope."""
@@ -57,6 +63,7 @@ class Observer:
         self.versions.narrow(scope)
         self.imports.begin()
         self.probes.narrow(scope)
+        self.forks.begin()
 
     def forget(self) -> None:
         """Be as after `install`."""
@@ -65,3 +72,4 @@ class Observer:
         self.versions.forget()
         self.imports.forget()
         self.probes.forget()
+        self.forks.forget()

@@ -42,5 +42,6 @@ class Versions:
         metadata.Distribution.discover = classmethod(noting)
 
     def _note(self, name: str, file: str) -> None:
-        if name and self._scope and self._scope.is_code(file):
-            self.found.setdefault(tools.normalise(name), tools.installed().get(tools.normalise(name), tools.ABSENT))
+        normal = tools.normalise(name)
+        if name and self._scope and self._scope.is_code(file) and normal not in self.found:
+            self.found[normal] = tools.installed().get(normal, tools.ABSENT)

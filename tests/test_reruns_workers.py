@@ -1,0 +1,96 @@
+"""What workers of a pool find out counts for the stage: they are processes of their own, and are killed at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from orun.store import Store
+from tests.project import Project, built
+
+PIPELINE = """
+name: text
+stages:
+  ask: {uses: ./ask.py:ask}
+"""
+CODE = """
+import multiprocessing
+import os
+from importlib.metadata import version
+
+from orun import stage
+
+
+def answer(_):
+    return ANSWER
+
+
+def answers(number):
+    with multiprocessing.get_context("fork").Pool(number) as pool:
+        return pool.map(answer, range(number))
+
+
+@stage(inputs={}, output="files")
+def ask(context):
+    os.chdir(context.root)
+    (context.output / "text").write_text(str(answers(2)[0]))
+"""
+
+
+def list_another(project: Project, _: pytest.MonkeyPatch) -> None:
+    project.write("data/b", "")
+
+
+def make_it(project: Project, _: pytest.MonkeyPatch) -> None:
+    project.write("optional", "")
+
+
+def set_it(_: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORUN_TEST_SETTING", "2")
+
+
+@pytest.mark.parametrize(
+    ("answer", "change", "before", "after", "why"),
+    [
+        ("sorted(os.listdir('data'))", list_another, "['a']", "['a', 'b']",
+         "folder data has other files now (listed by the stage)"),
+        ("os.path.exists('optional')", make_it, "False", "True", "optional has appeared (looked for by the stage)"),
+        ("os.environ.get('ORUN_TEST_SETTING')", set_it, "None", "2",
+         "environment variable ORUN_TEST_SETTING changed (read by the stage)"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("native_reads")
+def test_what_a_worker_finds(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    change: Callable[[Project, pytest.MonkeyPatch], None],
+    before: str,
+    after: str,
+    why: str,
+) -> None:
+    project = Project.make(tmp_path / "project", PIPELINE)
+    (project.folder / "data").mkdir()
+    project.write("data/a", "")
+    project.write("ask.py", CODE.replace("ANSWER", answer))
+    assert built(project.run()) == ["ask"]
+    assert project.text("ask") == before
+    assert built(project.run()) == []
+    change(project, monkeypatch)
+    result = project.run()
+    assert result["ask"].reasons == (why,)
+    assert project.text("ask") == after
+    assert built(project.run()) == []
+
+
+def test_a_version_that_a_worker_asks_for(tmp_path: Path) -> None:
+    project = Project.make(tmp_path / "project", PIPELINE)
+    project.write("ask.py", CODE.replace("ANSWER", "version('blake3')"))
+    assert built(project.run()) == ["ask"]
+    with Store.open(project.store) as store:
+        action = store.latest("text", "ask")
+    assert action is not None
+    assert action.discovered.packages == {"blake3": version("blake3")}
