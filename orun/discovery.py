@@ -109,8 +109,8 @@ def digest_now(path: Path, files: StatCache) -> str:
 
 
 def _asked(name: str, old: str, new: str) -> str:
-    if old in (FIRST, NOT_FIRST):
-        return f"{name} is {new} now (started by the stage)"
+    if old.startswith((FIRST, NOT_FIRST)):
+        return f"{name} is {new} now (used by the stage)"
     return f"{name} {_event(old, new)} (looked for by the stage)"
 
 

@@ -14,7 +14,8 @@ FILE, FOLDER = "file", "folder"
 BYTES = " bytes"
 LINK_TO, A_LINK, NO_LINK = "link to ", "a link: ", "no link: "
 LINKS = (LINK_TO, A_LINK, NO_LINK)
-FIRST, NOT_FIRST = "first on PATH", "not first on PATH"  # of the programs of its name
+FIRST, NOT_FIRST = "first on ", "not first on "  # the variable that says where programs, or libraries, are looked for
+PROGRAMS, LIBRARIES = "PATH", "LD_LIBRARY_PATH"
 CHUNK = 1 << 20  # bytes that are read at a time
 ABSENT = ""  # the digest of a file that was looked for and not there, and of a variable that was not set
 
@@ -80,27 +81,34 @@ def appearance(path: str | Path, *, size: bool = False, link: bool = False, targ
 
 
 def appearance_as(told: str, path: str | Path) -> str:
-    """`appearance` now, with as much of it as `told` holds; or whether it is the first on `PATH`, if that is."""
-    if told in (FIRST, NOT_FIRST):
-        return FIRST if is_first(str(path)) else NOT_FIRST
+    """`appearance` now, with as much of it as `told` holds; or `place_on_path`, if that is told."""
+    if told.startswith((FIRST, NOT_FIRST)):
+        return place_on_path(str(path))
     return appearance(path, size=told.endswith(BYTES), link=told.startswith(LINKS), target=told.startswith(LINK_TO))
 
 
-def is_first(program: str) -> bool:
-    """Whether a program is the one that is started by its name: the first that a folder of `PATH` has."""
-    path = os.path.abspath(program)  # noqa: PTH100
-    named = (os.path.join(folder, os.path.basename(path)) for folder in program_folders())  # noqa: PTH118, PTH119
-    return path == next((one for one in named if os.access(one, os.X_OK) and not os.path.isdir(one)), None)  # noqa: PTH112
+def place_on_path(file: str) -> str:
+    """Whether a program or library is the one that its name leads to: the first in the folders of a variable."""
+    path, variable = os.path.abspath(file), _variable(file)  # noqa: PTH100
+    named = (os.path.join(folder, os.path.basename(path)) for folder in search_folders(path))  # noqa: PTH118, PTH119
+    able = os.X_OK if variable == PROGRAMS else os.R_OK
+    first = next((one for one in named if os.access(one, able) and not os.path.isdir(one)), None)  # noqa: PTH112
+    return f"{FIRST if path == first else NOT_FIRST}{variable}"
 
 
-def program_folders() -> tuple[str, ...]:
-    """The folders of `PATH`, in their order."""
-    return _folders(os.environ.get("PATH", os.defpath))
+def search_folders(file: str) -> tuple[str, ...]:
+    """The folders in which a program or library of its name is looked for, in their order."""
+    variable = _variable(file)
+    return _folders(os.environ.get(variable, os.defpath if variable == PROGRAMS else ""))
 
 
-@functools.lru_cache(maxsize=1)
+def _variable(file: str) -> str:
+    return LIBRARIES if ".so" in file.rpartition("/")[2] else PROGRAMS
+
+
+@functools.lru_cache(maxsize=2)
 def _folders(said: str) -> tuple[str, ...]:
-    return tuple(map(os.path.abspath, said.split(os.pathsep)))
+    return tuple(map(os.path.abspath, said.split(os.pathsep))) if said else ()
 
 
 def was_absent(told: str) -> bool:

@@ -1,4 +1,4 @@
-"""Programs that a stage starts by their names: which one that is, the folders of `PATH` say."""
+"""Programs and libraries that a stage uses by their names: which one that is, the folders of a variable say."""
 
 from __future__ import annotations
 
@@ -28,6 +28,19 @@ def tell(context):
     (context.output / "text").write_text(subprocess.check_output(COMMAND, text=True))
 """
 COMMAND = "['orun-test-teller']"
+LOADS = """
+import ctypes
+
+from orun import stage
+
+
+@stage(inputs={}, output="files")
+def tell(context):
+    try:
+        ctypes.CDLL("liborun-test.so")
+    except OSError as error:
+        (context.output / "text").write_text(str(error))
+"""
 
 
 def teller(folder: Path) -> Path:
@@ -58,7 +71,7 @@ def test_another_folder_of_path_that_has_it(tmp_path: Path, monkeypatch: pytest.
     on_the_path(monkeypatch, second.parent, first.parent)
     result = project.run()
     assert built(result) == ["tell"]
-    assert result["tell"].reasons == (f"{first} is not first on PATH now (started by the stage)",)
+    assert result["tell"].reasons == (f"{first} is not first on PATH now (used by the stage)",)
     assert project.text("tell") == "second"
     assert built(project.run()) == []
     on_the_path(monkeypatch, first.parent)
@@ -76,6 +89,26 @@ def test_one_that_a_shell_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     on_the_path(monkeypatch, second.parent, first.parent)
     assert built(project.run()) == ["tell"]
     assert project.text("tell") == "second"
+
+
+@pytest.mark.usefixtures("native_reads")
+def test_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Project) -> None:
+    """As `module load` and the `setvars.sh` of vendors choose them: any file tells which one is looked at first."""
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "liborun-test.so").write_text(name)
+    project.write("tell.py", LOADS)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "first"))
+    assert built(project.run()) == ["tell", "neither"]
+    assert f"{tmp_path}/first/liborun-test.so" in project.text("tell")
+    assert built(project.run()) == []
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/second:{tmp_path}/first")
+    result = project.run()
+    assert built(result) == ["tell"]
+    why = f"{tmp_path}/first/liborun-test.so is not first on LD_LIBRARY_PATH now (used by the stage)"
+    assert result["tell"].reasons == (why,)
+    assert f"{tmp_path}/second/liborun-test.so" in project.text("tell")
+    assert built(project.run()) == []
 
 
 def test_one_that_comes_to_lie_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Project) -> None:

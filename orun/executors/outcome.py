@@ -12,7 +12,7 @@ from orun.executors.messages import Ended, Trouble
 from orun.executors.reads.recorder import signature_of
 from orun.executors.reads.scope import Scope
 from orun.executors.strays import strays
-from orun.observe import ABSENT, BYTES, FILE, FIRST, appearance, is_first, program_folders, tells_more, was_absent
+from orun.observe import ABSENT, BYTES, FILE, FIRST, appearance, place_on_path, search_folders, tells_more, was_absent
 
 EMPTY = f"{FILE} of 0{BYTES}"
 
@@ -48,7 +48,7 @@ def outcome_of(
     return replace(
         said,
         reads=inputs,
-        probed={**probed, **_journals(inputs, ended.missed), **_programs(inputs)},
+        probed={**probed, **_journals(inputs, ended.missed), **_by_name(inputs)},
         packages={**ended.packages, **said.packages},
         wrote=strays(job, {path: adds for path, adds in made.items() if path not in untouched}, sought),
         seconds=ended.seconds,
@@ -67,11 +67,11 @@ def _journals(inputs: Mapping[str, Signature | None], missed: Iterable[str]) -> 
     return {path: what for path, what in told.items() if what in (ABSENT, EMPTY)}
 
 
-def _programs(inputs: Mapping[str, Signature | None]) -> dict[str, str]:
-    """Those of the inputs that are programs, and would be started by their names."""
-    folders = program_folders()
-    found = (path for path, seen in inputs.items() if seen and path.rpartition("/")[0] in folders)
-    return {path: FIRST for path in found if is_first(path)}
+def _by_name(inputs: Mapping[str, Signature | None]) -> dict[str, str]:
+    """Those of the inputs that are programs and libraries, and that their names lead to."""
+    found = (path for path, seen in inputs.items() if seen and path.rpartition("/")[0] in search_folders(path))
+    told = ((path, place_on_path(path)) for path in found)
+    return {path: place for path, place in told if place.startswith(FIRST)}
 
 
 def _touched(reads: Mapping[str, Signature | None], written: Mapping[str, bool]) -> set[str]:
