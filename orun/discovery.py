@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from orun.environment import tools
+from orun.environment.once import once
 from orun.errors import InputChanged
 from orun.observe import (
     ABSENT,
@@ -81,6 +82,7 @@ def standing(
     )
 
 
+@once
 def versions(root: Path) -> Mapping[str, str]:
     """`tools.exact` for a project: of what is developed in itself, the plain versions, wherever it is.
 

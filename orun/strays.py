@@ -60,7 +60,8 @@ class Apart:
 
     def _outputs(self, stage: Stage, found: Discovered) -> Iterator[tuple[str, str]]:
         """The files that a stage read among the outputs of others that it does not wait for, and whose they are."""
-        names = [name for name in (*found.files, *self._told(stage)) if "/out/" in name]
+        told = self._told(stage) if any("out/" in reference.path for reference in stage.references) else ()
+        names = [name for name in (*found.files, *told) if "/out/" in name]
         if not names:
             return
         needed = reached([stage.id], {one.id: one.before for one in self.pipeline.stages})

@@ -43,6 +43,8 @@ class Children:
 
     def opened(self, thread: int, path: str) -> None:
         """Note that a process opens a file."""
+        if thread == self._stage:  # nearly always
+            return
         if path.startswith(OWN):
             self._ours.add(self._leader(thread))
         elif FOLDER in path and (process := self._leader(thread)) != self._stage and (name := _module(path)):
