@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 
 from orun.errors import StoreError
-from orun.store.refusals import refusals
+from orun.store.refusals import is_refusal, refusals
 from orun.store.sealed import read_record
 from orun.store.store import Store
 
@@ -55,5 +56,8 @@ def _bad_runs(store: Store) -> list[str]:
             if path.exists():
                 read_record(path)
         except StoreError as error:
+            cause = error.__cause__
+            if is_refusal(error) and isinstance(cause, OSError) and cause.errno != errno.EIO:
+                raise  # what a disk does not give is damaged; of the rest nothing is known
             problems.append(error.what)
     return problems

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,22 @@ def test_each_file_counts_once(store: Store) -> None:
     if (out / "model.onnx").stat().st_nlink > 1:
         assert found["out"] == Usage(1, 0)
     assert found["quarantine"] == found["tmp"] == found["pins"] == Usage(0, 0)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
+def test_what_the_system_refuses_is_not_damaged_but_by_the_disk(
+    store: Store, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    record = store.new_run("bert") / "record.json"
+    record.write_text("{}")
+
+    def fail(_: Path) -> bytes:
+        raise OSError(code, os.strerror(code), str(record))
+
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    if code == errno.EIO:
+        assert verify(store).problems == (f"cannot read {record}: the disk reports an error",)
+        return
+    with pytest.raises(StoreError) as caught:
+        verify(store)
+    assert caught.value.what == f"cannot read {record}: the server has another file there by now"
