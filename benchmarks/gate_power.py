@@ -225,7 +225,9 @@ def _judge(found: Measurement, limit: float, batch: int) -> tuple[str, str]:
     from orun.gates.baselines import Accepted
     from orun.gates.regression import Terms
 
-    gate = Gate("p50", "max_regression", Threshold(limit, relative=True, text=f"{limit:.0%}", unit="ratio"), "fail", NOWHERE)
+    gate = Gate(
+        "p50", "max_regression", Threshold(limit, relative=True, text=f"{limit:.0%}", unit="ratio"), "fail", NOWHERE
+    )
     stage = Stage("latency", "measure/latency", NOWHERE, needs={"model": "slower"}, gates=(gate,))
     action = Action(
         "", {"input model": "slower"}, Discovered(), "", 0, metrics_of(found, batch), "", "", "latency", {}, 0, 0, 0, 0
