@@ -1,7 +1,8 @@
 """How far launches of one model against itself are apart, and what each measure against that is worth.
 
 The launches of the latency engine, with one of its measures left out in turn: memory on huge pages, models that rest
-while another is timed, the CPU time of the calling thread. What is left is what a gate has to wait for.
+while another is timed, inferences that do not count after that, the CPU time of the calling thread. What is left is
+what a gate has to wait for.
 
     python -m benchmarks.launch_spread --model model.onnx --threads 1 --sequence 64
     python -m benchmarks.launch_spread --model model.onnx --threads 2 --sequence 64 --noise 1
@@ -25,25 +26,28 @@ from pathlib import Path
 from unittest.mock import patch
 
 from benchmarks.planting import noise
+from orun.measure import workers
 from orun.measure.quads import BASELINE, MODEL, Launch, Method, Pace, launch
 from orun.measure.subject import Subject
-from orun.measure.workers import Worker
+from orun.measure.workers import RESUMED_SECONDS, Worker
 from orun.stages.timing import Sizes, feeds
 from orun.targets import Target
 
 
 @dataclass(frozen=True)
 class Way:
-    """What of `Worker` is left out, and by what time models are compared."""
+    """What of `Worker` is left out, by what time models are compared, and what does not count after a rest."""
 
     left_out: tuple[str, ...] = ()
     method: Method | None = None
+    resumed: float = RESUMED_SECONDS
 
 
 WAYS: Mapping[str, Way] = {
     "all measures": Way(),
     "pages as they come": Way(("collapse",)),
     "the other model does not rest": Way(("rest",)),
+    "the first inference after a rest counts": Way(resumed=0.0),
     "wall time": Way((), "wall"),
     "none of them": Way(("collapse", "rest"), "wall"),
 }
@@ -99,7 +103,7 @@ def _subjects(options: argparse.Namespace) -> dict[str, Subject]:
 def _launched(subjects: Mapping[str, Subject], quads: float, order: random.Random, way: Way) -> Found:
     pace = Pace(warmup=0.1, samples=1, alone=0.0, quads=quads)
     began = time.monotonic()
-    with _without(way.left_out):
+    with _without(way.left_out), patch.object(workers, "RESUMED_SECONDS", way.resumed):
         one = launch(subjects, pace, order, way.method)
     return Found(one, time.monotonic() - began)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,8 +52,8 @@ class Profile:
     whole: Floats
 
 
-def read(file: Path, skipped: int) -> Profile:
-    """Read a profile and remove it; `skipped` inferences at its start are left out."""
+def read(file: Path, aside: Collection[int]) -> Profile:
+    """Read a profile and remove it; inferences of the numbers `aside` are left out."""
     events: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
     file.unlink()
     starts = sorted((event["ts"], event["dur"]) for event in events if event["name"] == "model_run")
@@ -67,10 +67,10 @@ def read(file: Path, skipped: int) -> Profile:
             position += 1
         end = event["ts"] + event["dur"]
         runs[position][_node(event)] = event["dur"]
-    kept = runs[skipped:]
-    common = tuple(node for node in kept[0] if all(node in run for run in kept))
-    times = np.array([[run[node] for node in common] for run in kept]) / 1e6
-    return Profile(common, times, np.array([duration for _, duration in starts[skipped:]]) / 1e6)
+    kept = [number for number in range(len(runs)) if number not in aside]
+    common = tuple(node for node in runs[kept[0]] if all(node in runs[number] for number in kept))
+    times = np.array([[runs[number][node] for node in common] for number in kept]) / 1e6
+    return Profile(common, times, np.array([starts[number][1] for number in kept]) / 1e6)
 
 
 def _node(event: Mapping[str, Any]) -> Node:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ LOOKS = 3  # before one thread is held not to do all
 TURNS = 0.5  # share of the wall time of the least disturbed inference from which its threads count as busy
 UNDISTURBED = 0.9  # quantile of short inferences, of which single ones look better than they are; of a few the best
 NOTHING = ["0", "0", "0"]  # what a kernel says that was told not to count; of a thread that has run, none that counts
+BUSY = 0.05  # CPU time of a thread over that of the calling one from which it counts as at work
 AWAKE = 0.9  # share of the time, waiting left out, below which the calling thread counts as asleep meanwhile
 
 
@@ -83,12 +84,14 @@ class Work:
             core, or of the least disturbed inferences, whichever is more. Neither suffices: what a host takes away
             from a virtual machine counts as no waiting, and a long inference on a busy machine is always disturbed.
         most: the largest CPU time of all threads in an inference, divided by its wall time.
+        busy: threads that worked; 0 where the kernel does not tell.
     """
 
     process: float
     thread: float
     awake: float
     most: float
+    busy: int
 
     @property
     def alone(self) -> bool:
@@ -126,7 +129,7 @@ def watched(run: Run, seconds: float) -> Work:
 
 def _watched(run: Run, seconds: float) -> Work:
     caller = str(threading.get_native_id())
-    before = {thread: waited for thread, waited in waits().items() if thread == caller}
+    before, worked = {thread: waited for thread, waited in waits().items() if thread == caller}, runs()
     start = time.perf_counter()
     process, thread = time.process_time(), time.thread_time()
     found: list[Times] = []
@@ -137,18 +140,32 @@ def _watched(run: Run, seconds: float) -> Work:
     on_core = time.perf_counter() - start - (waited_since(before) or 0.0)
     every = joined(found)
     undisturbed = float(np.quantile(every.cpu / every.wall, UNDISTURBED, method="higher"))
-    return Work(process, thread, max(thread / on_core, undisturbed), float((every.process / every.wall).max()))
+    return Work(
+        process=process,
+        thread=thread,
+        awake=max(thread / on_core, undisturbed),
+        most=float((every.process / every.wall).max()),
+        busy=sum(ran - worked.get(one, 0.0) > BUSY * thread for one, ran in runs().items()),
+    )
 
 
 def waits() -> dict[str, float]:
     """Seconds that each thread of this process has waited for a core so far; empty where the kernel does not count."""
-    found: dict[str, float] = {}
+    return {thread: counts[1] / 1e9 for thread, counts in _counts()}
+
+
+def runs() -> dict[str, float]:
+    """Seconds that each thread of this process has been on a core so far; empty where the kernel does not count."""
+    return {thread: counts[0] / 1e9 for thread, counts in _counts()}
+
+
+def _counts() -> Iterator[tuple[str, tuple[int, ...]]]:
+    """What the kernel counts of each thread, nanoseconds on cores and waiting for one first."""
     for statistics in Path("/proc/self/task").glob("*/schedstat"):
         with suppress(FileNotFoundError, ProcessLookupError):  # the thread ended before it was opened, or read
             counts = statistics.read_text(encoding="ascii").split()
             if counts != NOTHING:
-                found[statistics.parent.name] = int(counts[1]) / 1e9
-    return found
+                yield statistics.parent.name, tuple(map(int, counts))
 
 
 def waited_since(before: dict[str, float]) -> float | None:

@@ -21,11 +21,12 @@ thread  The calling thread never sleeps: its CPU time. Where it does all, that i
         Runtime's own provider does: it is the latency, but for what the calling thread waits for a core itself.
 process One thread works at a time, and not always the calling one (a provider that is told to use one thread of its
         own): the CPU time of all threads together.
-wall    Anything else (an accelerator, threads for which the calling one waits asleep): wall time. The CPU time of all
-        threads is work, not latency, and it counts spinning.
+wall    Anything else (an accelerator, threads for which the calling one waits asleep, more threads than cores): wall
+        time. The CPU time of all threads is work, not latency, and it counts spinning.
 
 Where several threads work, a model is stopped while another one's inferences are timed: its threads go on looking for
-work for a while, on cores that the other one needs.
+work for a while, on cores that the other one needs. What it runs at first when it goes on does not count: see
+`orun.measure.workers`.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ from typing import Literal
 
 import numpy as np
 
+from orun.environment.device import usable_cores
 from orun.measure.machine import quietest_core
 from orun.measure.oncpu import Times, joined
 from orun.measure.quantiles import median_error
 from orun.measure.streams import Streamed, together
 from orun.measure.subject import Opened, Subject
-from orun.measure.workers import Worker
+from orun.measure.workers import RESUMED_SECONDS, Worker
 
 Method = Literal["thread", "process", "wall"]
 
@@ -131,13 +133,14 @@ def launch(subjects: Mapping[str, Subject], pace: Pace, random: Random, method: 
             opened[name] = workers[name].open(pace.warmup, pace.longest)
         method = method or method_of(opened)
         single_threaded = all(one.work.alone for one in opened.values())
-        if not single_threaded and all(one.processor for one in opened.values()):
+        resting = not single_threaded and all(one.processor for one in opened.values())
+        if resting:
             for worker in workers.values():
                 worker.rest()
         alone = workers[MODEL].time(pace.samples, pace.alone)
         pinned = core if single_threaded and method == "thread" else None
         _prepare(workers, pinned)
-        rounds = _Rounds(workers, _counts(opened), method, pace, random).run(opened)
+        rounds = _Rounds(workers, _counts(opened), method, pace, random, resting=resting).run(opened)
         every = [block for _, blocks in rounds for block in blocks]
         beside = {name: _of(name, every) for name in subjects}
         pairs = {name: _pairs(rounds, name, method) for name in subjects if name != MODEL}
@@ -164,8 +167,12 @@ def _shuffled(names: Mapping[str, object], random: Random) -> list[str]:
 
 
 def method_of(opened: Mapping[str, Opened]) -> Method:
-    """The method by which the times of all of some models can be compared."""
-    if all(one.work.alone or (one.processor and one.work.sleepless) for one in opened.values()):
+    """The method by which the times of all of some models can be compared.
+
+    More threads than cores keep one another waiting: that is the model's own time, whoever waits.
+    """
+    crowded = any(one.work.busy > usable_cores() for one in opened.values())
+    if all(one.work.alone or (one.processor and one.work.sleepless and not crowded) for one in opened.values()):
         return "thread"
     return "process" if all(one.processor and one.work.in_turn for one in opened.values()) else "wall"
 
@@ -193,10 +200,14 @@ class _Rounds:
     method: Method
     pace: Pace
     random: Random
+    resting: bool
 
     def run(self, opened: Mapping[str, Opened]) -> list[Round]:
         """Quads until every ratio is known well enough, or the time is up."""
-        block = {name: self.counts[name] * opened[name].each for name in self.workers}
+        block = {
+            name: self.counts[name] * one.each + self.resting * max(RESUMED_SECONDS, one.each)
+            for name, one in opened.items()
+        }
         most = {
             name: min(max(int(self.pace.quads / self._seconds(block, name)), FEWEST_QUADS), MOST_QUADS)
             for name in self.workers

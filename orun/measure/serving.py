@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -69,7 +70,7 @@ class _Server:
         self._submit: Callable[[], object]
         self._load = 0.0  # seconds
         self._counted = 0  # inferences since the profiler was turned on
-        self._skipped = 0  # of them, for warming up
+        self._aside = set[int]()  # the numbers of those that are not asked for
 
     def open(self, warmup: float, longest: float) -> Opened:
         start = time.perf_counter()
@@ -86,7 +87,9 @@ class _Server:
             warm=warmth.seconds,
         )
 
-    def time(self, count: int, seconds: float) -> Times:
+    def time(self, count: int, seconds: float, resumed: float) -> Times:
+        if resumed:
+            self._set_aside(len(timed(self._run, sys.maxsize, resumed).wall))
         times = timed(self._run, count, seconds)
         self._counted += len(times.wall)
         return times
@@ -101,12 +104,12 @@ class _Server:
     def profile(self, warmup: float) -> None:
         del self._session, self._run
         self._hold(open_session(self._subject.model, self._subject.target, profile=nodes.PREFIX))
-        self._skipped = self._counted = 0
+        self._counted = 0
+        self._aside.clear()
         self._warm(warmup)
-        self._skipped = self._counted
 
     def nodes(self) -> Profile:
-        return nodes.read(Path(self._session.end_profiling()), self._skipped)
+        return nodes.read(Path(self._session.end_profiling()), self._aside)
 
     def stream(self, warmup: float) -> None:
         del self._session, self._run
@@ -128,5 +131,10 @@ class _Server:
 
     def _warm(self, seconds: float, longest: float = 0.0) -> Warmth:
         warmth = warm_up(lambda: timed(self._run, 1), seconds, longest, processor=self._on_processor)
-        self._counted += warmth.count
+        self._set_aside(warmth.count)
         return warmth
+
+    def _set_aside(self, count: int) -> None:
+        """The latest inferences are none that were asked for."""
+        self._aside.update(range(self._counted, self._counted + count))
+        self._counted += count

@@ -15,7 +15,7 @@ from orun.measure.subject import Opened, Subject
 from orun.targets import Target
 
 WIDTH = 32
-ALONE = Work(process=1.0, thread=1.0, awake=1.0, most=1.0)
+ALONE = Work(process=1.0, thread=1.0, awake=1.0, most=1.0, busy=1)
 MANY = 20_000  # examples in a batch that two threads share
 ONE_THREAD = Target("cpu", session={"intra_op_num_threads": 1})
 

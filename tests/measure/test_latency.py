@@ -14,6 +14,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from orun.environment.device import usable_cores
 from orun.errors import UsageError
 from orun.measure import latency, quads
 from orun.measure.latency import Budget, measure
@@ -21,6 +22,7 @@ from orun.measure.oncpu import Times, Work
 from orun.measure.pressure import Pressure
 from orun.measure.quads import Launch, Method, Pace, launch
 from orun.measure.sequential import Evidence
+from orun.targets import Target
 from tests.measure.support import ALONE, launched, save_model, shared, subject
 
 QUICK = Budget(time=0.0, resolution=0.05, launches=(3, 3), samples=30, warmup=0.0)
@@ -60,12 +62,13 @@ class Recorder:
         return Times(taken, taken, taken, 0.0)
 
 
-def rounds_of(names: Sequence[str]) -> tuple[list[quads.Round], list[str]]:
+def rounds_of(names: Sequence[str], *, resting: bool = False) -> tuple[list[quads.Round], list[str]]:
     """The quads of models whose inferences seem to take 0.1 s, in blocks of two, and who was asked in which order."""
     order: list[str] = []
     workers = {name: Recorder(name, order) for name in names}
     pace = replace(PACE, quads=12.0, error=-1.0)  # never known well enough
-    rounds = quads._Rounds(workers, dict.fromkeys(names, 2), "thread", pace, Random(3))  # type: ignore[arg-type]
+    counts = dict.fromkeys(names, 2)
+    rounds = quads._Rounds(workers, counts, "thread", pace, Random(3), resting=resting)  # type: ignore[arg-type]
     opened = replace(launched({"model": [1.0]}, {}).opened["model"], each=0.1)
     return rounds.run(dict.fromkeys(names, opened)), order
 
@@ -93,6 +96,12 @@ def test_beside_a_reference_a_block_counts_after_one_that_warms_the_caches() -> 
     assert order == expected
     ends = itertools.accumulate(4 if other == "baseline" else 7 for other, _ in found)  # blocks timed by then
     assert [blocks[-1][1].wall[0] for _, blocks in found] == [1.0 + end % 3 for end in ends]
+
+
+def test_what_runs_until_threads_have_parted_takes_its_time() -> None:
+    found, order = rounds_of(("model", "baseline"), resting=True)
+    assert len(found) == 9  # of a rounding error more than 1.2 s: in each block an inference of 0.1 s comes before
+    assert len(order) == 36
 
 
 def test_nothing_is_warmed_for_a_model_alone() -> None:
@@ -148,9 +157,18 @@ def test_several_threads_are_timed_by_the_one_that_calls(model: Path) -> None:
     assert found.ratios["baseline"] == np.median(found.pairs["baseline"])
 
 
-SEVERAL = Work(process=2.0, thread=1.0, awake=0.9, most=1.9)
-ASLEEP = Work(process=2.0, thread=0.9, awake=0.89, most=1.9)
-IN_TURN = Work(process=1.0, thread=0.1, awake=0.1, most=0.97)
+def test_more_threads_than_cores_are_timed_by_the_clock_on_the_wall(model: Path) -> None:
+    """They keep one another waiting, which is the time of the model."""
+    many = Target("cpu", session={"intra_op_num_threads": usable_cores() + 2})
+    found = launch({"model": replace(shared(model), target=many)}, PACE, Random(1))
+    assert found.opened["model"].work.busy > usable_cores()
+    assert found.method == "wall"
+
+
+SEVERAL = Work(process=2.0, thread=1.0, awake=0.9, most=1.9, busy=2)
+ASLEEP = Work(process=2.0, thread=0.9, awake=0.89, most=1.9, busy=2)
+CROWDED = replace(SEVERAL, busy=3)
+IN_TURN = Work(process=1.0, thread=0.1, awake=0.1, most=0.97, busy=2)
 
 
 @pytest.mark.parametrize(
@@ -160,12 +178,16 @@ IN_TURN = Work(process=1.0, thread=0.1, awake=0.1, most=0.97)
         (ALONE, False, "thread"),
         (SEVERAL, True, "thread"),
         (SEVERAL, False, "wall"),
+        (CROWDED, True, "wall"),
         (ASLEEP, True, "wall"),
         (IN_TURN, True, "process"),
         (IN_TURN, False, "wall"),
     ],
 )
-def test_the_method_follows_from_what_works(work: Work, processor: bool, method: str) -> None:
+def test_the_method_follows_from_what_works(
+    monkeypatch: pytest.MonkeyPatch, work: Work, processor: bool, method: str
+) -> None:
+    monkeypatch.setattr(quads, "usable_cores", lambda: 2)
     one = launched({"model": [0.01]}, {}).opened["model"]
     opened = {"model": one, "reference": replace(one, work=work, processor=processor)}
     assert quads.method_of(opened) == method

@@ -85,7 +85,7 @@ def test_what_other_threads_wait_for_a_core_is_not_taken_for_the_waiting_of_one_
     assert not watched(lambda: time.sleep(0.01), 0.05).alone
 
 
-ALONE, STOLEN, SHARED = (Work(*one) for one in ((1.0, 1.0, 1.0, 1.0), (1.0, 1.0, 0.8, 0.8), (2.0, 1.0, 0.9, 1.9)))
+ALONE, STOLEN, SHARED = Work(1.0, 1.0, 1.0, 1.0, 1), Work(1.0, 1.0, 0.8, 0.8, 1), Work(2.0, 1.0, 0.9, 1.9, 2)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_doubtful_look_is_repeated(
     ],
 )
 def test_who_works(process: float, thread: float, awake: float, most: float, alone: bool, in_turn: bool) -> None:
-    found = Work(process, thread, awake, most)
+    found = Work(process, thread, awake, most, busy=0)
     assert (found.alone, found.in_turn) == (alone, in_turn)
 
 

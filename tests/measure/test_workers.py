@@ -58,6 +58,21 @@ def test_nodes_are_profiled_after_the_warm_up(model: Path) -> None:
     assert sorted(path.name for path in model.parent.iterdir()) == ["model.onnx"]
 
 
+def test_what_runs_until_threads_have_parted_does_not_count(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that wake together often find themselves on one core."""
+    monkeypatch.setattr(workers, "RESUMED_SECONDS", 0.4)
+    with Worker(subject(model)) as worker:
+        worker.open(0.0)
+        worker.profile(0.0)
+        worker.time(2)
+        worker.rest()
+        began = time.monotonic()
+        assert worker.time(3).wall.shape == (3,)
+        assert time.monotonic() - began >= 0.4
+        found = worker.nodes()
+    assert (found.times.shape, found.whole.shape) == ((5, 2), (5,))
+
+
 def test_a_worker_that_rests_answers_and_ends(model: Path) -> None:
     with Worker(subject(model)) as worker:
         worker.open(0.0)
