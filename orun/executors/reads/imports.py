@@ -11,6 +11,8 @@ from orun.executors.reads.frames import FINDERS, calling
 from orun.executors.reads.packages import PYTHON
 from orun.executors.reads.scope import installed
 
+BUILT = "_sysconfigdata_"  # how this Python was built: of the standard library, under a name of its own on each machine
+
 
 class Imports:
     """Modules that a setting names, what was pickled is of, or code asks for that stands in no module.
@@ -58,5 +60,6 @@ class Imports:
 
     def _note(self, name: str, caller: str) -> None:
         top = name.partition(".")[0]
-        if top and caller not in (top, "orun") and top not in sys.stdlib_module_names | PYTHON:
+        known = top in sys.stdlib_module_names | PYTHON or top.startswith(BUILT)
+        if top and caller not in (top, "orun") and not known:
             self.named.add(top)

@@ -10,6 +10,7 @@ of another path, 19 to 25 us elsewhere). Times are not told: that one alone has 
 from __future__ import annotations
 
 import functools
+import glob
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -37,11 +38,12 @@ LINKS = {"link", "target"}
 # Functions of `HELPERS` that ask for less than what `stat` tells.
 THERE = frozenset(
     {"exists", "isfile", "isdir", "ismount", "is_file", "is_dir", "is_mount", "is_socket", "is_fifo",
-     "is_block_device", "is_char_device", "samefile", "resolve"}
+     "is_block_device", "is_char_device", "samefile", "resolve", "select_exists"}
 )  # fmt: skip
 SUPPORTS = (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids)
 OURS = (str(Path(executors.__file__).parent), observe.__file__)  # code that asks while it notes
-HELPERS = LISTERS | {"posixpath", "genericpath"}  # modules that ask for their callers
+PATHS = {"posixpath", "genericpath"}  # functions of `os.path`
+HELPERS = LISTERS | PATHS | {__name__}  # modules that ask for their callers
 
 
 class Probes:
@@ -64,6 +66,7 @@ class Probes:
         """Have questions told to this object."""
         for module, name, asks in QUESTIONS:
             _replace(module, name, self._noting(getattr(module, name), asks))
+        _replace(os.path, "realpath", self._resolving(os.path.realpath))
         _replace(os, "link", self._linking(os.link))
 
     def narrow(self, scope: Scope) -> None:
@@ -85,6 +88,17 @@ class Probes:
             return call(path, *arguments, **options)
 
         return noted
+
+    def _resolving(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Whether the path itself is there, or a link; of what lies on the way to it, links alone are asked for."""
+
+        @functools.wraps(call)
+        def resolving(filename: Any, *arguments: Any, **options: Any) -> Any:
+            if self._scope:
+                self._note(filename, self._scope, {})
+            return call(filename, *arguments, **options)
+
+        return resolving
 
     def _linking(self, call: Callable[..., None]) -> Callable[..., None]:
         """A hard link takes a file's content without opening it, and changes its signature."""
@@ -128,7 +142,7 @@ def _counts(name: str, file: str, scope: Scope, asks: Mapping[str, bool]) -> boo
 def _is_on_the_way() -> bool:
     """Whether `lstat` serves a function of `os.path`: `realpath` asks so of every folder above, and notes its links."""
     caller = sys._getframe(3)  # noqa: SLF001 - as below
-    return caller.f_globals.get("__name__") == "posixpath"
+    return caller.f_globals.get("__name__") in PATHS
 
 
 def _is_about_presence() -> bool:
@@ -150,3 +164,7 @@ def _replace(module: ModuleType, name: str, function: Callable[..., Any]) -> Non
         if call in able:
             able.add(function)
     setattr(module, name, function)
+    for holder in [one for one in vars(glob).values() if isinstance(one, type)]:  # `Path.glob` asks by what it holds
+        for attribute, held in list(vars(holder).items()):
+            if isinstance(held, staticmethod) and held.__func__ is call:
+                setattr(holder, attribute, staticmethod(function))

@@ -29,6 +29,8 @@ def asked(executor: LocalExecutor, project: Project, code: str, path: Path) -> M
         "os.path.isdir(path)",
         "os.path.lexists(path)",
         "Path(path).resolve()",
+        "os.path.realpath(filename=path)",
+        "with contextlib.suppress(OSError):\n    Path(path).resolve(strict=True)",
         "os.access(path, os.R_OK)",
         "Path(path).exists()",
         "Path(path).is_file()",
@@ -44,6 +46,14 @@ def test_whether_a_file_is_there(executor: LocalExecutor, project: Project, how:
     assert asked(executor, project, how, path) == {"pipelines/flag": ""}
     path.touch()
     assert asked(executor, project, how, path) == {"pipelines/flag": "file"}
+
+
+def test_whether_a_pattern_without_wildcards_finds_a_file(executor: LocalExecutor, project: Project) -> None:
+    path = project.root / "flag"
+    code = "list(Path(path).parent.glob(Path(path).name))"
+    assert asked(executor, project, code, path)["pipelines/flag"] == ""
+    path.touch()
+    assert asked(executor, project, code, path)["pipelines/flag"] == "file"
 
 
 @pytest.mark.parametrize(
@@ -98,14 +108,18 @@ def test_links_that_lead_to_the_project_or_that_a_library_follows_are_nobody_s(
     (project.root / "data").symlink_to(tmp_path)
     moved = Project(tmp_path / "current", project.work)
     code = "import mimetypes\nPath(__file__).resolve()\nmimetypes.init([path + '/data/types'])"
-    assert set(asked(executor, moved, code, moved.root).values()) == {"file", ""}
+    told = set(asked(executor, moved, code, moved.root).values())
+    assert told in ({"file", ""}, {""})  # until Python 3.12 `resolve` asks for what it has found, too
 
 
 def test_a_folder(executor: LocalExecutor, project: Project) -> None:
     texts = project.root / "texts"
     assert asked(executor, project, "Path(path).is_dir()", texts) == {"pipelines/texts": ""}
-    glob = asked(executor, project, "list(Path(path).parent.glob('texts/*.txt'))", texts)
-    assert glob == {"pipelines": "folder", "pipelines/texts": ""}
+    code = "def f(context):\n    list(context.root.glob('texts/*.txt'))"
+    project.write("pipelines/mine.py", code)
+    found = result(executor, project.job("mine.py:f"))
+    seen = {**found.probed, **found.listings}  # some versions of Python look for it, others list it at once
+    assert seen[str(texts)] == ""
     texts.mkdir()
     assert asked(executor, project, "Path(path).is_dir()", texts) == {"pipelines/texts": "folder"}
 
