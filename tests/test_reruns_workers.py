@@ -1,4 +1,7 @@
-"""What workers of a pool find out counts for the stage: they are processes of their own, and are killed at its end."""
+"""What workers of a pool find out counts for the stage: they are processes of their own, and are killed at its end.
+
+They are forked or started as programs, as the stage or the version of Python has it.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ name: text
 stages:
   ask: {uses: ./ask.py:ask}
 """
+METHODS = ("fork", "spawn", "forkserver")
 CODE = """
 import multiprocessing
 import os
@@ -29,7 +33,7 @@ def answer(_):
 
 
 def answers(number):
-    with multiprocessing.get_context("fork").Pool(number) as pool:
+    with multiprocessing.get_context("METHOD").Pool(number) as pool:
         return pool.map(answer, range(number))
 
 
@@ -62,10 +66,12 @@ def set_it(_: Project, monkeypatch: pytest.MonkeyPatch) -> None:
          "environment variable ORUN_TEST_SETTING changed (read by the stage)"),
     ],
 )  # fmt: skip
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.usefixtures("native_reads")
 def test_what_a_worker_finds(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    method: str,
     answer: str,
     change: Callable[[Project, pytest.MonkeyPatch], None],
     before: str,
@@ -75,7 +81,7 @@ def test_what_a_worker_finds(
     project = Project.make(tmp_path / "project", PIPELINE)
     (project.folder / "data").mkdir()
     project.write("data/a", "")
-    project.write("ask.py", CODE.replace("ANSWER", answer))
+    project.write("ask.py", CODE.replace("ANSWER", answer).replace("METHOD", method))
     assert built(project.run()) == ["ask"]
     assert project.text("ask") == before
     assert built(project.run()) == []
@@ -86,9 +92,10 @@ def test_what_a_worker_finds(
     assert built(project.run()) == []
 
 
-def test_a_version_that_a_worker_asks_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_a_version_that_a_worker_asks_for(tmp_path: Path, method: str) -> None:
     project = Project.make(tmp_path / "project", PIPELINE)
-    project.write("ask.py", CODE.replace("ANSWER", "version('blake3')"))
+    project.write("ask.py", CODE.replace("ANSWER", "version('blake3')").replace("METHOD", method))
     assert built(project.run()) == ["ask"]
     with Store.open(project.store) as store:
         action = store.latest("text", "ask")

@@ -18,6 +18,7 @@ from orun.executors.channel import Channel
 from orun.executors.ending import remove_temporary
 from orun.executors.job import OPTIONS, Job
 from orun.executors.messages import Trouble
+from orun.executors.reads import started
 from orun.executors.reads.native import listen, make_ready
 from orun.executors.reads.observer import Observer
 from orun.executors.reads.scope import Scope, scope_of
@@ -111,6 +112,7 @@ def main() -> None:
     """Be a stage in an interpreter of its own: the arguments are the connection and the id of the supervisor."""
     observer = Observer()
     observer.install()
+    started.watch(observer)
     prepare()
     serve(Channel.of(int(sys.argv[1])), observer, int(sys.argv[2]))
     os._exit(0)

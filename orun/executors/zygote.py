@@ -31,6 +31,7 @@ from orun.executors.channel import Channel
 from orun.executors.forker import End, Forker
 from orun.executors.job import Job, Signature
 from orun.executors.preload import FORKS
+from orun.executors.reads import started
 from orun.executors.reads.native import NativeReads
 from orun.executors.reads.observer import Observer
 from orun.executors.reads.scope import Scope
@@ -255,6 +256,7 @@ def main() -> None:
     """Be the server that has imported nothing; the argument is the descriptor of its connection to the runner."""
     observer = Observer()
     observer.install()
+    started.watch(observer)
     stage.prepare()
     closing.watch()
     if FORKS:

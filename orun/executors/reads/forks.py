@@ -1,6 +1,7 @@
 """What Python sees in processes that a stage forks, as workers of a pool: it is told to the stage's own process.
 
-A worker is likely to be killed when its work is done, so that it tells at once what it notes, in a file in memory.
+A worker is likely to be killed when its work is done, so that it tells at once what it notes, in a file in memory. So
+do workers that are started, not forked (`started.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from functools import partial
 from typing import Any
 
 from orun.codec import from_json, to_json
+
+MEMORY = hasattr(os, "memfd_create")
 
 
 @dataclass(frozen=True)
@@ -47,12 +50,22 @@ class Forks:
 
     def install(self) -> None:
         """Have forks told to this object, where there are files in memory."""
-        if hasattr(os, "memfd_create"):
+        if MEMORY:
             os.register_at_fork(before=self._before, after_in_child=self._in_child)
 
     def begin(self) -> None:
         """The processes that are forked from now on are the stage's."""
         self._begun = True
+
+    def share(self) -> int | None:
+        """The file for a worker that is not forked; None before the stage has begun, or without files in memory."""
+        self._before()
+        return self._file
+
+    def join(self, file: int) -> None:
+        """In such a worker: tell in that file what is noted from now on."""
+        self._file = file
+        self._in_child()
 
     def forget(self) -> None:
         """Be as after `install`."""
@@ -70,7 +83,7 @@ class Forks:
             self._notes[number].found.setdefault(name, what)
 
     def _before(self) -> None:
-        if self._begun and self._file is None:
+        if MEMORY and self._begun and self._file is None:
             self._file = os.memfd_create("orun")
 
     def _in_child(self) -> None:

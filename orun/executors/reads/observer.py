@@ -27,6 +27,7 @@ class Observer:
         imports: modules that are imported by name.
         probes: what is asked for without being opened.
         forks: what of all this is noted in processes that this one forks.
+        scope: tells the user's files, once it is narrowed.
     """
 
     recorder: Recorder = field(default_factory=Recorder)
@@ -35,6 +36,7 @@ class Observer:
     imports: Imports = field(default_factory=Imports)
     probes: Probes = field(init=False)
     forks: Forks = field(init=False)
+    scope: Scope | None = None
     _before: dict[str, Signature | None] = field(default_factory=dict)  # modules that were there when it began
 
     def __post_init__(self) -> None:
@@ -55,6 +57,7 @@ class Observer:
 
     def narrow(self, scope: Scope) -> None:
         """Note from now on, and keep of what was noted, what is in the scope."""
+        self.scope = scope
         self.recorder.narrow(scope)
         project = scope_of(scope.made_of[0][:1])  # what debuggers put on the path is imported at the start as well
         self.recorder.reads |= {path: seen for path, seen in self._before.items() if project.is_code(path)}
@@ -67,6 +70,7 @@ class Observer:
 
     def forget(self) -> None:
         """Be as after `install`."""
+        self.scope = None
         self.recorder.forget()
         self.variables.forget()
         self.versions.forget()
