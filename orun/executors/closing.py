@@ -7,8 +7,10 @@ nothing else happen but checks of the names of encodings.
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 TELLS = (3, 13)
+NAMED = re.compile(r"""\bname=(b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*")""")  # in what is shown of a file
 _lost: dict[str, OSError] = {}
 
 
@@ -37,7 +40,10 @@ def lost(folder: str) -> dict[str, OSError]:
 
 def note(file: object, error: OSError) -> None:
     """Take note of a file of which something could not be written."""
-    name = getattr(file, "name", None)
+    _note(getattr(file, "name", None), error)
+
+
+def _note(name: object, error: OSError) -> None:
     if isinstance(name, (str, bytes, os.PathLike)):
         _lost[os.fsdecode(name)] = error
 
@@ -45,6 +51,8 @@ def note(file: object, error: OSError) -> None:
 def _hear(told: UnraisableHookArgs) -> None:
     if isinstance(told.exc_value, OSError):
         note(told.object, told.exc_value)
+        if told.object is None and (named := NAMED.search(told.err_msg or "")):  # from 3.14 on it is shown alone
+            _note(ast.literal_eval(named[1]), told.exc_value)
     sys.__unraisablehook__(told)
 
 
