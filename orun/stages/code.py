@@ -87,7 +87,7 @@ def load_function(root: Path, reference: str, takes: Sequence[str] | None = None
 
 def _require(function: Callable[..., Any], path: Path, reference: str, takes: Sequence[str]) -> None:
     try:
-        signature = inspect.signature(function)
+        signature = signature_of(function)
     except ValueError:  # of native code: nothing is known
         return
     try:
@@ -98,6 +98,21 @@ def _require(function: Callable[..., Any], path: Path, reference: str, takes: Se
         place = f" at {file}:{code.co_firstlineno}" if code and code.co_filename == str(path) else ""
         why = f"it is called as {name}({', '.join(takes)}), and is {name}{signature}{place}"
         raise UsageError(f"{reference} takes other arguments", why=why) from None
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """As `inspect.signature`, whatever the annotations say.
+
+    From Python 3.14 on they are evaluated when somebody asks, and may name what is imported for type checkers alone.
+
+    Raises:
+        TypeError, ValueError: when there is none, as for some functions of native code.
+    """
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format
+
+        return inspect.signature(function, annotation_format=Format.FORWARDREF)
+    return inspect.signature(function)
 
 
 def _module(root: Path, path: Path) -> ModuleType:

@@ -115,6 +115,16 @@ def test_a_function_that_can_be_called_so(tmp_path: Path, text: str) -> None:
     assert load_function(tmp_path, "orun_t_takes.py:f", ())() in (0, 1)
 
 
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="annotations are evaluated as the function is made")
+def test_annotations_may_name_what_only_type_checkers_import(tmp_path: Path) -> None:
+    write(tmp_path / "orun_t_takes.py", "def f(x: Tensor): return 1")
+    assert load_function(tmp_path, "orun_t_takes.py:f", ("x",))(0) == 1
+    with pytest.raises(UsageError) as caught:
+        load_function(tmp_path, "orun_t_takes.py:f", ())
+    why = "it is called as f(), and is f(x: Tensor) at orun_t_takes.py:1"
+    assert str(caught.value) == f"orun_t_takes.py:f takes other arguments\n  {why}"
+
+
 def test_a_file_that_fails_is_not_kept(tmp_path: Path) -> None:
     path = write(tmp_path / "orun_t_bad.py", "raise ValueError('bad')")
     with pytest.raises(ValueError, match=r"^bad$"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import keras
 import tensorflow as tf
 
 from orun.errors import StageFailed
+from orun.stages.code import signature_of
 from orun.stages.contract import Context
 from orun.stages.onnx.feeds import Input
 from orun.stages.tf.function import Function
@@ -134,4 +134,4 @@ def _by_parameters(
 
 
 def _parameters(call: Callable[..., Any]) -> Sequence[str]:
-    return list(inspect.signature(getattr(call, "python_function", call)).parameters)
+    return list(signature_of(getattr(call, "python_function", call)).parameters)

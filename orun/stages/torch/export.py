@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orun.errors import UsageError
+from orun.stages.code import signature_of
 from orun.stages.onnx.agreement import Feed
 from orun.stages.onnx.feeds import Input
 from orun.stages.warned import warnings_to
@@ -67,8 +68,6 @@ class Bound:
 
 def bind(module: torch.nn.Module, inputs: Sequence[Input]) -> Bound:
     """Match the inputs with the parameters of the module's `forward`."""
-    import inspect
-
     import torch
     from orun.stages.torch.quantized import at_rest
 
@@ -76,12 +75,12 @@ def bind(module: torch.nn.Module, inputs: Sequence[Input]) -> Bound:
     if scripted:
         parameters = [argument.name for argument in module.forward.schema.arguments[1:]]  # all but `self`
     else:
-        parameters = list(inspect.signature(module.forward).parameters)
+        parameters = list(signature_of(module.forward).parameters)
     known = all(item.name in parameters for item in inputs)
     if not known:
         _require_in_place(parameters, [item.name for item in inputs])
     if not scripted:
-        _require_taken(inspect.signature(module.forward), [item.name for item in inputs], known)
+        _require_taken(signature_of(module.forward), [item.name for item in inputs], known)
     order = sorted(inputs, key=lambda item: parameters.index(item.name)) if known else inputs
     strict = scripted or isinstance(module, torch.fx.GraphModule)  # what `torch.export` made takes no names
     return Bound(
@@ -91,14 +90,12 @@ def bind(module: torch.nn.Module, inputs: Sequence[Input]) -> Bound:
 
 def _renamed(module: torch.nn.Module, inputs: Sequence[Input]) -> dict[str, str]:
     """The parameters of a module's forward, before those that it takes as a list, with the inputs of other names."""
-    import inspect
-
     import torch
 
     if isinstance(module, torch.jit.ScriptModule):
         names = [argument.name for argument in module.forward.schema.arguments[1:]]
     else:
-        parameters = inspect.signature(module.forward).parameters.values()
+        parameters = signature_of(module.forward).parameters.values()
         names = [one.name for one in takewhile(lambda one: one.kind is not one.VAR_POSITIONAL, parameters)]
     return {name: item.name for name, item in zip(names, inputs, strict=False) if name != item.name}
 
@@ -132,10 +129,8 @@ def _require_taken(forward: Signature, names: Sequence[str], known: bool) -> Non
 
 def bind_program(program: Any, inputs: Sequence[Input]) -> Bound:
     """Match the inputs with what an ExportedProgram was exported with: by name where it was, by position otherwise."""
-    import inspect
-
     module = program.module()
-    parameters = list(inspect.signature(module.forward).parameters)
+    parameters = list(signature_of(module.forward).parameters)
     known = all(item.name in parameters for item in inputs)
     order = sorted(inputs, key=lambda item: parameters.index(item.name)) if known else inputs
     named = bool(program.example_inputs and program.example_inputs[1])
@@ -180,9 +175,7 @@ def plain(model: Any, names: Sequence[str]) -> torch.nn.Module:
 
 def _positional(module: torch.nn.Module, shapes: tuple[Any, ...]) -> tuple[Any, ...]:
     """Dynamic axes of inputs that go by position: those of `*tensors` are one parameter's."""
-    import inspect
-
-    return tuple(inspect.signature(module.forward).bind(*shapes).arguments.values())
+    return tuple(signature_of(module.forward).bind(*shapes).arguments.values())
 
 
 def export(bound: Bound, example: Feed, opset: int, exporter: str, log: logging.Logger) -> Path:
