@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from importlib import import_module
 
 from orun import units
 from orun.environment import device, isolated, providers, tools
@@ -11,7 +12,7 @@ from orun.errors import DeviceUnknown, EnvironmentFailed, PipelineError
 from orun.pipeline.model import Pipeline, Stage
 from orun.places import Problem
 from orun.steps import Plan
-from orun.targets import Environment, StageClass, Target, gpus_of
+from orun.targets import EXTENSIONS, Environment, StageClass, Target, gpus_of
 
 RUNS_MODELS = ("onnxruntime", "numpy")  # what a process needs that runs models of another environment than its stage's
 Tell = Callable[[str], None]
@@ -115,17 +116,30 @@ def lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
     if not isolated.is_known(stage.environment):
         return []
     spec, packages = pipeline.kinds[stage.uses].spec, isolated.packages(stage.environment)
-    missing = [tool for tool in spec.tools if tools.find(tool, packages) is None]
+    missing = {tool: what for tool, what in needed(pipeline, stage).items() if tools.find(tool, packages) is None}
     if missing:
-        names = ", ".join(tool.replace("|", " or ") for tool in missing)
+        told = {tool.replace("|", " or "): what and f" for {what}" for tool, what in missing.items()}
+        names = ", ".join(f"{tool}{what}" for tool, what in told.items())
         verb = "is" if len(missing) == 1 else "are"
-        where, hint = "installed", tools.install_command(missing, spec.extra)
+        own, asked = ([tool for tool in missing if (tool in spec.tools) == ours] for ours in (True, False))
+        where, hint = "installed", tools.install_command(own, spec.extra, asked=asked)
         if stage.environment:
             where = f"in environment {stage.environment.name!r}"
-            hint = f"add it to that environment: {missing[0].partition('|')[0]}==VERSION"
+            hint = f"add it to that environment: {next(iter(missing)).partition('|')[0]}==VERSION"
         message = f"stage {stage.id!r} ({stage.uses}) needs {names}, which {verb} not {where}"
         return [Problem(stage.position, message, hint=hint)]
     return [problem for target in stage.targets for problem in _unable(stage, target, spec.stage_class)]
+
+
+def needed(pipeline: Pipeline, stage: Stage) -> Mapping[str, str]:
+    """The tools that a stage needs, each with what among its parameters asks for it; empty for those of its kind."""
+    kind = pipeline.kinds[stage.uses]
+    own = dict.fromkeys(kind.spec.tools, "")
+    if kind.origin != "built-in":
+        return own
+    from orun.stages.asked import asked
+
+    return {**own, **asked(import_module(kind.entry), stage.params, pipeline.root), **own}
 
 
 def _unable(stage: Stage, target: Target, stage_class: StageClass) -> list[Problem]:
@@ -133,6 +147,11 @@ def _unable(stage: Stage, target: Target, stage_class: StageClass) -> list[Probl
     environment = stage.environment_of(target)
     if not isolated.can_run(environment):
         return []
+    if target.extended and not tools.find(EXTENSIONS, isolated.packages(environment)):
+        where = f"in environment {environment.name!r}" if environment else "installed"
+        hint = f"add it to that environment: {EXTENSIONS}==VERSION" if environment else f"pip install {EXTENSIONS}"
+        message = f"target {target.name!r} of stage {stage.id!r} needs {EXTENSIONS}, which is not {where}"
+        return [Problem(stage.position, message, hint=hint)]
     why = providers.missing(target, environment)
     if not why and environment and environment != stage.environment:
         packages = isolated.packages(environment)

@@ -101,11 +101,11 @@ def _all_needs() -> Needs:
 
 def _needs(pipeline: Pipeline) -> Needs:
     """The tools that a pipeline needs, with its stages that do."""
-    from orun.requirements import RUNS_MODELS
+    from orun.requirements import RUNS_MODELS, needed
 
     needs: Needs = {}
     for stage in pipeline.stages:
-        wanted = [(tool, stage.environment) for tool in pipeline.kinds[stage.uses].spec.tools]
+        wanted = [(tool, stage.environment) for tool in needed(pipeline, stage)]
         elsewhere = {stage.environment_of(target): None for target in stage.targets} if stage.distant else {}
         wanted += [(tool, where) for where in elsewhere if where != stage.environment for tool in RUNS_MODELS]
         for one in wanted:

@@ -12,9 +12,13 @@ from orun.environment.once import once
 ABSENT = "not installed"  # the version of what is not there
 # The extra of orun that brings a distribution, for the hint of a missing one.
 EXTRAS: Mapping[str, str] = {
+    "cryptography": "remote",
+    "huggingface-hub": "hub",
     "keras": "tensorflow",
     "ml-dtypes": "onnx",
+    "mlflow-skinny": "mlflow",
     "numpy": "onnx",
+    "obstore": "remote",
     "onnx": "onnx",
     "onnx-ir": "onnx",
     "onnxruntime": "cpu",
@@ -23,6 +27,10 @@ EXTRAS: Mapping[str, str] = {
     "onnxsim": "onnx",
     "onnxslim": "slim",
     "optuna": "tune",
+    "oras": "oci",
+    "pillow": "data",
+    "pyarrow": "data",
+    "safetensors": "data",
     "scikit-learn": "sklearn",
     "skl2onnx": "sklearn",
     "sympy": "onnx",
@@ -30,8 +38,8 @@ EXTRAS: Mapping[str, str] = {
     "tensorflow-cpu": "tensorflow",
     "tf2onnx": "tensorflow",
     "torch": "torch",
-    "transformers": "demo",
 }
+APART = frozenset({"data", "hub", "mlflow", "oci", "remote"})  # extras that do not bring that of onnx
 METADATA = (".dist-info", ".egg-info")  # the latter where distributions of Linux install packages, and old tools
 # Distributions that put an `onnxruntime` module on the path; they exclude one another.
 BUILDS = (
@@ -167,25 +175,29 @@ def find(tool: str, packages: Mapping[str, str] | None = None) -> tuple[str, str
     return None
 
 
-def install_command(missing: Iterable[str], extra: str = "", packages: Mapping[str, str] | None = None) -> str:
+def install_command(
+    missing: Iterable[str], extra: str = "", packages: Mapping[str, str] | None = None, asked: Iterable[str] = ()
+) -> str:
     """The one command that installs all of these tools.
 
     Args:
         missing: the tools, each as `find` takes it.
-        extra: the extra of orun that a kind asks for; it brings whatever no other does.
+        extra: the extra of orun that a kind asks for; it brings whatever of them no other does.
         packages: what is there already, as `find` takes it. Where no ONNX Runtime is, the one for the CPU is wanted;
             where one is, none, as the builds overwrite one another.
+        asked: further tools, which that extra need not bring.
     """
-    names = [tool.partition("|")[0] for tool in missing]
-    extras = {EXTRAS[name] for name in names if name in EXTRAS} | ({extra} if extra else set())
+    names, further = ([tool.partition("|")[0] for tool in some] for some in (missing, asked))
+    extras = {EXTRAS[name] for name in (*names, *further) if name in EXTRAS} | ({extra} if extra and names else set())
     if "onnx" in extras and not find("onnxruntime", packages):
         extras.add("cpu")
     elif "cpu" in extras and "onnxruntime" not in names:
         extras = extras - {"cpu"} | {"onnx"}
-    if len(extras) > 1:
+    if extras - APART - {"onnx"}:
         extras.discard("onnx")  # the others bring it
     wanted = [f'"orun[{",".join(sorted(extras))}]"'] if extras else []
-    return " ".join([_installer(), *wanted, *(name for name in names if name not in EXTRAS and not extra)])
+    plain = [name for name in (*(() if extra else names), *further) if name not in EXTRAS]
+    return " ".join([_installer(), *wanted, *plain])
 
 
 def _installer() -> str:

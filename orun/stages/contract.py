@@ -6,7 +6,8 @@ A built-in kind is a module `orun/stages/<folder>/<file>.py` with
     SPEC     a `Spec`
     run      run(context: Context, params: Params) -> Mapping[str, Metric]
 
-and, when its metrics are known beforehand, metrics(params: Params) -> Collection[str].
+and, when its metrics are known beforehand, metrics(params: Params) -> Collection[str]; and, when some parameters need
+packages that others do without, packages(params: Params, root: Path) -> Mapping[str, str]: what asks for each of them.
 The docstring of the module is the user's documentation. The module imports nothing heavy: `run` does.
 A plug-in package offers such a module under the entry point group `orun.stages`.
 A function of the user's own (`uses: ./file.py:function`) is declared by the decorator `stage` and is read without

@@ -77,6 +77,8 @@ def test_one_command_installs_all_that_is_missing(missing: list[str], extra: str
     [
         (["onnx"], "cpu", 'pip install "orun[onnx]"'),
         (["numpy", "torch"], "torch", 'pip install "orun[torch]"'),
+        (["onnx", "pyarrow"], "", 'pip install "orun[data,onnx]"'),
+        (["obstore", "mlflow-skinny|mlflow"], "", 'pip install "orun[mlflow,remote]"'),
     ],
 )
 def test_beside_one_build_of_onnx_runtime_no_other_is_installed(missing: list[str], extra: str, command: str) -> None:

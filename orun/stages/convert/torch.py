@@ -126,6 +126,16 @@ SPEC = Spec(
 )
 
 
+def packages(params: Params, root: Path) -> Mapping[str, str]:
+    """What a model, or a file of its weights, asks for."""
+    found: dict[str, str] = {}
+    if params.weights is not None and params.weights.endswith(".safetensors"):
+        found["safetensors"] = str(params.weights)
+    if params.hub is not None or (params.model is not None and (root / params.model).is_dir()):
+        found["transformers"] = str(params.hub or params.model)
+    return found
+
+
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the exported model to `context.result`."""
     from orun.stages.onnx.agreement import Agreement, Tolerance, answers

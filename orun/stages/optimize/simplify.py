@@ -75,6 +75,11 @@ SPEC = Spec(
 )
 
 
+def packages(params: Params, _root: Path) -> Mapping[str, str]:
+    """What a parameter asks for."""
+    return {"onnxslim": "`tool: onnxslim`"} if params.tool == "onnxslim" else {}
+
+
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the simplified model to `context.result`."""
     from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input

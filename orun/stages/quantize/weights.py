@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.errors import StageFailed
@@ -78,11 +79,16 @@ class Params:
 SPEC = Spec(
     inputs={"model": Port(("onnx",), "The model to quantize.")},
     tools=("onnxruntime|onnxruntime-gpu", "onnx", "onnx-ir", "ml-dtypes", "numpy"),
-    extra="torch",
+    extra="cpu",
     preload=("onnx", "onnxruntime"),
     metrics=("size", "nodes", "quantized", "max_abs_error"),
     fits=("dataset",),
 )
+
+
+def packages(params: Params, _root: Path) -> Mapping[str, str]:
+    """What a parameter asks for."""
+    return {"torch": "`algorithm: hqq`"} if params.algorithm == "hqq" else {}
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:

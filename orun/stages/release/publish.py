@@ -4,7 +4,8 @@
 
 - a folder relative to the pipeline file, or `file:///...`
 - `s3://...`, `gs://...`, `az://...`: a bucket (needs the extra `remote`)
-- `hf://owner/name` or `hf://owner/name@revision`: a model repository of a Hugging Face hub (`HF_ENDPOINT`, `HF_TOKEN`)
+- `hf://owner/name` or `hf://owner/name@revision`: a model repository of a Hugging Face hub (`HF_ENDPOINT`, `HF_TOKEN`;
+  needs the extra `hub`)
 - `mlflow://experiment`: the artifacts of a run of MLflow (`MLFLOW_TRACKING_URI`; needs the extra `mlflow`)
 - `oci://registry/repository:tag`: an OCI artifact (needs the extra `oci`)
 
@@ -24,6 +25,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from orun.errors import StageFailed, UsageError
@@ -50,6 +52,15 @@ class Params:
 
     to: Annotated[str, Doc("A folder or an URL; see above.")]
     overwrite: Annotated[bool, Doc("Whether another release that is there may be replaced.")] = False
+
+
+def packages(params: Params, _root: Path) -> Mapping[str, str]:
+    """What the place asks for."""
+    from orun.stages.releasing.publishing import package_of
+
+    package = package_of(params.to)
+    place = params.to.partition("://")[0]  # no more of it: an URL may hold what is not to be shown
+    return {package: f"`to: {place}://...`"} if package else {}
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:

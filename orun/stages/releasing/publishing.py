@@ -20,7 +20,16 @@ IMAGE_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 LAYER = "application/octet-stream"
 TITLE = "org.opencontainers.image.title"
 ANNOTATION = "org.orun.manifest"
+CLIENTS = {"hf": "huggingface-hub", "mlflow": "mlflow-skinny|mlflow", "oci": "oras"}
 BUCKETS = ("file", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
+
+
+def package_of(to: str) -> str:
+    """The distribution that publishing there takes, alternatives joined by `|`; empty where it takes none."""
+    scheme, separator, _ = to.partition("://")
+    if not separator or scheme == "file":
+        return ""
+    return "obstore" if scheme in BUCKETS else CLIENTS.get(scheme, "")
 
 
 def publisher_for(to: str, root: Path) -> Publisher:

@@ -1,0 +1,131 @@
+"""What stages need of this machine because of what their parameters say, told before the first of them starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import orun
+from orun.environment import tools
+from orun.errors import PipelineError
+
+RUNTIME = "onnxruntime|onnxruntime-gpu"
+BEFORE = """\
+stages:
+  first: {uses: convert/onnx, with: {path: model.onnx}}
+  bundle: {uses: release/bundle, needs: first}
+  one: """
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for name in ("model.onnx", "rows.parquet", "rows.csv", "arrays.npz", "arrays.safetensors", "lines.txt"):
+        (tmp_path / name).touch()
+    for name in ("pictures", "words", "minilm"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "model.py").write_text("def load(): ...\n")
+    return tmp_path
+
+
+def lack(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Let these packages not be installed."""
+    there: Mapping[str, str] = {name: text for name, text in tools.exact().items() if name not in names}
+    monkeypatch.setattr(tools, "exact", lambda: there)
+
+
+TORCH = "inputs: {x: {shape: [1, 3]}}, outputs: [y]"
+
+
+@pytest.mark.parametrize(
+    ("package", "stage", "told", "extra"),
+    [
+        ("onnxslim", "{uses: optimize/simplify, needs: first, with: {tool: onnxslim}}", "`tool: onnxslim`", "slim"),
+        ("torch", "{uses: quantize/weights, needs: first, with: {algorithm: hqq}}", "`algorithm: hqq`", "torch"),
+        ("pyarrow", "{uses: quantize/static, needs: first, with: {dataset: rows.parquet}}", "rows.parquet", "data"),
+        ("pyarrow", "{uses: quantize/dynamic, needs: first, with: {inputs: {path: rows.csv}}}", "rows.csv", "data"),
+        (
+            "safetensors",
+            "{uses: convert/sklearn, with: {model: 'model.py:load', data: arrays.safetensors}}",
+            "arrays.safetensors",
+            "data",
+        ),
+        (
+            "safetensors",
+            f"{{uses: convert/torch, with: {{model: 'model.py:load', weights: arrays.safetensors, {TORCH}}}}}",
+            "arrays.safetensors",
+            "data",
+        ),
+        ("obstore", "{uses: release/publish, needs: bundle, with: {to: s3://b/c}}", "`to: s3://...`", "remote"),
+        ("huggingface-hub", "{uses: release/publish, needs: bundle, with: {to: hf://b/c}}", "`to: hf://...`", "hub"),
+        ("oras", "{uses: release/publish, needs: bundle, with: {to: oci://b/c}}", "`to: oci://...`", "oci"),
+    ],
+)  # fmt: skip
+def test_what_a_parameter_asks_for(
+    project: Path, monkeypatch: pytest.MonkeyPatch, package: str, stage: str, told: str, extra: str
+) -> None:
+    lack(monkeypatch, package)
+    assert refusal(project, stage) == (f"{package} for {told}, which is not installed", f'pip install "orun[{extra}]"')
+
+
+def test_alternatives_and_what_no_extra_brings(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lack(monkeypatch, "mlflow-skinny", "mlflow", "pillow", "transformers")
+    pictures = "{path: pictures, images: {input: pixels}}"
+    for stage, needs, install in (
+        (
+            "{uses: release/publish, needs: bundle, with: {to: mlflow://b}}",
+            "mlflow-skinny or mlflow for `to: mlflow://...`, which is not installed",
+            '"orun[mlflow]"',
+        ),
+        (
+            f"{{uses: quantize/static, needs: first, with: {{dataset: {pictures}}}}}",
+            "pillow or pillow-simd for the images in pictures, which is not installed",
+            '"orun[data]"',
+        ),
+        (
+            "{uses: quantize/static, needs: first, with: {dataset: {path: lines.txt, text: {tokenizer: words}}}}",
+            "transformers for the tokenizer words, which is not installed",
+            "transformers",
+        ),
+        (
+            f"{{uses: convert/torch, with: {{model: minilm, {TORCH}}}}}",
+            "transformers for minilm, which is not installed",
+            "transformers",
+        ),
+    ):
+        assert refusal(project, stage) == (needs, f"pip install {install}")
+
+
+def test_packages_of_the_kind_and_of_a_parameter_are_told_together(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lack(monkeypatch, "ml-dtypes", "pyarrow")
+    stage = "{uses: quantize/static, needs: first, with: {dataset: rows.csv}}"
+    told, hint = refusal(project, stage)
+    assert told == "ml-dtypes, pyarrow for rows.csv, which are not installed"
+    assert hint == 'pip install "orun[data,onnx]"'
+
+
+def test_custom_operators_of_a_package_that_is_not_there(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lack(monkeypatch, "onnxruntime-extensions")
+    session = "session: {custom_op_libraries: [onnxruntime-extensions]}"
+    targets = f"targets: {{own: {{providers: [CPUExecutionProvider], {session}}}}}\n"
+    stage = "{uses: measure/latency, needs: first, with: {target: own}}"
+    (project / "it.yaml").write_text(f"{targets}{BEFORE}{stage}\n")
+    with pytest.raises(PipelineError) as caught:
+        orun.run(project / "it.yaml", store=project / "store")
+    (problem,) = caught.value.problems
+    assert problem.message == "target 'own' of stage 'one' needs onnxruntime-extensions, which is not installed"
+    assert problem.hint == "pip install onnxruntime-extensions"
+
+
+def refusal(project: Path, stage: str) -> tuple[str, str]:
+    """What is missing for a stage, as a run says it, and how to mend it; nothing has started."""
+    (project / "it.yaml").write_text(f"{BEFORE}{stage}\n")
+    started: list[object] = []
+    with pytest.raises(PipelineError) as caught:
+        orun.run(project / "it.yaml", store=project / "store", on_event=started.append)
+    assert started == []
+    (problem,) = caught.value.problems
+    return problem.message.partition(" needs ")[2], problem.hint
