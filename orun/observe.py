@@ -17,6 +17,7 @@ LINKS = (LINK_TO, A_LINK, NO_LINK)
 FIRST, NOT_FIRST = "first on ", "not first on "  # the variable that says where programs, or libraries, are looked for
 PROGRAMS, LIBRARIES = "PATH", "LD_LIBRARY_PATH"
 CHUNK = 1 << 20  # bytes that are read at a time
+NOTHING_THERE = {errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP}
 ABSENT = ""  # the digest of a file that was looked for and not there, and of a variable that was not set
 
 
@@ -48,6 +49,23 @@ def presence(path: str | Path) -> str:
         mode = os.stat(path).st_mode  # noqa: PTH116 - thousands of them
     except (OSError, ValueError):
         return ABSENT
+    return FOLDER if stat.S_ISDIR(mode) else FILE
+
+
+def seen_at(path: str | Path) -> str:
+    """`presence`, for who must not take for absent what cannot be told.
+
+    `Path.exists` and its like do from Python 3.14 on, whatever the error.
+
+    Raises:
+        OSError: when it cannot be told.
+    """
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116 - as above
+    except OSError as error:
+        if error.errno in NOTHING_THERE:
+            return ABSENT
+        raise
     return FOLDER if stat.S_ISDIR(mode) else FILE
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orun.errors import PipelineError, StoreError
-from orun.observe import project_of
+from orun.observe import project_of, seen_at
 from orun.pipeline.model import Pipeline
 from orun.places import Problem
 from orun.record import ASIDE
@@ -79,7 +79,7 @@ def namesake(store: Store, pipeline: Pipeline) -> str:
     folded = _folding(store)
     for folder in reversed(store.runs()):
         record = folder / "record.json"
-        if not folded(folder.name).endswith(folded(f"-{safe_name(pipeline.name)}")) or not record.exists():
+        if not folded(folder.name).endswith(folded(f"-{safe_name(pipeline.name)}")) or not seen_at(record):
             continue
         with suppress(StoreError):
             ran = read_result(record)
@@ -115,7 +115,7 @@ def _folding(store: Store) -> Callable[[str], str]:
 
 def is_another(ran: Path, own: Path) -> bool:
     """Whether a file that was run is another one of the repository, and not this one in another place or checkout."""
-    return not _is_file_of(ran, own) and ran.exists() and _repository(ran.parent) == _repository(own.parent)
+    return not _is_file_of(ran, own) and bool(seen_at(ran)) and _repository(ran.parent) == _repository(own.parent)
 
 
 def _taken(other: Path, pipeline: Pipeline, name: str) -> str:
@@ -152,7 +152,7 @@ def _had(store: Store, pipeline: Pipeline, folders: Collection[str]) -> Iterator
 
 def _is_file_of(ran: Path, own: Path) -> bool:
     """Whether the file that was run is that of a pipeline, which may have been moved with its project."""
-    return ran.resolve() == own.resolve() or (ran.name == own.name and not ran.exists())
+    return ran.resolve() == own.resolve() or (ran.name == own.name and not seen_at(ran))
 
 
 def _made(path: Path) -> Made:

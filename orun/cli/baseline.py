@@ -16,6 +16,7 @@ from orun.cli import options
 from orun.cli.verb import HELP_NAMES, Verb
 from orun.codec import replace
 from orun.errors import UsageError
+from orun.observe import seen_at
 from orun.remote.asked import Remote
 from orun.report.figures import quoted
 from orun.report.gates import why
@@ -156,7 +157,7 @@ def drop(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
     pipeline = orun.load(file, options.parse_overrides(overrides))
     path = baselines.path_for(pipeline)
     dropped = baselines.drop(pipeline)
-    if _root(store, pipeline).exists():
+    if seen_at(_root(store, pipeline)):
         with _open(store, pipeline) as opened:
             unpin_models(opened, pipeline.name)
     if as_json:
@@ -229,7 +230,7 @@ def _last_run(pipeline: Pipeline, store: Store) -> RunResult:
         if found and number > LOOKED:
             break
         record = folder / "record.json"
-        if not record.exists():  # a run that was killed, or has not ended
+        if not seen_at(record):  # a run that was killed, or has not ended
             continue
         result = read_result(record)
         if result.pipeline == pipeline.name:

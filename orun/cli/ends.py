@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
+from orun.observe import seen_at
 from orun.record import ASIDE
 from orun.report.figures import count
 
@@ -34,7 +35,7 @@ def find(store: Store, reference: str) -> Path:
 def record_of(folder: Path) -> Path:
     """The record of a run; UsageError when it has none."""
     record = folder / "record.json"
-    if not record.exists():
+    if not seen_at(record):
         raise UsageError(
             f"the run {folder.name} has no record: it goes on, or was killed",
             hint="name one that has ended: last is the last of them, last~1 the one before",
@@ -47,7 +48,7 @@ def _from_end(store: Store, before: int) -> Path:
 
     pipeline, found = "", 0
     for folder in reversed(store.runs()):
-        if folder.name.endswith(ASIDE) or not (folder / "record.json").exists():
+        if folder.name.endswith(ASIDE) or not seen_at(folder / "record.json"):
             continue
         name = read_result(record_of(folder)).pipeline
         pipeline = pipeline or name

@@ -95,11 +95,12 @@ def open_store(folder: Path | None) -> Store:
         UsageError: when there is none.
     """
     from orun.api import default_store
+    from orun.observe import seen_at
     from orun.spelling import near
     from orun.store import Store
 
     root = folder or default_store(Path.cwd())
-    if not (root / "VERSION").exists():
+    if not seen_at(root / "VERSION"):
         raise UsageError(f"there is no store at {near(str(root))}", hint="name another: --store DIR")
     return Store.open(root)
 

@@ -17,6 +17,7 @@ from orun.culprits.versions import Versions
 from orun.errors import Interrupted, PipelineError
 from orun.gates.baselines import path_for
 from orun.journal import Listener, ignore
+from orun.observe import seen_at
 from orun.pipeline.graph import ordered
 from orun.pipeline.model import Gate, Pipeline, Stage
 from orun.record import RunResult
@@ -110,7 +111,7 @@ class Mixer:
         files = {name: (side.record, side.files[name]) for name, side in sides.items()}
         root = Layout(self.store, scratch).write(files)
         accepted = path_for(replace(self.bad.pipeline, file=Path(self.bad.record.file)))
-        if accepted.is_file():
+        if seen_at(accepted):
             shutil.copy2(accepted, root)
         return root
 

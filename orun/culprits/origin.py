@@ -10,6 +10,7 @@ from pathlib import Path
 from orun.culprits.bench import Bench
 from orun.fold import read_result
 from orun.gates import baselines
+from orun.observe import seen_at
 from orun.outs import is_another
 from orun.pipeline.model import Gate, Pipeline, Reference, Stage
 from orun.reasons import key_changes
@@ -111,13 +112,13 @@ def _accepted(store: Store, pipeline: Pipeline, stage: Stage) -> RunResult | Non
     baseline = baselines.read(pipeline)
     accepted = baseline.stages.get(stage.id) if baseline else None
     record = next((one / "record.json" for one in store.runs() if accepted and one.name == accepted.run), None)
-    return _whole(store, read_result(record)) if record and record.exists() else None
+    return _whole(store, read_result(record)) if record and seen_at(record) else None
 
 
 def _passed(store: Store, result: RunResult, stage: Stage, gate: Gate) -> RunResult | None:
     asked = (stage.id, gate.metric, gate.rule, gate.scope)
     for folder in reversed(store.runs()[-LOOKED:]):
-        if folder.name == result.run or not (folder / "record.json").exists():
+        if folder.name == result.run or not seen_at(folder / "record.json"):
             continue
         found = read_result(folder / "record.json")
         verdicts = {(one.stage, one.metric, one.rule, one.scope): one.outcome for one in found.verdicts}
@@ -132,7 +133,7 @@ def _whole(store: Store, result: RunResult) -> RunResult:
     if not result.repeats:
         return result
     record = next((one / "record.json" for one in store.runs() if one.name == result.repeats), None)
-    return read_result(record) if record and record.exists() else result
+    return read_result(record) if record and seen_at(record) else result
 
 
 def _stage(result: RunResult, name: str) -> StageResult | None:

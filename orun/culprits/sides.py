@@ -10,6 +10,7 @@ from pathlib import Path
 from orun import sources
 from orun.errors import UsageError
 from orun.fold import read_result
+from orun.observe import seen_at
 from orun.pipeline import load
 from orun.pipeline.model import Pipeline
 from orun.record import ASIDE, RunResult
@@ -106,12 +107,12 @@ class Layout:
         """Data, large files and folders are not kept: they must still be where they were."""
         now = Path(record.file).parent / name
         if not digest:  # no part of the run: that it is there is enough
-            if now.exists():
+            if seen_at(now):
                 path.symlink_to(now)
             else:
                 path.touch()
             return
-        if not now.exists() or self.store.files.digest_path(now) != digest:
+        if not seen_at(now) or self.store.files.digest_path(now) != digest:
             raise UsageError(
                 f"{name} is not to be had as it was in the run {record.run}",
                 why="a run keeps code and small texts only, and it is gone or has changed since",

@@ -22,6 +22,7 @@ from orun.gates.baseline_file import (
 )
 from orun.gates.measured import Ports
 from orun.metrics import Metric, Unit
+from orun.observe import seen_at
 from orun.pipeline.model import Pipeline, conditions
 from orun.record import RunResult, StageResult
 from orun.store.records import Action
@@ -139,7 +140,7 @@ def drop(pipeline: Pipeline) -> bool:
     """Remove the baseline file; whether there was one. StoreError when it cannot be removed."""
     path = path_for(pipeline)
     with refusals("remove the baseline", path, BESIDE):
-        if not path.exists():
+        if not seen_at(path):
             return False
         path.unlink()
     return True

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from orun.errors import StoreError
 from orun.history.points import Point
+from orun.observe import seen_at
 from orun.spelling import near
 from orun.store.durable import make_database
 from orun.store.refusals import quoted
@@ -89,7 +90,7 @@ class History:
             raise
 
     def _rows(self, query: str, wanted: Mapping[str, str]) -> list[tuple[object, ...]]:
-        if not self.path.exists():
+        if not seen_at(self.path):
             return []
         with self._opened() as database:
             return database.execute(query, tuple(wanted.values())).fetchall()

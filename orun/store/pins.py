@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orun.errors import StoreError, UsageError
+from orun.observe import seen_at
 from orun.store.digests import digest_bytes
 from orun.store.durable import replace_file
 from orun.store.layout import safe_name
@@ -75,5 +76,5 @@ def _path(store: Store, name: str) -> Path:
     """Where a pin is, or is to be; under a name of its own where case is ignored and another pin has the plain one."""
     plain = store.root / "pins" / f"{safe_name(name)}.json"
     own = plain.with_name(f"{safe_name(name)}%{digest_bytes(name.encode())}.json")
-    taken = store.ignores_case and plain.exists() and Pin(**read_record(plain)).name != name
-    return own if taken or own.exists() else plain
+    taken = store.ignores_case and seen_at(plain) and Pin(**read_record(plain)).name != name
+    return own if taken or seen_at(own) else plain

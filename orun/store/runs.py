@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from orun.errors import UsageError
+from orun.observe import FOLDER, seen_at
 from orun.store.layout import safe_name
 from orun.store.refusals import quoted
 
@@ -45,7 +46,7 @@ class Runs:
 
     def all(self) -> tuple[Path, ...]:
         """The folders of all runs, the oldest first."""
-        return tuple(sorted(path for path in self._folder.iterdir() if path.is_dir()))
+        return tuple(sorted(path for path in self._folder.iterdir() if seen_at(path) == FOLDER))
 
     def find(self, prefix: str) -> Path:
         """The folder of a run by its id or an unambiguous beginning of it.

@@ -6,6 +6,7 @@ import errno
 from dataclasses import dataclass
 
 from orun.errors import StoreError
+from orun.observe import seen_at
 from orun.store.refusals import is_refusal, refusals
 from orun.store.sealed import read_record
 from orun.store.store import Store
@@ -53,7 +54,7 @@ def _bad_runs(store: Store) -> list[str]:
     for folder in store.runs():
         path = folder / "record.json"
         try:
-            if path.exists():
+            if seen_at(path):
                 read_record(path)
         except StoreError as error:
             cause = error.__cause__
