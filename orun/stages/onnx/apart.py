@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from orun.stages.onnx.io import EXTERNAL_FROM, load_graph, tensors
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, TensorProto
 
 PAGE = 4096  # weights begin at multiples of it, so that ONNX Runtime can map them
 
@@ -27,18 +27,16 @@ def load_apart(path: Path, name: str) -> ModelProto:
         UsageError: as `io.load` does.
     """
     from onnx import ModelProto, TensorProto
-    from onnx.external_data_helper import load_external_data_for_tensor, set_external_data, uses_external_data
+    from onnx.external_data_helper import set_external_data
 
     model, base = load_graph(path), str(path.parent)
     for tensor in itertools.islice(tensors(model), len(model.graph.initializer), None):  # inside of nodes
-        if uses_external_data(tensor):
-            load_external_data_for_tensor(tensor, base)
+        _load(tensor, base)
     with Path(name).open("wb") as data:
         for tensor in model.graph.initializer:
             whole = TensorProto()
             whole.CopyFrom(tensor)
-            if uses_external_data(whole):
-                load_external_data_for_tensor(whole, base)
+            _load(whole, base)
             if len(whole.raw_data) >= EXTERNAL_FROM:
                 offset = data.seek(-(-data.tell() // PAGE) * PAGE)
                 set_external_data(whole, name, offset, data.write(whole.raw_data))
@@ -47,6 +45,17 @@ def load_apart(path: Path, name: str) -> ModelProto:
     light = ModelProto()
     light.CopyFrom(model)  # what a message once held takes memory for as long as it lives
     return light
+
+
+def _load(tensor: TensorProto, base: str) -> None:
+    """Take the data of a tensor into it that lies in a file of this folder."""
+    from onnx import TensorProto
+    from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
+
+    if uses_external_data(tensor):
+        load_external_data_for_tensor(tensor, base)
+        tensor.data_location = TensorProto.DEFAULT  # onnx 1.20 leaves both as they were
+        del tensor.external_data[:]
 
 
 def load_whole(model: ModelProto) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
-from onnx import ModelProto
+from onnx import GraphProto, ModelProto
+from orun.stages.onnx.io import graphs
 from orun.stages.onnx.order import reads
 from orun.stages.onnx.turned import untangle
+
+BY_NODE = re.compile(r"float16/\d+_(input|output)_cast\d+")  # a cast's name in ONNX Runtime 1.24
 
 
 def to_float16(
@@ -23,17 +27,19 @@ def to_float16(
         kept: values that are yielded by nodes which stay float32.
         keep_io_types: inputs and outputs stay float32.
     """
-    names = _name(model, kept)
+    names, blocked = _name(model, {*nodes}, {*kept})
     passed = _take_passed(model)
     converted: ModelProto = convert_float_to_float16(
         model,
         keep_io_types=keep_io_types,
         disable_shape_infer=True,
         op_block_list=[*types],
-        node_block_list=[*nodes, *names],
+        node_block_list=blocked,
     )
-    for node in converted.graph.node:
-        node.name = names.get(node.name, node.name)
+    _name_casts(converted, names)
+    for graph in graphs(converted):
+        for node in graph.node:
+            node.name = names.get(node.name, node.name)
     _merge_casts(converted)
     _join_casts(converted)
     untangle(converted)
@@ -41,14 +47,46 @@ def to_float16(
     return converted
 
 
-def _name(model: ModelProto, kept: Collection[str]) -> dict[str, str]:
-    """Give nodes that yield these values names for the converter, in place; what they were called, by these."""
-    wanted, names = set(kept), {}
-    for place, node in enumerate(model.graph.node):
-        if wanted and not wanted.isdisjoint(node.output):
-            names[f"float32/{place}"] = node.name
-            node.name = f"float32/{place}"
-    return names
+def _name(model: ModelProto, nodes: set[str], kept: set[str]) -> tuple[dict[str, str], list[str]]:
+    """Give every node a name of its own for the converter, in place: ONNX Runtime 1.24 names casts by their nodes.
+
+    Returns:
+        What they were called, by these; and the names of those nodes that have such a name or yield such a value.
+    """
+    names: dict[str, str] = {}
+    blocked = []
+    for node in (node for graph in graphs(model) for node in graph.node):
+        name = f"float16/{len(names)}"
+        if node.name in nodes or not kept.isdisjoint(node.output):
+            blocked.append(name)
+        names[name], node.name = node.name, name
+    return names, blocked
+
+
+def _name_casts(model: ModelProto, names: Collection[str]) -> None:
+    """Call the casts of ONNX Runtime 1.24, which are named by nodes, by the values that they are of, as later ones are.
+
+    Args:
+        model: the converted one.
+        names: of the nodes that are no casts of the converter's.
+    """
+    renamed: dict[str, str] = {}
+    for node in model.graph.node:
+        found = None if node.name in names else BY_NODE.fullmatch(node.name)
+        if found and found[1] == "input":
+            renamed[node.output[0]] = f"{node.input[0]}_cast_to_fp32"
+            node.name = f"{node.input[0]}_cast_to_fp32_node"
+        elif found:
+            renamed[node.input[0]] = f"{node.output[0]}_cast_to_fp16"
+            node.name = f"{node.output[0]}_cast_to_fp16_node"
+    if not renamed:
+        return
+    for graph in graphs(model):
+        for node in graph.node:
+            node.input[:] = [renamed.get(name, name) for name in node.input]
+            node.output[:] = [renamed.get(name, name) for name in node.output]
+        for value in graph.value_info if isinstance(graph, GraphProto) else ():
+            value.name = renamed.get(value.name, value.name)
 
 
 def _take_passed(model: ModelProto) -> dict[int, str]:
