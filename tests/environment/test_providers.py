@@ -47,7 +47,7 @@ UNLOADED = (
     "/onnxruntime_src/bridge.cc:1762 [ONNXRuntimeError] : 1 : FAIL : Failed to load library "
     "/my env/capi/libonnxruntime_providers_cuda.so with error: libcublasLt.so.13: cannot open shared object file"
 )
-ANSWER = "print('loading'); print('orun found [\"TheProvider\"]'); print('bye')"
+ANSWER = "print('loading'); print('orun found [\"TheProvider\"]', flush=True); print('bye')"
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,7 @@ def left_behind(rig: Rig) -> list[str]:
         path.relative_to(rig.folder).as_posix()
         for folders, expected in NAMES.items()
         for folder in rig.folder.glob(folders)
+        if folder.is_dir()  # `**` is files as well, from Python 3.13 on
         for path in sorted(folder.iterdir())
         if not re.fullmatch(expected, path.name)
     ]

@@ -1,0 +1,28 @@
+"""What is seen of a path."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orun.observe import ABSENT, FILE, FOLDER, presence, seen_at
+
+
+def test_what_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "broken").symlink_to("nowhere")
+    (tmp_path / "ring").symlink_to("ring")
+    for see in (seen_at, presence):
+        assert [see(tmp_path), see(tmp_path / "file"), see(str(tmp_path / "link"))] == [FOLDER, FILE, FILE]
+        assert {see(tmp_path / name) for name in ("nothing", "file/below", "broken", "ring")} == {ABSENT}
+
+
+def test_an_error_is_no_answer(tmp_path: Path) -> None:
+    """`Path.exists` says no to it from Python 3.14 on."""
+    path = tmp_path / ("x" * (os.pathconf(tmp_path, "PC_NAME_MAX") + 1))
+    with pytest.raises(OSError, match="File name too long"):
+        seen_at(path)
+    assert presence(path) == ABSENT
