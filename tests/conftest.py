@@ -1,6 +1,7 @@
 """What every test can count on, wherever the suite was started."""
 
 import gc
+import importlib.util
 import os
 import signal
 import subprocess
@@ -17,6 +18,14 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # Threads of PyTorch, NumPy and scikit-learn spin while they wait for one another: where each core has a test already,
 # they take more time than they save. Libraries look when they are imported, in this process and in those below it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# There is no TensorFlow for these versions of Python; on others its absence fails what needs it.
+if sys.version_info >= (3, 14) and importlib.util.find_spec("tensorflow") is None:
+    collect_ignore = [
+        "stages/convert/test_every_layer.py",
+        "stages/convert/test_tensorflow.py",
+        "stages/quantize/test_qat_tensorflow.py",
+    ]
 
 
 @pytest.fixture(scope="session")

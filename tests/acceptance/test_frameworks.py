@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
+TENSORFLOW = pytest.mark.skipif(
+    sys.version_info >= (3, 14) and find_spec("tensorflow") is None, reason="there is none for this Python"
+)
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 
 
@@ -26,7 +30,7 @@ def run(folder: Path, name: str) -> tuple[int, dict[str, Any]]:
 @pytest.mark.parametrize(
     ("name", "judged", "stages"),
     [
-        ("keras.yaml", "accuracy", ["train", "simplify", "int8", "accuracy", "release"]),
+        pytest.param("keras.yaml", "accuracy", ["train", "simplify", "int8", "accuracy", "release"], marks=TENSORFLOW),
         ("sklearn.yaml", "accuracy", ["linear", "forest", "accuracy", "check", "release"]),
     ],
 )
