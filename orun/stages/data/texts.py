@@ -13,6 +13,9 @@ from orun.stages.data.columns import Columns, column, fields_of, labels_of
 from orun.stages.data.packages import need
 from orun.stages.data.source import Source, Text
 
+FILES = ("tokenizer", "vocab", "tekken")  # what a tokenizer's files are called, as far as names tell
+VOCABULARIES = (".model", ".spm", ".tiktoken", ".bpe")
+
 
 def tokenized(root: Path, name: str, columns: Columns, source: Source) -> Dataset:
     """Every text by itself, so that none is padded to the length of another unless `pad` asks for it.
@@ -44,6 +47,12 @@ def _texts(name: str, columns: Columns, title: str) -> list[str]:
 
 def _tokenizer(root: Path, how: Text) -> Any:
     need("transformers", f"the tokenizer {how.tokenizer}", "transformers")
+    if not any(path.name.startswith(FILES) or path.suffix in VOCABULARIES for path in (root / how.tokenizer).glob("*")):
+        raise UsageError(  # transformers 5.0 would make one without a word
+            f"{how.tokenizer} is no folder of a tokenizer",
+            why="it holds no tokenizer.json, tokenizer_config.json or vocabulary",
+            hint="tokenizer.save_pretrained(folder)",
+        )
     from transformers import AutoTokenizer
 
     try:

@@ -154,4 +154,4 @@ def _write(context: Context, traffic: Traffic, found: Mapping[str, Sequence[Roun
     arrays = {
         f"{role}/{number}": np.array(one.latencies) for role, made in found.items() for number, one in enumerate(made)
     }
-    np.savez_compressed(context.output / "latencies.npz", allow_pickle=False, **arrays)
+    np.savez_compressed(context.output / "latencies.npz", **arrays)  # type: ignore[arg-type]  # arrays by name

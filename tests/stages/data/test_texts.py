@@ -53,4 +53,9 @@ def test_what_is_wrong_is_named(folder: Path) -> None:
         "reviews.csv has no 'texts'\n  it has text, stars\n  hint: did you mean 'text'?"
     )
     (folder / "empty").mkdir()
+    assert refusal(folder, "lines.txt", text={"tokenizer": "empty"}) == (
+        "empty is no folder of a tokenizer\n  it holds no tokenizer.json, tokenizer_config.json or vocabulary\n"
+        "  hint: tokenizer.save_pretrained(folder)"
+    )
+    (folder / "empty" / "tokenizer_config.json").write_text("{")
     assert refusal(folder, "lines.txt", text={"tokenizer": "empty"}).startswith("empty is no folder of a tokenizer\n  ")

@@ -34,6 +34,8 @@ def test_a_closed_loop_over_a_pool(tmp_path: Path, *, io_binding: bool) -> None:
     with np.load(made.output / "latencies.npz") as latencies:
         for number, one in enumerate(written["rounds"]["model"]):
             assert len(latencies[f"model/{number}"]) == one["requests"] == one["answered"]
+        told = {f"{role}/{number}" for role, rounds in written["rounds"].items() for number in range(len(rounds))}
+        assert set(latencies) == told
 
 
 def test_every_kind_that_times_can_bind(tmp_path: Path) -> None:
