@@ -122,7 +122,8 @@ class _MLflow(Publisher):
             from mlflow import MlflowClient
             from mlflow.exceptions import MlflowException
         self._errors = (MlflowException, OSError)
-        self._client = MlflowClient()
+        with refused(f"mlflow://{experiment}", *self._errors):  # where runs were once kept in files, it takes none
+            self._client = MlflowClient()
         self._experiment = experiment
         self._run = ""
 

@@ -278,6 +278,16 @@ def test_a_bucket(tmp_path: Path, bundle: Path, bucket: str) -> None:
     assert "holds this release already" in publish(tmp_path, bundle, f"{bucket}/tiny/1.0").log
 
 
+def test_mlflow_in_files_is_told_as_a_place_that_takes_none(
+    tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
+    with pytest.raises(UsageError) as caught:
+        publish(tmp_path, bundle, "mlflow://tiny")
+    assert caught.value.what == "mlflow://tiny did not take the release"
+    assert caught.value.why.startswith("The filesystem tracking backend")
+
+
 # MLflow asks SQLAlchemy for what its next release will not have.
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
 def test_mlflow(tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
