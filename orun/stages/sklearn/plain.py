@@ -14,7 +14,7 @@ Estimator: TypeAlias = Any  # whatever has `predict` or `transform`
 def plainly(estimator: Estimator) -> Estimator:
     """A copy in which searches and frozen estimators are what they found and hold, wherever they are."""
     held = [deepcopy(estimator)]
-    _replace(held, set())
+    _replace(held, {})
     return held[0]
 
 
@@ -31,17 +31,19 @@ def inside(estimator: Estimator) -> Iterator[Estimator]:
         pending.extend(value for _, value in _parts(one))
 
 
-def _replace(holder: Any, seen: set[int]) -> None:
+def _replace(holder: Any, seen: dict[int, Any]) -> None:
     if id(holder) in seen:
         return
-    seen.add(id(holder))
+    seen[id(holder)] = holder  # which must not go, or another one may have its number
     for name, value in list(_parts(holder)):
         plain = _plain(value)
         if isinstance(plain, tuple):  # a step with its name
-            plain = [*plain]
+            parts = [*plain]
+            _replace(parts, seen)
+            if any(part is not before for part, before in zip(parts, plain, strict=True)):
+                plain = tuple(parts)
+        else:
             _replace(plain, seen)
-            plain = tuple(plain)
-        _replace(plain, seen)
         if plain is not value:
             _put(holder, name, plain)
 

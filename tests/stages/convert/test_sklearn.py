@@ -259,3 +259,13 @@ def test_columns_are_fed_as_the_model_takes_them_and_words_are_compared(tmp_path
     assert judged.value("accuracy") == pytest.approx(14 / 15)
     simple = {"inputs": "estimators.py:judged"}
     assert run_stage("optimize/simplify", tmp_path, simple, inputs={"model": made.output}, root=MODULES).model.exists()
+
+
+def test_tuples_in_tuples_are_as_they_were() -> None:
+    from sklearn.linear_model import Ridge
+
+    from orun.stages.sklearn.plain import plainly
+
+    ridge = Ridge()
+    ridge.held = (("a", (1, 2)), 3)
+    assert plainly(ridge).held == (("a", (1, 2)), 3)
