@@ -130,11 +130,6 @@ TUNE = {"dataset": "examples.py:rows", "metric": "cosine.min", "at_least": 0.9}
         ),
         (
             "quantize/tune",
-            {**TUNE, "at_least": None},
-            "say what is good enough: either `at_least` or `at_most`",
-        ),
-        (
-            "quantize/tune",
             {**TUNE, "objective": "size", "batch": 4},
             "`batch` is for what is timed, and with `objective: size` nothing is",
         ),

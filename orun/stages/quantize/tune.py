@@ -53,6 +53,7 @@ SPEC = Spec(
     distant=True,
     preload=("numpy", "onnx", "onnxruntime", "onnxruntime.quantization"),
     fits=("dataset", "calibration"),
+    one_of=("at_least", "at_most"),
 )
 
 
@@ -114,8 +115,6 @@ def _require_meant(context: Context, params: Params) -> None:
     from orun.measure.accuracy_names import ERRORS, FIDELITY, TASK
     from orun.spelling import closest
 
-    if (params.at_least is None) == (params.at_most is None):
-        raise StageFailed(context.stage, "say what is good enough: either `at_least` or `at_most`")
     known = [*(name for names in FIDELITY.values() for name in names), *TASK]
     if params.metric not in known:
         close = closest(params.metric, known)

@@ -136,12 +136,6 @@ def test_a_goal_that_nothing_reaches(tmp_path: Path) -> None:
     assert "on cpu: cosine.min 1" in caught.value.why
 
 
-def test_what_is_good_enough_must_be_said(tmp_path: Path) -> None:
-    with pytest.raises(StageFailed) as caught:
-        tune(tmp_path)
-    assert str(caught.value) == "say what is good enough: either `at_least` or `at_most`"
-
-
 @pytest.mark.parametrize(("written", "value"), [("99%", 0.99), ("0.99", 0.99), ("35", 35.0), ("-1e-3", -0.001)])
 def test_what_is_good_enough_is_written_as_metrics_are(tmp_path: Path, written: str, value: float) -> None:
     model = artifact(tmp_path, layers()) / "model.onnx"
