@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import get_args
@@ -114,16 +115,19 @@ def try_limit(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
 
 def try_call(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
     """A call to the system that fails."""
-    return _try_call(bench, chance, failures.some_trial, tuple(commands.COMMANDS))
+    return _try_call(bench, chance, failures.trial, tuple(commands.COMMANDS))
 
 
 def try_neighbour(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
     """A call to the system that fails while another process runs on the store."""
-    return _try_call(bench, chance, neighbours.some_trial, neighbours.NAMES)
+    return _try_call(bench, chance, neighbours.trial, neighbours.NAMES)
 
 
 def _try_call(
-    bench: Bench, chance: Random, some_trial: Callable[..., tuple[Fault, str, Judgement]], names: tuple[str, ...]
+    bench: Bench,
+    chance: Random,
+    trial: Callable[[Rig, Failing, str, Fault], tuple[str, Judgement]],
+    names: tuple[str, ...],
 ) -> tuple[str, str, Judgement]:
     if "calls" not in bench.rigs:
         rig = bench.rigs["calls"] = Rig.make(bench.folder / "calls", TEXT, inside)
@@ -132,7 +136,9 @@ def _try_call(
     rig, name, (failing,) = bench.rigs["calls"], chance.choice(names), bench.failing
     if name not in bench.counts:
         bench.counts[name] = commands.count(rig, failing, name)
-    fault, what, judgement = some_trial(rig, failing, name, bench.counts[name], chance)
+    fault, what, judgement = failures.some_trial(
+        partial(trial, rig, failing, name), failing, bench.counts[name], chance
+    )
     return fault.kind, what, judgement
 
 

@@ -46,10 +46,9 @@ def listing_digest(folder: str | Path) -> str:
 def presence(path: str | Path) -> str:
     """What is at a path, links followed: `file`, `folder`, or `ABSENT`."""
     try:
-        mode = os.stat(path).st_mode  # noqa: PTH116 - thousands of them
+        return seen_at(path)
     except (OSError, ValueError):
         return ABSENT
-    return FOLDER if stat.S_ISDIR(mode) else FILE
 
 
 def seen_at(path: str | Path) -> str:
@@ -61,7 +60,7 @@ def seen_at(path: str | Path) -> str:
         OSError: when it cannot be told.
     """
     try:
-        mode = os.stat(path).st_mode  # noqa: PTH116 - as above
+        mode = os.stat(path).st_mode  # noqa: PTH116 - thousands of them
     except OSError as error:
         if error.errno in NOTHING_THERE:
             return ABSENT

@@ -98,9 +98,10 @@ def open_store(folder: Path | None) -> Store:
     from orun.observe import seen_at
     from orun.spelling import near
     from orun.store import Store
+    from orun.store.layout import VERSION_FILE
 
     root = folder or default_store(Path.cwd())
-    if not seen_at(root / "VERSION"):
+    if not seen_at(root / VERSION_FILE):
         raise UsageError(f"there is no store at {near(str(root))}", hint="name another: --store DIR")
     return Store.open(root)
 

@@ -111,8 +111,8 @@ def rebuilt(bench: Bench, past: Past, stage: Stage) -> dict[str, str]:
 def _accepted(store: Store, pipeline: Pipeline, stage: Stage) -> RunResult | None:
     baseline = baselines.read(pipeline)
     accepted = baseline.stages.get(stage.id) if baseline else None
-    record = next((one / "record.json" for one in store.runs() if accepted and one.name == accepted.run), None)
-    return _whole(store, read_result(record)) if record and seen_at(record) else None
+    found = _recorded(store, accepted.run) if accepted else None
+    return _whole(store, found) if found else None
 
 
 def _passed(store: Store, result: RunResult, stage: Stage, gate: Gate) -> RunResult | None:
@@ -130,10 +130,13 @@ def _passed(store: Store, result: RunResult, stage: Stage, gate: Gate) -> RunRes
 
 def _whole(store: Store, result: RunResult) -> RunResult:
     """The run that looked at each stage, where one found its results unchanged at a glance."""
-    if not result.repeats:
-        return result
-    record = next((one / "record.json" for one in store.runs() if one.name == result.repeats), None)
-    return read_result(record) if record and seen_at(record) else result
+    return (_recorded(store, result.repeats) if result.repeats else None) or result
+
+
+def _recorded(store: Store, run: str) -> RunResult | None:
+    """The record of a run by its id; None when it is gone, or has none."""
+    record = next((one / "record.json" for one in store.runs() if one.name == run), None)
+    return read_result(record) if record and seen_at(record) else None
 
 
 def _stage(result: RunResult, name: str) -> StageResult | None:

@@ -81,24 +81,22 @@ def is_held_for_writing(path: str | Path) -> bool:
 
 def keeps_inodes(path: str | Path) -> bool:
     """Whether a file has the same inode number whenever its file system is mounted, as far as that is known."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return True
-    try:
-        return _file_system(descriptor) not in RENUMBERING
-    finally:
-        os.close(descriptor)
+    return _file_system_at(path) not in RENUMBERING
 
 
 def is_local(path: str | Path) -> bool:
     """Whether no other host, nor a host of this virtual machine, has the same files, as far as that is known."""
+    return (_file_system_at(path) or "ext4") in LOCAL
+
+
+def _file_system_at(path: str | Path) -> str:
+    """`_file_system` of what is at a path; empty, too, where it cannot be opened."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return True
+        return ""
     try:
-        return (_file_system(descriptor) or "ext4") in LOCAL
+        return _file_system(descriptor)
     finally:
         os.close(descriptor)
 

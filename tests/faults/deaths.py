@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,6 +148,23 @@ def surviving(token: str) -> list[str]:
     while (found := [process.name for process in processes(token)]) and time.monotonic() < until:
         time.sleep(0.02)
     return found
+
+
+def in_all(judgement: Judgement, token: str, afterwards: Callable[[], str]) -> Judgement:
+    """The judgement of a run with its processes, and of what follows.
+
+    Args:
+        judgement: what the run came to by itself.
+        token: what its processes were marked with.
+        afterwards: what is wrong in what follows, which happens only where nothing was before.
+    """
+    if judgement.outcome == "wrong":
+        return judgement
+    if orphans := surviving(token):
+        return Judgement("wrong", f"{len(orphans)} orphans: {orphans}")
+    if wrong := afterwards():
+        return Judgement("wrong", f"{judgement.outcome} ({judgement.why}), then {wrong}")
+    return judgement
 
 
 def afterwards(rig: Rig, kept: set[str], *words: str) -> Judgement:

@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,11 +42,13 @@ NAMES: Mapping[str, str] = {
 }
 
 
-def some_trial(rig: Rig, failing: Failing, name: str, counts: Counts, chance: Random) -> tuple[Fault, str, Judgement]:
+def some_trial(
+    attempt: Callable[[Fault], tuple[str, Judgement]], failing: Failing, counts: Counts, chance: Random
+) -> tuple[Fault, str, Judgement]:
     """Let any of a command's calls fail: one that there is this time, too, which differs a little from run to run."""
     while True:
         fault = Fault.any(chance, counts)
-        what, judgement = trial(rig, failing, name, fault)
+        what, judgement = attempt(fault)
         if failing.failed() or judgement.outcome == "wrong":
             return fault, what, judgement
 
@@ -64,11 +66,7 @@ def trial(rig: Rig, failing: Failing, name: str, fault: Fault) -> tuple[str, Jud
     del rig.variables[deaths.MARK]
     what = f"{name}: {fault}: {failing.failed() or 'nothing failed'}"
     judgement = judged(rig, command, ended, answer, fault.error)
-    if judgement.outcome != "wrong" and (orphans := deaths.surviving(token)):
-        judgement = Judgement("wrong", f"{len(orphans)} orphans: {orphans}")
-    if judgement.outcome != "wrong" and (wrong := afterwards(rig, command, before.and_then(rig), fault)):
-        judgement = Judgement("wrong", f"{judgement.outcome} ({judgement.why}), then {wrong}")
-    return what, judgement
+    return what, deaths.in_all(judgement, token, lambda: afterwards(rig, command, before.and_then(rig), fault))
 
 
 @dataclass(frozen=True)

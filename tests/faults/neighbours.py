@@ -8,22 +8,13 @@ from dataclasses import replace
 from random import Random
 
 from tests.faults import deaths
-from tests.faults.calls import Counts, Failing, Fault
+from tests.faults.calls import Failing, Fault
 from tests.faults.commands import COMMANDS, remote, words
 from tests.faults.failures import Before, afterwards, judged
 from tests.faults.projects import FIRST
 from tests.faults.rig import Judgement, Rig, process
 
 NAMES = tuple(name for name, command in COMMANDS.items() if not command.answers)
-
-
-def some_trial(rig: Rig, failing: Failing, name: str, counts: Counts, chance: Random) -> tuple[Fault, str, Judgement]:
-    """Let any of a command's calls fail: one that there is this time, too, though the other process does a part."""
-    while True:
-        fault = Fault.any(chance, counts)
-        what, judgement = trial(rig, failing, name, fault)
-        if failing.failed() or judgement.outcome == "wrong":
-            return fault, what, judgement
 
 
 def trial(rig: Rig, failing: Failing, name: str, fault: Fault) -> tuple[str, Judgement]:
@@ -46,8 +37,4 @@ def trial(rig: Rig, failing: Failing, name: str, fault: Fault) -> tuple[str, Jud
         judgement = Judgement("wrong", f"the one beside: exit {beside.code}: {beside.out}{beside.err}")
     elif damage := rig.damage(FIRST):
         judgement = Judgement("wrong", f"the one beside: exit 0 with {', '.join(damage)}")
-    if judgement.outcome != "wrong" and (orphans := deaths.surviving(token)):
-        judgement = Judgement("wrong", f"{len(orphans)} orphans: {orphans}")
-    if judgement.outcome != "wrong" and (wrong := afterwards(rig, command, before.and_then(rig), fault)):
-        judgement = Judgement("wrong", f"{judgement.outcome} ({judgement.why}), then {wrong}")
-    return what, judgement
+    return what, deaths.in_all(judgement, token, lambda: afterwards(rig, command, before.and_then(rig), fault))

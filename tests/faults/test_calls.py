@@ -9,6 +9,7 @@ import errno
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -44,7 +45,9 @@ def failing(rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Failing:
 @pytest.mark.parametrize("name", commands.COMMANDS)
 def test_any_call_of_a_command(rig: Rig, failing: Failing, name: str) -> None:
     counts = commands.count(rig, failing, name)
-    _, what, judgement = failures.some_trial(rig, failing, name, counts, Random(f"{SEED}-{name}"))
+    _, what, judgement = failures.some_trial(
+        partial(failures.trial, rig, failing, name), failing, counts, Random(f"{SEED}-{name}")
+    )
     assert judgement.outcome != "wrong", f"{what}: {judgement.why}"
 
 

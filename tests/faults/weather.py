@@ -181,10 +181,7 @@ def trial(
     judgement = next((one for one in judgements if one.outcome == "wrong"), judgements[0])
     if any(one.outcome == "refused" for one in judgements) and not words:
         judgement = Judgement("wrong", f"the remote is in the way: {judgements}")
-    if judgement.outcome != "wrong" and (orphans := deaths.surviving(token)):
-        judgement = Judgement("wrong", f"{len(orphans)} orphans: {orphans}")
-    if judgement.outcome != "wrong" and (wrong := afterwards(rig, url, hurt=trouble in HURTS)):
-        judgement = Judgement("wrong", f"{judgement.outcome} ({judgement.why}), then {wrong}")
+    judgement = deaths.in_all(judgement, token, lambda: afterwards(rig, url, hurt=trouble in HURTS))
     weather.met = met
     return what, judgement
 
