@@ -39,11 +39,17 @@ class Site:
             for file in old.iterdir():
                 file.unlink()
             old.rmdir()
-        (self.folder / f"{name}.py").write_text(text)
+        self.place(name, text)
         metadata = self.folder / f"{name}-{version}.dist-info"
         metadata.mkdir()
         (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         return metadata
+
+    def place(self, name: str, text: str) -> None:
+        """Put a module in the place of any other of its name, with whose byte code it has nothing to do."""
+        for compiled in self.folder.glob(f"__pycache__/{name}.*"):
+            compiled.unlink()
+        (self.folder / f"{name}.py").write_text(text)
 
     def run(self, project: Project, *options: str, path: Sequence[Path] = ()) -> dict[str, Any]:
         """Run the pipeline of a project in a process that has these packages: each stage by its name."""

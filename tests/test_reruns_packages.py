@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -147,22 +148,26 @@ def test_a_distribution_with_metadata_of_the_older_kind(tmp_path: Path) -> None:
     project = project_of(tmp_path, {"older": ("sample.VERSION", "import sample")})
     site = Site.make(tmp_path)
     (site.folder / "sample-1.0-py3.11.egg-info").write_text("Metadata-Version: 1.1\nName: sample\nVersion: 1.0\n")
-    (site.folder / "sample.py").write_text("VERSION = '1.0'\n")
+    site.place("sample", "VERSION = '1.0'\n")
     assert list(reasons(site.run(project))) == ["older", "neither"]
-    (site.folder / "sample.py").write_text("VERSION = '2.0'\n")
+    site.place("sample", "VERSION = '2.0'\n")
     (site.folder / "sample-1.0-py3.11.egg-info").rename(site.folder / "sample-2.0.egg-info")
     assert reasons(site.run(project)) == {"older": ["package sample: 1.0 -> 2.0 (imported by the stage)"]}
     assert project.text("older") == "2.0"
 
 
-def test_a_plug_in_that_is_edited_where_it_is_installed(tmp_path: Path) -> None:
-    """A run with nothing to do had gone by its version alone."""
+def test_a_plug_in_that_is_edited_where_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run with nothing to do had gone by its version alone, and Python by byte code that looked right."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     project, site = Project.make(tmp_path / "project", PLUGGED), Site.make(tmp_path)
     metadata = site.install("example_kinds", "1.0", PLUG_IN)
     (metadata / "entry_points.txt").write_text("[orun.stages]\nexample/repeat = example_kinds\n")
     assert list(reasons(site.run(project))) == ["repeat"]
     assert reasons(site.run(project)) == {}
-    (site.folder / "example_kinds.py").write_text(PLUG_IN.replace('"one"', '"two"'))
+    module = site.folder / "example_kinds.py"
+    before = module.stat()
+    module.write_text(PLUG_IN.replace('"one"', '"two"'))
+    os.utime(module, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert reasons(site.run(project)) == {"repeat": ["the code of example/repeat changed"]}
     assert project.text("repeat") == "two"
 

@@ -25,6 +25,7 @@ from orun.executors.reads.recorder import Recorder, absolute, signature_of
 from orun.executors.reads.scope import Scope
 from orun.executors.returned import checked_metrics
 from orun.metrics import Metric
+from orun.stages.bytecode import distrust_package
 from orun.stages.code import load_function
 from orun.stages.contract import Context
 from orun.stages.data.packages import NEEDED
@@ -137,6 +138,8 @@ def _context(job: Job, inputs: Mapping[str, Path], progress: Callable[[int, int,
 def _call(job: Job, context: Context) -> object:
     if job.origin == "file":
         return load_function(context.root, job.entry)(context, **job.params)
+    if job.origin == "plug-in":
+        distrust_package(job.entry.partition(".")[0])
     module = importlib.import_module(job.entry)
     return module.run(context, build(module.Params, job.params))
 

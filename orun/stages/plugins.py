@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from orun.spelling import Unknown, near
+from orun.stages.bytecode import distrust_package
 from orun.stages.contract import Spec
 from orun.stages.kind import Kind, metrics_of
 from orun.stages.params import params_of
@@ -75,6 +76,7 @@ def _package(point: EntryPoint) -> str:
 
 
 def _loaded(point: EntryPoint) -> ModuleType:
+    distrust_package(point.module.partition(".")[0])
     try:
         module = point.load()
     except Exception as error:  # a plug-in may raise anything when it is imported

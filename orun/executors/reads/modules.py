@@ -3,14 +3,14 @@
 A module that appears at a place where it would now be found first changes what runs, so that such places are noted as
 missing files. So are those of a module that is elsewhere, or nowhere, when the project's own code asks for it.
 """
-# ruff: noqa: PTH100, PTH113, PTH116, PTH118  (strings: the import system works with them)
+# ruff: noqa: PTH100, PTH113, PTH118  (strings: the import system works with them)
 
 from __future__ import annotations
 
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import (
     BYTECODE_SUFFIXES,
     EXTENSION_SUFFIXES,
@@ -21,7 +21,6 @@ from importlib.machinery import (
     SourceFileLoader,
     SourcelessFileLoader,
 )
-from importlib.util import cache_from_source
 from itertools import takewhile
 from types import ModuleType
 
@@ -29,8 +28,8 @@ from orun.environment.paths import CHECKOUT
 from orun.executors.reads.frames import FINDERS, calling
 from orun.executors.reads.recorder import Recorder
 from orun.executors.reads.scope import Scope
+from orun.stages.bytecode import distrust, may_be_stale
 from orun.stages.code import SourceLoader
-from orun.store.reading import CLOCK
 
 COMPILED = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (SourcelessFileLoader, BYTECODE_SUFFIXES))
 OWN = (COMPILED[0], (SourceLoader, SOURCE_SUFFIXES), COMPILED[1])
@@ -46,34 +45,10 @@ def install(scope: Scope, recorder: Recorder) -> None:
         return UserFinder(folder, scope, recorder.read)
 
     sys.path_hooks.insert(0, hook)
-    _distrust_byte_code(scope)
+    # Own code is loaded so when it is loaded by its path (`spec_from_file_location`), and is compiled each time.
+    distrust(lambda _, path: scope.is_code(path) or (scope.is_discovery(path) and may_be_stale(path)))
     for folder in looked_at(scope):
         sys.path_importer_cache.pop(folder, None)
-
-
-def _distrust_byte_code(scope: Scope) -> None:
-    """Use the byte code of a module of the user's only where it is later than any change of its source.
-
-    It goes by the time and size of its source, which another text may have as well. Own code is loaded so when it is
-    loaded by its path (`spec_from_file_location`), and is compiled each time.
-    """
-    stats = SourceFileLoader.path_stats
-
-    def path_stats(self: SourceFileLoader, path: str) -> Mapping[str, float]:
-        if scope.is_code(path) or (scope.is_discovery(path) and may_be_stale(path)):
-            raise OSError(f"the byte code of {path} is not used")
-        return stats(self, path)
-
-    SourceFileLoader.path_stats = path_stats  # type: ignore[method-assign]  # in the process of a stage
-
-
-def may_be_stale(path: str) -> bool:
-    """Whether a source may have changed since its byte code was made, where there is any."""
-    try:
-        made = os.stat(cache_from_source(path)).st_mtime_ns
-    except FileNotFoundError:
-        return False
-    return os.stat(path).st_ctime_ns + CLOCK >= made
 
 
 @functools.lru_cache(maxsize=64)

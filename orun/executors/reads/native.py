@@ -39,10 +39,10 @@ from importlib.util import source_from_cache
 from typing import Any
 
 from orun.executors.reads.children import Children
-from orun.executors.reads.modules import may_be_stale
 from orun.executors.reads.packages import imports_of, packages_of
 from orun.executors.reads.recorder import WRITES, Recorder
 from orun.executors.reads.scope import Scope
+from orun.stages.bytecode import may_be_stale
 from orun.system import libc
 
 PLAIN = (None, 0), (None, 1)
