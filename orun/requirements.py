@@ -116,7 +116,13 @@ def lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
     if not isolated.is_known(stage.environment):
         return []
     spec, packages = pipeline.kinds[stage.uses].spec, isolated.packages(stage.environment)
-    missing = {tool: what for tool, what in needed(pipeline, stage).items() if tools.find(tool, packages) is None}
+    try:
+        needs = needed(pipeline, stage)
+    except Exception as error:  # a plug-in may raise anything
+        if pipeline.kinds[stage.uses].origin != "plug-in":
+            raise
+        return [_unsaid(stage, pipeline.kinds[stage.uses].distribution, error)]
+    missing = {tool: what for tool, what in needs.items() if tools.find(tool, packages) is None}
     if missing:
         told = {tool.replace("|", " or "): what and f" for {what}" for tool, what in missing.items()}
         names = ", ".join(f"{tool}{what}" for tool, what in told.items())
@@ -135,11 +141,18 @@ def needed(pipeline: Pipeline, stage: Stage) -> Mapping[str, str]:
     """The tools that a stage needs, each with what among its parameters asks for it; empty for those of its kind."""
     kind = pipeline.kinds[stage.uses]
     own = dict.fromkeys(kind.spec.tools, "")
-    if kind.origin != "built-in":
+    if kind.origin == "file":
         return own
     from orun.stages.asked import asked
 
     return {**own, **asked(import_module(kind.entry), stage.params, pipeline.root), **own}
+
+
+def _unsaid(stage: Stage, distribution: str, error: Exception) -> Problem:
+    what = f"the kind {stage.uses!r} of the package {distribution} cannot say which packages it needs"
+    return Problem(
+        stage.position, f"{what}: {type(error).__name__}: {error}", hint=f"pip install --upgrade {distribution}"
+    )
 
 
 def _unable(stage: Stage, target: Target, stage_class: StageClass) -> list[Problem]:

@@ -76,7 +76,7 @@ from dataclasses import dataclass
 
 from orun.stages.contract import Spec
 
-SPEC = Spec(output="files")
+SPEC = Spec(output="files", preload=("example_kinds",))
 
 
 @dataclass(frozen=True)

@@ -36,11 +36,13 @@ def modules_of(job: Job) -> tuple[str, ...]:
     """The modules that are imported before a stage starts; none where stages are not forked.
 
     They are those that its kind declares, the libraries that the user's code imports, and onnx when its output will be
-    checked with it.
+    checked with it; but no module of the package of a plug-in that is its kind, as their content counts.
     """
     if not FORKS:
         return ()
     names = {*job.spec.preload, *_libraries(job)}
+    if job.origin == "plug-in":
+        names = {name for name in names if _top(name) != _top(job.entry)}
     if job.spec.output == "onnx":
         names.add("onnx")
     if names.intersection(ORDER):
@@ -49,8 +51,12 @@ def modules_of(job: Job) -> tuple[str, ...]:
 
 
 def _rank(module: str) -> tuple[int, str]:
-    top = module.partition(".")[0]
+    top = _top(module)
     return (ORDER.index(top) if top in ORDER else len(ORDER)), module
+
+
+def _top(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def _libraries(job: Job) -> set[str]:

@@ -15,6 +15,7 @@ from orun.history.points import Point
 from orun.observe import seen_at
 from orun.spelling import near
 from orun.store.durable import make_database
+from orun.store.layout import VERSION_FILE
 from orun.store.refusals import quoted
 
 FORMAT = 2  # of 1 the runtime was not kept
@@ -114,7 +115,7 @@ class History:
         if _code(error) not in DAMAGE:
             return f"see whose it is, and whether there is room: ls -l {quoted(self.path)}; df -h {quoted(self.path)}"
         store = self.path.parent
-        where = f" --store {quoted(near(str(store)))}" if (store / "VERSION").exists() else ""
+        where = f" --store {quoted(near(str(store)))}" if (store / VERSION_FILE).exists() else ""
         return f"put it aside, and have a new one made of what runs have measured: orun history --mend{where}"
 
     def _prepare(self, database: sqlite3.Connection) -> None:

@@ -19,6 +19,7 @@ from orun.observe import require_regular
 from orun.remote.asked import MODE, URL, Remote, config_file
 from orun.remote.keys import public_texts
 from orun.spelling import closest, one_of
+from orun.store.layout import VERSION_FILE
 from orun.variables import SHARED_KEY, SIGNING_KEY
 
 Mode = Literal["read", "read-write"]
@@ -119,7 +120,7 @@ def _check_url(url: str) -> None:
         )
     if parts.scheme == "file" and (parts.netloc or not parts.path.startswith("/")):
         raise UsageError(f"{url} is not the URL of a folder", hint="three slashes and the whole path: file:///mnt/orun")
-    if parts.scheme == "file" and (Path(unquote(parts.path)) / "VERSION").exists():
+    if parts.scheme == "file" and (Path(unquote(parts.path)) / VERSION_FILE).exists():
         raise UsageError(
             f"{url} is a local store", why="a remote is a folder of its own", hint=f"--remote {url}-remote"
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import orun
 from orun.cli.main import main
 from orun.errors import PipelineError
 from orun.pipeline import load
@@ -258,6 +259,35 @@ def test_a_plug_in_that_cannot_say_what_it_measures(install: Install, monkeypatc
         "p.yaml:3:3: error: the kind 'acme/prune' of the package acme-orun cannot say what it measures:"
         " ZeroDivisionError: division by zero"
     )
+
+
+def test_packages_that_a_plug_in_needs_for_its_parameters(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    asks = "def packages(params, root):\n    return {'acme-deep': '`deep`'} if params.deep else {}\n"
+    folder = install(f"{GOOD}\n{asks}")
+    deep = pipeline(folder, "{uses: acme/prune, needs: export, with: {amount: 1, deep: true}}")
+    assert lacking(deep, monkeypatch) == (
+        "p.yaml:3:3: error: stage 'prune' (acme/prune) needs acme-deep for `deep`, which is not installed\n"
+        "  hint: pip install acme-deep"
+    )
+
+
+def test_a_plug_in_that_cannot_say_what_it_needs(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = install(f"{GOOD}\ndef packages(params, root):\n    return root.nowhere\n")
+    file = pipeline(folder, "{uses: acme/prune, needs: export, with: {amount: 1}}")
+    kind = type(folder).__name__
+    assert lacking(file, monkeypatch) == (
+        "p.yaml:3:3: error: the kind 'acme/prune' of the package acme-orun cannot say which packages it needs:"
+        f" AttributeError: {kind!r} object has no attribute 'nowhere'\n"
+        "  hint: pip install --upgrade acme-orun"
+    )
+
+
+def lacking(file: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What a run of the file is refused for."""
+    monkeypatch.chdir(file.parent)
+    with pytest.raises(PipelineError) as caught:
+        orun.run(file, store=file.parent / "store")
+    return render(caught.value.problems)
 
 
 def test_a_plug_in_is_not_imported_by_a_pipeline_that_does_not_use_it(install: Install) -> None:
