@@ -14,6 +14,7 @@ from orun.events import Event, RunFinished, StageFinished, line_of
 from orun.fold import Fold
 from orun.record import RunResult
 from orun.store.durable import replace_file, sync_folders, write_all
+from orun.store.layout import RECORD_FILE
 from orun.store.refusals import refusals
 from orun.store.sealed import seal
 
@@ -77,7 +78,7 @@ class Journal:
 
     def finish(self, result: RunResult) -> RunResult:
         """Write the record of the run and say that it is over; StoreError when it cannot be written."""
-        record = self.folder / "record.json"
+        record = self.folder / RECORD_FILE
         stages = [self._results[stage.stage] for stage in result.stages]
         content = seal({**encode(replace(result, stages=())), "stages": stages})
         durable = not result.repeats  # else the disk has all that it says in the record of the run that it repeats

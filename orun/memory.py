@@ -26,7 +26,7 @@ from orun.journal import Journal, Listener
 from orun.observe import appearance_as, digest_file, listing_digest, value_digest
 from orun.record import RunResult
 from orun.remote.asked import Remote
-from orun.store.layout import VERSION, VERSION_FILE, note_path
+from orun.store.layout import RECORD_FILE, VERSION, VERSION_FILE, note_path
 from orun.store.reading import Signature, signature_of
 from orun.store.refusals import refusals
 from orun.store.runs import Runs
@@ -96,7 +96,7 @@ def _is_in_order(store: Path, run: str) -> bool:
     try:
         known = (store / VERSION_FILE).read_bytes() == VERSION
         left = any(any((store / name).iterdir()) for name in ("tmp", "locks"))
-        return known and not left and (store / "runs" / run / "record.json").is_file()
+        return known and not left and (store / "runs" / run / RECORD_FILE).is_file()
     except OSError:
         return False
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from orun.errors import PipelineError, StoreError
@@ -19,7 +20,7 @@ from orun.places import Problem
 from orun.record import ASIDE
 from orun.spelling import near
 from orun.store import Action, Store
-from orun.store.layout import safe_name
+from orun.store.layout import RECORD_FILE, safe_name
 
 LOOKED = 100  # runs back, for the file that a stage was of
 Made = tuple[int, int]  # inode of a folder, and when the last name came into it or went, in nanoseconds; zeros for none
@@ -77,12 +78,11 @@ def namesake(store: Store, pipeline: Pipeline) -> str:
     from orun.fold import read_result  # a run with nothing to do does without
 
     folded = _folding(store)
-    for folder in reversed(store.runs()):
-        record = folder / "record.json"
-        if not folded(folder.name).endswith(folded(f"-{safe_name(pipeline.name)}")) or not seen_at(record):
+    for folder in store.ended_runs():
+        if not folded(folder.name).endswith(folded(f"-{safe_name(pipeline.name)}")):
             continue
         with suppress(StoreError):
-            ran = read_result(record)
+            ran = read_result(folder / RECORD_FILE)
             if folded(ran.pipeline) == folded(pipeline.name):
                 return _taken(Path(ran.file), pipeline, ran.pipeline)
     return ""
@@ -138,9 +138,9 @@ def _had(store: Store, pipeline: Pipeline, folders: Collection[str]) -> Iterator
     from orun.fold import read_result  # needed where a stage is gone
 
     left = set(folders)
-    for folder in reversed(store.runs()[-LOOKED:]):
-        with suppress(StoreError):  # it goes on, it was killed, or another version of orun wrote it
-            record = read_result(folder / "record.json")
+    for folder in islice(store.ended_runs(), LOOKED):
+        with suppress(StoreError):  # another version of orun wrote it
+            record = read_result(folder / RECORD_FILE)
             stages = [one.stage for one in record.stages if record.pipeline == pipeline.name]
             found = [stage for stage in stages if safe_name(stage) in left]
             left -= {safe_name(stage) for stage in found}

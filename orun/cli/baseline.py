@@ -23,6 +23,7 @@ from orun.report.gates import why
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import detect
 from orun.spelling import near, settings
+from orun.store.layout import RECORD_FILE
 from orun.units import changed, show
 
 if TYPE_CHECKING:
@@ -226,13 +227,10 @@ def _last_run(pipeline: Pipeline, store: Store) -> RunResult:
     from orun.fold import read_result
 
     found: RunResult | None = None
-    for number, folder in enumerate(reversed(store.runs())):
-        if found and number > LOOKED:
+    for number, folder in enumerate(store.ended_runs()):
+        if found and number >= LOOKED:
             break
-        record = folder / "record.json"
-        if not seen_at(record):  # a run that was killed, or has not ended
-            continue
-        result = read_result(record)
+        result = read_result(folder / RECORD_FILE)
         if result.pipeline == pipeline.name:
             if Path(result.file) == pipeline.file:
                 found = result

@@ -18,6 +18,7 @@ from orun.errors import UsageError
 from orun.report.figures import ABSENT, NOT_THERE, count, shortened
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
+from orun.store.layout import RECORD_FILE
 from orun.units import changed, show
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _run(reference: str, store: Path | None) -> RunResult:
     path = Path(reference)
     if path.is_file():
         run = _of_file(path)
-        repeated = path.parent.parent / run.repeats / "record.json"
+        repeated = path.parent.parent / run.repeats / RECORD_FILE
         return _completed(run, _of_file(repeated) if run.repeats and repeated.is_file() else None)
     with options.open_store(store) as opened:
         run = read_result(record_of(find(opened, reference)))

@@ -10,6 +10,7 @@ from orun.errors import UsageError
 from orun.observe import seen_at
 from orun.record import ASIDE
 from orun.report.figures import count
+from orun.store.layout import RECORD_FILE
 
 if TYPE_CHECKING:
     from orun.store import Store
@@ -34,7 +35,7 @@ def find(store: Store, reference: str) -> Path:
 
 def record_of(folder: Path) -> Path:
     """The record of a run; UsageError when it has none."""
-    record = folder / "record.json"
+    record = folder / RECORD_FILE
     if not seen_at(record):
         raise UsageError(
             f"the run {folder.name} has no record: it goes on, or was killed",
@@ -47,10 +48,10 @@ def _from_end(store: Store, before: int) -> Path:
     from orun.fold import read_result
 
     pipeline, found = "", 0
-    for folder in reversed(store.runs()):
-        if folder.name.endswith(ASIDE) or not seen_at(folder / "record.json"):
+    for folder in store.ended_runs():
+        if folder.name.endswith(ASIDE):
             continue
-        name = read_result(record_of(folder)).pipeline
+        name = read_result(folder / RECORD_FILE).pipeline
         pipeline = pipeline or name
         if name == pipeline:
             if found == before:

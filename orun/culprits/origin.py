@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from orun.culprits.bench import Bench
 from orun.fold import read_result
 from orun.gates import baselines
-from orun.observe import seen_at
 from orun.outs import is_another
 from orun.pipeline.model import Gate, Pipeline, Reference, Stage
 from orun.reasons import key_changes
 from orun.record import RunResult, StageResult
 from orun.stages.contract import MODEL
 from orun.store import Store
+from orun.store.layout import RECORD_FILE
 
 LOOKED = 100  # newest runs that are looked at for one in which the gate passed
 BEFORE = "before"  # in the ids of stages that are built of the model of then
@@ -117,10 +118,10 @@ def _accepted(store: Store, pipeline: Pipeline, stage: Stage) -> RunResult | Non
 
 def _passed(store: Store, result: RunResult, stage: Stage, gate: Gate) -> RunResult | None:
     asked = (stage.id, gate.metric, gate.rule, gate.scope)
-    for folder in reversed(store.runs()[-LOOKED:]):
-        if folder.name == result.run or not seen_at(folder / "record.json"):
+    for folder in islice(store.ended_runs(), LOOKED):
+        if folder.name == result.run:
             continue
-        found = read_result(folder / "record.json")
+        found = read_result(folder / RECORD_FILE)
         verdicts = {(one.stage, one.metric, one.rule, one.scope): one.outcome for one in found.verdicts}
         of_it = found.pipeline == result.pipeline and not is_another(Path(found.file), Path(result.file))
         if of_it and verdicts.get(asked) == "passed":
@@ -135,8 +136,8 @@ def _whole(store: Store, result: RunResult) -> RunResult:
 
 def _recorded(store: Store, run: str) -> RunResult | None:
     """The record of a run by its id; None when it is gone, or has none."""
-    record = next((one / "record.json" for one in store.runs() if one.name == run), None)
-    return read_result(record) if record and seen_at(record) else None
+    folder = next((one for one in store.ended_runs() if one.name == run), None)
+    return read_result(folder / RECORD_FILE) if folder else None
 
 
 def _stage(result: RunResult, name: str) -> StageResult | None:

@@ -15,6 +15,7 @@ from orun.pipeline import load
 from orun.pipeline.model import Pipeline
 from orun.record import ASIDE, RunResult
 from orun.store import Store
+from orun.store.layout import RECORD_FILE
 
 NAME = "name one of the pipeline: last is the last of them, last~1 the one before"
 TOP = "top"  # stands for a folder above the pipeline's, whose name does not matter
@@ -57,9 +58,9 @@ class Side:
         if folder.name.endswith(ASIDE):
             why = f"`orun {folder.name.rpartition('.')[2]}` made it to look into another one"
             raise UsageError(f"the run {folder.name} is none of a pipeline file", why=why, hint=NAME)
-        record = read_result(folder / "record.json")
+        record = read_result(folder / RECORD_FILE)
         if record.repeats:
-            record = read_result(store.run(record.repeats, hold=True) / "record.json")
+            record = read_result(store.run(record.repeats, hold=True) / RECORD_FILE)
         files = sources.index(record)
         if files is None:
             why = "a version of orun made it that did not keep what a run is made from"

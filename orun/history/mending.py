@@ -13,6 +13,7 @@ from orun.history.database import History
 from orun.history.points import Point, points_of
 from orun.record import ASIDE
 from orun.store import Store
+from orun.store.layout import RECORD_FILE
 from orun.store.refusals import is_refusal, refusals
 
 BESIDE = ("-journal", "-wal", "-shm")  # what SQLite keeps beside a database
@@ -41,7 +42,7 @@ def measured(store: Store) -> Iterator[Point]:
     """
     for folder in store.runs():
         try:
-            result = read_result(folder / "record.json")
+            result = read_result(folder / RECORD_FILE)
         except StoreError as error:
             if is_refusal(error):
                 raise

@@ -24,6 +24,7 @@ PRIVATE = tuple(name for name in FOLDERS if name != "out")  # what only orun rea
 _KEPT = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.=,+@[]()")
 _LONGEST = 200  # file systems allow 255 bytes
 
+RECORD_FILE = "record.json"  # what a run that has ended leaves in its folder
 VERSION_FILE = "VERSION"
 VERSION = f"orun store, layout 1, {ALGORITHM}\n".encode()
 

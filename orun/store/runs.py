@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from orun.errors import UsageError
 from orun.observe import FOLDER, seen_at
-from orun.store.layout import safe_name
+from orun.store.layout import RECORD_FILE, safe_name
 from orun.store.refusals import quoted
 
 FORM = "%Y%m%d-%H%M%S-%f"
@@ -47,6 +48,10 @@ class Runs:
     def all(self) -> tuple[Path, ...]:
         """The folders of all runs, the oldest first."""
         return tuple(sorted(path for path in self._folder.iterdir() if seen_at(path) == FOLDER))
+
+    def ended(self) -> Iterator[Path]:
+        """The folders of those that have a record, the newest first: the others go on, or were killed."""
+        return (folder for folder in reversed(self.all()) if seen_at(folder / RECORD_FILE))
 
     def find(self, prefix: str) -> Path:
         """The folder of a run by its id or an unambiguous beginning of it.

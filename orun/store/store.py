@@ -271,6 +271,11 @@ class Store:
         with self._refusals("read from the store"):
             return self.parts.runs.all()
 
+    def ended_runs(self) -> Iterator[Path]:
+        """The folders of the runs that have a record, the newest first."""
+        with self._refusals("read from the store"):
+            yield from self.parts.runs.ended()
+
     def run(self, prefix: str, *, hold: bool = False) -> Path:
         """The folder of a run by its id or an unambiguous beginning of it; UsageError when there is not one.
 

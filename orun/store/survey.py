@@ -10,6 +10,7 @@ from typing import Any
 
 from orun.errors import StoreError
 from orun.observe import seen_at
+from orun.store.layout import RECORD_FILE
 from orun.store.reading import Signature
 from orun.store.records import Action
 from orun.store.refusals import is_refusal, refusals
@@ -100,7 +101,7 @@ def survey(store: Store) -> Survey:
 
 def _runs(store: Store) -> Iterator[Run]:
     for folder in store.runs():
-        path = folder / "record.json"
+        path = folder / RECORD_FILE
         if not seen_at(path):
             continue  # it is going on, or died
         try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from orun.errors import StoreError
 from orun.observe import seen_at
+from orun.store.layout import RECORD_FILE
 from orun.store.refusals import is_refusal, refusals
 from orun.store.sealed import read_record
 from orun.store.store import Store
@@ -52,7 +53,7 @@ def verify(store: Store) -> Verified:
 def _bad_runs(store: Store) -> list[str]:
     problems = []
     for folder in store.runs():
-        path = folder / "record.json"
+        path = folder / RECORD_FILE
         try:
             if seen_at(path):
                 read_record(path)

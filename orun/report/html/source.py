@@ -14,6 +14,7 @@ from orun.fold import read_result
 from orun.history.points import Series
 from orun.record import RunResult, StageResult
 from orun.report.html.tags import anchors
+from orun.store.layout import RECORD_FILE
 
 UNHEARD = (b'"event":"stage_progress"', b'"event":"gate_judged"')  # most lines of a log, of which nothing is told here
 
@@ -105,7 +106,7 @@ def _first(result: RunResult) -> RunResult:
     if not result.repeats:
         return result
     try:
-        return read_result(result.folder.parent / result.repeats / "record.json")
+        return read_result(result.folder.parent / result.repeats / RECORD_FILE)
     except StoreError:  # it was collected
         return result
 
