@@ -19,8 +19,9 @@ name: text
 stages:
   ask: {uses: ./ask.py:ask}
 """
-METHODS = ("fork", "spawn", "forkserver")
+METHODS = ("fork", "spawn", "forkserver", "loky")
 CODE = """
+import importlib
 import multiprocessing
 import os
 from importlib.metadata import version
@@ -32,7 +33,17 @@ def answer(_):
     return ANSWER
 
 
+def optional(name):
+    try:
+        return importlib.import_module(name).WORD
+    except ImportError:
+        return "none"
+
+
 def answers(number):
+    if "METHOD" == "loky":
+        from joblib import Parallel, delayed
+        return Parallel(number)(delayed(answer)(one) for one in range(number))
     with multiprocessing.get_context("METHOD").Pool(number) as pool:
         return pool.map(answer, range(number))
 
@@ -52,6 +63,10 @@ def make_it(project: Project, _: pytest.MonkeyPatch) -> None:
     project.write("optional", "")
 
 
+def write_it(project: Project, _: pytest.MonkeyPatch) -> None:
+    project.write("extra.py", "WORD = 'some'")
+
+
 def set_it(_: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORUN_TEST_SETTING", "2")
 
@@ -64,6 +79,7 @@ def set_it(_: Project, monkeypatch: pytest.MonkeyPatch) -> None:
         ("os.path.exists('optional')", make_it, "False", "True", "optional has appeared (looked for by the stage)"),
         ("os.environ.get('ORUN_TEST_SETTING')", set_it, "None", "2",
          "environment variable ORUN_TEST_SETTING changed (read by the stage)"),
+        ("optional('extra')", write_it, "none", "some", "extra.py has appeared (read by the stage)"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("method", METHODS)
@@ -100,4 +116,20 @@ def test_a_version_that_a_worker_asks_for(tmp_path: Path, method: str) -> None:
     with Store.open(project.store) as store:
         action = store.latest("text", "ask")
     assert action is not None
-    assert action.discovered.packages == {"blake3": version("blake3")}
+    assert action.discovered.packages.items() >= {("blake3", version("blake3"))}
+    assert (method == "loky") == ("joblib" in action.discovered.packages)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_packages_that_a_worker_alone_asks_for(tmp_path: Path, method: str) -> None:
+    """By a name that its code does not hold, and in vain in a module that only it loads."""
+    project = Project.make(tmp_path / "project", PIPELINE)
+    project.write("alone.py", "import importlib\ntry:\n    import fancy_speed\nexcept ImportError:\n    pass\n"
+                  "WORD = importlib.import_module('yaml'.lower()).__name__")  # fmt: skip
+    project.write("ask.py", CODE.replace("ANSWER", "optional('alone')").replace("METHOD", method))
+    assert built(project.run()) == ["ask"]
+    assert project.text("ask") == "yaml"
+    with Store.open(project.store) as store:
+        action = store.latest("text", "ask")
+    assert action is not None
+    assert action.discovered.packages.items() >= {("fancy-speed", "not installed"), ("pyyaml", version("pyyaml"))}

@@ -55,7 +55,7 @@ def perform(job: Job, scope: Scope, channel: Channel, observer: Observer) -> dic
     try:
         seeds.plant(job.seed)
         metrics, notes = _produce(job, channel)
-        observer.forks.gather()
+        observer.gather()
         packages = observer.versions.found | _packages(scope, recorder, observer.imports.named)
     except BaseException as error:  # noqa: BLE001 - SystemExit too: whatever ends a stage is reported
         with contextlib.suppress(OSError, ValueError):  # a full disk, or closed streams: only its log

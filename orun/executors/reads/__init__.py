@@ -12,7 +12,7 @@
 | distributions whose versions it asks for by name | a function of `importlib.metadata` (`versions.py`) |
 | modules imported by name, by code made on the way, or out of a pickle | `importlib`, audit hook (`imports.py`) |
 | what of this Python sees in processes that the stage forks, on Linux | hooks of `os.fork` (`forks.py`) |
-| and in those that it has `multiprocessing` start | what these are given first (`started.py`) |
+| and in those that it has `multiprocessing` or joblib start | what these are given first (`started.py`) |
 | modules that processes load which the stage starts, on Linux | seccomp notifications (`children.py`) |
 
 Not seen: times and modes of files, and sizes that `os.scandir` tells; folders that native code lists, and files that it

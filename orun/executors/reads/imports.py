@@ -18,11 +18,11 @@ class Imports:
     """Modules that a setting names, what was pickled is of, or code asks for that stands in no module.
 
     Attributes:
-        named: their top-level names.
+        named: their top-level names, of those that are not there, too.
     """
 
     def __init__(self) -> None:
-        self.named: set[str] = set()
+        self.named: dict[str, bool] = {}
         self._begun = False
 
     def install(self) -> None:
@@ -61,5 +61,5 @@ class Imports:
     def _note(self, name: str, caller: str) -> None:
         top = name.partition(".")[0]
         known = top in sys.stdlib_module_names | PYTHON or top.startswith(BUILT)
-        if top and caller not in (top, "orun") and not known:
-            self.named.add(top)
+        if top and caller not in (top, "orun") and not known and top not in self.named:
+            self.named[top] = True

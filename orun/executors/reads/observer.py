@@ -41,8 +41,9 @@ class Observer:
 
     def __post_init__(self) -> None:
         self.probes = Probes(self.recorder)
+        files = [Notes(self.recorder, name) for name in ("listings", "sought")]
         found = [Notes(one, "found") for one in (self.variables, self.versions, self.probes)]
-        self.forks = Forks(Notes(self.recorder, "listings"), *found)
+        self.forks = Forks(*files, *found, Notes(self.imports, "named"))
 
     def install(self) -> None:
         """Begin to note what is opened and listed; look-ups and questions count from `narrow` on."""
@@ -67,6 +68,11 @@ class Observer:
         self.imports.begin()
         self.probes.narrow(scope)
         self.forks.begin()
+
+    def gather(self) -> None:
+        """Note what other processes of the stage have found out so far."""
+        self.forks.gather()
+        self.recorder.reads = dict.fromkeys(self.recorder.sought) | self.recorder.reads
 
     def forget(self) -> None:
         """Be as after `install`."""

@@ -27,12 +27,14 @@ def foreign_imports(
     Args:
         files: the files.
         is_code: whether a file is the project's own.
-        named: modules that are imported as well, by their names.
+        named: modules that were asked for, in this process or a worker.
     """
     names = imports_of(files).union(named)
-    loaded = {name for name in names if name in sys.modules}
-    absent = {name for name in names - loaded if importlib.util.find_spec(name) is None}
-    return {name for name in loaded if not is_code(getattr(sys.modules[name], "__file__", None) or "")}, absent
+    origins = {name: getattr(sys.modules[name], "__file__", None) for name in names if name in sys.modules}
+    found = {name: importlib.util.find_spec(name) for name in names - origins.keys()}
+    origins |= {name: spec.origin for name, spec in found.items() if spec and name in named}
+    absent = {name for name, spec in found.items() if spec is None}
+    return {name for name, origin in origins.items() if not is_code(origin or "")}, absent
 
 
 def imports_of(files: Iterable[str]) -> set[str]:

@@ -35,6 +35,7 @@ class Recorder:
         written: what this process has made, removed or opened for writing -> whether only to add to its end; what it
             reads of it later is its own.
         missed: what was to be opened if it had been there, and else to be made.
+        sought: of `reads`, what was not there.
     """
 
     def __init__(self) -> None:
@@ -42,6 +43,7 @@ class Recorder:
         self.listings: dict[str, str] = {}
         self.written: dict[str, bool] = {}
         self.missed: set[str] = set()
+        self.sought: dict[str, bool] = {}
         self._scope = scope_of()
         self._passed: set[str] = set()
         self._paused = False
@@ -73,7 +75,7 @@ class Recorder:
     def forget(self) -> None:
         """Be as new, but for being installed."""
         self.narrow(scope_of())
-        for noted in (self.reads, self.listings, self.written, self.missed):
+        for noted in (self.reads, self.listings, self.written, self.missed, self.sought):
             noted.clear()
 
     def pause(self) -> None:
@@ -91,6 +93,7 @@ class Recorder:
         self.resume()
         self.reads = {path: signature for path, signature in self.reads.items() if scope.is_discovery(path)}
         self.listings = {path: digest for path, digest in self.listings.items() if scope.is_discovery(path)}
+        self.sought = {path: True for path, signature in self.reads.items() if signature is None}
 
     def read(self, path: str) -> None:
         """Note that a file is read, or looked for, now."""
@@ -103,6 +106,8 @@ class Recorder:
         signature, regular = signature_of(source)
         if regular:
             self.reads.setdefault(source, signature)
+            if signature is None:
+                self.sought[source] = True
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         handler = self._handlers.get(event)

@@ -1,8 +1,8 @@
-"""What Python sees in workers that `multiprocessing` starts as programs: it is told to the stage's own process.
+"""What Python sees in workers that are started as programs: it is told to the stage's own process.
 
-So a pool's workers begin where a stage asks for `spawn` or `forkserver`, and from Python 3.14 on unless it asks for
-`fork`. What each is given first has a part more, and to unpickle that is to watch the worker from there on: before it
-loads a module of the user's.
+So a pool's workers begin where a stage asks `multiprocessing` for `spawn` or `forkserver`, from Python 3.14 on unless
+it asks for `fork`, and joblib's unless it asks for another backend than loky. What each is given first has a part more,
+and to unpickle that is to watch the worker from there on: before it loads a module of the user's.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from orun.executors.reads.observer import Observer
 from orun.executors.reads.scope import Scope, scope_of
 
 PART = "orun"
+# Modules whose `get_preparation_data` tells a worker what to be; `loky` is the library of its own that joblib brings.
+SPAWNERS = ("multiprocessing.spawn", "joblib.externals.loky.backend.spawn", "loky.backend.spawn")
 
 
 @dataclass(frozen=True)
@@ -41,15 +43,15 @@ class _Beginning:
 
 def watch(observer: Observer) -> None:
     """Have an observer that is installed told what workers see which the stage starts."""
-    when_loaded({"multiprocessing.spawn": functools.partial(_hand_over, observer)})
+    when_loaded(dict.fromkeys(SPAWNERS, functools.partial(_hand_over, observer)))
 
 
 def _hand_over(observer: Observer, spawn: ModuleType) -> None:
     prepare = spawn.get_preparation_data
 
     @functools.wraps(prepare)
-    def preparing(name: str) -> dict[str, Any]:
-        data: dict[str, Any] = prepare(name)
+    def preparing(name: str, *arguments: Any, **options: Any) -> dict[str, Any]:
+        data: dict[str, Any] = prepare(name, *arguments, **options)
         file = observer.forks.share()
         if observer.scope is not None and file is not None:
             data[PART] = _Beginning(observer.scope, file)
@@ -62,7 +64,7 @@ def _begin(file: Any, made_of: tuple[tuple[str, ...], ...]) -> None:
     """Watch this process, which is a worker's.
 
     Args:
-        file: a descriptor as `multiprocessing` hands it on.
+        file: a descriptor as `multiprocessing` or loky hands it on.
         made_of: the arguments of the scope.
     """
     descriptor = file.detach()
