@@ -22,7 +22,8 @@ def taught() -> Any:
 
     It lacks the reductions of opset 18 and the operators of opset 23, and takes the standard's Attention for its own:
     the inference of a whole model fails when there is one of them (a normalised embedding ends in ReduceL2), and then
-    no SkipLayerNormalization is fused. As of onnxruntime 1.31.
+    no SkipLayerNormalization is fused. As of onnxruntime 1.31; before, it takes the Shape of some axes, as PyTorch's
+    dynamo exporter asks for it, for that of all of them.
     """
     from onnx import helper
 
@@ -38,6 +39,12 @@ def taught() -> Any:
             own = self.dispatcher_["Attention"]
             self.dispatcher_["Attention"] = lambda node: own(node) if node.domain else self._infer_standard(node)
             self.dispatcher_["RMSNormalization"] = self._infer_LayerNormalization
+            self.dispatcher_["Shape"] = self._infer_sizes
+
+        def _infer_sizes(self, node: NodeProto) -> None:
+            """The sizes of the axes from `start` to `end`."""
+            ends = {item.name: item.i for item in node.attribute}
+            self.sympy_data_[node.output[0]] = self._get_sympy_shape(node, 0)[ends.get("start") : ends.get("end")]
 
         def _infer_standard(self, node: NodeProto) -> None:
             """The standard's Attention: the shape of the queries, with heads of the size of the values'."""

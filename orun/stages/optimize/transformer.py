@@ -1,9 +1,10 @@
 """Fuse the parts of a transformer (attention, norms, GELU, rotary and other embeddings) into single operators.
 
-The operators are those of ONNX Runtime. The log lists what was fused, layer by layer, and each attention that was not;
-`fused.Attention` and the like count it, and `attentions_left` is what a gate can hold at 0. `expect: {Attention: 12}`
-fails the stage when it did not come to that. The result is compared with the model before it on random and boundary
-inputs at several sizes of each dynamic axis, with masks that hide any position: a wrong fusion fails the stage.
+The operators are those of ONNX Runtime. The log lists what was fused, layer by layer, and each attention that was not,
+of which the run says so, too; `fused.Attention` and the like count it, and `attentions_left` is what a gate can hold at
+0. `expect: {Attention: 12}` fails the stage when it did not come to that. The result is compared with the model before
+it on random and boundary inputs at several sizes of each dynamic axis, with masks that hide any position: a wrong
+fusion fails the stage.
 
 By `method: rules` every attention of these models is fused, as `transformers` 5 has them, with eager or sdpa attention,
 from either of PyTorch's exporters:
@@ -51,9 +52,10 @@ class Params:
     method: Annotated[
         Literal["auto", "rules", "onnxruntime"],
         Doc(
-            "`onnxruntime` is ONNX Runtime's transformer optimizer, which knows the patterns of a family; `rules` are "
-            "orun's own, which go by what the graph computes; `auto` takes the first of the two that fuses every "
-            "attention and computes the same, or the one that fuses most."
+            "`onnxruntime` is ONNX Runtime's transformer optimizer, which knows the patterns of a family (those of "
+            "BERT in `transformers` 5 from ONNX Runtime 1.31 on); `rules` are orun's own, which go by what the graph "
+            "computes; `auto` takes the first of the two that fuses every attention and computes the same, or the one "
+            "that fuses most."
         ),
     ] = "auto"
     model_type: Annotated[
@@ -140,15 +142,30 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             context.log.warning("method %s: %s", made.method, failure)
             refused = refused or failure
             continue
+        attentions = sum(fused[name] for name in ATTENTION) + len(made.left)
+        if note := _missing(params, fused, made, attentions):
+            context.note(note)
         return {
             **weigh(context.result),
             "nodes_before": weigh(context.model())["nodes"],
             "max_abs_error": error,
-            "attentions": Metric(sum(fused[name] for name in ATTENTION) + len(made.left)),
+            "attentions": Metric(attentions),
             "attentions_left": Metric(len(made.left), better="lower"),
             **{f"fused.{name}": Metric(fused[name]) for name in COUNTED},
         }
     raise refused or StageFailed(context.stage, "nothing fused the model")
+
+
+def _missing(params: Params, fused: Mapping[str, int], made: Made, attentions: int) -> str:
+    """What was asked for and did not happen, as a sentence; empty when nothing is missing."""
+    if made.left and "attention" not in params.disable:
+        return (
+            f"method {made.method} left {len(made.left)} of {attentions} attentions in pieces, which the log names; "
+            "a gate on attentions_left can refuse that"
+        )
+    if not params.disable and not any(fused[name] for name in COUNTED):
+        return f"method {made.method} found nothing to fuse in the model"
+    return ""
 
 
 def _compare(context: Context, params: Params) -> Metric:

@@ -288,6 +288,9 @@ def test_of_methods_that_leave_some_in_pieces_the_one_that_leaves_fewer_is_taken
     assert "method onnxruntime leaves 2 attentions in pieces" in made.log
     assert "method rules leaves 1 attentions in pieces" in made.log
     assert (made.value("attentions"), made.value("attentions_left")) == (2, 1)
+    assert made.notes == (
+        "method rules left 1 of 2 attentions in pieces, which the log names; a gate on attentions_left can refuse that",
+    )
 
 
 GROUPED = """

@@ -75,6 +75,7 @@ def test_every_attention_of_a_family(tmp_path: Path, exports: Exports, family: s
     assert fused(made) == EXPECTED[family]
     assert made.value("attentions") == FAMILIES[family].attentions
     assert made.value("attentions_left") == 0
+    assert made.notes == ()
     assert made.value("max_abs_error") < 1e-5
 
 
@@ -133,6 +134,7 @@ def test_fusions_are_left_out(tmp_path: Path, exports: Exports) -> None:
     assert [line for line in made.log.splitlines() if line.startswith("in pieces")] == [
         f"in pieces: the attention that yields /model/layers.{layer}/self_attn/MatMul_1_output_0" for layer in (0, 1)
     ]
+    assert made.notes == ()  # it was asked for
 
 
 def test_what_is_in_pieces_is_named_when_more_was_expected(tmp_path: Path, exports: Exports) -> None:
