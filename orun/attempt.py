@@ -20,7 +20,7 @@ from orun.steps import Done, Step
 from orun.store import Action, Discovered, Signature, Store, Stray
 from orun.store.layout import safe_name
 from orun.store.refusals import quoted
-from orun.strays import Apart
+from orun.strays import Apart, kept, kept_note
 from orun.targets import Target
 
 SHORT = 12  # characters of a digest that tell two apart for people
@@ -108,6 +108,9 @@ class Attempt:
         self.require_unchanged()
         self._require_packages(result)
         discovered, wrote = self._discovered(result), self._strays(result)
+        if earlier := kept(discovered, self.store.latest(self.pipeline.name, self.step.stage.id)):
+            wrote = {**earlier, **wrote}
+            result = replace(result, notes=(*result.notes, kept_note(sorted(earlier))))
         Apart(self.pipeline, done, self.store).require(self.step.stage, discovered, wrote)
         with self.store.together():
             return self._store(result, discovered, wrote)

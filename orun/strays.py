@@ -7,7 +7,7 @@ it, may be read by those that wait for the stage: for others it is of this run o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +17,10 @@ from orun.observe import portable_name
 from orun.pipeline.graph import reached
 from orun.pipeline.model import Pipeline, Stage
 from orun.steps import Done
-from orun.store import Discovered, Store, Stray
+from orun.store import Action, Discovered, Store, Stray
 from orun.store.layout import safe_name
 
+SHOWN = 3  # files that a note names
 Strays = Mapping[str, Stray]
 
 
@@ -90,6 +91,25 @@ class Apart:
         """The files and folders that its parameters name."""
         root, project = self.pipeline.root, self.pipeline.project
         return (portable_name(root / reference.path, root, project) for reference in stage.references)
+
+
+def kept(found: Discovered, last: Action | None) -> dict[str, Stray]:
+    """Of what the last run of a stage left beside its output, what it has read now, as caches are; by path.
+
+    Nothing of that tells which code made it: an edit of a helper runs the stage again, and does not empty its cache.
+    """
+    wrote = last.wrote if last else {}
+    return {name: one for name, one in wrote.items() if one.how == "written" and found.files.get(name) == one.digest}
+
+
+def kept_note(names: Sequence[str]) -> str:
+    """What there is to say of such files."""
+    rest = len(names) - SHOWN
+    files = ", ".join(names[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+    return (
+        f"it read {files}, left beside its output by an earlier run: what it took from there may be of code or data "
+        f"that have changed since; to have it made anew, remove {'it' if len(names) == 1 else 'them'} and run again"
+    )
 
 
 def _unneeded(stage: str, file: str, whose: str) -> UndeclaredInput:

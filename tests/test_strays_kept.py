@@ -1,0 +1,49 @@
+"""What a stage left beside its output in an earlier run, and reads again: a cache that outlives an edit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.project import Project
+
+NOTE = (
+    "it read {}, left beside its output by an earlier run: what it took from there may be of code or data that have "
+    "changed since; to have it made anew, remove them and run again"
+)
+CACHED = """
+import helper
+from joblib import Memory
+from orun import stage
+
+memory = Memory(helper.FOLDER / "cache", verbose=0)
+
+
+@memory.cache
+def thrice(text):
+    return helper.WORD + text
+
+
+@stage(inputs={}, output="files")
+def tell(context):
+    (context.output / "text").write_text(thrice("!"))
+"""
+
+
+def test_what_an_earlier_run_of_a_stage_left_and_it_reads_is_said(tmp_path: Path) -> None:
+    """Joblib goes by the text of the function alone: what an edited helper makes is not what its cache has."""
+    made = Project.make(tmp_path / "project", "name: text\nstages:\n  tell: {uses: ./tell.py:tell}\n")
+    made.write("tell.py", CACHED)
+    helper = "from pathlib import Path\nFOLDER = Path(__file__).parent\nWORD = {!r}\n"
+    made.write("helper.py", helper.format("one"))
+    first = made.run()["tell"]
+    assert first.notes == ()
+    for word in ("two", "six"):
+        made.write("helper.py", helper.format(word))
+        result = made.run()["tell"]
+        assert made.text("tell") == "one!"
+        assert result.wrote == first.wrote
+        assert result.notes == (NOTE.format(", ".join(first.wrote)),)
+    assert made.run()["tell"].notes == result.notes, "it is of the stored result"
+    for name in result.wrote:
+        (made.folder / name).unlink()
+    assert (made.run()["tell"].notes, made.text("tell")) == ((), "six!")
