@@ -7,14 +7,15 @@
 - `hf://owner/name` or `hf://owner/name@revision`: a model repository of a Hugging Face hub (`HF_ENDPOINT`, `HF_TOKEN`;
   needs the extra `hub`)
 - `mlflow://experiment`: the artifacts of a run of MLflow (`MLFLOW_TRACKING_URI`; needs the extra `mlflow`)
-- `oci://registry/repository:tag`: an OCI artifact (needs the extra `oci`)
+- `oci://registry/repository:tag`: an OCI artifact (credentials as `docker login` stores them; needs the extra `oci`)
 
 The manifest is written last, and that of a release that is replaced is removed first: a release is there when its
 manifest is. In a folder or bucket a note, `.orun-publishing.json`, lies beside the files meanwhile. By it the next one
 who publishes after an interruption removes what is left over, and of two at the same time one is refused. What is there
 already with the same manifest and all its files is left alone; another release, or what is left of one that was not
-published to its end, is only replaced with `overwrite: true`. Credentials come from the environment. It waits for the
-gates on the bundle and on what is in it, and for `release/serve-check`.
+published to its end, is only replaced with `overwrite: true`. Credentials come from the environment. A place that does
+not answer is tried up to five times and given up within a minute. It waits for the gates on the bundle and on what is
+in it, and for `release/serve-check`.
 
 The artifact is `receipt.json`: what was published where. A release that was published is not published again while its
 receipt is stored, even when somebody has removed it meanwhile: `--force` does.

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator, Sequence
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from orun.errors import UsageError
+
+T = TypeVar("T")
+
+QUICK, LONG = 20.0, 120.0  # seconds without an answer, and to a file that was sent; as of buckets
+PAUSES = (0.1, 0.2, 0.4, 0.8)  # seconds before each further try
+LATEST = 30.0  # seconds after the first try when the last one begins
 
 
 class Publisher(Protocol):
@@ -52,6 +61,49 @@ def needing(extra: str) -> Iterator[None]:
         raise UsageError(
             "what publishing there needs is not installed", why=str(error), hint=f'pip install "orun[{extra}]"'
         ) from error
+
+
+def patiently(
+    place: str, request: Callable[[], T], errors: tuple[type[Exception], ...], answers: tuple[type[Exception], ...] = ()
+) -> T:
+    """The answer to a request, which is tried again, with growing pauses and for a bounded time, after some errors.
+
+    Args:
+        place: the host that is asked, as a message names it.
+        request: what asks it.
+        errors: that may pass.
+        answers: errors, though some of those, by which the place has answered; they are raised as they are.
+
+    Raises:
+        ConnectionError: when the last try failed as well.
+    """
+    began, pauses = time.monotonic(), iter(PAUSES)
+    for tries in itertools.count(1):
+        try:
+            return request()
+        except answers:
+            raise
+        except errors as error:
+            pause = next(pauses, math.inf)
+            if time.monotonic() - began + pause > LATEST:
+                times = "once" if tries == 1 else f"{tries} times"
+                raise ConnectionError(f"{place}: {_origin(error)} (tried {times})") from error
+            time.sleep(pause)
+    raise AssertionError("not reached")
+
+
+def _origin(error: BaseException) -> str:
+    """What an error of a library rests on: the words of the system, where it tells them."""
+    told = getattr(error, "strerror", None)
+    while not told and (below := error.__cause__ or _held(error) or error.__context__) is not None:
+        error, told = below, getattr(below, "strerror", None)
+    return (told or str(error) or type(error).__name__).partition("\n")[0]
+
+
+def _held(error: BaseException) -> BaseException | None:
+    """The error that an error was made of, as requests and urllib3 make theirs."""
+    found = (getattr(error, "reason", None), *error.args)
+    return next((one for one in found if isinstance(one, BaseException)), None)
 
 
 @contextmanager

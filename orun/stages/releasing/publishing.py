@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
-from contextlib import chdir, suppress
-from http import HTTPStatus
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.parse import urlsplit
 
 from orun.errors import UsageError
+from orun.stages.releasing import place
 from orun.stages.releasing.bucket import Bucket
 from orun.stages.releasing.manifest import MANIFEST
-from orun.stages.releasing.place import Publisher, digest_of, needing, refused
+from orun.stages.releasing.place import Publisher, digest_of, needing, patiently, refused
+from orun.variables import variable
 
-IMAGE_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-LAYER = "application/octet-stream"
-TITLE = "org.opencontainers.image.title"
-ANNOTATION = "org.orun.manifest"
 CLIENTS = {"hf": "huggingface-hub", "mlflow": "mlflow-skinny|mlflow", "oci": "oras"}
 BUCKETS = ("file", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
 
@@ -55,7 +52,9 @@ def publisher_for(to: str, root: Path) -> Publisher:
     if scheme == "mlflow":
         return _MLflow(rest)
     if scheme == "oci":
-        return _Registry(rest)
+        with needing("oci"):
+            from orun.stages.releasing.registry import Registry
+        return Registry(rest)
     expected = "a folder, file://, s3://, gs://, az://, hf://, mlflow:// or oci://"
     raise UsageError(f"a release cannot be published to {scheme}://", why=f"expected {expected}")
 
@@ -77,13 +76,14 @@ def _require_no_secrets(to: str) -> None:
 class _Hub(Publisher):
     """A model repository of a Hugging Face hub: one commit, which removes what the release does not hold."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, address: str) -> None:
         with needing("hub"):
             from huggingface_hub import HfApi, errors
-        name, _, revision = place.partition("@")
+        name, _, revision = address.partition("@")
         self._name, self._revision = name, revision or "main"
         network = vars(errors)["HTTPError"]  # of the HTTP library that its client uses, which changes with its version
         self._errors = (errors.HfHubHTTPError, network, OSError, ValueError)
+        self._network, self._answers = (network,), (errors.HfHubHTTPError,)
         self._api = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None, token=os.environ.get("HF_TOKEN") or None)
         self._commit = ""
 
@@ -92,10 +92,24 @@ class _Hub(Publisher):
 
         with refused(f"hf://{self._name}", *self._errors):
             try:
-                path = self._api.hf_hub_download(self._name, MANIFEST, revision=self._revision)
+                host = _host(self._api.endpoint)
+                return digest_of(patiently(host, self._read_manifest, self._network, self._answers))
             except (EntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError):
                 return ""
-        return digest_of(Path(path).read_bytes())
+
+    def _read_manifest(self) -> bytes:
+        """The manifest that is there: not one of a cache, which serves when the hub does not answer."""
+        from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status
+        from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # which it imports when used
+
+        answer = get_session().get(
+            hf_hub_url(self._name, MANIFEST, revision=self._revision, endpoint=self._api.endpoint),
+            headers=build_hf_headers(token=self._api.token),
+            follow_redirects=True,
+            timeout=place.QUICK,
+        )
+        hf_raise_for_status(answer)
+        return bytes(answer.content)
 
     def publish(self, bundle: Path, names: Sequence[str]) -> None:
         with refused(f"hf://{self._name}", *self._errors):
@@ -133,7 +147,7 @@ class _MLflow(Publisher):
     def publish(self, bundle: Path, names: Sequence[str]) -> None:
         client = self._client
         with refused(f"mlflow://{self._experiment}", *self._errors):
-            found = client.get_experiment_by_name(self._experiment)
+            found = self._find()
             experiment = found.experiment_id if found else client.create_experiment(self._experiment)
             digest = digest_of((bundle / MANIFEST).read_bytes())
             self._run = client.create_run(experiment, run_name=f"release {digest[:12]}").info.run_id
@@ -148,49 +162,21 @@ class _MLflow(Publisher):
                 raise
             client.set_terminated(self._run)
 
+    def _find(self) -> Any:
+        """The experiment, if it is there; MLflow itself would wait minutes for a server that does not answer."""
+        from mlflow.exceptions import MlflowException, RestException
+
+        first = {"MLFLOW_HTTP_REQUEST_TIMEOUT": f"{place.QUICK:.0f}", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
+        find = partial(self._client.get_experiment_by_name, self._experiment)
+        with ExitStack() as stack:
+            for name, value in first.items():
+                stack.enter_context(variable(name, os.environ.get(name, value)))
+            return patiently(_host(self._client.tracking_uri), find, (MlflowException,), (RestException,))
+
     def reference(self) -> str:
         return self._run
 
 
-class _Registry(Publisher):
-    """An OCI artifact: a layer for each file, titled with its path, and the manifest's digest as an annotation."""
-
-    def __init__(self, place: str) -> None:
-        with needing("oci"):
-            from oras.client import OrasClient
-            from requests import RequestException
-        self._errors = (RequestException, ValueError, OSError)
-        address = urlsplit(f"//{place}")
-        plain = address.hostname in ("localhost", "127.0.0.1", "::1")
-        self._place = place
-        self._client = OrasClient(hostname=address.netloc, insecure=plain)
-        self._digest = ""
-
-    def manifest(self) -> str:
-        with refused(f"oci://{self._place}", *self._errors):
-            container = self._client.get_container(self._place)
-            answer = self._client.do_request(
-                f"{self._client.prefix}://{container.manifest_url()}", headers={"Accept": IMAGE_MANIFEST}
-            )
-            if answer.status_code == HTTPStatus.NOT_FOUND:
-                return ""
-            answer.raise_for_status()
-            self._digest = answer.headers.get("Docker-Content-Digest", "")
-            return str(answer.json().get("annotations", {}).get(ANNOTATION, "none: no release of orun"))
-
-    def publish(self, bundle: Path, names: Sequence[str]) -> None:
-        digest = digest_of((bundle / MANIFEST).read_bytes())
-        with refused(f"oci://{self._place}", *self._errors), TemporaryDirectory() as folder, chdir(bundle):
-            titles = Path(folder, "titles.json")  # without it a layer is named like its file, without the folders
-            titles.write_text(json.dumps({name: {TITLE: name} for name in names}), "utf-8")
-            answer = self._client.push(
-                self._place,
-                files=[f"{name}:{LAYER}" for name in names],
-                annotation_file=str(titles),
-                manifest_annotations={ANNOTATION: digest},
-                quiet=True,
-            )
-        self._digest = answer.headers.get("Docker-Content-Digest", "")
-
-    def reference(self) -> str:
-        return self._digest
+def _host(url: str) -> str:
+    """Host and port of an URL, without the credentials that it may hold; all of one that names no host."""
+    return urlsplit(url).netloc.rpartition("@")[2] or url

@@ -1,7 +1,11 @@
-"""An OCI registry on loopback: blobs and manifests by the distribution specification, as far as a push goes."""
+"""An OCI registry on loopback: blobs and manifests by the distribution specification, as far as a push goes.
+
+Where it has a login it asks for that, or for a token that the login is given for one scope.
+"""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -20,9 +24,17 @@ def _digest(data: bytes) -> str:
 
 
 class Registry:
-    """A server that refuses what does not have the digest that it is said to have."""
+    """A server that refuses what does not have the digest that it is said to have.
 
-    def __init__(self) -> None:
+    Args:
+        login: `user:password`; empty where everybody may push.
+        tokens: whether requests are signed by a token, not by the login.
+    """
+
+    def __init__(self, login: str = "", *, tokens: bool = False) -> None:
+        self.login = f"Basic {base64.b64encode(login.encode()).decode()}" if login else ""
+        self.tokens = tokens
+        self.granted: list[str] = []
         self.blobs: dict[str, bytes] = {}
         self.manifests: dict[tuple[str, str], bytes] = {}
         handler = type("Bound", (Handler,), {"registry": self})
@@ -65,6 +77,31 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the name of the base class
         pass
+
+    def parse_request(self) -> bool:
+        """Refuse what is not signed before anything else is looked at."""
+        return super().parse_request() and self._is_signed()
+
+    def _is_signed(self) -> bool:
+        registry, path = self.registry, urlsplit(self.path)
+        given = self.headers.get("Authorization", "")
+        if path.path == "/token":
+            (scope,) = parse_qs(path.query)["scope"]
+            if given == registry.login:
+                registry.granted.append(scope)
+                self._answer(200, json.dumps({"token": scope}).encode())
+            else:
+                self._answer(401)
+            return False
+        name = self.path.removeprefix("/v2/").partition("/blobs/")[0].partition("/manifests/")[0]
+        scope = f"repository:{name}:pull{'' if self.command in ('GET', 'HEAD') else ',push'}"
+        bearer = f'Bearer realm="http://{registry.address}/token",service="registry",scope="{scope}"'
+        wanted, challenge = (f"Bearer {scope}", bearer) if registry.tokens else (registry.login, 'Basic realm="here"')
+        if not registry.login or given.startswith(wanted):
+            return True
+        self._body()
+        self._answer(401, headers={"Www-Authenticate": challenge})
+        return False
 
     def do_HEAD(self) -> None:
         found = BLOB.fullmatch(self.path)

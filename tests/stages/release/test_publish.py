@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +18,7 @@ import pytest
 
 import orun
 from orun.errors import StageFailed, UsageError
+from orun.stages.releasing import place
 from orun.stages.releasing.folder import Folder
 from orun.stages.releasing.manifest import verify_bundle
 from tests.stages.models import parse
@@ -98,6 +101,7 @@ def test_what_another_manifest_names_outside_is_left_alone(tmp_path: Path, bundl
 KILLED = """
 import os, sys
 from pathlib import Path
+from orun.stages.releasing import place
 from orun.stages.releasing.folder import Folder
 from orun.stages.releasing.publishing import publisher_for
 upload, remaining = Folder.upload, int(sys.argv[3])
@@ -227,7 +231,7 @@ def test_a_file_that_another_one_still_wrote_is_noticed(
     assert not (tmp_path / "released/manifest.json").exists()
 
 
-def test_a_place_without_a_name(tmp_path: Path, bundle: Path) -> None:
+def test_a_wherewithout_a_name(tmp_path: Path, bundle: Path) -> None:
     with pytest.raises(UsageError) as caught:
         publish(tmp_path, bundle, " ")
     assert str(caught.value) == "`to` is empty\n  the files of a release need a folder of their own"
@@ -320,6 +324,78 @@ def test_an_oci_registry(tmp_path: Path, bundle: Path) -> None:
         other = make_bundle(tmp_path, "2.0", MATMUL).output
         with pytest.raises(UsageError, match="holds another release"):
             publish(tmp_path, other, f"oci://{registry.address}/models/tiny:1.0")
+
+
+def log_in(home: Path, registry: str, login: str) -> None:
+    """As `docker login` does."""
+    (home / ".docker").mkdir()
+    auth = base64.b64encode(login.encode()).decode()
+    (home / ".docker/config.json").write_text(json.dumps({"auths": {registry: {"auth": auth}}}))
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+def test_an_oci_registry_that_asks_for_credentials(
+    tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch, tokens: bool
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with Registry("me:hunter2", tokens=tokens) as registry:
+        to = f"oci://{registry.address}/models/tiny:1.0"
+        with pytest.raises(UsageError) as caught:
+            publish(tmp_path, bundle, to)
+        assert str(caught.value) == (
+            f"{registry.address} did not take the release\n"
+            "  it asks for credentials, and takes none that are stored for it\n"
+            f"  hint: docker login {registry.address}"
+        )
+        log_in(tmp_path, registry.address, "me:hunter2")
+        assert receipt(publish(tmp_path, bundle, to))["reference"] == registry.digest("models/tiny", "1.0")
+        assert "holds this release already" in publish(tmp_path, bundle, to).log
+        pull, push = "repository:models/tiny:pull", "repository:models/tiny:pull,push"
+        assert registry.granted == ([pull, push, pull] if tokens else [])
+
+
+@pytest.fixture
+def deaf(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """A port that nobody listens at, which is where every place is."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        yield listener
+
+
+PLACES = ("oci://127.0.0.1:{port}/models/tiny:1.0", "hf://owner/tiny", "mlflow://tiny")
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_a_place_that_refuses_connections(tmp_path: Path, bundle: Path, deaf: socket.socket, where: str) -> None:
+    port = deaf.getsockname()[1]
+    to = where.format(port=port)
+    with pytest.raises(UsageError) as caught:
+        publish(tmp_path, bundle, to)
+    assert str(caught.value) == (
+        f"{to} did not take the release\n  127.0.0.1:{port}: Connection refused (tried 5 times)"
+    )
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_a_place_that_never_answers(
+    tmp_path: Path, bundle: Path, deaf: socket.socket, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    deaf.listen()
+    monkeypatch.setattr(place, "QUICK", 1.0)
+    monkeypatch.setattr(place, "PAUSES", (0.0,))
+    port = deaf.getsockname()[1]
+    to = where.format(port=port)
+    with pytest.raises(UsageError) as caught:
+        publish(tmp_path, bundle, to)
+    assert str(caught.value) == f"{to} did not take the release\n  127.0.0.1:{port}: timed out (tried 2 times)"
+    deaf.setblocking(False)
+    for _ in range(2):
+        deaf.accept()[0].close()
+    with pytest.raises(BlockingIOError):
+        deaf.accept()
 
 
 class Hub(BaseHTTPRequestHandler):
