@@ -21,6 +21,7 @@ from pathlib import Path
 from orun import stage
 
 import helper
+import pooled
 from package import deep
 
 try:
@@ -63,6 +64,17 @@ def program(context, *, times: int = 1):
 
 
 @stage(inputs={"text": "files"}, output="files")
+def module(context, *, mark: str = "a"):
+    words = [sys.executable, "-m", "tool", context.inputs["text"] / "text", mark]
+    leave(context, subprocess.run(words, cwd=context.root, capture_output=True, text=True, check=True).stdout)
+
+
+@stage(inputs={}, output="files")
+def workers(context, *, method: str = "fork"):
+    leave(context, "".join(pooled.answers(method, str(context.root))))
+
+
+@stage(inputs={"text": "files"}, output="files")
 def measured(context, *, what: str = "length"):
     text = text_of(context, "text")
     leave(context, str(len(text)) if what == "length" else text[:2])
@@ -70,11 +82,62 @@ def measured(context, *, what: str = "length"):
 """
 HELPER = """
 import json
+import sys
 from pathlib import Path
 
+import beside
+
+sys.path.append(str(Path(__file__).parent.parent / "checkout"))
+import developed
+
 def word():
-    return json.loads((Path(__file__).parent / "words.json").read_text())["word"]
+    own = json.loads((Path(__file__).parent / "words.json").read_text())["word"]
+    return own + beside.WORD + developed.word()
 """
+POOLED = """
+import multiprocessing
+import os
+
+BOTH = ("left", "right")
+
+def answer(name, root):
+    import working
+    try:
+        import sparing
+    except ImportError:
+        sparing = None
+    found = sorted(os.listdir(root + "/data")), os.environ.get("WORD"), sparing and sparing.TEXT
+    return str((name, working.text(), found))
+
+def answers(method, root):
+    if method == "loky":
+        from joblib import Parallel, delayed
+        return Parallel(len(BOTH))(delayed(answer)(name, root) for name in BOTH)
+    with multiprocessing.get_context(method).Pool(len(BOTH)) as pool:
+        return pool.starmap(answer, [(name, root) for name in BOTH])
+"""
+PLUG_IN = '''
+"""Adds a word."""
+
+from dataclasses import dataclass
+
+from orun.stages.contract import Port, Spec
+from plugged.words import WORD
+
+SPEC = Spec(inputs={"text": Port(("files",), "A text.")}, output="files")
+VERSION = "p1"
+
+
+@dataclass(frozen=True)
+class Params:
+    pass
+
+
+def run(context, params):
+    text = (context.inputs["text"] / "text").read_text()
+    (context.output / "text").write_text(text + WORD + VERSION)
+    return {}
+'''
 FILES = {
     "stages.py": STAGES,
     "helper.py": HELPER,
@@ -85,17 +148,35 @@ FILES = {
     "program.py": "import sys\nfrom pathlib import Path\nfrom turning import turned\n"
     "print(turned(Path(sys.argv[1]).read_text(), int(sys.argv[2])))\n",
     "turning.py": "def turned(text, times):\n    return text[::-1] * times + 't1'\n",
+    "tool/__init__.py": "",
+    "tool/__main__.py": "import sys\nfrom pathlib import Path\nfrom tool.part import WORD\n"
+    "print(Path(sys.argv[1]).read_text(), sys.argv[-1], WORD, 'm1')\n",
+    "tool/part.py": "WORD = 'w1'\n",
+    "pooled.py": POOLED,
+    "working.py": "import beside\n\ndef text():\n    return 'k1' + beside.WORD\n",
+    "../lib/beside.py": "WORD = 'b1'\n",
+    "../checkout/developed/__init__.py": "from developed import inner\n\ndef word():\n    return inner.WORD + 'i1'\n",
+    "../checkout/developed/inner.py": "WORD = 'n1'\n",
+    "../site-packages/plugged/__init__.py": "",
+    "../site-packages/plugged/kind.py": PLUG_IN,
+    "../site-packages/plugged/words.py": "WORD = 'g1'\n",
     "one.json": '{"one": 1}',
     "data/a.txt": "alpha1",
     "data/b.txt": "beta1",
 }
-STAGE_NAMES = ("listing", "settings", "join", "program", "measured")
+INSTALLED = {
+    "../site-packages/plugged-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: plugged\nVersion: 1.0\n",
+    "../site-packages/plugged-1.0.dist-info/entry_points.txt": "[orun.stages]\nadd/word = plugged.kind\n",
+}
+PLACES = ("lib", "checkout", "site-packages")  # folders beside that of the project
+STAGE_NAMES = ("listing", "settings", "join", "program", "module", "workers", "plugged", "measured")
 VALUES: Mapping[str, Sequence[Any]] = {
     "mark": ["a", "b", "c"],
     "name": ["one.json", "two.json"],
     "between": ["-", "+"],
     "times": [1, 2, 3],
     "what": ["length", "begin"],
+    "method": ["fork", "spawn", "forkserver", "loky"],
 }
 LIMIT = 100_000  # of a gate that nothing fails
 
@@ -120,7 +201,7 @@ class Project:
     random: Random
     values: dict[str, Any] = field(default_factory=lambda: {name: some[0] for name, some in VALUES.items()})
     names: list[str] = field(default_factory=lambda: list(STAGE_NAMES))
-    order: list[int] = field(default_factory=lambda: list(range(5)))
+    order: list[int] = field(default_factory=lambda: list(range(len(STAGE_NAMES))))
     matrix: bool = False
     word: str | None = None
     kept: list[tuple[Path, dict[str, Any]]] = field(default_factory=list)
@@ -136,9 +217,13 @@ class Project:
             "settings": f"with: {{name: {values['name']}}}",
             "join": f"needs: {both}, with: {{between: '{values['between']}'}}",
             "program": f"needs: {names['join']}, {several if self.matrix else once}",
+            "module": f"needs: {names['join']}, with: {{mark: {values['mark']}}}",
+            "workers": f"with: {{method: {values['method']}}}",
+            "plugged": f"needs: {names['join']}",
             "measured": f"needs: {names['join']}, with: {{what: {values['what']}}}, gate: {{length: {{max: {LIMIT}}}}}",
         }
-        lines = [f"  {names[one]}: {{uses: ./stages.py:{one}, {rest}}}\n" for one, rest in stages.items()]
+        kinds = {one: f"./stages.py:{one}" for one in stages} | {"plugged": "add/word"}
+        lines = [f"  {names[one]}: {{uses: {kinds[one]}, {rest}}}\n" for one, rest in stages.items()]
         return "name: edited\nstages:\n" + "".join(lines[place] for place in self.order)
 
     def write(self, name: str, text: str, *, quietly: bool = False) -> None:
@@ -165,7 +250,7 @@ class Project:
         return subprocess.run(
             self.words(*words, store=store),
             cwd=folder or self.folder,
-            env=self.environment(),
+            env=self.environment(folder),
             capture_output=True,
             text=True,
             check=False,
@@ -175,7 +260,11 @@ class Project:
         """A command line."""
         return [sys.executable, "-m", "orun", "pipeline.yaml", "--store", str(store or self.store), *words]
 
-    def environment(self) -> dict[str, str]:
-        """In which it runs."""
-        others = {name: value for name, value in os.environ.items() if name not in ("WORD", "ORUN_STORE")}
+    def environment(self, folder: Path | None = None) -> dict[str, str]:
+        """In which it runs, here or in another folder: byte code is written, as it is by default."""
+        ours = ("WORD", "ORUN_STORE", "PYTHONDONTWRITEBYTECODE")
+        others = {name: value for name, value in os.environ.items() if name not in ours}
+        beside = (folder or self.folder).parent
+        path = (beside / "lib", beside / "site-packages", *filter(None, [others.get("PYTHONPATH")]))
+        others["PYTHONPATH"] = os.pathsep.join(map(str, path))
         return others if self.word is None else {**others, "WORD": self.word}

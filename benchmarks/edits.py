@@ -1,7 +1,9 @@
 """A project that is edited at random: what each run leaves is what a clean one makes.
 
 The stages read what projects read: a folder of data, a file that may be missing, a link, a variable, modules two
-imports deep, one that is optional, a program that they start (see `edited_project`). Between two runs one to three
+imports deep, of a folder on `PYTHONPATH`, of a checkout beside the project and of a plug-in, some that are optional, a
+program and a module that they run, workers of pools (see `edited_project`). All of it has byte code of the text that it
+had before, or of the same size and time. Between two runs one to three
 things happen to it (edits that keep size and time, renames, swaps, an earlier state put back, runs of a part, runs that
 are killed, collections); then `out/` is compared with that of a copy of the project which is run with an empty store,
 and a further run must find nothing to do.
@@ -26,7 +28,7 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
-from benchmarks.edited_project import FILES, VALUES, Project
+from benchmarks.edited_project import FILES, INSTALLED, PLACES, VALUES, Project
 
 DIGITS = [name for name, text in FILES.items() if any(letter.isdigit() for letter in text)]
 KILL_WITHIN = 1.0  # seconds, in which a run has begun
@@ -96,6 +98,9 @@ def _there_or_not(project: Project) -> None:
             ("one.json", '{"one": 2}'),
             ("two.json", '{"two": 1}'),
             ("optional.py", "TEXT = 'optional'\n"),
+            ("sparing.py", "TEXT = 'spared'\n"),
+            ("working/__init__.py", "def text():\n    return 'hides'\n"),
+            ("../lib/developed.py", "def word():\n    return 'hides'\n"),
             ("package/deeper/__init__.py", "VALUE = 'hides'\n"),
         ]
     )
@@ -124,7 +129,7 @@ def _attributes(project: Project) -> None:
     elif what == "mode":
         path.chmod(path.stat().st_mode ^ 0o111)
     else:
-        for folder in project.folder.rglob("__pycache__"):
+        for folder in sorted(project.folder.parent.rglob("__pycache__")):
             shutil.rmtree(folder)
 
 
@@ -198,7 +203,7 @@ def campaign(folder: Path, seed: str) -> Iterator[tuple[Sequence[str], str]]:
     """Edit and run without end: each time what was done, and what was wrong, or nothing."""
     random = Random(seed)
     project = Project(folder / "there", folder / "store", random)
-    for name, text in FILES.items():
+    for name, text in {**FILES, **INSTALLED}.items():
         project.write(name, text)
     project.save()
     while True:
@@ -214,6 +219,8 @@ def _compared(project: Project, clean: Path) -> str:
     ended = project.run("--json")
     shutil.rmtree(clean, ignore_errors=True)
     shutil.copytree(project.folder, clean / "project", symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for place in PLACES:
+        shutil.copytree(project.folder.parent / place, clean / place, ignore=shutil.ignore_patterns("__pycache__"))
     other = project.run("--json", folder=clean / "project", store=clean / "store")
     if ended.returncode != other.returncode:
         return f"exit {ended.returncode}, and {other.returncode} in a clean run:\n{ended.stdout}{ended.stderr}"

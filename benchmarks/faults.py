@@ -1,4 +1,4 @@
-"""Faults without end: damage, death, races, company, limits, calls and remotes, and what became of each run after one.
+"""Faults without end: damage, death, races, company, limits, calls and remotes, and what became of each run after them.
 
     python -m benchmarks.faults --n 1000 --seed 7           hours
     python -m benchmarks.faults --n 50 --only deaths
@@ -26,7 +26,7 @@ from random import Random
 from typing import get_args
 
 from orun.store import locks
-from tests.faults import beside, commands, deaths, failures, integrity, limits, neighbours, races, weather
+from tests.faults import beside, commands, deaths, failures, integrity, limits, neighbours, races, several, weather
 from tests.faults.calls import Counts, Failing, Fault
 from tests.faults.folders import remove
 from tests.faults.projects import MODEL, TEXT, Subject
@@ -81,6 +81,12 @@ def try_damage(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
     """Damage to a file of the store."""
     fault, judgement = integrity.trial(bench.some("damage", chance), chance)
     return fault.target, str(fault), judgement
+
+
+def try_several(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
+    """Several faults in one state."""
+    what, judgement = several.trial(bench.some("several", chance), chance)
+    return f"{what.count(';')} faults", what, judgement
 
 
 def try_death(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
@@ -156,7 +162,8 @@ def try_remote(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
 
 # How many of a hundred faults are of which family.
 FAMILIES: Mapping[str, tuple[int, Trial]] = {
-    "damage": (40, try_damage),
+    "damage": (34, try_damage),
+    "several": (6, try_several),
     "deaths": (20, try_death),
     "races": (8, try_race),
     "beside": (2, try_company),

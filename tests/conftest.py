@@ -19,6 +19,9 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # they take more time than they save. Libraries look when they are imported, in this process and in those below it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Without byte code there is none of another text: processes of tests have it, as those of users do.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # There is no TensorFlow for these versions of Python; on others its absence fails what needs it.
 if sys.version_info >= (3, 14) and importlib.util.find_spec("tensorflow") is None:
     collect_ignore = [

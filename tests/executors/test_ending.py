@@ -62,6 +62,7 @@ ENDED = {
     "a thread": "threading.Thread(target=later, args=(path,)).start()",
     "a pool of threads": "ThreadPoolExecutor().submit(later, path)",
     "a pool of processes": "ProcessPoolExecutor(1, multiprocessing.get_context('fork')).submit(later, path)",
+    "a pool of joblib": "from joblib.externals import loky; loky.get_reusable_executor(1).submit(later, path)",
     "a process": "multiprocessing.get_context('fork').Process(target=later, args=(path,)).start()",
     "a file that is nobody's": "gc.disable(); Around(open(path, 'w')).file.write('half, whole')",
     "a log": "log(path)",

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,15 +77,7 @@ def trial(rig: Rig, chance: Random, asked: str = "") -> tuple[Death, Judgement]:
     if victim == "power":
         return power_cut(rig, chance.randrange(1, CHANGES))
     token = f"{os.getpid()}-{chance.getrandbits(32):x}"
-    run = subprocess.Popen(
-        command(rig, rig.words(FIRST)),
-        cwd=rig.project,
-        env={**environment(), MARK: token},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        process_group=0,
-    )
+    run = start(rig, token, rig.words(FIRST))
     events = chance.randrange(4 * len(rig.subject.stages))
     while len(happened(rig)) < events and run.poll() is None:
         time.sleep(0.002)
@@ -107,6 +99,19 @@ def trial(rig: Rig, chance: Random, asked: str = "") -> tuple[Death, Judgement]:
     if run.returncode not in (0, 3, -signal.SIGKILL) or "Traceback" in out + err:
         return death, Judgement("wrong", f"exit {run.returncode}: {out}{err}")
     return death, afterwards(rig, stored(rig))
+
+
+def start(rig: Rig, token: str, words: Sequence[str]) -> subprocess.Popen[str]:
+    """Start a run in a group of its own, its processes marked with the token."""
+    return subprocess.Popen(
+        command(rig, words),
+        cwd=rig.project,
+        env={**environment(), MARK: token},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
 
 
 def power_cut(rig: Rig, change: int) -> tuple[Death, Judgement]:

@@ -224,9 +224,13 @@ def command(rig: Rig, words: Sequence[str]) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """The environment of every process on a rig: all run the `orun` beside these tests, whichever is installed."""
+    """The environment of every process on a rig: all run the `orun` beside these tests, whichever is installed.
+
+    They write byte code, as programs do by default.
+    """
+    others = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     path = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": f"{CHECKOUT}{os.pathsep}{path}" if path else str(CHECKOUT)}
+    return {**others, "PYTHONPATH": f"{CHECKOUT}{os.pathsep}{path}" if path else str(CHECKOUT)}
 
 
 def inside(rig: Rig, words: Sequence[str]) -> Ended:

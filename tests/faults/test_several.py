@@ -1,0 +1,19 @@
+"""Several faults at once; `benchmarks/faults.py` tries hundreds more."""
+
+from __future__ import annotations
+
+import sys
+from random import Random
+
+import pytest
+
+from tests.faults import several
+from tests.faults.rig import Rig
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_several_faults_at_once(apart: Rig, number: int) -> None:
+    what, judgement = several.trial(apart, Random(f"2026-11-{number}"))
+    assert judgement.outcome != "wrong", f"{what}: {judgement.why}"
