@@ -63,3 +63,16 @@ def make_bundle(folder: Path, version: str = "1.0", model: str = MATMUL, **input
     """A bundle of a small model."""
     ports = {"model": artifact(folder, parse(model)), **inputs}
     return run_stage("release/bundle", folder, {"version": version}, inputs=ports, lineage=lineage_file(folder))
+
+
+def publish(folder: Path, bundle: Path, to: str, *, overwrite: bool = False) -> StageRun:
+    """Publish a bundle."""
+    return run_stage(
+        "release/publish", folder, {"to": to, "overwrite": overwrite}, inputs={"bundle": bundle}, root=folder
+    )
+
+
+def receipt(run: StageRun) -> dict[str, object]:
+    """What a stage that published left."""
+    told: dict[str, object] = json.loads((run.output / "receipt.json").read_text())
+    return told

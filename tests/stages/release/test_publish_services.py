@@ -1,0 +1,177 @@
+"""`release/publish` over the network: MLflow, an OCI registry; and up to the network for a hub."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from orun.errors import UsageError
+from orun.stages.releasing import place
+from orun.stages.releasing.manifest import verify_bundle
+
+from .registry import Registry
+from .support import MATMUL, make_bundle, publish, receipt
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    return make_bundle(tmp_path).output
+
+
+def test_mlflow_in_files_is_told_as_a_place_that_takes_none(
+    tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
+    with pytest.raises(UsageError) as caught:
+        publish(tmp_path, bundle, "mlflow://tiny")
+    assert caught.value.what == "mlflow://tiny did not take the release"
+    assert caught.value.why.startswith("The filesystem tracking backend")
+
+
+# MLflow asks SQLAlchemy for what its next release will not have.
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
+def test_mlflow(tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlflow import MlflowClient
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.chdir(tmp_path)
+    client = MlflowClient()
+    client.create_experiment("tiny", artifact_location=(tmp_path / "artifacts").as_uri())
+    reference = receipt(publish(tmp_path, bundle, "mlflow://tiny"))["reference"]
+    run = client.get_run(str(reference))
+    assert run.info.status == "FINISHED"
+    assert verify_bundle(tmp_path / "artifacts" / str(reference) / "artifacts") == []
+
+
+def test_an_oci_registry(tmp_path: Path, bundle: Path) -> None:
+    with Registry() as registry:
+        run = publish(tmp_path, bundle, f"oci://{registry.address}/models/tiny:1.0")
+        manifest = registry.manifest("models/tiny", "1.0")
+        titles = {
+            layer["annotations"]["org.opencontainers.image.title"]: layer["digest"] for layer in manifest["layers"]
+        }
+        assert {name: registry.blob(found) for name, found in titles.items()} == {
+            path.name: path.read_bytes() for path in bundle.iterdir()
+        }
+        assert receipt(run)["reference"] == registry.digest("models/tiny", "1.0")
+        assert (
+            "holds this release already" in publish(tmp_path, bundle, f"oci://{registry.address}/models/tiny:1.0").log
+        )
+        other = make_bundle(tmp_path, "2.0", MATMUL).output
+        with pytest.raises(UsageError, match="holds another release"):
+            publish(tmp_path, other, f"oci://{registry.address}/models/tiny:1.0")
+
+
+def log_in(home: Path, registry: str, login: str) -> None:
+    """As `docker login` does."""
+    (home / ".docker").mkdir()
+    auth = base64.b64encode(login.encode()).decode()
+    (home / ".docker/config.json").write_text(json.dumps({"auths": {registry: {"auth": auth}}}))
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+def test_an_oci_registry_that_asks_for_credentials(
+    tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch, tokens: bool
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with Registry("me:hunter2", tokens=tokens) as registry:
+        to = f"oci://{registry.address}/models/tiny:1.0"
+        with pytest.raises(UsageError) as caught:
+            publish(tmp_path, bundle, to)
+        assert str(caught.value) == (
+            f"{registry.address} did not take the release\n"
+            "  it asks for credentials, and takes none that are stored for it\n"
+            f"  hint: docker login {registry.address}"
+        )
+        log_in(tmp_path, registry.address, "me:hunter2")
+        assert receipt(publish(tmp_path, bundle, to))["reference"] == registry.digest("models/tiny", "1.0")
+        assert "holds this release already" in publish(tmp_path, bundle, to).log
+        pull, push = "repository:models/tiny:pull", "repository:models/tiny:pull,push"
+        assert registry.granted == ([pull, push, pull] if tokens else [])
+
+
+@pytest.fixture
+def deaf(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """A port that nobody listens at, which is where every place is."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        yield listener
+
+
+PLACES = ("oci://127.0.0.1:{port}/models/tiny:1.0", "hf://owner/tiny", "mlflow://tiny")
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_a_place_that_refuses_connections(tmp_path: Path, bundle: Path, deaf: socket.socket, where: str) -> None:
+    port = deaf.getsockname()[1]
+    to = where.format(port=port)
+    with pytest.raises(UsageError) as caught:
+        publish(tmp_path, bundle, to)
+    assert str(caught.value) == (
+        f"{to} did not take the release\n  127.0.0.1:{port}: Connection refused (tried 5 times)"
+    )
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_a_place_that_never_answers(
+    tmp_path: Path, bundle: Path, deaf: socket.socket, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    deaf.listen()
+    monkeypatch.setattr(place, "QUICK", 1.0)
+    monkeypatch.setattr(place, "PAUSES", (0.0,))
+    port = deaf.getsockname()[1]
+    to = where.format(port=port)
+    with pytest.raises(UsageError) as caught:
+        publish(tmp_path, bundle, to)
+    assert str(caught.value) == f"{to} did not take the release\n  127.0.0.1:{port}: timed out (tried 2 times)"
+    deaf.setblocking(False)
+    for _ in range(2):
+        deaf.accept()[0].close()
+    with pytest.raises(BlockingIOError):
+        deaf.accept()
+
+
+class Hub(BaseHTTPRequestHandler):
+    """A hub that knows no repository and lets nobody make one."""
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self._answer(404, {"X-Error-Code": "RepoNotFound"})
+
+    def do_GET(self) -> None:
+        self.do_HEAD()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(401, {"X-Error-Message": "Invalid username or password."})
+
+    def _answer(self, status: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": "0", **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+
+def test_a_hub_up_to_its_refusal(tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(UsageError) as caught:
+        publish(tmp_path, bundle, "hf://owner/tiny")
+    server.shutdown()
+    server.server_close()
+    assert caught.value.what == "hf://owner/tiny did not take the release"
+    assert "401" in caught.value.why
