@@ -48,7 +48,7 @@ class Condemned:
     def wait_for(self, digests: Collection[str]) -> None:
         """Wait for the end of a collection if one of these is condemned."""
         try:
-            with open(self._path, encoding="ascii") as file:
+            with open(self._path, encoding="ascii", errors="replace") as file:
                 condemned = set(file.read().split())
         except FileNotFoundError:
             return

@@ -19,6 +19,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TextIO
 
 from orun.store.condemned import Condemned
 from orun.store.digests import digest_bytes
@@ -106,10 +107,15 @@ def system() -> str:
     return kernel + digest_bytes(os.uname().nodename.encode())[:_SHORT]
 
 
+def _open_lease(folder: str) -> TextIO:
+    """Open it to be read, whatever a disk has made of it: its owner may be dead."""
+    return open(f"{folder}/{_LEASE}", encoding="ascii", errors="replace")
+
+
 def _is_elsewhere(folder: str) -> bool:
     """Whether a session may live under another kernel, which is not of this machine before it was booted anew."""
     try:
-        with open(f"{folder}/{_LEASE}", encoding="ascii") as lease:
+        with _open_lease(folder) as lease:
             owner, spoke = lease.readline().strip().removeprefix(_ON), os.fstat(lease.fileno()).st_mtime
     except FileNotFoundError:
         return False
@@ -137,7 +143,7 @@ def live_leases(tmp: Path) -> set[str]:
     found: set[str] = set()
     for folder in _folders(tmp):
         try:
-            with open(f"{folder}/{_LEASE}", encoding="ascii") as lease:
+            with _open_lease(folder) as lease:
                 found.update(line for line in lease.read().splitlines() if not line.startswith(_ON))
         except FileNotFoundError:
             continue  # ended meanwhile
