@@ -114,10 +114,11 @@ def test_byte_code_of_another_text(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert project.text("tell") == word
 
 
+@pytest.mark.parametrize("option", ["-u", "-O", "-OO"])
 @pytest.mark.usefixtures("native_reads")
-def test_byte_code_of_another_text_in_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-    project = make(tmp_path, STARTED)
+def test_byte_code_of_another_text_in_a_program(tmp_path: Path, option: str) -> None:
+    """Each level of optimisation has byte code of its own."""
+    project = make(tmp_path, STARTED.replace("[sys.executable, ", f"[sys.executable, {option!r}, "))
     project.write("tool.py", "import part; print(part.WORD, end='')")
     for word in ("one", "two"):
         os.utime(project.write("part.py", f"WORD = {word!r}"), (10**9, 10**9))

@@ -172,6 +172,26 @@ def test_a_plug_in_that_is_edited_where_it_is_installed(tmp_path: Path, monkeypa
     assert project.text("repeat") == "two"
 
 
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.usefixtures("native_reads")
+def test_a_plug_in_s_workers_run_it_as_it_is(tmp_path: Path, method: str) -> None:
+    project, site = Project.make(tmp_path / "project", PLUGGED), Site.make(tmp_path)
+    metadata = site.install("example_kinds", "1.0", "")
+    (metadata / "entry_points.txt").write_text("[orun.stages]\nexample/repeat = example_kinds.repeat\n")
+    (site.folder / "example_kinds.py").unlink()
+    package = site.folder / "example_kinds"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    pool = f"multiprocessing.get_context({method!r}).Pool(1).map(words, ['!'])[0]"
+    code = PLUG_IN.replace('"one"', pool).replace('preload=("example_kinds",)', "")
+    (package / "repeat.py").write_text(f"import multiprocessing\nfrom example_kinds.words import words\n{code}")
+    for word in ("one", "two", "six"):
+        (package / "words.py").write_text(f"def words(end):\n    return {word!r} + end\n")
+        os.utime(package / "words.py", (10**9, 10**9))
+        assert list(reasons(site.run(project))) == ["repeat"]
+        assert project.text("repeat") == f"{word}!"
+
+
 def develop(site: Site, folder: Path) -> None:
     """Let a package be the one in a folder, as its installer notes it; the module stands for what finds it there."""
     folder.mkdir(exist_ok=True)

@@ -38,10 +38,16 @@ def distrust_package(package: str) -> None:
     distrust(lambda name, path: name.partition(".")[0] == package and may_be_stale(path))
 
 
-def may_be_stale(path: str) -> bool:
-    """Whether a source may have changed since its byte code was made, where there is any."""
+def may_be_stale(path: str, compiled: str = "") -> bool:
+    """Whether a source may have changed since its byte code was made, where there is any.
+
+    Args:
+        path: the source.
+        compiled: the byte code, when it is not that of this process: each Python and each level of optimisation has
+            its own.
+    """
     try:
-        made = os.stat(cache_from_source(path)).st_mtime_ns
+        made = os.stat(compiled or cache_from_source(path)).st_mtime_ns
     except FileNotFoundError:
         return False
     return os.stat(path).st_ctime_ns + CLOCK >= made

@@ -133,14 +133,16 @@ class NativeReads:
         listener: the descriptor that `listen` returned in the stage's process.
         scope: tells discoveries from other files.
         stage: id of that process.
+        package: an installed one whose content counts for the stage: that of a plug-in.
 
     Attributes:
         recorder: what was read and created.
         children: what the processes have loaded that it started.
     """
 
-    def __init__(self, listener: int, scope: Scope, stage: int) -> None:
+    def __init__(self, listener: int, scope: Scope, stage: int, package: str = "") -> None:
         self._listener = listener
+        self._package = package
         self._scope = scope
         self._poll = select.poll()
         self._poll.register(listener, select.POLLIN)
@@ -195,7 +197,8 @@ class NativeReads:
     def _is_stale(self, path: str) -> bool:
         """Whether byte code may be of another text than its source: a Python that the stage starts goes without it."""
         source = source_from_cache(path)
-        return self._scope.is_discovery(source) and may_be_stale(source)
+        counts = self._scope.is_discovery(source) or (self._package and self._package in source.split("/"))
+        return bool(counts) and may_be_stale(source, path)
 
     def _send(self, answer: bytes) -> None:
         while True:
