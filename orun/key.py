@@ -225,23 +225,24 @@ def code_files(module: str) -> tuple[tuple[str, str], ...]:
     """
     package = module.partition(".")[0]
     spec = importlib.util.find_spec(package)
-    if spec is None or not spec.origin:
+    places = (spec.submodule_search_locations or [spec.origin]) if spec else []
+    tops = [Path(place).parent for place in places if place]  # of a package without `__init__.py` there may be several
+    if not tops:
         raise ModuleNotFoundError(f"no package {package!r}")
-    top = Path(spec.origin).parent.parent if spec.submodule_search_locations else Path(spec.origin).parent
     found: dict[str, str] = {}
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        path = _source(top, name)
+        path = _source(tops, name)
         if path and name not in found and name not in DECLARATIONS:
             found[name] = str(path)
             waiting += [imported for imported in _imports(path, name) if imported.partition(".")[0] == package]
     return tuple(sorted(found.items()))
 
 
-def _source(top: Path, module: str) -> Path | None:
-    stem = top.joinpath(*module.split("."))
-    candidates = (stem.with_name(f"{stem.name}.py"), stem / "__init__.py")
+def _source(tops: Iterable[Path], module: str) -> Path | None:
+    stems = [top.joinpath(*module.split(".")) for top in tops]
+    candidates = (path for stem in stems for path in (stem.with_name(f"{stem.name}.py"), stem / "__init__.py"))
     return next((path for path in candidates if path.is_file()), None)
 
 

@@ -227,6 +227,18 @@ def test_the_code_of_a_kind_is_its_module_and_what_that_imports_of_its_package(
     assert [name.rpartition(".")[2] for name in names] == ["orun_test_package", "deep", "far", "kind", "near"]
 
 
+def test_the_code_of_a_package_that_is_spread_over_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no file of its own, and its kind was a bug of orun."""
+    for place, text in {"one/spread/kind.py": "from spread import near", "two/spread/near.py": ""}.items():
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).write_text(text)
+        monkeypatch.syspath_prepend(str((tmp_path / place).parents[1]))
+    assert key.code_files("spread.kind") == (
+        ("spread.kind", str(tmp_path / "one/spread/kind.py")),
+        ("spread.near", str(tmp_path / "two/spread/near.py")),
+    )
+
+
 def test_changed_code_changes_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = tmp_path / "orun_test_module.py"
     module.write_text("a = 1\n")

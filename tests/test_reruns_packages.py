@@ -181,7 +181,8 @@ def test_a_plug_in_s_workers_run_it_as_it_is(tmp_path: Path, method: str) -> Non
     (site.folder / "example_kinds.py").unlink()
     package = site.folder / "example_kinds"
     package.mkdir()
-    (package / "__init__.py").touch()
+    if method == "spawn":  # a package has no need of it
+        (package / "__init__.py").touch()
     pool = f"multiprocessing.get_context({method!r}).Pool(1).map(words, ['!'])[0]"
     code = PLUG_IN.replace('"one"', pool).replace('preload=("example_kinds",)', "")
     (package / "repeat.py").write_text(f"import multiprocessing\nfrom example_kinds.words import words\n{code}")
