@@ -225,7 +225,7 @@ def code_files(module: str) -> tuple[tuple[str, str], ...]:
     """
     package = module.partition(".")[0]
     spec = importlib.util.find_spec(package)
-    places = (spec.submodule_search_locations or [spec.origin]) if spec else []
+    places = (spec.submodule_search_locations or [spec.origin or ""]) if spec else []
     tops = [Path(place).parent for place in places if place]  # of a package without `__init__.py` there may be several
     if not tops:
         raise ModuleNotFoundError(f"no package {package!r}")
