@@ -21,8 +21,10 @@ from orun.executors.messages import Trouble
 from orun.executors.reads import started
 from orun.executors.reads.native import listen, make_ready
 from orun.executors.reads.observer import Observer
+from orun.executors.reads.packages import stands_alone
 from orun.executors.reads.scope import Scope, scope_of
 from orun.nested import enter
+from orun.stages.bytecode import distrust, may_be_stale
 
 LONGEST_TMPDIR = 60  # the paths of sockets that libraries make in it must stay below 104 bytes
 
@@ -34,6 +36,7 @@ def prepare() -> None:
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     make_ready()
+    distrust(lambda _, path: stands_alone(path) and may_be_stale(path))
 
 
 def send(channel: Channel, job: Mapping[str, Any], scope: Scope) -> None:

@@ -39,7 +39,7 @@ from importlib.util import source_from_cache
 from typing import Any
 
 from orun.executors.reads.children import Children
-from orun.executors.reads.packages import imports_of, packages_of
+from orun.executors.reads.packages import imports_of, packages_of, stands_alone
 from orun.executors.reads.recorder import WRITES, Recorder
 from orun.executors.reads.scope import Scope
 from orun.stages.bytecode import may_be_stale
@@ -197,8 +197,9 @@ class NativeReads:
     def _is_stale(self, path: str) -> bool:
         """Whether byte code may be of another text than its source: a Python that the stage starts goes without it."""
         source = source_from_cache(path)
-        counts = self._scope.is_discovery(source) or (self._package and self._package in source.split("/"))
-        return bool(counts) and may_be_stale(source, path)
+        plugged = self._package != "" and self._package in source.split("/")
+        counts = plugged or stands_alone(source) or self._scope.is_discovery(source)
+        return counts and may_be_stale(source, path)
 
     def _send(self, answer: bytes) -> None:
         while True:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from orun.environment import tools
 from orun.executors.reads.recorder import absolute
+from orun.executors.reads.scope import PACKAGES
 from orun.executors.sources import read_source
 from orun.stages.code import TEXTS
 
@@ -92,6 +93,16 @@ def unowned(modules: Iterable[str]) -> set[str]:
         return set()
     found = (module for name, module in list(sys.modules.items()) if name.partition(".")[0] in alone)
     return {absolute(file) for module in found if (file := getattr(module, "__file__", None))}
+
+
+def stands_alone(path: str) -> bool:
+    """Whether a source among the installed packages is a module whose name no distribution has.
+
+    Its content may count and not a version (see `unowned`); that it is of a distribution all the same takes longer to
+    find out than to compile one file.
+    """
+    folder, _, file = path.rpartition("/")
+    return folder.endswith(PACKAGES) and tools.normalise(file.removesuffix(".py")) not in tools.installed()
 
 
 def _requirements(distribution: str) -> set[str]:
