@@ -8,11 +8,13 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 PROC = Path("/proc")
+ENDED = (b"Z", b"X")  # states of processes that nobody has waited for yet
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BLOCK, KEPT_FREE = 1 << 30, 2**31 - 1  # bytes: the largest blocks that are kept, and how much free memory may be
 
@@ -98,6 +100,52 @@ def descendants(process: int) -> Iterator[int]:
         one = waiting.pop()
         yield one
         waiting += children(one)
+
+
+def end_tree(leader: int, patience: float) -> None:
+    """Kill a process that leads a group and adopts orphans, and all below it.
+
+    It is stopped first, and goes last, so that none of those that it adopts meanwhile gets away.
+
+    Args:
+        leader: its id; it must not have been waited for.
+        patience: for how many seconds those below it are waited for that the kernel has not ended yet.
+    """
+    until = time.monotonic() + patience
+    os.kill(leader, signal.SIGSTOP)
+    while any(map(_runs, below := list(descendants(leader)))):
+        for one in below:  # those that have ended, too: of their group, others may run
+            kill(one, (leader,))
+        if time.monotonic() > until:
+            break
+    os.killpg(leader, signal.SIGKILL)
+
+
+def kill(process: int, spared: Collection[int | None]) -> None:
+    """Kill a process and its group at once, or it alone if its group is to be spared.
+
+    Of processes that fork and end, each is gone before it could be killed by itself.
+    """
+    its_group = group(process)
+    with contextlib.suppress(ProcessLookupError):
+        if its_group is None or its_group in spared:
+            os.kill(process, signal.SIGKILL)
+        else:
+            os.killpg(its_group, signal.SIGKILL)
+
+
+def group(process: int) -> int | None:
+    """The group of a process; None when it has ended."""
+    try:
+        return os.getpgid(process)
+    except ProcessLookupError:
+        return None
+
+
+def _runs(process: int) -> bool:
+    with contextlib.suppress(OSError):  # it has been waited for
+        return (PROC / str(process) / "stat").read_bytes().rpartition(b")")[2].split()[0] not in ENDED
+    return False
 
 
 def _held(process: int) -> int:

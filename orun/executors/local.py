@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import IO, TYPE_CHECKING, Any, Self
 
+from orun import system
 from orun.codec import decode, encode
 from orun.executors.job import OPTIONS, Finished, Job, JobResult, Progress
 from orun.targets import Interpreter
@@ -54,7 +55,7 @@ class Root:
         try:
             self.process.wait(CLOSE_PATIENCE)
         except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            system.end_tree(self.process.pid, CLOSE_PATIENCE)
             self.process.wait()
         with contextlib.suppress(OSError):  # a full disk: nobody reads it any more
             self.log.close()

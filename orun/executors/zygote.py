@@ -212,12 +212,17 @@ class Zygote:
                     self._forker.parse(path)
 
     def _kill_strays(self) -> None:
-        """End what stages that have ended left behind: it has become a child of this process."""
+        """End what stages that have ended left behind: it has become a child of this process.
+
+        Its group goes with it, unless what may live on is in it.
+        """
         own = {*self._running, *([self._forker.process] if self._forker else ())}
-        for process in system.children(os.getpid()):
-            if process not in own:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
+        strays = [process for process in system.children(os.getpid()) if process not in own]
+        if strays:
+            alive = {os.getpid(), *own}.union(*map(system.descendants, own))
+            spared = {system.group(process) for process in alive}
+            for process in strays:
+                system.kill(process, spared)
 
     def _end(self) -> None:
         """End with everything below this process."""

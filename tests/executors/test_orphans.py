@@ -13,7 +13,7 @@ import pytest
 
 from orun.codec import encode
 from orun.errors import StageCrashed
-from orun.executors import JobResult, LocalExecutor
+from orun.executors import JobResult, LocalExecutor, local
 from tests.executors.support import PATIENCE, Project, outcomes, result, until_progress
 
 CODE = """
@@ -36,7 +36,7 @@ def family(context, *, pipe, ready=True):
     if ready:
         time.sleep(600)
 
-def runaway(context, *, pipe):
+def runaway(context, *, pipe, ready=False):
     held = os.open(pipe, os.O_WRONLY)
     for _ in range(10):
         if os.fork() == 0:
@@ -44,6 +44,9 @@ def runaway(context, *, pipe):
             while os.fork() == 0:  # each is the child of one that ends
                 pass
             os._exit(0)
+    if ready:
+        context.progress(os.getpid(), os.getppid(), "")
+        time.sleep(600)
 
 def leaves_a_daemon(context, *, pipe):
     held = os.open(pipe, os.O_WRONLY)
@@ -125,6 +128,19 @@ def test_a_stage_ends_and_leaves_processes_behind(executor: LocalExecutor, proje
 def test_what_a_stage_leaves_behind_cannot_run_away(executor: LocalExecutor, project: Project, pipe: Pipe) -> None:
     """A process may fork between the moment in which it is seen and that in which it is killed."""
     result(executor, project.job("mine.py:runaway", params={"pipe": pipe.path}))
+    pipe.wait_until_nobody_holds_it()
+
+
+@pytest.mark.parametrize("function", ["family", "runaway"])
+def test_servers_that_do_not_end_in_time(
+    project: Project, pipe: Pipe, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    """As on a machine that has far too much to do: they are killed, and what they would have ended had run on."""
+    monkeypatch.setattr(local, "CLOSE_PATIENCE", 0.1)
+    with LocalExecutor() as executor:
+        executor.start(project.job(f"mine.py:{function}", params={"pipe": pipe.path, "ready": True}))
+        server = until_progress(executor)[0].total
+        os.killpg(os.getpgid(server), signal.SIGSTOP)
     pipe.wait_until_nobody_holds_it()
 
 
