@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from orun.codec import decode, encode
 from orun.spelling import Unknown, near
 from orun.stages.bytecode import distrust_package
 from orun.stages.contract import Spec
@@ -56,7 +57,7 @@ def load(points: tuple[EntryPoint, ...]) -> Kind:
         entry=module.__name__,
         doc=inspect.cleandoc(module.__doc__ or ""),
         params=_params(module, point),
-        spec=module.SPEC,
+        spec=_spec(module, point),
         metrics=metrics_of(module),
         distribution=_package(point),
     )
@@ -88,6 +89,13 @@ def _loaded(point: EntryPoint) -> ModuleType:
     if not callable(getattr(module, "run", None)):
         raise _broken(point, f"{point.value} has no function run(context, params)")
     return module
+
+
+def _spec(module: ModuleType, point: EntryPoint) -> Spec:
+    try:
+        return decode(Spec, encode(module.SPEC))
+    except (ValueError, TypeError) as error:
+        raise _broken(point, f"SPEC: {error}") from error
 
 
 def _params(module: ModuleType, point: EntryPoint) -> tuple[Any, ...]:

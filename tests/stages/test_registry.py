@@ -179,6 +179,7 @@ def test_mistakes_in_a_plug_ins_stage_are_told_like_any(install: Install, monkey
             "from orun.stages.contract import Spec\nSPEC = Spec()\ndef run(context, params): ...\n",
             "acme_orun.prune has no dataclass Params",
         ),
+        (GOOD.replace('("onnx",))', '"onnx")'), "SPEC: Expected `array`, got `str` - at `$.tools`"),
         (GOOD.replace("deep: bool", "deep: bytes"), "Params: a pipeline file cannot write a <class 'bytes'>"),
     ],
 )
