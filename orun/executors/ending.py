@@ -13,7 +13,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from io import TextIOWrapper
-from typing import TYPE_CHECKING
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any
 
 from orun import system
 from orun.errors import OutputRefused
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from threading import Thread
 
 PATIENCE = 1.0  # seconds
+# Modules whose `_resource_tracker` is one.
+TRACKERS = (
+    "multiprocessing.resource_tracker",
+    "joblib.externals.loky.backend.resource_tracker",
+    "loky.backend.resource_tracker",
+)
 HINT = "Close what is written to before the function returns (`with open(...) as file:`), and wait for what writes"
 
 
@@ -53,13 +60,33 @@ def end_all(stage: str, output: str, progress: Callable[[int, int, str], None]) 
 
 
 def remove_temporary() -> None:
-    """Remove the folder of `multiprocessing`'s sockets, as it would itself if this process ended as programs do."""
+    """Remove what `multiprocessing` and joblib keep outside the stage, as they would at the end of a program.
+
+    That is the folder of sockets; semaphores and shared memory are removed by trackers, processes that end when nobody
+    holds their connection any more.
+    """
+    for name in TRACKERS:
+        if tracker := getattr(sys.modules.get(name), "_resource_tracker", None):
+            _let_end(tracker)
     if process := sys.modules.get("multiprocessing.process"):
         folder = process.current_process()._config.get("tempdir")  # noqa: SLF001 - there is no other word for it
         if folder:
             import shutil
 
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _let_end(tracker: Any) -> None:
+    """Wait for a tracker, unless a worker that is still there holds its connection as well."""
+    process, connection = tracker._pid, tracker._fd  # noqa: SLF001 - its own `_stop` would wait for ever
+    if connection is None:  # it was not started
+        return
+    tracker._pid = tracker._fd = None  # noqa: SLF001 - as above
+    with contextlib.suppress(OSError):  # it has ended, or is another process's
+        os.close(connection)
+        until = monotonic() + PATIENCE
+        while process and os.waitpid(process, os.WNOHANG) == (0, 0) and monotonic() < until:
+            sleep(0.002)
 
 
 def _wait_for_threads(progress: Callable[[int, int, str], None]) -> None:

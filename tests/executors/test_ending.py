@@ -186,6 +186,35 @@ def test_nothing_is_left_where_temporary_files_are(
     assert not folder.exists()
 
 
+SHARES = """
+import os
+from multiprocessing.shared_memory import SharedMemory
+
+from joblib import Parallel, delayed
+
+
+def f(context):
+    names = {SharedMemory(create=True, size=8).name}
+    Parallel(n_jobs=2)(delayed(abs)(number) for number in range(4))
+    names |= {name for name in os.listdir("/dev/shm") if str(os.getpid()) in name.replace("-", "_").split("_")}
+    (context.output / "names").write_text(" ".join(names))
+"""
+
+
+SHARED = Path("/dev") / "shm"
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="shared memory has no folder here")
+def test_what_trackers_remove_at_the_end_of_a_program_is_removed(executor: LocalExecutor, project: Project) -> None:
+    """Shared memory and semaphores outlive processes."""
+    project.write("pipelines/mine.py", SHARES)
+    job = project.job("mine.py:f", spec=Spec(output="files"))
+    result(executor, job)
+    names = (Path(job.output) / "names").read_text().split()
+    assert len(names) > 1
+    assert [name for name in names if (SHARED / name).exists()] == []
+
+
 FORKS = """
 import os, sys, time
 from pathlib import Path
