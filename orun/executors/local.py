@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from orun import system
 from orun.codec import decode, encode
 from orun.executors.job import OPTIONS, Finished, Job, JobResult, Progress
 from orun.targets import Interpreter
@@ -55,6 +54,8 @@ class Root:
         try:
             self.process.wait(CLOSE_PATIENCE)
         except subprocess.TimeoutExpired:
+            from orun import system
+
             system.end_tree(self.process.pid, CLOSE_PATIENCE)
             self.process.wait()
         with contextlib.suppress(OSError):  # a full disk: nobody reads it any more
