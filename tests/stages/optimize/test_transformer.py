@@ -66,18 +66,14 @@ def test_a_fusion_is_left_out(tmp_path: Path, tiny_bert: Path) -> None:
     assert fused(made).keys().isdisjoint({"Attention", "BiasGelu"})
 
 
-def test_what_is_expected_and_missing_fails_the_stage(tmp_path: Path, tiny_bert: Path) -> None:
+@pytest.mark.parametrize(("method", "by"), [("rules", "rules"), pytest.param("auto", "onnxruntime", marks=KNOWN)])
+def test_what_is_expected_and_missing_fails_the_stage(tmp_path: Path, tiny_bert: Path, method: str, by: str) -> None:
+    expected = {"Attention": 12, "BiasGelu": 2}
     with pytest.raises(StageFailed) as caught:
-        fuse(
-            tmp_path,
-            tiny_bert,
-            method="rules",
-            expect={"Attention": 12, "BiasGelu": 2},
-            disable=["embed_layer_norm"],
-        )
+        fuse(tmp_path, tiny_bert, method=method, expect=expected, disable=["embed_layer_norm"])
     assert str(caught.value) == (
         "expected 12 Attention, got 2\n"
-        "  fused by method rules: Attention 2, BiasGelu 2, LayerNormalization 1, SkipLayerNormalization 4\n"
+        f"  fused by method {by}: Attention 2, BiasGelu 2, LayerNormalization 1, SkipLayerNormalization 4\n"
         "  hint: correct `expect`, try another `method`, or fuse before what takes the layers apart; "
         "the log lists what was fused"
     )

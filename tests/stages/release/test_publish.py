@@ -84,7 +84,6 @@ def test_what_another_manifest_names_outside_is_left_alone(tmp_path: Path, bundl
 KILLED = """
 import os, sys
 from pathlib import Path
-from orun.stages.releasing import place
 from orun.stages.releasing.folder import Folder
 from orun.stages.releasing.publishing import publisher_for
 upload, remaining = Folder.upload, int(sys.argv[3])
