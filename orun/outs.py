@@ -78,9 +78,8 @@ def namesake(store: Store, pipeline: Pipeline) -> str:
     from orun.fold import read_result  # a run with nothing to do does without
 
     folded = _folding(store)
-    for folder in store.ended_runs():
-        if not folded(folder.name).endswith(folded(f"-{safe_name(pipeline.name)}")):
-            continue
+    end = folded(f"-{safe_name(pipeline.name)}")
+    for folder in store.ended_runs(lambda name: folded(name).endswith(end)):
         with suppress(StoreError):
             ran = read_result(folder / RECORD_FILE)
             if folded(ran.pipeline) == folded(pipeline.name):

@@ -48,9 +48,7 @@ def _from_end(store: Store, before: int) -> Path:
     from orun.fold import read_result
 
     pipeline, found = "", 0
-    for folder in store.ended_runs():
-        if folder.name.endswith(ASIDE):
-            continue
+    for folder in store.ended_runs(lambda name: not name.endswith(ASIDE)):
         name = read_result(folder / RECORD_FILE).pipeline
         pipeline = pipeline or name
         if name == pipeline:

@@ -118,9 +118,7 @@ def _accepted(store: Store, pipeline: Pipeline, stage: Stage) -> RunResult | Non
 
 def _passed(store: Store, result: RunResult, stage: Stage, gate: Gate) -> RunResult | None:
     asked = (stage.id, gate.metric, gate.rule, gate.scope)
-    for folder in islice(store.ended_runs(), LOOKED):
-        if folder.name == result.run:
-            continue
+    for folder in islice(store.ended_runs(result.run.__ne__), LOOKED):
         found = read_result(folder / RECORD_FILE)
         verdicts = {(one.stage, one.metric, one.rule, one.scope): one.outcome for one in found.verdicts}
         of_it = found.pipeline == result.pipeline and not is_another(Path(found.file), Path(result.file))
@@ -136,7 +134,7 @@ def _whole(store: Store, result: RunResult) -> RunResult:
 
 def _recorded(store: Store, run: str) -> RunResult | None:
     """The record of a run by its id; None when it is gone, or has none."""
-    folder = next((one for one in store.ended_runs() if one.name == run), None)
+    folder = next(store.ended_runs(run.__eq__), None)
     return read_result(folder / RECORD_FILE) if folder else None
 
 

@@ -71,6 +71,11 @@ class Job(Record, frozen=True):
     interpreter: Interpreter | None = None
     overrides: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def plugged(self) -> str:
+        """The top-level package of the plug-in that is its kind, whose content counts; empty where it is none."""
+        return self.entry.partition(".")[0] if self.origin == "plug-in" else ""
+
 
 class JobResult(Record, frozen=True):
     """What a stage that ended well returned, read and took.

@@ -40,9 +40,7 @@ def modules_of(job: Job) -> tuple[str, ...]:
     """
     if not FORKS:
         return ()
-    names = {*job.spec.preload, *_libraries(job)}
-    if job.origin == "plug-in":
-        names = {name for name in names if _top(name) != _top(job.entry)}
+    names = {name for name in {*job.spec.preload, *_libraries(job)} if _top(name) != job.plugged}
     if job.spec.output == "onnx":
         names.add("onnx")
     if names.intersection(ORDER):

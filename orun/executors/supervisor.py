@@ -50,8 +50,7 @@ class Supervised:
         """Begin to watch what it opens, once it has sent the means to."""
         if self.native or not self.channel.descriptors:
             return None
-        package = self.job.entry.partition(".")[0] if self.job.origin == "plug-in" else ""
-        self.native = NativeReads(self.channel.descriptors.popleft(), self.scope, self.process, package)
+        self.native = NativeReads(self.channel.descriptors.popleft(), self.scope, self.process, self.job.plugged)
         return self.native
 
     def patience(self) -> float:

@@ -138,8 +138,8 @@ def _context(job: Job, inputs: Mapping[str, Path], progress: Callable[[int, int,
 def _call(job: Job, context: Context) -> object:
     if job.origin == "file":
         return load_function(context.root, job.entry)(context, **job.params)
-    if job.origin == "plug-in":
-        distrust_package(job.entry.partition(".")[0])
+    if job.plugged:
+        distrust_package(job.plugged)
     module = importlib.import_module(job.entry)
     return module.run(context, build(module.Params, job.params))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -49,9 +49,9 @@ class Runs:
         """The folders of all runs, the oldest first."""
         return tuple(sorted(path for path in self._folder.iterdir() if seen_at(path) == FOLDER))
 
-    def ended(self) -> Iterator[Path]:
-        """The folders of those that have a record, the newest first: the others go on, or were killed."""
-        return (folder for folder in reversed(self.all()) if seen_at(folder / RECORD_FILE))
+    def ended(self, named: Callable[[str], bool]) -> Iterator[Path]:
+        """The folders of those with such an id that have a record, the newest first: others go on, or were killed."""
+        return (path for path in reversed(self.all()) if named(path.name) and seen_at(path / RECORD_FILE))
 
     def find(self, prefix: str) -> Path:
         """The folder of a run by its id or an unambiguous beginning of it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -271,10 +271,10 @@ class Store:
         with self._refusals("read from the store"):
             return self.parts.runs.all()
 
-    def ended_runs(self) -> Iterator[Path]:
-        """The folders of the runs that have a record, the newest first."""
+    def ended_runs(self, named: Callable[[str], bool] = bool) -> Iterator[Path]:
+        """The folders of the runs that have a record, and such an id, the newest first."""
         with self._refusals("read from the store"):
-            yield from self.parts.runs.ended()
+            yield from self.parts.runs.ended(named)
 
     def run(self, prefix: str, *, hold: bool = False) -> Path:
         """The folder of a run by its id or an unambiguous beginning of it; UsageError when there is not one.
