@@ -126,4 +126,5 @@ def _is_kind(job: Job, file: str) -> bool:
     package = job.entry.partition(".")[0]
     entry = "orun.stages" if package == "orun" else package
     module = sys.modules.get(entry)
-    return module is not None and any(Path(file).is_relative_to(folder) for folder in module.__path__)
+    places = getattr(module, "__path__", None) or [getattr(module, "__file__", None)]  # one file may be all of it
+    return any(Path(file).is_relative_to(place) for place in places if place)

@@ -13,7 +13,9 @@ from orun.executors import Job, LocalExecutor
 from orun.executors.failures import from_end, from_trouble
 from orun.executors.messages import Ended, Trouble
 from orun.stages.contract import Port, Spec
+from tests import project as pipelines
 from tests.executors.support import Project, failure, log_of, outcomes, until_progress
+from tests.site_packages import Site
 
 CODE = """
 import ctypes, os, sys
@@ -388,3 +390,34 @@ def test_paths_below_the_working_folder_are_shown_as_one_types_them(
 def test_a_signal_without_a_name(project: Project) -> None:
     error = from_end(project.job("mine.py:f"), Ended(signal.SIGRTMIN + 3, 1.0, 1.0, 1))
     assert error.what == f"f crashed: signal {signal.SIGRTMIN + 3} (Real-time signal 3)"
+
+
+PLUG_IN = """
+from dataclasses import dataclass
+
+from orun.stages.contract import Spec
+
+SPEC = Spec(output="files")
+
+
+@dataclass(frozen=True)
+class Params:
+    pass
+
+
+def run(context, params):
+    raise KeyError("missing")
+"""
+
+
+def test_a_plug_in_of_one_file(tmp_path: Path) -> None:
+    """What it raised was lost: its process ended over the folder that only a package has."""
+    project, site = (
+        pipelines.Project.make(tmp_path / "project", "stages: {mine: {uses: example/mine}}\n"),
+        Site.make(tmp_path),
+    )
+    metadata = site.install("example_kinds", "1.0", PLUG_IN)
+    (metadata / "entry_points.txt").write_text("[orun.stages]\nexample/mine = example_kinds\n")
+    failure = site.run(project)["mine"]["failure"]
+    assert failure["what"] == "mine raised KeyError: 'missing'"
+    assert failure["why"] == f"at {site.folder}/example_kinds.py:15 in run"
