@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from orun.__main__ import COLLECTED_AT
 
 FRAMEWORKS = {"numpy", "onnx", "onnxruntime", "tensorflow", "torch"}
 WHEN_NEEDED = {"jsonschema", "networkx", "rich", "sqlite3", "xml"}
@@ -70,10 +73,23 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_run_with_nothing_to_do_imports_next_to_nothing(built: Path) -> None:
-    seen = modules_after("one.yaml", cwd=built)
+@pytest.mark.parametrize("words", [("one.yaml",), ("one.yaml", "-q")], ids=["plain", "quiet"])
+def test_a_run_with_nothing_to_do_imports_next_to_nothing(built: Path, words: tuple[str, ...]) -> None:
+    seen = modules_after(*words, cwd=built)
     assert not seen & (FRAMEWORKS | WHEN_NEEDED)
+    assert not seen & {"difflib", "orun.report.failures"}
     assert not {name for name in seen if name.startswith("orun.report.html")}
+
+
+def test_little_is_collected_at_the_start_and_nothing_at_the_end() -> None:
+    """In a process that a program calls `orun` in, which has its own mind about that, nothing is changed."""
+    text = "import gc; from {} import main; main(); print(gc.get_threshold()[0], gc.get_freeze_count() > 0)"
+    ends = []
+    for module in ("orun.__main__", "orun.cli.main"):
+        command = [sys.executable, "-c", text.format(module), "--version"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+        ends.append(done.stdout.splitlines()[-1])
+    assert ends == [f"{COLLECTED_AT} True", f"{gc.get_threshold()[0]} False"]
 
 
 def test_a_report_that_is_asked_for_imports_no_framework(built: Path) -> None:

@@ -22,8 +22,9 @@ from orun.pipeline.model import Pipeline
 from orun.planner import Planner
 from orun.record import RunResult
 from orun.steps import Done
-from orun.store import Store, locks, stat_cache
+from orun.store import Store, evidence, locks, stat_cache
 from orun.store.evidence import Evidence
+from orun.store.reading import CLOCK
 from orun.store.sealed import seal, unseal
 from tests.project import Project, outcomes
 from tests.store.support import bytes_read, flip, needs_proc
@@ -154,7 +155,14 @@ def test_outputs_that_move_while_they_are_put_back_are_not_noted(
     assert project.text("upper") == "A B!"
 
 
-def test_what_was_changed_by_hand_is_put_away_on_the_short_way(project: Project) -> None:
+@pytest.mark.parametrize("clock", [0, CLOCK], ids=["by times", "by names"])
+def test_what_was_changed_by_hand_is_put_away_on_the_short_way(
+    project: Project, monkeypatch: pytest.MonkeyPatch, clock: int
+) -> None:
+    monkeypatch.setattr(evidence, "CLOCK", clock)
+    (note,) = project.store.glob("index/run-*.json")
+    note.unlink()
+    project.run()
     out = project.store / "out" / "text" / "upper"
     (out / "mine").write_text("added")
     assert project.run().repeats

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 from orun.events import Event, RunStarted, StageStarted, StageWaiting
 from orun.record import RunResult
-from orun.report.failures import failure_notes
 from orun.report.gates import caveat_notes, gate_notes, gate_table
 from orun.report.lines import Lines
 from orun.report.notes import stage_notes
@@ -76,10 +75,18 @@ def result_lines(result: RunResult, terminal: Terminal, detail: Detail = "normal
         [] if quiet else stage_table(result, terminal, verbose=detail == "verbose"),
         [] if quiet else stray_notes(result, terminal),
         [] if quiet else stage_notes(result, terminal),
-        failure_notes(result, terminal),
+        _failures(result, terminal),
         [] if quiet else gate_table(result, terminal),
         [] if quiet else caveat_notes(result, terminal),
         gate_notes(result, terminal, failing_only=quiet),
         [summary_line(result, terminal)],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
+
+
+def _failures(result: RunResult, terminal: Terminal) -> list[str]:
+    if not any(stage.failure for stage in result.stages):
+        return []
+    from orun.report.failures import failure_notes  # its patterns are compiled: not for a run with nothing to do
+
+    return failure_notes(result, terminal)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from orun.observe import listing_digest
 from orun.store.checkouts import Checkouts
 from orun.store.objects import Objects
-from orun.store.reading import Signature, signature_of
+from orun.store.reading import CLOCK, Signature, signature_of
 from orun.store.records import Tree
 from orun.store.trees import Trees, parents
 
@@ -19,8 +20,9 @@ class Evidence:
     """Files that were intact when they had these signatures.
 
     Attributes:
-        files: path -> signature of every object and checked-out file.
-        folders: path -> digest of the names in every folder of a checkout.
+        files: path -> signature of every object and checked-out file, and of every folder of a checkout in which no
+            name was new: who puts one there changes its times.
+        folders: path -> digest of the names in every other folder of a checkout.
     """
 
     files: Mapping[str, Signature]
@@ -46,7 +48,9 @@ class Witness:
             out = self.checkouts.path(pipeline, stage)
             try:
                 before = {path: signature_of(os.stat(path)) for path in self._paths(tree, out)}
-                listed = {path: listing_digest(path) for path in _folders(tree, out)}
+                below = {path: signature_of(os.stat(path)) for path in _folders(tree, out)}
+                before |= {path: seen for path, seen in below.items() if max(seen[3:]) < time.time_ns() - CLOCK}
+                listed = {path: listing_digest(path) for path in below.keys() - before.keys()}
                 intact = not self.trees.check(digest) and self.checkouts.holds(out, tree)
                 after = {path: signature_of(os.stat(path)) for path in before}
             except OSError:

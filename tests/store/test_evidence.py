@@ -10,7 +10,7 @@ import pytest
 from blake3 import blake3
 
 from orun.observe import listing_digest
-from orun.store import Store
+from orun.store import Store, evidence
 from orun.store.checkouts import Checkouts
 from orun.store.reading import signature_of
 from orun.store.records import Tree
@@ -27,6 +27,20 @@ def test_the_evidence_is_of_every_object_and_file_and_of_every_folder(store: Sto
     assert found is not None
     assert found.files == {str(path): signature_of(path.stat()) for path in (*objects, out / "a", out / "sub/b")}
     assert found.folders == {str(path): listing_digest(path) for path in (out, out / "sub")}
+
+
+def test_a_folder_whose_names_are_not_new_is_known_by_its_times(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To list it costs four times as much as to look at it."""
+    digest = add(store, FILES)
+    out, _ = store.checkout(digest, "p", "s")
+    new = store.evidence("p", {"s": digest})
+    monkeypatch.setattr(evidence, "CLOCK", 0)
+    old = store.evidence("p", {"s": digest})
+    assert new is not None
+    assert old is not None
+    folders = {str(path): signature_of(path.stat()) for path in (out, out / "sub")}
+    assert (old.files, old.folders) == ({**new.files, **folders}, {})
+    assert folders.keys() == new.folders.keys()
 
 
 @pytest.mark.parametrize(
