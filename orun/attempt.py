@@ -65,6 +65,7 @@ class Attempt:
             spec=use.spec,
             params=stage.params,
             inputs={port: f"{self.scratch}/inputs/{port}" for port in self.step.inputs},
+            lasting=self.store.files.keeps_inodes(self.scratch),
             output=f"{self.scratch}/output",
             scratch=f"{self.scratch}/work",
             log=str(self.log),

@@ -29,6 +29,7 @@ class Job(Record, frozen=True):
         spec: what its kind depends on and yields.
         params: every parameter as plain values.
         inputs: the read-only folder at each connected input port.
+        lasting: whether files keep their inode numbers there.
         output: the empty folder that it fills.
         scratch: its working folder; temporary files go there too.
         log: the file that takes everything it prints.
@@ -60,6 +61,7 @@ class Job(Record, frozen=True):
     file: str
     root: str
     project: str
+    lasting: bool = True
     named: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     target: Target | None = None

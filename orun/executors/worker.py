@@ -31,7 +31,6 @@ from orun.stages.contract import Context
 from orun.stages.data.packages import NEEDED
 from orun.stages.ensure import check_output
 from orun.stages.params import build
-from orun.store.reading import keeps_inodes
 
 if TYPE_CHECKING:
     import logging
@@ -102,12 +101,12 @@ def _packages(scope: Scope, recorder: Recorder, named: Collection[str]) -> dict[
 def _produce(job: Job, channel: Channel) -> tuple[dict[str, Metric], tuple[str, ...]]:
     """Call the stage's function and check what it returned, left, and must have left alone; its metrics and notes."""
     inputs = {port: Path(folder) for port, folder in job.inputs.items()}
-    before = _states(inputs)
+    before = _states(inputs, lasting=job.lasting)
     progress = _progress(job.stage, channel)
     context = _context(job, inputs, progress)
     metrics = checked_metrics(job.stage, _call(job, context))
     end_all(job.stage, job.output, progress)
-    if touched := _touched(before, _states(inputs)):
+    if touched := _touched(before, _states(inputs, lasting=job.lasting)):
         raise OutputRefused(
             job.stage,
             f"{job.stage} wrote into its inputs",
@@ -168,9 +167,8 @@ def _progress(stage: str, channel: Channel) -> Callable[[int, int, str], None]:
     return progress
 
 
-def _states(inputs: Mapping[str, Path]) -> dict[str, State]:
+def _states(inputs: Mapping[str, Path], *, lasting: bool) -> dict[str, State]:
     """Inode, if it lasts, size and mtime of every file below the inputs; their ctime changes with each link to them."""
-    lasting = all(map(keeps_inodes, inputs.values()))
     return {
         f"{port}/{entry.path[len(str(folder)) + 1 :]}": (status.st_ino * lasting, status.st_size, status.st_mtime_ns)
         for port, folder in inputs.items()

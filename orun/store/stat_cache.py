@@ -54,6 +54,10 @@ class StatCache:
         except OSError as error:
             raise refusal(error, f"read {path}", error.filename or path) from error
 
+    def keeps_inodes(self, path: str | Path) -> bool:
+        """Whether a file there has the same number whenever its file system is mounted, or this host looks at it."""
+        return self._is_lasting(path, signature_of(os.stat(path)))
+
     def is_same(self, path: str | Path, seen: Signature | None, now: Signature | None) -> bool:
         """Whether a file is as it was seen: by its signature, without its number where those pass."""
         if seen == now or seen is None or now is None:

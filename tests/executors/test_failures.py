@@ -8,17 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from orun.codec import replace
 from orun.errors import OutputRefused, StageCrashed, StageError, StageFailed
 from orun.executors import Job, LocalExecutor
 from orun.executors.failures import from_end, from_trouble
 from orun.executors.messages import Ended, Trouble
 from orun.stages.contract import Port, Spec
 from tests import project as pipelines
-from tests.executors.support import Project, failure, log_of, outcomes, until_progress
+from tests.executors.support import Project, failure, log_of, outcomes, result, until_progress
 from tests.site_packages import Site
 
 CODE = """
-import ctypes, os, sys
+import ctypes, os, shutil, sys
 from orun.errors import UsageError
 
 def raises(context):
@@ -71,6 +72,11 @@ def shy(context):
 def scribbles(context):
     os.chmod(context.inputs["model"] / "x", 0o644)
     (context.inputs["model"] / "x").write_text("mine")
+
+def renumbers(context):
+    shutil.copy2(context.inputs["model"] / "x", "copy")
+    os.replace("copy", context.inputs["model"] / "x")
+    return {"size": (context.inputs["model"] / "x").stat().st_size}
 """
 
 
@@ -339,6 +345,19 @@ def test_inputs_are_not_to_be_written(executor: LocalExecutor, project: Project)
     assert isinstance(error, OutputRefused)
     assert error.what == "scribbles wrote into its inputs"
     assert error.why == "they are read-only, and it changed model/x"
+
+
+@pytest.mark.usefixtures("code")
+def test_numbers_of_files_count_where_they_last(executor: LocalExecutor, project: Project) -> None:
+    """Elsewhere a file has another one each time that the kernel has forgotten it."""
+    model = project.work / "model"
+    model.mkdir(parents=True)
+    (model / "x").write_text("weights")
+    spec = Spec(inputs={"model": Port(("files",), "a model")}, output="metrics")
+    job = project.job("mine.py:renumbers", spec=spec, inputs={"model": str(model)})
+    assert failure(executor, job).what == "renumbers wrote into its inputs"
+    numbered = result(executor, replace(job, lasting=False))
+    assert {name: metric.value for name, metric in numbered.metrics.items()} == {"size": 7}
 
 
 def test_a_stage_that_is_killed_from_outside(executor: LocalExecutor, project: Project) -> None:

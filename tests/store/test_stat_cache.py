@@ -93,6 +93,7 @@ def test_where_inodes_are_numbered_anew_nothing_is_known_to_the_next_process(
     path = tmp_path / "data.bin"
     path.write_bytes(BIG)
     later(monkeypatch, 3)
+    assert not store.files.keeps_inodes(path)
     before = bytes_read()
     digest = store.files.digest_file(path)
     assert bytes_read() - before >= len(BIG)
