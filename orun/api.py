@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any
 
+from orun.codec import replace
 from orun.environment.once import forget
 from orun.errors import UsageError
 from orun.journal import Journal, Listener, ignore

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from time import time
 from typing import TypeVar
 
-from orun.codec import replace
+from orun.codec import Record, replace
 from orun.discovery import carry_over, changed_meanwhile, collect_files, digest_now, versions
 from orun.environment import device, isolated, tools
 from orun.errors import InputChanged
@@ -27,8 +26,7 @@ SHORT = 12  # characters of a digest that tell two apart for people
 Told = TypeVar("Told")
 
 
-@dataclass(frozen=True)
-class Attempt:
+class Attempt(Record, frozen=True):
     """A stage about to run: the decision that it must, its folders, what it declares, and when it began."""
 
     pipeline: Pipeline

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from blake3 import blake3
 
-from orun.codec import encode
+from orun.codec import Record, encode
 from orun.environment import isolated, tools
 from orun.pipeline.model import Pipeline, Stage
 from orun.reasons import HISTORY, VERDICTS
@@ -16,8 +15,7 @@ from orun.record import Verdict
 from orun.steps import Done
 
 
-@dataclass(frozen=True)
-class Lineage:
+class Lineage(Record, frozen=True):
     """What led to one stage.
 
     Attributes:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
+from orun.codec import Record
 from orun.errors import UsageError
 
 VARIABLE = "ORUN_STAGE"  # set in the process of a stage, and in those that it starts
 ALONE, BESIDE = "alone", "beside"
 
 
-@dataclass(frozen=True)
-class Outer:
+class Outer(Record, frozen=True):
     """The stage around this process.
 
     Attributes:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from time import time
 from typing import Any
 
 from orun import key
-from orun.codec import encode, replace
+from orun.codec import Record, encode, replace
 from orun.environment import isolated
 from orun.environment.paths import startup_places
 from orun.errors import PipelineError, StoreError
@@ -106,8 +105,7 @@ def _records(planner: Planner, done: Mapping[str, Done]) -> dict[str, Signature 
     return found if whole and all(store.latest(pipeline, name) == one for name, one in actions.items()) else None
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(Record, frozen=True):
     """The user's files (path -> signature) and folders (path -> digest of names), found to be what was decided upon.
 
     That is `read`: files and folders by the digests of their contents.

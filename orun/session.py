@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun import __version__, sources
-from orun.codec import replace
+from orun.codec import Record, replace
 from orun.environment import device
 from orun.environment.room import Room
 from orun.errors import Interrupted, OrunError, StoreError
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from orun.remote.settings import Settings
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(Record, frozen=True):
     """A run that has work to do, or may have.
 
     Attributes:

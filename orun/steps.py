@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
+from orun.codec import Record, field
 from orun.pipeline.model import Pipeline, Stage
 from orun.record import Verdict
 from orun.store import Action
@@ -13,8 +13,7 @@ from orun.store import Action
 Decision = Literal["run", "cached", "maybe", "skipped"]
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Record, frozen=True):
     """What a plan says of one stage.
 
     Attributes:
@@ -42,8 +41,7 @@ class Step:
     read: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Record, frozen=True):
     """The steps of a pipeline in the order in which they may run."""
 
     pipeline: Pipeline
@@ -57,8 +55,7 @@ class Plan:
         raise KeyError(stage)
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(Record, frozen=True):
     """A stage that is up to date: its stored result and the verdicts of its gates."""
 
     step: Step

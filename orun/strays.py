@@ -8,9 +8,9 @@ it, may be read by those that wait for the stage: for others it is of this run o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from orun.codec import Record
 from orun.discovery import digest_now
 from orun.errors import UndeclaredInput
 from orun.observe import portable_name
@@ -24,8 +24,7 @@ SHOWN = 3  # files that a note names
 Strays = Mapping[str, Stray]
 
 
-@dataclass(frozen=True)
-class Apart:
+class Apart(Record, frozen=True):
     """Holds the stages of a run against one another.
 
     Attributes:

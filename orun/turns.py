@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from orun.codec import Record
 from orun.events import Event, StageWaiting
 from orun.nested import outer
 from orun.steps import Step
@@ -17,8 +18,7 @@ from orun.store import Lock, MachineLock, Store, machine_lock
 SAME_STAGE = "another orun process, which runs the same stage"
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(Record, frozen=True):
     """The locks that a stage holds while it runs: that of its key, then the machine's."""
 
     stage: str

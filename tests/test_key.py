@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import platform
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from blake3 import blake3
 
 from orun import codec, key
+from orun.codec import replace
 from orun.environment import isolated, tools
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 from orun.places import Position
@@ -43,7 +43,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 
 def parts_of(pipeline: Pipeline, **changes: object) -> dict[str, str]:
-    stage = replace(pipeline.stages[0], **changes)  # type: ignore[arg-type]  # each test names real fields
+    stage = replace(pipeline.stages[0], **changes)
     return key.compose(pipeline, stage, {"model": "aa"}, digest)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 from orun import api
+from orun.codec import replace
 from orun.errors import Interrupted
 from orun.journal import Listener, ignore
 from orun.pipeline.fragments import plain_default

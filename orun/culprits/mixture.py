@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orun import api
+from orun.codec import replace
 from orun.culprits.changes import Change, upstream
 from orun.culprits.search import Outcome
 from orun.culprits.sides import Layout, Side

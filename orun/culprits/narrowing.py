@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
+from orun.codec import replace
 from orun.culprits import levels
 from orun.culprits.bench import Bench, OutOfTime
 from orun.culprits.found import Level

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from orun.codec import replace
 from orun.culprits.changes import Change, Fixed, inputs_of
 from orun.culprits.sides import Side
 from orun.environment.making import make

@@ -13,8 +13,8 @@ import re
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 
+from orun.codec import Record
 from orun.environment import isolated
 from orun.environment.once import once
 from orun.environment.tools import find
@@ -44,8 +44,7 @@ NOISE = rf"^.*\[ONNXRuntimeError\] : \d+ : \w+ : {UNLOADED}|^(\S+ \S+ )?\[[EWF]:
 PROBE_SECONDS = 120  # TensorRT's first start takes tens of seconds
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(Record, frozen=True):
     """What a probe found: the providers that a session really has, and what the runtime said about the others."""
 
     providers: tuple[str, ...]

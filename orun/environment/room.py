@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from orun.codec import Record
 from orun.environment.device import usable_cores
 from orun.environment.once import once
 
 NVIDIA = Path("/proc/driver/nvidia/gpus")  # holds a folder for each GPU
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(Record, frozen=True):
     """Cores, bytes of memory and GPUs; None for memory where it need not be known."""
 
     cores: int

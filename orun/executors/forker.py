@@ -22,7 +22,7 @@ from resource import struct_rusage
 from typing import NoReturn
 
 from orun import system
-from orun.codec import from_json, to_json
+from orun.codec import Record, from_json, to_json
 from orun.executors import stage
 from orun.executors.channel import Channel
 from orun.executors.reads.observer import Observer
@@ -38,8 +38,7 @@ Become = Callable[[str, int, Observer], None]
 """become(module, descriptor, observer) is a server that has imported one module more."""
 
 
-@dataclass(frozen=True)
-class End:
+class End(Record, frozen=True):
     """A process that has ended, and been waited for: its status as `wait` gives it, what it took, its peak."""
 
     process: int

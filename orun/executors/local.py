@@ -7,11 +7,11 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from orun.codec import decode, encode
+from orun.codec import Record, decode, encode, field
 from orun.executors.job import OPTIONS, Finished, Job, JobResult, Progress
 from orun.targets import Interpreter
 from orun.variables import told
@@ -28,8 +28,7 @@ CLOSE_PATIENCE = 3.0  # seconds that stopped stages are waited for; the servers 
 LOG_TAIL = 2000  # bytes of what a dead server had printed that are shown
 
 
-@dataclass(frozen=True)
-class Server:
+class Server(Record, frozen=True):
     """Which fork server: its Python, orun's own when that is None, and the modules that it has imported, in order."""
 
     interpreter: Interpreter | None

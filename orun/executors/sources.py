@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+
+from orun.codec import Record
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 WRITERS = frozenset({"setdefault", "update", "putenv", "pop", "clear"})
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Record, frozen=True):
     """A file, as far as its text tells.
 
     Attributes:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orun.codec import replace
+from orun.codec import Record, replace
 from orun.errors import UsageError
 from orun.gates.baseline_file import (
     BESIDE,
@@ -42,8 +41,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Record, frozen=True):
     """One figure, as accepted and as it is now.
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
+from orun.codec import Record
 from orun.metrics import Estimate, Unit
 from orun.pipeline.model import Threshold
 from orun.units import show, span
@@ -13,8 +13,7 @@ from orun.units import show, span
 Outcome = Literal["passed", "failed", "undecided"]
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Record, frozen=True):
     """The outcome of a gate with what was judged; see `orun.record.Verdict` for the fields."""
 
     outcome: Outcome
@@ -25,8 +24,7 @@ class Finding:
     caveat: str = ""
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Record, frozen=True):
     """One model against another in one figure.
 
     Attributes:

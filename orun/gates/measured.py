@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from orun.codec import Record
 from orun.metrics import further
 from orun.pipeline.model import Stage
 from orun.reasons import key_changes
@@ -16,8 +16,7 @@ REFERENCE, BASELINE = "reference", "baseline"  # ports of what a model is compar
 SETUP = ("parameter ", "content of ", "read ", "target", "seed")  # how parts begin that say how it was measured
 
 
-@dataclass(frozen=True)
-class Ports:
+class Ports(Record, frozen=True):
     """The inputs of a stage by what they are for.
 
     Attributes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
+from orun.codec import Record, field, replace
 from orun.environment.hosts import machine, same_machine
 from orun.gates.advice import to_tell
 from orun.gates.baselines import Accepted, alone
@@ -31,8 +31,7 @@ STORED: Mapping[Noise, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Terms:
+class Terms(Record, frozen=True):
     """What a stage is compared with, and how that may be.
 
     Attributes:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from orun.codec import Record
 from orun.metrics import Estimate
 
 CONFIDENCE = 0.95
@@ -32,8 +32,7 @@ EQUAL = math.log(BETA / (1 - ALPHA))  # and "not slower"
 Answer = Literal["slower", "not slower", "undecided"]
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(Record, frozen=True):
     """The launches of a comparison, as far as the test needs them.
 
     Attributes:

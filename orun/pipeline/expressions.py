@@ -6,11 +6,11 @@ as the file wrote it. `$${` is a literal `${`.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
+from orun.codec import replace
 from orun.pipeline.nodes import MAX_DEPTH, MAX_SIZE, Entry, List, Map, Node, Scalar, Span, words
 from orun.pipeline.problems import Problems
 from orun.spelling import closest, one_of
@@ -66,7 +66,7 @@ class Expressions:
         try:
             return self._scalar(node, node.value, axes)
         except _Failed:
-            return dataclasses.replace(node, broken=True)
+            return replace(node, broken=True)
 
     def _scalar(self, node: Scalar, text: str, axes: Axes | None) -> Node:
         whole = EXPRESSION.fullmatch(text)
@@ -74,14 +74,14 @@ class Expressions:
             found = self._value(whole, node, axes)
             if not isinstance(found, Scalar):
                 return found
-            return dataclasses.replace(found, span=node.span, via=whole[0])
+            return replace(found, span=node.span, via=whole[0])
         parts: list[str] = []
         end = 0
         for matched in EXPRESSION.finditer(text):
             parts += (text[end : matched.start()], self._text(matched, node, axes))
             end = matched.end()
         joined = "".join((*parts, text[end:]))
-        return dataclasses.replace(node, value=joined, text=joined, via=text if joined != text else "")
+        return replace(node, value=joined, text=joined, via=text if joined != text else "")
 
     def _text(self, matched: re.Match[str], node: Scalar, axes: Axes | None) -> str:
         if matched[1] is None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Literal, cast
 
+from orun.codec import Record, replace
 from orun.metrics import Better, Unit, further
 from orun.pipeline.instances import Instance
 from orun.pipeline.model import RULES, Gate, Group, Threshold
@@ -25,8 +25,7 @@ DIRECTIONS: Mapping[str, Better] = {"relative": "lower", "mrr": "higher"}  # of 
 UNDECIDED, AGAINST, BY, TARGET = "undecided", "against", "by", "target"
 
 
-@dataclass(frozen=True)
-class Ground:
+class Ground(Record, frozen=True):
     """What the gates of a stage are held against while they are read.
 
     Attributes:

@@ -6,8 +6,8 @@ A model that fails its gate must not be given away because the file names the st
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 
+from orun.codec import replace
 from orun.pipeline.graph import reached
 from orun.pipeline.instances import Axes
 from orun.pipeline.model import Stage

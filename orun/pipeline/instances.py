@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from orun.codec import Record, field
 from orun.pipeline.nodes import List, Map, Node, Scalar, Span
 from orun.stages.kind import Kind
 
@@ -12,8 +12,7 @@ PRIMARY = ""  # the port of `needs: stage`: the first that the kind has
 Axes = Mapping[str, Scalar]
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(Record, frozen=True):
     """One entry of `needs`: the input port (None: only the order matters), the stage's id, and where it is named.
 
     `stage` is empty when there is no such stage, which was said.
@@ -24,8 +23,7 @@ class Link:
     span: Span
 
 
-@dataclass(frozen=True)
-class Instance:
+class Instance(Record, frozen=True):
     """A stage of the graph before it is checked.
 
     Attributes:

@@ -6,14 +6,13 @@ of its inputs share an axis, they are joined on it. `needs: int8[per_channel=tru
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import cast
 
+from orun.codec import Record, replace
 from orun.pipeline.expressions import Expressions, used_axes
 from orun.pipeline.graph import ordered
 from orun.pipeline.instances import Axes, Instance, Link, links
@@ -28,8 +27,7 @@ FILES = (".onnx", ".pt", ".pth", ".safetensors", ".joblib", ".pkl", ".npz", ".cs
 A_FILE = "a stage needs stages: a file is a parameter of one, as in `import: {uses: convert/onnx, with: {path: FILE}}`"
 
 
-@dataclass(frozen=True)
-class _Declared:
+class _Declared(Record, frozen=True):
     """A stage as the file has it, with each combination of its own axes and what that needs."""
 
     name: str
@@ -112,7 +110,7 @@ class Expansion:
             f"the value {value.text!r} of a matrix cannot be part of a stage's name",
             expected="letters, digits and _ . + - %",
         )
-        return dataclasses.replace(value, broken=True)
+        return replace(value, broken=True)
 
     def _known(self, link: Link) -> Link:
         """The link, without its stage when there is none of that name."""
@@ -224,7 +222,7 @@ class Expansion:
         uses = node.get("uses")
         kind = self.kind_of(uses) if isinstance(uses, Scalar) else None
         if kind and isinstance(uses, Scalar):  # a file's kind is named relative to the pipeline file from here on
-            named = dataclasses.replace(uses, value=kind.name, text=kind.name)
+            named = replace(uses, value=kind.name, text=kind.name)
             node = node.with_entries({**node.entries, "uses": Entry(node.entries["uses"].key, named)})
         if kind and own and whole:
             node = self._with_axes(stage, node, kind, own)

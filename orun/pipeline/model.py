@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from orun.codec import Record, field, replace
 from orun.metrics import Unit
 from orun.observe import project_of
 from orun.places import Position
@@ -18,8 +18,7 @@ Rule = Literal["min", "max", "max_drop", "max_increase", "max_regression", "min_
 RULES: tuple[Rule, ...] = ("min", "max", "max_drop", "max_increase", "max_regression", "min_speedup")
 
 
-@dataclass(frozen=True)
-class Threshold:
+class Threshold(Record, frozen=True):
     """A limit as judged and as written.
 
     Attributes:
@@ -36,8 +35,7 @@ class Threshold:
     unit: Unit = ""
 
 
-@dataclass(frozen=True)
-class Gate:
+class Gate(Record, frozen=True):
     """One condition on one metric of a stage.
 
     Attributes:
@@ -72,8 +70,7 @@ class Gate:
         return (f" against {self.against}" if self.against else "") + (f" by {self.by}" if self.by else "")
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(Record, frozen=True):
     """Gates that are judged together: every one of them, or at least one, must pass.
 
     Attributes:
@@ -101,8 +98,7 @@ def conditions(gates: Iterable[Gate | Group]) -> Iterator[Gate]:
             yield one
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(Record, frozen=True):
     """A file that a stage's parameters name; its content is in the key.
 
     Attributes:
@@ -116,8 +112,7 @@ class Reference:
     function: str = ""
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(Record, frozen=True, dict=True):
     """One stage, ready to be planned.
 
     Attributes:
@@ -188,8 +183,7 @@ class Stage:
         return tuple(dict.fromkeys((*self.needs.values(), *self.after)))
 
 
-@dataclass(frozen=True)
-class KindUse:
+class KindUse(Record, frozen=True):
     """What the planner must know of a kind, without importing it.
 
     Attributes:
@@ -205,8 +199,7 @@ class KindUse:
     distribution: str = ""
 
 
-@dataclass(frozen=True)
-class Pipeline:
+class Pipeline(Record, frozen=True, dict=True):
     """A pipeline file, expanded and known good.
 
     Attributes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+from orun.codec import Record
 from orun.places import Position
 
 MAX_DEPTH = 50  # of lists and mappings in one another
@@ -40,8 +40,7 @@ class Span(NamedTuple):
         return self._replace(column=self.column + start, width=width)
 
 
-@dataclass(frozen=True)
-class Scalar:
+class Scalar(Record, frozen=True):
     """A text, number, boolean or null.
 
     Attributes:
@@ -63,8 +62,7 @@ class Scalar:
     depth: ClassVar[int] = 0
 
 
-@dataclass(frozen=True)
-class List:
+class List(Record, frozen=True, dict=True):
     """A YAML sequence."""
 
     items: tuple[Node, ...]
@@ -81,16 +79,14 @@ class List:
         return 1 + max((item.depth for item in self.items), default=0)
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Record, frozen=True):
     """A key of a mapping: where it stands, and its value."""
 
     key: Span
     value: Node
 
 
-@dataclass(frozen=True)
-class Map:
+class Map(Record, frozen=True, dict=True):
     """A YAML mapping in file order."""
 
     entries: Mapping[str, Entry]

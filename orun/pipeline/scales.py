@@ -5,8 +5,7 @@ Of built-in kinds that is known before anything runs; of functions of the user's
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from orun.codec import Record
 from orun.metrics import UNIT_WORDS, Better, Metric, Unit
 from orun.pipeline.model import Gate, Rule
 from orun.units import show
@@ -26,8 +25,7 @@ EXPECTED: dict[Unit, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Misfit:
+class Misfit(Record, frozen=True):
     """Why a threshold is none for its metric, what would be one, and perhaps what was meant."""
 
     message: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass
 
 import yaml
 
+from orun.codec import Record
 from orun.pipeline.nodes import Span
 from orun.pipeline.problems import OVERRIDE, Problems
 from orun.pipeline.text import Text
@@ -17,8 +17,7 @@ SPACES = "spaces: YAML allows no tab there"
 ODD_INDENT = re.compile(r"[ ]*(?P<odd>[^\S \t\r\n])\s*(- |[\w\"'])")
 
 
-@dataclass(frozen=True)
-class Complaint:
+class Complaint(Record, frozen=True):
     """What a parser says, what that means, what would have been right and how to mend it.
 
     `{on_line}` and `{column}` stand for where the construct began that the parser was in, `{letter}` for what it met.

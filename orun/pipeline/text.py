@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from blake3 import blake3
 
+from orun.codec import Record
 from orun.errors import PipelineError
 from orun.observe import require_regular
 from orun.pipeline.nodes import Span
@@ -24,8 +24,7 @@ LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # what YAML 1.1 parsers co
 UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(Record, frozen=True):
     """A file as read: its absolute path, the BLAKE3 digest of its bytes, its text and lines."""
 
     file: str

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
+from orun.codec import Record
 from orun.pipeline.instances import PRIMARY, Instance, Link
 from orun.pipeline.nodes import List, Path, Scalar
 from orun.pipeline.problems import Problems
@@ -15,8 +15,7 @@ from orun.stages.kind import Kind
 CARRIED = "gates on what it releases need not be listed: it waits for them, and carries their verdicts"
 
 
-@dataclass(frozen=True)
-class Wiring:
+class Wiring(Record, frozen=True):
     """The stage at each input, in the kind's order, and the stages that only come before."""
 
     needs: Mapping[str, str]

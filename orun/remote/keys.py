@@ -8,11 +8,11 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orun.codec import Record
 from orun.errors import UsageError
 from orun.variables import SHARED_KEY, SIGNING_KEY
 
@@ -25,8 +25,7 @@ _PEM = "-----BEGIN"
 _MARK = b"orun remote record 1\n"  # so that a signature made for another purpose is none here
 
 
-@dataclass(frozen=True)
-class Keyring:
+class Keyring(Record, frozen=True):
     """The keys at hand.
 
     Attributes:

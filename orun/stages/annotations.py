@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from orun.codec import replace
 from orun.stages.params import MARKERS, ParamType, Range
 
 # Annotations by their last name: `Code`, `orun.Code` and `orun.stages.params.Code` are the same.
@@ -65,11 +65,11 @@ def doc_of(node: ast.expr) -> str:
 
 def _subscript(node: ast.Subscript, name: str, items: list[ast.expr]) -> ParamType:
     if name == "Annotated":
-        return dataclasses.replace(type_of(items[0]), range=_range(node))
+        return replace(type_of(items[0]), range=_range(node))
     if name == "Literal":
         return ParamType("literal", choices=tuple(_literal(item) for item in items))
     if name == "Optional":
-        return dataclasses.replace(type_of(items[0]), optional=True)
+        return replace(type_of(items[0]), optional=True)
     if name == "Union":
         return _union(node, items)
     if name in ("list", "List"):
@@ -88,12 +88,12 @@ def _union(node: ast.expr, parts: list[ast.expr]) -> ParamType:
             continue
         member = type_of(part)
         optional = optional or member.optional
-        member = dataclasses.replace(member, optional=False)
+        member = replace(member, optional=False)
         members += member.items if member.name == "union" else (member,)
     if not members:
         raise Unreadable(node, "a parameter that can only be None")
     if len(members) == 1:
-        return dataclasses.replace(members[0], optional=optional)
+        return replace(members[0], optional=optional)
     return ParamType("union", optional=optional, items=tuple(members))
 
 

@@ -6,11 +6,11 @@ import ast
 import io
 import tokenize
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from blake3 import blake3
 
+from orun.codec import Record
 from orun.errors import PipelineError
 from orun.observe import require_regular
 from orun.places import Position, Problem
@@ -20,8 +20,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 EVERYTHING = "*"  # among the names of a file: it imports all of another module
 
 
-@dataclass(frozen=True)
-class CodeFile:
+class CodeFile(Record, frozen=True):
     """A parsed Python file: its absolute path, the BLAKE3 digest of its bytes, its syntax tree and its lines."""
 
     path: Path

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
 
+from orun.codec import Record
 from orun.stages.contract import Spec
 from orun.stages.params import Param, build, params_of
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(Record, frozen=True):
     """A kind that `uses` may name.
 
     Attributes:

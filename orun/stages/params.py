@@ -15,8 +15,9 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
+
+from orun.codec import Record, replace
 
 
 class Code(str):
@@ -55,23 +56,20 @@ class Ratio(float):
     __slots__ = ()
 
 
-@dataclass(frozen=True)
-class Doc:
+class Doc(Record, frozen=True):
     """What a parameter does: one or two sentences for the user."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(Record, frozen=True):
     """Closed bounds of a number."""
 
     low: float | None = None
     high: float | None = None
 
 
-@dataclass(frozen=True)
-class WithUnit:
+class WithUnit(Record, frozen=True):
     """Of a duration that other tools have as a count of runs: a plain number, which could be either, is refused."""
 
 
@@ -88,8 +86,7 @@ MARKERS: Mapping[type, TypeName] = {
 REQUIRED = object()  # the default of a field that has none
 
 
-@dataclass(frozen=True)
-class ParamType:
+class ParamType(Record, frozen=True):
     """The type of a parameter as plain data.
 
     Attributes:
@@ -111,8 +108,7 @@ class ParamType:
     with_unit: bool = False
 
 
-@dataclass(frozen=True)
-class Param:
+class Param(Record, frozen=True):
     """One parameter: name, type, default (`REQUIRED` when there is none) and what it does."""
 
     name: str
@@ -152,7 +148,7 @@ def type_of(hint: Any) -> ParamType:
     if origin is typing.Annotated:
         bounds = next((extra for extra in hint.__metadata__ if isinstance(extra, Range)), Range())
         with_unit = any(isinstance(extra, WithUnit) for extra in hint.__metadata__)
-        return dataclasses.replace(type_of(arguments[0]), range=bounds, with_unit=with_unit)
+        return replace(type_of(arguments[0]), range=bounds, with_unit=with_unit)
     if hint is Any:
         return ParamType("any")
     if isinstance(hint, type) and hint in MARKERS:
@@ -174,7 +170,7 @@ def _union(members: tuple[Any, ...]) -> ParamType:
     kept = [type_of(member) for member in members if member is not type(None)]
     optional = len(kept) < len(members)
     if len(kept) == 1:
-        return dataclasses.replace(kept[0], optional=optional)
+        return replace(kept[0], optional=optional)
     return ParamType("union", optional=optional, items=tuple(kept))
 
 

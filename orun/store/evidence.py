@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from orun.codec import Record
 from orun.observe import listing_digest
 from orun.store.checkouts import Checkouts
 from orun.store.objects import Objects
@@ -15,8 +15,7 @@ from orun.store.records import Tree
 from orun.store.trees import Trees, parents
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(Record, frozen=True):
     """Files that were intact when they had these signatures.
 
     Attributes:
@@ -29,8 +28,7 @@ class Evidence:
     folders: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Witness:
+class Witness(Record, frozen=True):
     """Collects evidence; signatures are taken before files are found intact and compared after."""
 
     objects: Objects

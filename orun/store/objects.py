@@ -12,10 +12,10 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from orun.codec import Record
 from orun.errors import StoreError
 from orun.store.copying import copy_file
 from orun.store.digests import digest_bytes, is_digest
@@ -31,8 +31,7 @@ SMALL = 1 << 16  # bytes of a file that is read whole to see whether it is an ob
 Problem = Literal["", "missing", "damaged"]
 
 
-@dataclass(frozen=True)
-class Incoming:
+class Incoming(Record, frozen=True):
     """A file that is on the disk, stamped and hashed, ready to become an object.
 
     Attributes:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+from orun.codec import Record, replace
 from orun.errors import StoreError
 from orun.store.refusals import quoted
 
@@ -19,8 +19,7 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True, order=True)
-class Found:
+class Found(Record, frozen=True, order=True):
     """A file of a folder: posix path in it, where its content is, whether it is executable or only a link."""
 
     name: str

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from orun.codec import Record
 from orun.store.actions import Actions
 from orun.store.checkouts import Checkouts
 from orun.store.flushing import Flushing
@@ -17,8 +17,7 @@ from orun.store.scratch import Session
 from orun.store.trees import Trees
 
 
-@dataclass(frozen=True)
-class Parts:
+class Parts(Record, frozen=True):
     """What `Store` is made of; also for the maintenance of a store (`gc`, `verify`, `stats`)."""
 
     index: Index

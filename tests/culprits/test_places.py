@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
+from orun.codec import replace
 from orun.culprits import accuracy, latency
 from orun.culprits.found import Place
 from orun.pipeline.model import Stage

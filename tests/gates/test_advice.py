@@ -6,12 +6,12 @@ import math
 import random
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orun.codec import replace
 from orun.gates.advice import AGAIN, to_bound, to_narrow, to_tell
 from orun.measure import latency
 from orun.measure.latency_metrics import metrics_of

@@ -9,17 +9,15 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from orun.codec import from_json, to_json
+from orun.codec import Record, from_json, to_json
 
 MEMORY = hasattr(os, "memfd_create")
 
 
-@dataclass(frozen=True)
-class Notes:
+class Notes(Record, frozen=True):
     """An attribute of an object in which a process notes things by their names."""
 
     holder: object

@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from orun.codec import Record
 from orun.executors.loading import when_loaded
 from orun.executors.reads.observer import Observer
 from orun.executors.reads.scope import Scope, scope_of
@@ -23,8 +23,7 @@ PART = "orun"
 SPAWNERS = ("multiprocessing.spawn", "joblib.externals.loky.backend.spawn", "loky.backend.spawn")
 
 
-@dataclass(frozen=True)
-class _Beginning:
+class _Beginning(Record, frozen=True):
     """Becomes `_begin` in the worker.
 
     Attributes:
