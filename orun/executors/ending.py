@@ -7,6 +7,7 @@ artifact of the first half of a file would be stored.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
@@ -46,6 +47,7 @@ def end_all(stage: str, output: str, progress: Callable[[int, int, str], None]) 
     """
     _wait_for_threads(progress)
     _wait_for_processes(progress)
+    call_exit_functions()
     for process in (os.getpid(), *(system.descendants(os.getpid()) if _has_children() else ())):
         own, left = process == os.getpid(), sorted(_written_to(process, output))
         if left and own:
@@ -59,21 +61,30 @@ def end_all(stage: str, output: str, progress: Callable[[int, int, str], None]) 
         raise OutputRefused(stage, f"{stage} could not write all of {name}", why=why, hint=HINT)
 
 
-def remove_temporary() -> None:
-    """Remove what `multiprocessing` and joblib keep outside the stage, as they would at the end of a program.
+def call_exit_functions() -> None:
+    """Call what was registered with `atexit`: by it libraries write what they have held back, and free what they made.
 
-    That is the folder of sockets; semaphores and shared memory are removed by trackers, processes that end when nobody
-    holds their connection any more.
+    What one of them raises is told on stderr, and stops nothing, as in a program.
+    """
+    atexit._run_exitfuncs()  # noqa: SLF001 - Python calls it at its end, which a forked process must not come to
+
+
+def give_up() -> None:
+    """Do without what is still running, after a failure: it is not waited for, and ended with the stage anyway."""
+    if multiprocessing := sys.modules.get("multiprocessing"):
+        for child in multiprocessing.active_children():
+            child.kill()
+    call_exit_functions()
+
+
+def let_trackers_end() -> None:
+    """Wait until the semaphores and shared memory are removed that `multiprocessing` and joblib made and did not free.
+
+    Trackers do that, processes that end when nobody holds their connection any more.
     """
     for name in TRACKERS:
         if tracker := getattr(sys.modules.get(name), "_resource_tracker", None):
             _let_end(tracker)
-    if process := sys.modules.get("multiprocessing.process"):
-        folder = process.current_process()._config.get("tempdir")  # noqa: SLF001 - there is no other word for it
-        if folder:
-            import shutil
-
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _let_end(tracker: Any) -> None:

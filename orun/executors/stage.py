@@ -15,7 +15,7 @@ from orun import system
 from orun.codec import decode, encode
 from orun.executors import worker
 from orun.executors.channel import Channel
-from orun.executors.ending import remove_temporary
+from orun.executors.ending import let_trackers_end
 from orun.executors.job import OPTIONS, Job
 from orun.executors.messages import Trouble
 from orun.executors.reads import started
@@ -71,7 +71,7 @@ def serve(channel: Channel, observer: Observer, parent: int) -> None:
     if listener is not None:
         os.close(listener)
     said = worker.perform(job, scope, channel, observer)
-    remove_temporary()
+    let_trackers_end()
     with contextlib.suppress(OSError, ValueError, AttributeError):  # a full disk, or streams that the stage has closed
         sys.stdout.flush()
         sys.stderr.flush()

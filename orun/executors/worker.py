@@ -16,7 +16,7 @@ from orun.codec import encode
 from orun.errors import OutputRefused
 from orun.executors import blame, closing, seeds
 from orun.executors.channel import Channel
-from orun.executors.ending import end_all
+from orun.executors.ending import end_all, give_up
 from orun.executors.job import Job, JobResult
 from orun.executors.reads import modules
 from orun.executors.reads.observer import Observer
@@ -60,6 +60,7 @@ def perform(job: Job, scope: Scope, channel: Channel, observer: Observer) -> dic
         with contextlib.suppress(OSError, ValueError):  # a full disk, or closed streams: only its log
             blame.write(scope, error)
         _end_copy(process)
+        give_up()
         return {"trouble": encode(blame.trouble(job, scope, error))}
     _end_copy(process)
     read = (recorder.reads, recorder.listings, packages, variables.found, probes.found)

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from orun.errors import StageError
 from orun.executors import JobResult, LocalExecutor
 from orun.stages.contract import Spec
-from tests.executors.support import Project, failure, outcomes, result, until_progress
+from tests.executors.support import Project, failure, log_of, outcomes, result, until_progress
 
 CODE = """
-import gc, logging, multiprocessing, os, subprocess, threading, time
+import atexit, gc, logging, multiprocessing, os, subprocess, threading, time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 KEPT = []
@@ -66,6 +67,8 @@ ENDED = {
     "a process": "multiprocessing.get_context('fork').Process(target=later, args=(path,)).start()",
     "a file that is nobody's": "gc.disable(); Around(open(path, 'w')).file.write('half, whole')",
     "a log": "log(path)",
+    "a function for the end": "atexit.register(later, path)",
+    "a pool that such a function begins": "atexit.register(lambda: ThreadPoolExecutor().submit(later, path).result())",
     "a file that is read": "path.write_text('half, whole'); KEPT.append(open(path))",
 }
 LEFT = {
@@ -186,6 +189,52 @@ def test_nothing_is_left_where_temporary_files_are(
     assert not folder.exists()
 
 
+AT_THE_END = """
+import atexit, sys
+
+
+def say(text):
+    print(text)
+
+
+def f(context, *, fails: bool):
+    atexit.register(say, "the end")
+    atexit.register(sys.exit, "not so")
+    atexit.register(say, "the end of the end")
+    if fails:
+        raise ValueError("before")
+    return {"one": 1.0}
+"""
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["it returns", "it fails"])
+def test_functions_for_the_end_of_a_program_are_called(executor: LocalExecutor, project: Project, fails: bool) -> None:
+    """The last one first, and what one of them raises is told in the log alone: as in a program."""
+    project.write("pipelines/mine.py", AT_THE_END)
+    executor.start(job := project.job("mine.py:f", params={"fails": fails}))
+    assert isinstance(outcomes(executor, 1)[job.stage], StageError if fails else JobResult)
+    lines = log_of(job).splitlines()
+    raised = next(number for number, line in enumerate(lines) if line == "SystemExit: not so")
+    assert lines.index("the end of the end") < raised < lines.index("the end")
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        "multiprocessing.get_context('fork').Process(target=time.sleep, args=(600,)).start()",
+        "threading.Thread(target=time.sleep, args=(600,)).start()",
+        "POOL.submit(time.sleep, 600)",
+    ],
+    ids=["a process", "a thread", "a pool"],
+)
+def test_a_failure_is_told_at_once(executor: LocalExecutor, project: Project, begin: str) -> None:
+    """And not when what it left running has ended, as a program would."""
+    pool = "POOL = ProcessPoolExecutor(1, multiprocessing.get_context('fork'))\n\ndef f(context):"
+    code = CODE.replace("def f(context):", pool).replace("BEGIN", f"{begin}; time.sleep(0.2); raise ValueError('one')")
+    project.write("pipelines/mine.py", code)
+    assert failure(executor, project.job("mine.py:f", spec=FILES)).what == "f raised ValueError: one"
+
+
 SHARES = """
 import os
 from multiprocessing.shared_memory import SharedMemory
@@ -213,6 +262,28 @@ def test_what_trackers_remove_at_the_end_of_a_program_is_removed(executor: Local
     names = (Path(job.output) / "names").read_text().split()
     assert len(names) > 1
     assert [name for name in names if (SHARED / name).exists()] == []
+    assert log_of(job).count("leaked") == 1  # the memory, of which nobody else will ever free it
+
+
+POOLS = """
+from joblib import Parallel, delayed
+
+
+def f(context):
+    Parallel(n_jobs=2)(delayed(abs)(number) for number in range(4))
+    END
+"""
+
+
+@pytest.mark.parametrize("end", ["return {'one': 1.0}", "raise ValueError('one')"], ids=["it returns", "it fails"])
+def test_a_pool_that_is_kept_for_the_next_call_leaves_nothing(
+    executor: LocalExecutor, project: Project, end: str
+) -> None:
+    """Loky frees its semaphores at the end of a program; their tracker had told in the log that they leaked."""
+    project.write("pipelines/mine.py", POOLS.replace("END", end))
+    executor.start(job := project.job("mine.py:f"))
+    assert job.stage in outcomes(executor, 1)
+    assert "leaked" not in log_of(job)
 
 
 FORKS = """
