@@ -39,8 +39,9 @@ class Verb(click.Command):
         Click takes it for a misspelt long option first, and compares it with all of them: 4 ms of each run.
         """
         parser = super().make_parser(ctx)
-        for name, option in parser._short_opt.items():  # noqa: SLF001 - click has no other way to say it
-            parser._long_opt.setdefault(name, option)  # noqa: SLF001
+        short, long = (getattr(parser, name, {}) for name in ("_short_opt", "_long_opt"))  # a later click may have none
+        for name, option in short.items():
+            long.setdefault(name, option)
         return parser
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
