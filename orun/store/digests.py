@@ -49,7 +49,10 @@ def _buffer() -> memoryview:
     """
     import mmap  # not for small files
 
-    pages = mmap.mmap(-1, _CHUNK + _LINE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        pages = mmap.mmap(-1, _CHUNK + _LINE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:  # as everything else that asks for memory has it
+        raise MemoryError from error
     return memoryview(pages)[_LINE:]
 
 

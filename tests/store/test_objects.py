@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -301,6 +303,25 @@ def test_a_file_that_comes_in_pieces_is_hashed_whole(tmp_path: Path, monkeypatch
     with path.open("rb") as file, (tmp_path / "copy").open("wb") as copy:
         assert digest_descriptor(file.fileno(), copy.fileno()) == blake3(b"half and half").hexdigest()
     assert (tmp_path / "copy").read_bytes() == b"half and half"
+
+
+@needs_proc
+def test_that_there_is_no_memory_to_read_a_file_into_is_said_as_of_any(tmp_path: Path) -> None:
+    """A limit of the process, in one of its own: the pages that files are read into are asked for otherwise."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(3 << 20))
+    text = f"""
+import mmap, resource
+from orun.store.digests import digest_descriptor
+file, held = open({str(path)!r}, "rb"), int(open("/proc/self/statm").read().split()[0]) * mmap.PAGESIZE
+resource.setrlimit(resource.RLIMIT_AS, (held + (5 << 18), held + (5 << 18)))  # for the first piece, and not the second
+try:
+    digest_descriptor(file.fileno())
+except MemoryError:
+    print("none")
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "none\n"
 
 
 def test_a_file_that_is_refused_when_it_is_closed_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
