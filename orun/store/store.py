@@ -16,6 +16,7 @@ from orun.store.evidence import Evidence, Witness
 from orun.store.layout import PRIVATE, VERSION_FILE, prepare, safe_name
 from orun.store.locks import Lock, remove_free_locks
 from orun.store.parts import Parts, assemble
+from orun.store.reading import is_local
 from orun.store.records import Action, Tree
 from orun.store.refusals import refusals
 from orun.store.scratch import sweep
@@ -248,8 +249,10 @@ class Store:
             artifacts: the digest of the tree of each stage, by its id.
         """
         with self._refusals("read from the store"):
-            found = Witness(self.parts.objects, self.parts.trees, self.parts.checkouts).collect(pipeline, artifacts)
-            self.parts.index.settle()
+            parts = self.parts
+            witness = Witness(parts.objects, parts.trees, parts.checkouts, timed=is_local(self.root))
+            found = witness.collect(pipeline, artifacts)
+            parts.index.settle()
             return found
 
     # Runs and locks
