@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from orun.codec import replace
 from orun.culprits import words
 from orun.culprits.advice import advice
 from orun.culprits.changes import Change, Fixed, changes, fixed, giving, upstream

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from orun.codec import Record
 from orun.observe import listing_digest
-from orun.store.checkouts import Checkouts
-from orun.store.objects import Objects
+from orun.store.parts import Parts
 from orun.store.reading import CLOCK, Signature, signature_of
 from orun.store.records import Tree
-from orun.store.trees import Trees, parents
+from orun.store.trees import parents
 
 
 class Evidence(Record, frozen=True):
@@ -31,9 +30,7 @@ class Evidence(Record, frozen=True):
 class Witness(Record, frozen=True):
     """Collects evidence; signatures are taken before files are found intact and compared after."""
 
-    objects: Objects
-    trees: Trees
-    checkouts: Checkouts
+    parts: Parts
     timed: bool  # whether the times of a folder change with the names in it, which mounts of object stores may not know
 
     def collect(self, pipeline: str, artifacts: Mapping[str, str]) -> Evidence | None:
@@ -41,17 +38,16 @@ class Witness(Record, frozen=True):
         files: dict[str, Signature] = {}
         folders: dict[str, str] = {}
         for stage, digest in artifacts.items():
-            tree = self.trees.get(digest)
+            tree = self.parts.trees.get(digest)
             if tree is None:
                 return None
-            out = self.checkouts.path(pipeline, stage)
+            out = self.parts.checkouts.path(pipeline, stage)
             try:
                 before = {path: signature_of(os.stat(path)) for path in self._paths(tree, out)}
-                below = {path: signature_of(os.stat(path)) for path in _folders(tree, out)}
-                old = time.time_ns() - CLOCK
-                before |= {path: seen for path, seen in below.items() if self.timed and max(seen[3:]) < old}
-                listed = {path: listing_digest(path) for path in below.keys() - before.keys()}
-                intact = not self.trees.check(digest) and self.checkouts.holds(out, tree)
+                below = _folders(tree, out)
+                before |= self._settled(below)
+                listed = {path: listing_digest(path) for path in below - before.keys()}
+                intact = not self.parts.trees.check(digest) and self.parts.checkouts.holds(out, tree)
                 after = {path: signature_of(os.stat(path)) for path in before}
             except OSError:
                 return None
@@ -61,10 +57,17 @@ class Witness(Record, frozen=True):
             folders |= listed
         return Evidence(files, folders)
 
+    def _settled(self, folders: Iterable[str]) -> dict[str, Signature]:
+        """The signatures of those in which no name is so new that another one could come without a trace."""
+        if not self.timed:
+            return {}
+        seen, old = {path: signature_of(os.stat(path)) for path in folders}, time.time_ns() - CLOCK
+        return {path: one for path, one in seen.items() if max(one[3:]) < old}
+
     def _paths(self, tree: Tree, out: str) -> Iterator[str]:
-        yield self.objects.path(tree.digest)
+        yield self.parts.objects.path(tree.digest)
         for entry in tree.entries:
-            yield self.objects.path(entry.digest)
+            yield self.parts.objects.path(entry.digest)
             yield f"{out}/{entry.path}"
 
 

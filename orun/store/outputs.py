@@ -39,7 +39,8 @@ def scan(folder: Path, *, modes: bool = True) -> list[Found]:
         StoreError: for a link that does not lead to a file of the folder, a pipe, socket or device, and a name that is
             not Unicode.
     """
-    found = sorted(_resolved(entry, str(folder)) for entry in _files(str(folder)))
+    real = os.path.realpath(folder)
+    found = sorted(_resolved(entry, str(folder), real) for entry in _files(str(folder)))
     return found if modes else [replace(one, executable=False) for one in found]
 
 
@@ -54,7 +55,7 @@ def _files(root: str) -> Iterator[os.DirEntry[str]]:
                     yield entry
 
 
-def _resolved(entry: os.DirEntry[str], root: str) -> Found:
+def _resolved(entry: os.DirEntry[str], root: str, real: str) -> Found:
     name = entry.path[len(root) + 1 :]
     try:
         name.encode()
@@ -63,7 +64,7 @@ def _resolved(entry: os.DirEntry[str], root: str) -> Found:
     path = entry.path
     if entry.is_symlink():
         path = os.path.realpath(path)
-        if not path.startswith(f"{os.path.realpath(root)}/") or not os.path.isfile(path):
+        if not path.startswith(f"{real}/") or not os.path.isfile(path):
             why = f"it is a link to {os.readlink(entry.path)}, which is no file of the same folder"
             raise _refused(name, why, "Leave a copy of the file instead of a link: cp -L")
     mode = os.lstat(path).st_mode

@@ -249,10 +249,8 @@ class Store:
             artifacts: the digest of the tree of each stage, by its id.
         """
         with self._refusals("read from the store"):
-            parts = self.parts
-            witness = Witness(parts.objects, parts.trees, parts.checkouts, timed=is_local(self.root))
-            found = witness.collect(pipeline, artifacts)
-            parts.index.settle()
+            found = Witness(self.parts, timed=is_local(self.root)).collect(pipeline, artifacts)
+            self.parts.index.settle()
             return found
 
     # Runs and locks

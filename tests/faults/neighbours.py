@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from random import Random
 
-from orun.codec import replace
 from tests.faults import deaths
 from tests.faults.calls import Failing, Fault
 from tests.faults.commands import COMMANDS, remote, words

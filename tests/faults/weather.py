@@ -11,12 +11,11 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from uuid import uuid4
 
-from orun.codec import replace
 from tests.faults import deaths
 from tests.faults.commands import cold, whole_remote
 from tests.faults.failures import broken_objects, left_behind
