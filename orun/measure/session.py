@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["open_session", "session_options"]
 
-# Of pairs that round to 8-bit floats it makes operators on integers at its own level, which have no such type.
+# ONNX Runtime up to 1.31 turns pairs that round to 8-bit floats into operators on integers, which lack the type.
 FLOAT8 = "in the target, `session: {session.disable_quant_qdq: 1}`: ONNX Runtime's CPU computes 8-bit floats in float"
 
 
