@@ -132,7 +132,7 @@ class RunFinished(Record, frozen=True):
     """The run ended; the last event of a run that was not killed.
 
     Attributes:
-        exit_code: that of the command: 0 all gates passed, 1 a gate failed, 3 a stage failed, 4 a gate could not be
+        exit_code: that of the command: 0 no gate failed, 1 a gate failed, 3 a stage failed, 4 a gate could not be
             decided and must be, 130 interrupted.
         seconds: wall time.
         edited: files that the run rests on and that were not as in its commit; left out where that is not known.

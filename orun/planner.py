@@ -112,11 +112,11 @@ class Planner:
         """The stages that its key rests on: where it is told what led to it, those that guard it, too."""
         if not self.pipeline.kinds[stage.uses].spec.lineage:
             return stage.upstream
-        return (*stage.upstream, *(name for name in stage.guards if not self._left_out(self.pipeline.stage(name))))
+        return (*stage.upstream, *(name for name in stage.guards if not self.left_out(self.pipeline.stage(name))))
 
-    def _left_out(self, stage: Stage) -> bool:
-        """Whether this run skips it, by itself or with a stage before it."""
-        return bool(self._skipped(stage)) or any(self._left_out(self.pipeline.stage(name)) for name in stage.upstream)
+    def left_out(self, stage: Stage) -> bool:
+        """Return whether this run skips a stage, by itself or with a stage before it."""
+        return bool(self._skipped(stage)) or any(self.left_out(self.pipeline.stage(name)) for name in stage.upstream)
 
     def _inputs(self, stage: Stage, done: Mapping[str, Done]) -> dict[str, str]:
         inputs = {port: done[name].action.tree for port, name in stage.needs.items() if name in done}

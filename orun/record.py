@@ -9,8 +9,13 @@ from typing import Literal
 from orun.codec import Record, field
 from orun.metrics import Estimate, Metric, Unit
 from orun.places import Position
+from orun.spelling import UnknownStage
 
 Outcome = Literal["built", "cached", "failed", "blocked", "skipped"]
+GateOutcome = Literal["passed", "failed", "undecided", "no baseline"]
+RunOutcome = Literal["passed", "failed", "undecided", "no baseline", "not judged", "interrupted"]
+INTERRUPTED = 130  # exit code of a run that the user stopped
+UNDECIDED = 4  # exit code of a run whose gates could not all be decided, and had to be
 
 # Ends of the names of pipelines that an investigation makes: `orun blame`, `orun bisect`. They are nobody's last run.
 ASIDE = (".blame", ".bisect")
@@ -46,8 +51,9 @@ class Verdict(Named, Record, frozen=True):
 
     Attributes:
         stage, metric, rule, threshold: the gate as the file has it; `threshold` is its text.
-        outcome: `passed`, `failed` or `undecided`.
-        fails: whether it makes the run fail (an undecided gate may).
+        outcome: `passed`, `failed`, `undecided` (measured, and the interval includes the threshold) or `no baseline`
+            (nothing is accepted yet to compare with).
+        fails: whether it makes the run end with an exit code other than 0: 1 if it failed, else 4.
         measured: the judged value: the metric itself for absolute rules; the drop, increase or slow-down (a proportion
             for a relative threshold) or the speed-up for the others; None when there is nothing to judge.
         unit: of `measured`.
@@ -58,13 +64,15 @@ class Verdict(Named, Record, frozen=True):
         depth: how many groups it is in. A group (`all of 2`, `any of 2`) is a verdict of its own, before its members,
             and it is the outermost group that fails the run.
         caveat: what the verdict cannot tell although one may expect it to: a sentence, or nothing.
+        blocks: whether releases behind it are not built: it failed, or is undecided and does not say
+            `undecided: allow`.
     """
 
     stage: str
     metric: str
     rule: str
     threshold: str
-    outcome: Literal["passed", "failed", "undecided"]
+    outcome: GateOutcome
     fails: bool
     measured: float | None
     unit: Unit
@@ -74,6 +82,7 @@ class Verdict(Named, Record, frozen=True):
     scope: str = ""
     depth: int = 0
     caveat: str = ""
+    blocks: bool = False
 
 
 class Unjudged(Named, Record, frozen=True):
@@ -171,7 +180,7 @@ class RunResult(Record, frozen=True):
         run: its id, which names its folder in the store.
         pipeline: the pipeline's name.
         file: the pipeline file.
-        exit_code: 0 all gates passed, 1 a gate failed, 3 a stage failed, 4 a gate could not be decided and must be, 130
+        exit_code: 0 no gate failed, 1 a gate failed, 3 a stage failed, 4 a gate could not be decided and must be, 130
             interrupted.
         seconds: wall time.
         started_at: seconds since the epoch.
@@ -206,8 +215,23 @@ class RunResult(Record, frozen=True):
     edited: tuple[str, ...] | None = None
 
     def __getitem__(self, stage: str) -> StageResult:
-        """The result of a stage by its id; KeyError when the run had none of that name."""
+        """Return the result of a stage by its id; UnknownStage, a KeyError, if the run has none of that name."""
         for result in self.stages:
             if result.stage == stage:
                 return result
-        raise KeyError(stage)
+        raise UnknownStage(f"run {self.run}", stage, [result.stage for result in self.stages])
+
+    @property
+    def outcome(self) -> RunOutcome:
+        """The run in a word, that of its gravest gate: `passed` only if every gate that was judged passed."""
+        if self.exit_code == INTERRUPTED:
+            return "interrupted"
+        if self.exit_code not in (0, UNDECIDED):
+            return "failed"
+        outcomes = {verdict.outcome for verdict in self.verdicts if not verdict.depth}
+        if "undecided" in outcomes:
+            return "undecided"
+        if "no baseline" in outcomes:
+            return "no baseline"
+        left_out = any(stage.unjudged for stage in self.stages)
+        return "not judged" if left_out and (self.exit_code or not outcomes) else "passed"

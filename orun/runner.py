@@ -14,6 +14,7 @@ from time import sleep
 from typing import TYPE_CHECKING
 
 from orun.attempt import Attempt
+from orun.codec import replace
 from orun.discovery import never_at_rest
 from orun.environment.room import Room
 from orun.errors import Interrupted, StageError
@@ -23,6 +24,7 @@ from orun.executors.job import Finished, Progress
 from orun.lineage import Lineage
 from orun.outcomes import failed, left, up_to_date
 from orun.outs import Outs, namesake, withdraw_gone
+from orun.pipeline.graph import reached
 from orun.pipeline.model import Stage
 from orun.planner import Planner
 from orun.reasons import key_changes
@@ -93,6 +95,9 @@ class Runner:
         stages, room = tuple(step.stage for step in plan.steps), self.room
         self._schedule = Schedule(stages, seconds, room.cores, room.memory, max(room.gpus, 1))  # one that hides
         self._outs = Outs(self.store, plan.pipeline.name)
+        self._before = {stage.id: stage.before for stage in stages}
+        releases = [one for one in stages if self._releases(one) and not self.planner.left_out(one)]
+        self._released = reached([name for one in releases for name in one.before], self._before)
         try:
             while not self._schedule.finished:
                 self._advance()
@@ -195,8 +200,16 @@ class Runner:
             if name not in self.done:
                 return f"{name} {VERBS[outcome]}"
             if not self.done[name].good:
-                return f"a gate of {name} {self.done[name].verb}"
+                return f"a gate of {name} {self.done[name].blocking}"
+        if self._releases(stage):
+            behind = reached(stage.before, self._before)
+            for name, done in self.done.items():
+                if name in behind and done.blocking:
+                    return f"a gate of {name} {done.blocking}"
         return "another stage failed, and --keep-going is not set" if self._stopped else ""
+
+    def _releases(self, stage: Stage) -> bool:
+        return self.planner.pipeline.kinds[stage.uses].spec.releases
 
     def _quieter_first(self, stage: Stage) -> bool:
         """Whether a stage that wants the machine for itself lets others of this run go first."""
@@ -300,6 +313,8 @@ class Runner:
             self.remote.push(step, action, new=outcome == "built")
         verdicts = self.planner.judge(stage, action)
         self.done[stage.id] = Done(step, action, verdicts)
+        if stage.id in self._released:
+            verdicts = tuple(replace(one, fails=one.fails or one.blocks) for one in verdicts)
         self.verdicts += verdicts
         self._report(up_to_date(step, action, outcome, str(out), brought=brought))
         for verdict in verdicts:

@@ -17,7 +17,7 @@ from orun.executors import LocalExecutor
 from orun.journal import Journal
 from orun.observe import portable_name
 from orun.planner import Planner
-from orun.record import ASIDE, RunResult, StageResult, Verdict
+from orun.record import ASIDE, UNDECIDED, RunResult, StageResult, Verdict
 from orun.requirements import provide
 from orun.revision import commit_of
 from orun.runner import Runner
@@ -159,18 +159,16 @@ class Session(Record, frozen=True):
 
 
 def exit_code(stages: Sequence[StageResult], verdicts: Sequence[Verdict]) -> int:
-    """The exit code that sums up a run: the gravest of what happened.
+    """Return the exit code that sums up a run; the first that applies, in this order.
 
     Returns:
-        3 when a stage failed or could not run for want of another, 1 when a gate failed, 4 when one could not be
-        decided, or was not judged, and must be, else 0.
+        3 if a stage failed, 1 if a gate failed, 4 if a gate was not decided, or not judged, and must be, 3 if a stage
+        that was not asked for is out of date, else 0.
     """
-    failing: set[str] = {verdict.outcome for verdict in verdicts if verdict.fails}
-    failing |= {"undecided" for result in stages for gate in result.unjudged if gate.fails}
     if any(result.outcome == "failed" for result in stages):
         return 3
-    if "failed" in failing:
+    if any(verdict.fails and verdict.outcome == "failed" for verdict in verdicts):
         return 1
-    if "undecided" in failing:
-        return 4
+    if any(one.fails for one in verdicts) or any(gate.fails for result in stages for gate in result.unjudged):
+        return UNDECIDED
     return 3 if any(result.outcome == "blocked" for result in stages) else 0

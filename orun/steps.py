@@ -7,9 +7,16 @@ from typing import Literal
 
 from orun.codec import Record, field
 from orun.pipeline.model import Pipeline, Stage
-from orun.record import Verdict
+from orun.record import GateOutcome, Verdict
+from orun.spelling import UnknownStage
 from orun.store import Action
 
+# What a gate did that keeps stages after it from running; the gravest first.
+BLOCKING: Mapping[GateOutcome, str] = {
+    "failed": "failed",
+    "undecided": "is undecided",
+    "no baseline": "has no baseline",
+}
 Decision = Literal["run", "cached", "maybe", "skipped"]
 
 
@@ -48,11 +55,11 @@ class Plan(Record, frozen=True):
     steps: tuple[Step, ...]
 
     def __getitem__(self, stage: str) -> Step:
-        """The step of a stage by its id; KeyError when there is none."""
+        """Return the step of a stage by its id; UnknownStage, a KeyError, if the plan has none of that name."""
         for step in self.steps:
             if step.stage.id == stage:
                 return step
-        raise KeyError(stage)
+        raise UnknownStage(f"the plan of {self.pipeline.name}", stage, [step.stage.id for step in self.steps])
 
 
 class Done(Record, frozen=True):
@@ -68,7 +75,7 @@ class Done(Record, frozen=True):
         return not any(verdict.fails for verdict in self.verdicts)
 
     @property
-    def verb(self) -> str:
-        """What a gate of one that is not good did: an undecided one fails where the file or `--strict` says so."""
-        failed = any(verdict.fails and verdict.outcome == "failed" for verdict in self.verdicts)
-        return "failed" if failed else "is undecided"
+    def blocking(self) -> str:
+        """What its gravest gate that blocks releases did, as the end of a sentence; empty if none blocks them."""
+        outcomes = {verdict.outcome for verdict in self.verdicts if verdict.blocks}
+        return next((verb for outcome, verb in BLOCKING.items() if outcome in outcomes), "")

@@ -24,6 +24,7 @@ NAMES: Mapping[str, str] = {
     "env": "environ env_vars envvars",
     "environment": "conda container venv docker system",
     "resources": "threads cpus cores gpus gpu memory mem mem_mb",
+    "allow": "pass warn",
     "session": "session_options sess_options threads num_threads",
     "packages": "pip dependencies",
     "cpu": "CPUExecutionProvider",

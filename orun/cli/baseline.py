@@ -150,7 +150,7 @@ def diff(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
 def drop(file: str, overrides: Sequence[str], store: Path | None, as_json: bool) -> int:
     """Remove the baseline of FILE and the pins of its models.
 
-    `max_regression` is undecided until another is accepted.
+    Until another is accepted, gates with `max_regression` have no baseline.
     """
     from orun.gates import baselines
     from orun.gates.pinned import unpin_models
@@ -204,11 +204,11 @@ def _given(pipeline: Pipeline, store: Store, steps: Sequence[Step], asked: Remot
 
 
 def _failing(pipeline: Pipeline, store: Store, baseline: Baseline, steps: Sequence[Step]) -> tuple[Verdict, ...]:
-    """What still fails a run beside this baseline."""
+    """Return the gates that still fail a run, or block its releases, beside this baseline."""
     from orun.planner import Planner
 
     planner = Planner(pipeline, store, baseline)
-    return tuple(one for step in steps if step.hit for one in planner.judge(step.stage, step.hit) if one.fails)
+    return tuple(one for step in steps if step.hit for one in planner.judge(step.stage, step.hit) if one.blocks)
 
 
 def _left_out(names: Sequence[str], baseline: Baseline) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from orun.cli.verb import Verb
 from orun.errors import Interrupted, OrunError, UsageError
 from orun.pipeline.model import conditions
 from orun.report.figures import quoted
-from orun.spelling import closest, near
+from orun.spelling import closest, near, settings
 
 if TYPE_CHECKING:
     from orun.culprits.blame import Question
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from orun.record import RunResult
 
 AUTOMATIC_SECONDS = 60.0  # that a run spends on all of its failed gates
+AT_LEAST_MINUTES, LONGER = 10, 2  # of the time that is advised where there was too little, and how many times more
 EXAMPLES = (
     ("orun blame pipelines/bert.yaml", "every gate that failed"),
     ("orun blame pipelines/bert.yaml accuracy", "the gates of one stage, failed or not"),
@@ -99,25 +101,32 @@ def show(found: Sequence[Diagnosis], *, sentences: bool = False) -> None:
 
     terminal = detect(sys.stdout, os.environ)
     for one in found:
-        options.show([one.sentence] if sentences else ["", *lines_of(one, terminal)])
-
-
-def advise(file: str, found: Sequence[Diagnosis]) -> None:
-    """Say how to go on where the minute that a run has was too short."""
-    from orun.culprits.found import OUT_OF_TIME
-
-    if cut := next((one for one in found if OUT_OF_TIME in one.stopped), None):
-        options.show(["", f"hint: with more time: orun blame {quoted(file)} {quoted(cut.stage)}"])
+        options.show(list(filter(None, (one.sentence, one.stopped))) if sentences else ["", *lines_of(one, terminal)])
 
 
 def _investigated(asked: Sequence[Question], seconds: float, store: Path | None, say: Any) -> tuple[Diagnosis, ...]:
-    """Each gate in turn; all of them together have so many seconds."""
+    """Look into each gate in turn; all of them together have so many seconds."""
     from orun.culprits.blame import blame
 
     found: list[Diagnosis] = []
     for one in asked:
-        found.append(blame(one, max(seconds - sum(done.seconds for done in found), 0.0), store, say))
+        left = max(seconds - sum(done.seconds for done in found), 0.0)
+        found.append(with_advice(blame(one, left, store, say), one, seconds, store))
     return tuple(found)
+
+
+def with_advice(found: Diagnosis, question: Question, seconds: float, store: Path | None) -> Diagnosis:
+    """Say how to go on where the time was too short."""
+    from dataclasses import replace
+
+    from orun.culprits.found import OUT_OF_TIME
+
+    if OUT_OF_TIME not in found.stopped:
+        return found
+    file, where = near(str(question.pipeline.file)), f" --store {quoted(near(str(store)))}" if store else ""
+    command = f"orun blame {quoted(file)} {quoted(found.stage)}{settings(question.pipeline.overrides)}{where}"
+    minutes = max(math.ceil(LONGER * seconds / 60), AT_LEAST_MINUTES)
+    return replace(found, stopped=f"{found.stopped}; to go on: {command} --time {minutes}min")
 
 
 def _asked(pipeline: Pipeline, result: RunResult, gate: str | None) -> list[Question]:

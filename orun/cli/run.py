@@ -34,7 +34,7 @@ EXAMPLES = (
 @options.file_argument
 @selection_options
 @click.option("-k", "--keep-going", is_flag=True, help="After a failure go on with what does not depend on it.")
-@click.option("--strict", is_flag=True, help="Every gate must pass: none may be undecided, or left out with its stage.")
+@click.option("--strict", is_flag=True, help="Every gate must pass; any other verdict, or none, fails the run.")
 @click.option(
     "-j", "--jobs", type=click.IntRange(1), metavar="N", help="Cores to keep busy; all usable ones by default."
 )
@@ -71,9 +71,10 @@ def command(
     one fails the stage and the nodes behind it are looked for, as `orun blame` does, for a minute at most.
 
     \b
-    Exit codes: 0 all gates passed, 1 a gate failed, 2 the file or the command line
-    is wrong, 3 a stage failed, 4 a gate could not be decided and must be, 5 a bug
-    in orun, 130 interrupted.
+    Exit codes: 0 no gate failed, 1 a gate failed, 2 the file or the command line
+    is wrong, 3 a stage failed, 4 a gate is undecided and a release waits for it,
+    or the file or --strict says that it must be decided, 5 a bug in orun, 130
+    interrupted. When several apply: 130, 3, 1, 4.
     """  # noqa: D301 -- click's mark for text that keeps its lines
     if quiet and verbose:
         raise UsageError("--quiet and --verbose contradict each other", hint="use one of them")
@@ -88,16 +89,17 @@ def command(
         if as_json:
             result = _run_heeding(file, None, choices)
             options.show_json(_with_blame(file, choices, result) if blames else result)
+            annotate(result)
         else:
-            result = _run_shown(file, "quiet" if quiet else "verbose" if verbose else "normal", **choices)
-            if blames and _failed(result):
-                from orun.cli import blame
 
-                found = blame.after_run(file, choices, result, quiet=quiet)
-                blame.show(found, sentences=quiet)
-                if not (quiet or overrides):  # they would have to be said again
-                    blame.advise(file, found)
-        annotate(result)
+            def look_into(result: RunResult) -> None:
+                if blames and _failed(result):
+                    from orun.cli import blame
+
+                    blame.show(blame.after_run(file, choices, result, quiet=quiet), sentences=quiet)
+                annotate(result)
+
+            result = _run_shown(file, "quiet" if quiet else "verbose" if verbose else "normal", look_into, choices)
     for report in asked:
         report.write(result)
     return result.exit_code
@@ -112,13 +114,13 @@ def _annotated(as_json: bool) -> Iterator[Callable[[RunResult], None]]:
     from orun.report.github import commands, mistakes
 
     try:
-        yield lambda result: click.echo("\n".join(commands(result)), err=as_json)
+        yield lambda result: click.echo("".join(f"{line}\n" for line in commands(result)), nl=False, err=as_json)
     except PipelineError as error:
         click.echo("\n".join(mistakes(error)), err=as_json)
         raise
 
 
-def _run_shown(file: str, detail: Detail, **choices: Any) -> RunResult:
+def _run_shown(file: str, detail: Detail, look_into: Callable[[RunResult], None], choices: dict[str, Any]) -> RunResult:
     from orun.report.console import Console
     from orun.report.terminal import detect
 
@@ -127,7 +129,7 @@ def _run_shown(file: str, detail: Detail, **choices: Any) -> RunResult:
         result = _run_heeding(file, console, choices)
     finally:
         console.close()
-    console.finish(result)
+    console.finish(result, look_into)
     return result
 
 

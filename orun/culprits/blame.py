@@ -116,7 +116,7 @@ def blame(question: Question, seconds: float, store: Path | None = None, listene
             found = latency.Case(bench, stage, gate, chain, other, then).solve(found)
         else:
             found = accuracy.Case(bench, stage, gate, chain, then, metric).solve(found)
-    sentence = found.sentence or "nothing was found out in the time that there was"
+    sentence = found.sentence or "nothing was found before the time limit"
     return replace(found, sentence=sentence, seconds=monotonic() - began)
 
 

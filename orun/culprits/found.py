@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from orun.metrics import Estimate, Unit
 
-OUT_OF_TIME = "the rest was left out when the time was up"
+OUT_OF_TIME = "the rest was skipped: time limit reached"
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def level(result: RunResult, model: str, stage: str, metric: str) -> Level:
     if metric not in found.metrics:
         return Level(model, None, why=reason(result, stage))
     verdicts = [one for one in result.verdicts if one.stage == stage]
-    decided = next((one.outcome == "passed" for one in verdicts if one.outcome != "undecided"), None)
+    decided = next((one.outcome == "passed" for one in verdicts if one.outcome in ("passed", "failed")), None)
     return Level(model, found.metrics[metric].value, decided)
 
 

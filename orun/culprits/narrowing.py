@@ -62,7 +62,7 @@ def measure(
         measured = replace(measured, complete=True)
     except OutOfTime:
         pass
-    why = SKIPPED if measured.complete else "not in the time that there was"
+    why = SKIPPED if measured.complete else "skipped: time limit reached"
     every = (found.get(number, Level(one.id, None, why=why)) for number, one in enumerate(chain))
     return replace(measured, levels=tuple(every))
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, get_args
 
 from orun.codec import Record, decode, encode, replace
 from orun.errors import OutputRefused
-from orun.metrics import Estimate, Metric
+from orun.metrics import Better, Estimate, Metric, Noise, Unit
 
 SAVE = "Save the model: onnx.save(model, context.result)"
+# Fields of a metric that take one of a few words: what such a word is, and those that are allowed.
+CHOICES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "unit": ("unit", get_args(Unit)),
+    "better": ("direction", get_args(Better)),
+    "noise": ("noise", get_args(Noise)),
+}
 HINT = "Return a mapping of names to finite numbers or orun.Metric"
 
 
@@ -55,12 +61,20 @@ def _metric(stage: str, name: str, value: object) -> Metric:
         unbounded = math.isinf(number) and field.endswith((".low", ".high"))  # too few samples to bound an interval
         if not math.isfinite(number) and not unbounded:
             raise _refused(stage, f"{stage} returned a metric {name!r} that is not finite", why=f"{field} is {number}")
+    for field, (noun, allowed) in CHOICES.items():
+        if (chosen := getattr(value, field)) not in allowed:
+            listed = ", ".join(one or "or empty" for one in allowed)
+            raise _refused(stage, f"{_invalid(stage, name)}: unknown {noun} {chosen!r} (allowed: {listed})")
     try:
         metric = decode(Metric, encode(replace(_plain(value), value=float(value.value))))
     except ValueError as error:
-        raise _refused(stage, f"{stage} returned a metric {name!r} that is none", why=str(error)) from error
+        raise _refused(stage, f"{_invalid(stage, name)}: {error}") from error
     _require_intervals(stage, name, metric)
     return metric
+
+
+def _invalid(stage: str, name: str) -> str:
+    return f"`{stage}` returned an invalid metric {name!r}"
 
 
 def _plain(value: Any) -> Any:

@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from orun.codec import replace
-from orun.gates.finding import Finding, Outcome
+from orun.gates.finding import Finding
 from orun.metrics import Metric
 from orun.pipeline.model import Gate, Group
-from orun.record import Verdict
+from orun.record import GateOutcome, Verdict
 from orun.units import amount
 
 SHOWN = 5  # slices of which a sentence tells the figures
+WORST_FIRST: Sequence[GateOutcome] = ("failed", "undecided", "no baseline", "passed")
 
 Find = Callable[[Gate], Finding]
 
@@ -32,25 +33,28 @@ def verdicts(stage: str, gate: Gate | Group, find: Find) -> Iterator[Verdict]:
     members = [tuple(verdicts(stage, member, find)) for member in gate.members]
     yield _together(stage, gate, [found[0] for found in members])
     for verdict in (one for found in members for one in found):
-        yield replace(verdict, fails=False, depth=verdict.depth + 1)
+        yield replace(verdict, fails=False, blocks=False, depth=verdict.depth + 1)
 
 
-def together(rule: str, outcomes: Iterable[Outcome]) -> Outcome:
-    """`any` passes with one that passed, `all` fails with one that failed; what is left hangs on the undecided."""
+def together(rule: str, outcomes: Iterable[GateOutcome]) -> GateOutcome:
+    """Return the outcome of a group: `any` passes with one member that passed, `all` fails with one that failed.
+
+    Otherwise the members that were not decided could tip it: it is undecided, or has no baseline.
+    """
     found = set(outcomes)
-    if rule == "any":
-        return "passed" if "passed" in found else "undecided" if "undecided" in found else "failed"
-    return "failed" if "failed" in found else "undecided" if "undecided" in found else "passed"
+    order = ("passed", "undecided", "no baseline", "failed") if rule == "any" else WORST_FIRST
+    return next((outcome for outcome in order if outcome in found), order[-1])
 
 
 def _verdict(stage: str, gate: Gate, finding: Finding) -> Verdict:
+    fails = {"undecided": gate.undecided == "fail", "no baseline": gate.strict, "failed": True, "passed": False}
     return Verdict(
         stage=stage,
         metric=gate.metric,
         rule=gate.rule,
         threshold=gate.threshold.text,
         outcome=finding.outcome,
-        fails=finding.outcome == "failed" or (finding.outcome == "undecided" and gate.undecided == "fail"),
+        fails=fails[finding.outcome],
         measured=finding.measured,
         unit=finding.unit,
         interval=finding.interval,
@@ -58,30 +62,32 @@ def _verdict(stage: str, gate: Gate, finding: Finding) -> Verdict:
         position=gate.position,
         scope=gate.scope,
         caveat=finding.caveat,
+        blocks=fails[finding.outcome] or (finding.outcome == "undecided" and gate.undecided == "block"),
     )
 
 
 def _together(stage: str, group: Group, members: Sequence[Verdict]) -> Verdict:
     outcome = together(group.rule, [one.outcome for one in members])
-    strict = any(one.outcome == "undecided" and one.fails for one in members)
+    open_members = [one for one in members if one.outcome == outcome not in ("passed", "failed")]
     return Verdict(
         stage=stage,
         metric=group.name,
         rule=group.rule,
         threshold="",
         outcome=outcome,
-        fails=outcome == "failed" or (outcome == "undecided" and strict),
+        fails=outcome == "failed" or any(one.fails for one in open_members),
         measured=None,
         unit="",
         interval=None,
         why=_tally(members),
         position=group.position,
+        blocks=outcome == "failed" or any(one.blocks for one in open_members),
     )
 
 
 def _tally(members: Sequence[Verdict]) -> str:
     """`passed: p50 max 12ms; failed: speedup min 1.5`."""
-    order: tuple[Outcome, ...] = ("passed", "failed", "undecided")
+    order: tuple[GateOutcome, ...] = ("passed", "failed", "undecided", "no baseline")
     named = {outcome: [_name(one) for one in members if one.outcome == outcome] for outcome in order}
     return "; ".join(f"{outcome}: {', '.join(names)}" for outcome, names in named.items() if names)
 
@@ -128,12 +134,11 @@ def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Co
 
 def _worst_first(gate: Gate, found: Mapping[str, Finding]) -> list[tuple[str, Finding]]:
     """The slices, those that fail first; of one outcome the one whose figure is worst for the gate."""
-    outcomes: Sequence[Outcome] = ("failed", "undecided", "passed")
     sign = 1 if gate.rule in ("min", "min_speedup") else -1
 
     def place(one: tuple[str, Finding]) -> tuple[int, float]:
         value = one[1].measured
-        return outcomes.index(one[1].outcome), math.inf if value is None else -math.inf if math.isnan(
+        return WORST_FIRST.index(one[1].outcome), math.inf if value is None else -math.inf if math.isnan(
             value
         ) else sign * value
 
@@ -142,9 +147,8 @@ def _worst_first(gate: Gate, found: Mapping[str, Finding]) -> list[tuple[str, Fi
 
 def _counts(found: Mapping[str, Finding]) -> str:
     counts = Counter(one.outcome for one in found.values())
-    order: tuple[Outcome, ...] = ("failed", "undecided")
     told = [f"{counts['passed']} of {len(found)} slices passed"]
-    return ", ".join([*told, *(f"{counts[outcome]} {outcome}" for outcome in order if counts[outcome])])
+    return ", ".join([*told, *(f"{counts[outcome]} {outcome}" for outcome in WORST_FIRST[:-1] if counts[outcome])])
 
 
 def _without(gate: Gate, metrics: Mapping[str, Metric]) -> str:

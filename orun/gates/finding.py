@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from orun.codec import Record
 from orun.metrics import Estimate, Unit
 from orun.pipeline.model import Threshold
+from orun.record import GateOutcome
 from orun.units import show, span
-
-Outcome = Literal["passed", "failed", "undecided"]
 
 
 class Finding(Record, frozen=True):
     """The outcome of a gate with what was judged; see `orun.record.Verdict` for the fields."""
 
-    outcome: Outcome
+    outcome: GateOutcome
     why: str
     measured: float | None = None
     unit: Unit = ""
@@ -68,14 +66,14 @@ def above(value: float, limit: float) -> bool:
     return value > limit and not math.isclose(value, limit, rel_tol=1e-9, abs_tol=1e-12)
 
 
-def against_maximum(interval: Estimate, limit: float) -> Outcome:
+def against_maximum(interval: Estimate, limit: float) -> GateOutcome:
     """Three outcomes: the interval is within the limit, above it, or holds it."""
     if not above(interval.high, limit):
         return "passed"
     return "failed" if above(interval.low, limit) else "undecided"
 
 
-def against_minimum(interval: Estimate, limit: float) -> Outcome:
+def against_minimum(interval: Estimate, limit: float) -> GateOutcome:
     """Three outcomes: the interval is at or above the limit, below it, or holds it."""
     if not above(limit, interval.low):
         return "passed"

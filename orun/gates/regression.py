@@ -11,12 +11,13 @@ from orun.environment.hosts import machine, same_machine
 from orun.gates.advice import to_tell
 from orun.gates.baselines import Accepted, alone
 from orun.gates.conditions import changed_since
-from orun.gates.finding import Change, Finding, Outcome, distance, point
+from orun.gates.finding import Change, Finding, distance, point
 from orun.gates.measured import Ports, changes, without_references
 from orun.gates.relative import by_interval, change
 from orun.measure.sequential import EQUAL, SLOWER, Evidence
 from orun.metrics import UNIT_WORDS, Comparison, Estimate, Metric, Noise
 from orun.pipeline.model import Gate, Stage
+from orun.record import GateOutcome
 from orun.store.records import Action
 
 ACCEPT = "orun baseline accept"
@@ -55,8 +56,9 @@ def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, t
     if metric.better == "neither":
         return Finding("failed", f"{gate.metric} has no direction of improvement, so it has no regression")
     if accepted is None:
-        gone = f", but for {', '.join(terms.gone)}, which the file has no more" if terms.gone else ""
-        return _untold(gate, f"nothing is accepted for {stage.id}{gone}")
+        known = ", ".join(f"`{name}`" for name in terms.gone)
+        gone = f" (the baseline has {known}, no longer in the file)" if known else ""
+        return _without_baseline(gate, f"no baseline yet for `{stage.id}`{gone}")
     same = accepted.model and accepted.model == terms.ports.measured(action)
     if same and accepted.beside == terms.ports.beside(action):
         found = _the_same(gate, metric, "the accepted baseline is this very model")
@@ -106,7 +108,7 @@ def _by_launches(gate: Gate, metric: Metric, found: Change, comparison: Comparis
         if judged.outcome != "undecided":
             return judged
         return replace(result, why=f"{sentence}: a threshold of 0 tells no two times apart; allow 1 % or more")
-    outcomes: Mapping[str, Outcome] = {"slower": "failed", "not slower": "passed", "undecided": "undecided"}
+    outcomes: Mapping[str, GateOutcome] = {"slower": "failed", "not slower": "passed", "undecided": "undecided"}
     outcome = outcomes[evidence.answer(slowdown)]
     weighed = _weigh(outcome, evidence, slowdown, gate.threshold.text)
     if outcome == "undecided":
@@ -114,7 +116,7 @@ def _by_launches(gate: Gate, metric: Metric, found: Change, comparison: Comparis
     return replace(result, outcome=outcome, why=f"{sentence}: {weighed}")
 
 
-def _weigh(outcome: Outcome, evidence: Evidence, slowdown: float, text: str) -> str:
+def _weigh(outcome: GateOutcome, evidence: Evidence, slowdown: float, text: str) -> str:
     odds = evidence.log_odds(slowdown)
     if outcome == "failed":
         return f"one of {text} or more fits {_times(odds)} better than none ({_times(SLOWER)} fail)"
@@ -134,7 +136,7 @@ def _by_stored(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: 
     """Against the figures of the baseline file, because its model was not measured beside this one."""
     stored = accepted.metrics.get(gate.metric)
     if stored is None:
-        return _untold(gate, f"the accepted baseline has no figure for {gate.metric}")
+        return _without_baseline(gate, f"no baseline yet for `{gate.metric}` of `{stage.id}`")
     if stored.unit != metric.unit:
         units = f"{UNIT_WORDS[metric.unit]}, and in the accepted baseline it {UNIT_WORDS[stored.unit]}"
         return _untold(gate, f"{gate.metric} {units}")
@@ -158,8 +160,13 @@ def _by_stored(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: 
     return judged
 
 
+def _without_baseline(gate: Gate, why: str) -> Finding:
+    """Nothing is accepted yet that the metric could be compared with."""
+    return Finding("no baseline", f"{why}; `{ACCEPT} {gate.position.file}`")
+
+
 def _untold(gate: Gate, why: str, where: str = "") -> Finding:
-    """Nothing to hold against the figure; one that is accepted now would be."""
+    """There is a baseline, and the metric cannot be compared with it."""
     return Finding("undecided", f"{why}; `{ACCEPT} {gate.position.file}`{where}")
 
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from orun.gates.advice import to_narrow
-from orun.gates.finding import Change, Finding, Outcome, above, against_maximum, against_minimum, distance, log_width
+from orun.gates.finding import Change, Finding, above, against_maximum, against_minimum, distance, log_width
 from orun.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from orun.pipeline.model import Gate
+from orun.record import GateOutcome
 from orun.units import show
 
 Z2 = 1.959964**2  # of the normal quantile of 95 %
@@ -97,7 +98,7 @@ def _shown(found: Change) -> str:
     return "" if found.exact else "shown to be "
 
 
-def _side(outcome: Outcome, *, least: bool) -> str:
+def _side(outcome: GateOutcome, *, least: bool) -> str:
     if least:
         return "at least" if outcome == "passed" else "less than"
     return "within" if outcome == "passed" else "more than"

@@ -8,7 +8,7 @@ from typing import Literal, cast
 from orun.codec import Record, replace
 from orun.metrics import Better, Unit, further
 from orun.pipeline.instances import Instance
-from orun.pipeline.model import RULES, Gate, Group, Threshold
+from orun.pipeline.model import RULES, Gate, Group, Threshold, Undecided
 from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar, Span
 from orun.pipeline.problems import Problems
 from orun.pipeline.thresholds import check_direction, check_unit, threshold
@@ -147,7 +147,7 @@ def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterato
         ground.problems.add(entry.key, f"the gate on {metric!r} has no condition", expected=one_of(RULES))
     against = _against(ground, sound, rules)
     by, here = _by(ground, sound), _is_here(ground, sound)
-    undecided = _text(sound, UNDECIDED) == "fail"
+    undecided = cast("Undecided", _text(sound, UNDECIDED) or "block")
     limits: dict[str, Threshold] = {}
     for rule, one in rules.items():
         if rule in AGAINST_REFERENCE and AGAINST not in sound:
@@ -156,7 +156,7 @@ def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterato
         if not isinstance(value, Scalar) or value.broken or not (limit := threshold(rule, value, ground.problems)):
             continue
         limits[rule] = limit
-        made = Gate(metric, rule, limit, "fail" if undecided else "pass", one.key.position, by=by)
+        made = Gate(metric, rule, limit, undecided, one.key.position, by=by)
         if (unit := ground.unit(metric)) is not None:
             check_unit(made, unit, value, ground.problems)
         if REFERENCE in ground.kind.spec.inputs:

@@ -15,6 +15,7 @@ from orun.stages.contract import Spec
 from orun.targets import Environment, Target
 
 Rule = Literal["min", "max", "max_drop", "max_increase", "max_regression", "min_speedup"]
+Undecided = Literal["allow", "block", "fail"]
 RULES: tuple[Rule, ...] = ("min", "max", "max_drop", "max_increase", "max_regression", "min_speedup")
 
 
@@ -43,19 +44,22 @@ class Gate(Record, frozen=True):
         rule: `min`/`max` are absolute; `max_drop`, `max_increase` and `min_speedup` are against the stage's
             `reference` input; `max_regression` is against the accepted baseline, in the metric's direction.
         threshold: the limit.
-        undecided: whether a gate that cannot be decided passes (with a warning) or fails (exit 4).
+        undecided: what it does if it cannot be decided: `allow` releases behind it, `block` them (exit 4), or `fail`
+            the run (exit 4) whether there is a release or not.
         position: where the file says so.
         against: name of a further reference (`reference.<name>`) that it is against; empty for `reference` itself.
         by: the field of the dataset of which each value is judged by itself; empty for all examples together.
+        strict: whether it fails the run (exit 4) if there is no baseline yet.
     """
 
     metric: str
     rule: Rule
     threshold: Threshold
-    undecided: Literal["pass", "fail"]
+    undecided: Undecided
     position: Position
     against: str = ""
     by: str = ""
+    strict: bool = False
 
     def fits(self, unit: Unit) -> bool:
         """Whether the threshold is written in the metric's unit: a limit of 300 MB would pass any time in seconds."""
@@ -243,7 +247,7 @@ class Pipeline(Record, frozen=True, dict=True):
         raise KeyError(name)
 
     def strictly(self) -> Pipeline:
-        """The same, of which every gate must pass: one that is undecided, or is not judged, fails the run."""
+        """Return the same pipeline in which every gate must pass: any other verdict, or none, fails the run."""
         stages = tuple(replace(stage, gates=tuple(map(_strict, stage.gates))) for stage in self.stages)
         return replace(self, stages=stages, strict=True)
 
@@ -251,4 +255,4 @@ class Pipeline(Record, frozen=True, dict=True):
 def _strict(gate: Gate | Group) -> Gate | Group:
     if isinstance(gate, Group):
         return replace(gate, members=tuple(map(_strict, gate.members)))
-    return replace(gate, undecided="fail")
+    return replace(gate, undecided="fail", strict=True)

@@ -43,9 +43,10 @@ def gate() -> Fragment:
     rules: Mapping[str, Fragment] = {
         rule: (speedup if rule == "min_speedup" else threshold) | {"description": doc} for rule, doc in RULES.items()
     }
-    undecided = choice(["pass", "fail"]) | {
-        "description": "Whether a gate that the measurements cannot decide passes, with a warning, or fails (exit 4).",
-        "default": "pass",
+    undecided = choice(["allow", "block", "fail"]) | {
+        "description": "What an undecided gate does: `allow` releases behind it, `block` them (exit 4), or `fail` the"
+        " run (exit 4), whether there is a release or not.",
+        "default": "block",
     }
     return {
         "type": "object",

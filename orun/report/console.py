@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from orun.events import Event, RunStarted, StageStarted, StageWaiting
@@ -49,11 +50,17 @@ class Console:
         if line:
             self._print(line)
 
-    def finish(self, result: RunResult) -> None:
-        """Show the tables and the last line."""
+    def finish(self, result: RunResult, look_into: Callable[[RunResult], None] = lambda _: None) -> None:
+        """Show the tables, then what `look_into` shows about the run, and the verdict as the last line."""
         self.close()
-        for line in result_lines(result, self._terminal, self._detail):
+        *tables, verdict = result_lines(result, self._terminal, self._detail)
+        for line in tables[:-1]:
             self._print(line)
+        try:
+            look_into(result)
+        finally:
+            for line in (*tables[-1:], verdict):  # the last line of the tables is empty
+                self._print(line)
 
     def close(self) -> None:
         """Leave the terminal as it was; safe to call twice."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from orun.places import Position
-from orun.record import NEVER_RUN, VERBS, RunResult, StageResult, Unjudged, Verdict
+from orun.record import NEVER_RUN, VERBS, GateOutcome, RunResult, StageResult, Unjudged, Verdict
 from orun.report.figures import quoted
 from orun.report.stages import why as reasons
 from orun.report.table import Cell, Column, render
@@ -23,10 +23,17 @@ NOT_JUDGED = "not judged"
 COLUMNS = (
     Column("gate", flexible=True),
     Column("measured", "right"),
-    Column("95 % interval"),
-    Column("threshold"),
+    Column("95 % interval", flexible=True, narrowest=11),
+    Column("threshold", flexible=True, narrowest=14),
     Column("verdict"),
 )
+STYLES: Mapping[GateOutcome, Style] = {"passed": "good", "failed": "bad", "undecided": "doubt", "no baseline": "dim"}
+TITLES: Mapping[GateOutcome, str] = {
+    "passed": "gate passed",
+    "failed": "gate failed",
+    "undecided": "gate undecided",
+    "no baseline": "gate without a baseline",
+}
 
 
 def gate_table(result: RunResult, terminal: Terminal) -> list[str]:
@@ -40,7 +47,7 @@ def gate_table(result: RunResult, terminal: Terminal) -> list[str]:
         [
             Cell(f"{one.stage} {one.metric}", "strong"),
             *map(Cell, ("-", "", one.condition)),
-            Cell(NOT_JUDGED, "bad" if one.fails else "doubt"),
+            Cell(NOT_JUDGED, "doubt"),
         ]
         for _, one in unjudged(result)
     ]
@@ -58,7 +65,7 @@ def gate_row(verdict: Verdict) -> tuple[str, str, str, str]:
 
 
 def gate_notes(result: RunResult, terminal: Terminal, *, failing_only: bool = False) -> list[str]:
-    """Where, why and what next, for each gate that did not pass; what next once for those that share it."""
+    """Return where, why and what next for each gate that did not pass or was not judged; a shared hint comes once."""
     told = [one for one in open_gates(result.verdicts) if one.fails or not failing_only]
     hints = [f"  hint: {next_step(one, result)}" if one.fails else "" for one in told]
     lines: list[str] = []
@@ -67,9 +74,9 @@ def gate_notes(result: RunResult, terminal: Terminal, *, failing_only: bool = Fa
         if hint and hint != following:
             lines.append(hint)
     return lines + [
-        f"{terminal.paint(f'{_place(one.position)}: gate {NOT_JUDGED}: {one.title}', 'bad')}: {why_unjudged(stage)}"
+        f"{terminal.paint(f'{_place(one.position)}: gate {NOT_JUDGED}: {one.title}', 'doubt')}: {why_unjudged(stage)}"
         for stage, one in unjudged(result)
-        if one.fails
+        if one.fails or (stage.outcome == "skipped" and not failing_only)
     ]
 
 
@@ -123,7 +130,12 @@ def why_unjudged(stage: StageResult) -> str:
 
 def headline_of(verdict: Verdict) -> str:
     """Where a gate stands and what became of it: `bert.yaml:44:7: gate failed: latency p50 max 12ms`."""
-    return f"{_place(verdict.position)}: gate {verdict.outcome}: {verdict.title}"
+    return f"{_place(verdict.position)}: {title_of(verdict)}"
+
+
+def title_of(verdict: Verdict) -> str:
+    """Return what became of a gate: `gate failed: latency p50 max 12ms`."""
+    return f"{TITLES[verdict.outcome]}: {verdict.title}"
 
 
 def _place(position: Position) -> str:
@@ -148,10 +160,9 @@ def measured(verdict: Verdict) -> str:
 
 
 def style_of(verdict: Verdict) -> Style:
-    """How its outcome is painted."""
-    if verdict.outcome == "passed":
-        return "good"
-    return "bad" if verdict.fails else "doubt"
+    """Return how its outcome is painted; a member that failed without failing the run is in doubt."""
+    tipped = (verdict.outcome, verdict.fails) in (("failed", False), ("no baseline", True))
+    return "doubt" if tipped else STYLES[verdict.outcome]
 
 
 def next_step(verdict: Verdict, result: RunResult) -> str:
@@ -160,7 +171,8 @@ def next_step(verdict: Verdict, result: RunResult) -> str:
     accept = f"orun baseline accept {file}{options}"
     if verdict.rule == "max_regression" and verdict.outcome == "failed" and verdict.measured is not None:
         return f"if the change is meant, accept it as the new baseline: {accept}"
-    if verdict.rule == "max_regression" and verdict.outcome == "undecided" and verdict.measured is None:
+    not_comparable = verdict.rule == "max_regression" and verdict.outcome == "undecided" and verdict.measured is None
+    if verdict.outcome == "no baseline" or not_comparable:
         return f"to compare the next runs with this one: {accept}"
     found = result[verdict.stage]
     metric = found.metrics.get(verdict.metric)

@@ -14,7 +14,7 @@ from orun.errors import PipelineError
 from orun.places import Position
 from orun.record import RunResult, StageResult
 from orun.report.failures import failure_note
-from orun.report.gates import NOT_JUDGED, caveats, next_step, open_gates, place_of, why, why_unjudged
+from orun.report.gates import NOT_JUDGED, caveats, next_step, open_gates, place_of, title_of, why, why_unjudged
 from orun.report.strays import stray_note
 from orun.report.terminal import Terminal
 
@@ -51,9 +51,9 @@ def _gates(result: RunResult, *, fails: bool) -> Iterator[str]:
     for verdict in open_gates(result.verdicts):
         if verdict.fails != fails:
             continue
-        title = f"gate {verdict.outcome}: {verdict.title}"
         hint = [f"hint: {next_step(verdict, result)}"] if fails else []
-        yield _line("error" if fails else "warning", place_of(verdict, result), title, [why(verdict), *hint])
+        level: Level = "error" if fails else "notice" if verdict.outcome == "no baseline" else "warning"
+        yield _line(level, place_of(verdict, result), title_of(verdict), [why(verdict), *hint])
 
 
 def _strays(result: RunResult) -> Iterator[str]:

@@ -14,7 +14,18 @@ from typing import Any
 
 from orun.places import Position
 from orun.record import RunResult, StageResult
-from orun.report.gates import NOT_JUDGED, OVERRIDE, caveats, named, open_gates, place_of, unjudged, why, why_unjudged
+from orun.report.gates import (
+    NOT_JUDGED,
+    OVERRIDE,
+    caveats,
+    named,
+    open_gates,
+    place_of,
+    title_of,
+    unjudged,
+    why,
+    why_unjudged,
+)
 from orun.report.strays import stray_note
 from orun.spelling import near
 
@@ -63,8 +74,8 @@ def _gates(result: RunResult) -> Iterator[dict[str, Any]]:
     unsolved = open_gates(result.verdicts)
     for verdict, name in named(result.verdicts):
         if verdict in unsolved:
-            text = f"gate {verdict.outcome}: {verdict.title}: {why(verdict)}"
-            yield _issue(text, "gate", name, "critical" if verdict.fails else "minor", place_of(verdict, result))
+            severity = "critical" if verdict.fails else "info" if verdict.outcome == "no baseline" else "minor"
+            yield _issue(f"{title_of(verdict)}: {why(verdict)}", "gate", name, severity, place_of(verdict, result))
 
 
 def _strays(result: RunResult) -> Iterator[dict[str, Any]]:

@@ -56,7 +56,7 @@ def _task(verdict: Verdict, *, explained: bool) -> str:
     if not explained:
         return tick if verdict.outcome == "passed" else f"{tick}, {verdict.outcome}"
     place = f"{near(verdict.position.file)}:{verdict.position.line}:{verdict.position.column}"
-    fails = " (fails the run)" if verdict.fails and verdict.outcome == "undecided" else ""
+    fails = " (fails the run)" if verdict.fails and verdict.outcome != "failed" else ""
     return f"{tick}, **{verdict.outcome}**{fails}: {escape(why(verdict))} ({escape(place)})"
 
 

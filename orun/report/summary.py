@@ -1,36 +1,45 @@
-"""The last line: how the run ended, what that means, and where to go from there."""
+"""The last line of a run: its verdict, what was left open, and where to go from there."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from orun.record import Outcome, RunResult, StageResult
+from orun.record import INTERRUPTED, Outcome, RunOutcome, RunResult, StageResult
 from orun.report.figures import count, quoted
+from orun.report.gates import NOT_JUDGED, unjudged
+from orun.report.stages import why
 from orun.report.terminal import Style, Terminal
 from orun.spelling import near
 from orun.units import show
 
-WORDS: dict[int, tuple[str, Style]] = {
-    0: ("passed", "good"),
-    1: ("failed", "bad"),
-    3: ("failed", "bad"),
-    4: ("undecided", "doubt"),
-    130: ("interrupted", "doubt"),
+STYLES: Mapping[RunOutcome, Style] = {
+    "passed": "good",
+    "failed": "bad",
+    "undecided": "doubt",
+    "no baseline": "dim",
+    "not judged": "doubt",
+    "interrupted": "doubt",
 }
 STAGE_FAILED = 3
-INTERRUPTED = 130
+LONGEST = 120  # letters of a reason; the notes above have all of it
+MOST_NAMED = 3  # gates of one verdict that the line names
+
+
+def style_of_run(result: RunResult) -> Style:
+    """Return how the verdict of a run is painted: good only if every gate was judged and passed."""
+    style = STYLES[result.outcome]
+    left_out = style in ("good", "dim") and (result.exit_code or any(unjudged(result)))
+    return "doubt" if left_out else style
 
 
 def summary_line(result: RunResult, terminal: Terminal) -> str:
-    """One sentence; the exit code is in it unless it is 0."""
-    word, style = WORDS[result.exit_code]
-    parts = [_stages(result), _gates(result), show(result.seconds, "s")]
-    text = f"{terminal.paint(word, style)}: {', '.join(part for part in parts if part)}"
+    """Return the verdict in one sentence; the exit code is in it unless it is 0."""
+    parts = [_stages(result), *_gates(result), show(result.seconds, "s")]
+    text = f"{terminal.paint(result.outcome, style_of_run(result))}: {', '.join(part for part in parts if part)}"
     if result.exit_code:
         text += f"; exit {result.exit_code}"
-    after = _after(result)
-    return f"{text}; {after}" if after else text
+    return "; ".join([text, *_after(result)])
 
 
 def _stages(result: RunResult) -> str:
@@ -42,27 +51,47 @@ def _stages(result: RunResult) -> str:
     return f"{count(len(result.stages), 'stage')} ({told})" if told else count(0, "stage")
 
 
-def _gates(result: RunResult) -> str:
+def _gates(result: RunResult) -> Iterator[str]:
+    """How many gates have which verdict; those that were not decided by their names."""
     verdicts = [verdict for verdict in result.verdicts if not verdict.depth]  # a group counts as one
-    left = sum(len(stage.unjudged) for stage in result.stages)
-    if not verdicts:
-        return f"{count(left, 'gate')} not judged" if left else ""
-    counts = {name: sum(verdict.outcome == name for verdict in verdicts) for name in ("failed", "undecided")}
-    passed = len(verdicts) - sum(counts.values())
-    counts["not judged"] = left
+    titles = {name: [one.title for one in verdicts if one.outcome == name] for name in ("undecided", "no baseline")}
+    titles[NOT_JUDGED] = [one.title for _, one in unjudged(result)]
+    passed = sum(verdict.outcome == "passed" for verdict in verdicts)
     total = count(len(verdicts), "gate")
-    told = [f"{total} passed" if passed == len(verdicts) else f"{passed} of {total} passed"]
-    return ", ".join([*told, *(f"{number} {outcome}" for outcome, number in counts.items() if number)])
+    if verdicts:
+        yield f"{total} passed" if passed == len(verdicts) else f"{passed} of {total} passed"
+    if failed := sum(verdict.outcome == "failed" for verdict in verdicts):
+        yield f"{failed} failed"
+    for name, gates in titles.items():
+        if gates:
+            number = f"{len(gates)}" if verdicts else count(len(gates), "gate")
+            yield f"{number} {name}" + ("" if result.outcome == "failed" else f" ({_named(gates)})")
 
 
-def _after(result: RunResult) -> str:
+def _named(titles: Sequence[str]) -> str:
+    more = [f"{len(titles) - MOST_NAMED} more"] if len(titles) > MOST_NAMED else []
+    return ", ".join([*titles[:MOST_NAMED], *more])
+
+
+def _after(result: RunResult) -> Iterator[str]:
     if result.exit_code == INTERRUPTED:
-        return f"what is done is kept, go on with: orun {quoted(near(result.file))}"
+        yield f"what is done is kept, go on with: orun {quoted(near(result.file))}"
     outcomes = {stage.outcome for stage in result.stages}
     if "blocked" in outcomes and "failed" not in outcomes and result.exit_code == STAGE_FAILED:
-        return "to run what is not up to date as well, use --to in the place of --only"
+        yield "to run what is not up to date as well, use --to in the place of --only"
+    if result.outcome != "failed" and any(unjudged(result)):
+        yield from _why_skipped(result)
     folder = results_folder(result.stages)
-    return f"results in {near(folder)}" if folder and result.exit_code == 0 else ""
+    if folder and result.exit_code == 0:
+        yield f"results in {near(folder)}"
+
+
+def _why_skipped(result: RunResult) -> Iterator[str]:
+    """Why stages were skipped, each reason once; those that were skipped with a stage before them have none."""
+    skipped = {stage.stage for stage in result.stages if stage.outcome == "skipped"}
+    first = [stage for stage in result.stages if stage.stage in skipped and skipped.isdisjoint(stage.needs)]
+    for reason in dict.fromkeys(why(stage.reasons, every=True) for stage in first):
+        yield f"skipped: {reason if len(reason) <= LONGEST else f'{reason[: LONGEST - 3]}...'}"
 
 
 def results_folder(stages: Sequence[StageResult]) -> str:

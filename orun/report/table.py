@@ -10,15 +10,16 @@ from orun.codec import Record
 from orun.report.terminal import Style, Terminal
 
 GAP = "  "
-NARROWEST = 16  # columns below which a flexible column is not squeezed
+NARROWEST = 16  # columns below which a flexible column is not squeezed unless it says so
 
 
 class Column(Record, frozen=True):
-    """A column; a flexible one is wrapped when the table is too wide."""
+    """A column; a flexible one is wrapped when the table is too wide, down to its narrowest width."""
 
     title: str
     align: Literal["left", "right"] = "left"
     flexible: bool = False
+    narrowest: int = NARROWEST
 
 
 class Cell(Record, frozen=True):
@@ -45,14 +46,15 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], limit: in
     widths = [max(display_width(row[index].text) for row in rows) for index in range(len(columns))]
     excess = sum(widths) + len(GAP) * (len(widths) - 1) - limit
     # The widest flexible column gives way first, down to the next one, until all are as narrow as may be.
-    flexible = [index for index, column in enumerate(columns) if column.flexible and widths[index] > NARROWEST]
-    while excess > 0 and flexible:
-        widest = max(flexible, key=lambda index: widths[index])
-        others = [widths[index] for index in flexible if index != widest]
-        step = min(excess, max(1, widths[widest] - max(others, default=NARROWEST)), widths[widest] - NARROWEST)
+    while excess > 0:
+        loose = [index for index, one in enumerate(columns) if one.flexible and widths[index] > one.narrowest]
+        if not loose:
+            break
+        widest = max(loose, key=lambda index: widths[index])
+        next_one = max((widths[index] for index in loose if index != widest), default=0)
+        step = min(excess, max(1, widths[widest] - next_one), widths[widest] - columns[widest].narrowest)
         widths[widest] -= step
         excess -= step
-        flexible = [index for index in flexible if widths[index] > NARROWEST]
     return widths
 
 

@@ -57,8 +57,8 @@ def verdict(project: Path, *words: str) -> tuple[int, Mapping[str, Any]]:
 
 def test_a_regression_against_the_accepted_release(project: Path) -> None:
     code, first = verdict(project)
-    assert (code, first["outcome"]) == (0, "undecided")
-    assert first["why"] == f"nothing is accepted for latency; `orun baseline accept {project / 'tiny.yaml'}`"
+    assert (code, first["outcome"]) == (0, "no baseline")
+    assert first["why"] == f"no baseline yet for `latency`; `orun baseline accept {project / 'tiny.yaml'}`"
 
     done = orun(project, "baseline", "accept", "tiny.yaml")
     assert done.returncode == 0, done.stderr

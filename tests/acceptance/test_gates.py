@@ -137,7 +137,7 @@ def test_a_release_waits_for_the_gates_on_its_model(project: Path) -> None:
 
 def test_whether_an_undecided_gate_may_pass_is_judged_again_and_measured_once(project: Path) -> None:
     found = []
-    for undecided in ("pass", "fail"):
+    for undecided in ("allow", "fail"):
         rules = {"max_drop": "40%", "undecided": undecided}
         gate = (f"--set=stages.accuracy.gate.accuracy.{name}={value}" for name, value in rules.items())
         code, run = result(project, "gated.yaml", "--set=stages.accuracy.with.samples=6", *gate)
@@ -154,9 +154,9 @@ def test_the_accepted_release_on_another_machine(project: Path, tmp_path: Path) 
     remote, other = f"--remote={(tmp_path / 'remote').as_uri()}", tmp_path / "two"
     write(project / "model.onnx", 0.9)  # another than `best`, which both machines have
     code, first = result(project, "next.yaml", remote)
-    assert (code, first["verdicts"][0]["outcome"]) == (0, "undecided")
+    assert (code, first["verdicts"][0]["outcome"]) == (0, "no baseline")
     accept = f"orun baseline accept {project / 'next.yaml'}"
-    assert first["verdicts"][0]["why"] == f"nothing is accepted for accuracy; `{accept}`"
+    assert first["verdicts"][0]["why"] == f"no baseline yet for `accuracy`; `{accept}`"
     assert orun(project, "baseline", "accept", "next.yaml").returncode == 0
     (who,) = {one["who"] for one in json.loads((project / "next.baseline.json").read_text())["stages"].values()}
     shutil.copytree(project, other, ignore=shutil.ignore_patterns("artifacts"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 from pathlib import Path
 
@@ -73,7 +74,6 @@ USED = """
   build: {uses: check/coverage, needs: import, with: {target: build}}
 """
 QUICK = {
-    "stages.engine.with.launches": "1",
     "stages.startup.with.launches": "6",
     "stages.accuracy.with.samples": "16",
     "stages.latency.with.time": "0s",
@@ -272,30 +272,17 @@ def test_what_the_plug_in_cannot_do_stops_the_run(project: Path, options: str, w
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not INTEL, reason=ELSEWHERE)
-def test_the_ready_pipeline_keeps_the_accuracy_in_bfloat16(project: Path) -> None:
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the build of ONNX Runtime is for x86-64")
+def test_the_ready_pipeline_is_measured_and_judged_on_every_processor(project: Path) -> None:
     result = orun.run(PIPELINES / "openvino.yaml", set=QUICK, store=project / "store")
-    names = ("export", "simplify", "coverage", "engine", "startup", "accuracy", "latency")
+    names = ("export", "simplify", "coverage", "startup", "accuracy", "latency")
     assert sorted((stage.stage, stage.outcome) for stage in result.stages) == sorted((name, "built") for name in names)
     assert values(result, "coverage")["fallback"] == 0
     assert values(result, "accuracy")["cosine.min"] > 0.999
     judged = {f"{verdict.stage} {verdict.metric}": verdict.outcome for verdict in result.verdicts}
     assert judged.keys() == {"coverage coverage", "accuracy cosine.min", "latency speedup"}
     assert {judged["coverage coverage"], judged["accuracy cosine.min"]} == {"passed"}
-    for name, metric, launches in (("startup", "load", 6), ("latency", "p50", 3)):
-        reference = result[name].metrics[metric].reference
-        assert reference is not None
-        assert reference.count == launches
-
-
-@pytest.mark.skipif(INTEL, reason="the plug-in takes it")
-def test_the_ready_pipeline_leaves_out_what_needs_a_cpu_of_intel(project: Path) -> None:
-    result = orun.run(PIPELINES / "openvino.yaml", set=QUICK, store=project / "store")
-    assert {stage.stage: stage.outcome for stage in result.stages} == {
-        "export": "built", "simplify": "built", "coverage": "skipped", "engine": "skipped", "startup": "skipped",
-        "accuracy": "skipped", "latency": "skipped",
-    }  # fmt: skip
-    assert result["engine"].reasons == (
-        f"target openvino: OpenVINOExecutionProvider does not load on this machine ({NO_CPU})",
-    )
-    assert result.exit_code == 0
+    assert values(result, "startup")["load"] > 0
+    reference = result["latency"].metrics["p50"].reference
+    assert reference is not None
+    assert reference.count == 3

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
 import pytest
 
+import orun as orun_api
 from orun.cli import blame
+from orun.culprits.blame import questions
+from orun.culprits.found import OUT_OF_TIME, Diagnosis
 from tests.cli.conftest import CommandLine
 from tests.diagnosis.planted import layers
 from tests.report.pages import read
@@ -38,24 +43,48 @@ def test_a_run_looks_into_a_gate_that_failed(orun: CommandLine, sized: Path) -> 
     assert "size size max 1kB" in done.out
     (run,) = (path for path in (sized / "artifacts" / "runs").iterdir() if path.name.endswith("-sized"))
     (kept,) = json.loads((run / "blame.json").read_text())["blame"]
-    assert kept["sentence"] == done.out.splitlines()[-1]
+    *_, sentence, blank, last = done.out.splitlines()
+    assert (sentence, blank) == (kept["sentence"], "")
+    assert re.fullmatch(r"failed: 3 stages \(3 built\), 1 of 2 gates passed, 1 failed, [0-9.]+ m?s; exit 1", last)
     assert [level["stage"] for level in kept["levels"]] == ["import", "int8"]
     culprit = read((sized / "report.html").read_text(encoding="utf-8")).at("culprit")
     assert culprit.one("p", "why").text == kept["sentence"].replace("`", "")
     assert [line.one("th").text for line in culprit.every("tbody")[0].every("tr")] == ["import", "int8"]
 
 
-def test_what_was_left_out_takes_more_time(orun: CommandLine, sized: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    del sized
+CUT_SHORT = "the rest was skipped: time limit reached; to go on: orun blame sized.yaml size"
+
+
+@pytest.mark.usefixtures("sized")
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [
+        ((), "--time 10min"),
+        (("--quiet",), "--time 10min"),
+        (("--set", "stages.size.gate.size.max=2kB"), "--set stages.size.gate.size.max=2kB --time 10min"),
+        (("--store", "other"), "--store other --time 10min"),
+    ],
+)
+def test_a_search_that_was_cut_short_says_how_to_go_on(
+    orun: CommandLine, monkeypatch: pytest.MonkeyPatch, words: Sequence[str], again: str
+) -> None:
     monkeypatch.setattr(blame, "AUTOMATIC_SECONDS", 0.0)
-    done = orun("sized.yaml")
+    done = orun("sized.yaml", *words)
     assert done.code == 1
-    assert done.out.endswith(
-        "\nsize could not be measured at any stage before `size`: not in the time that there was\n"
-        "the rest was left out when the time was up\n\n"
-        "hint: with more time: orun blame sized.yaml size\n"
-    )
-    assert "hint: with more time" not in orun("sized.yaml", "--quiet").out
+    *_, sentence, stopped, blank, last = done.out.splitlines()
+    assert sentence == "size could not be measured at any stage before `size`: skipped: time limit reached"
+    assert (stopped, blank) == (f"{CUT_SHORT} {again}", "")
+    assert last.startswith("failed: 3 stages (3 built), 1 of 2 gates passed, 1 failed, ")
+
+
+@pytest.mark.usefixtures("sized")
+def test_a_search_of_its_own_that_was_cut_short_asks_for_twice_the_time(orun: CommandLine) -> None:
+    orun("sized.yaml", "--no-blame")
+    (found,) = json.loads(orun("blame", "sized.yaml", "--time", "0.001ms", "--json").out)["blame"]
+    assert found["stopped"] == f"{CUT_SHORT} --time 10min"
+    (question,) = questions(orun_api.load("sized.yaml"), orun_api.run("sized.yaml"))
+    cut = Diagnosis("", "size", "size", "B", "", stopped=OUT_OF_TIME)
+    assert blame.with_advice(cut, question, 930.0, None).stopped == f"{CUT_SHORT} --time 31min"
 
 
 def test_its_own_runs_are_not_the_last_ones(orun: CommandLine, sized: Path) -> None:
@@ -77,7 +106,9 @@ def test_unless_told_not_to(orun: CommandLine, sized: Path) -> None:
 def test_quietly_it_is_one_sentence(orun: CommandLine) -> None:
     done = orun("sized.yaml", "-q")
     assert done.code == 1
-    assert done.out.splitlines()[-1].startswith("size is ")
+    *_, sentence, blank, last = done.out.splitlines()
+    assert sentence.startswith("size is ")
+    assert (blank, last.split(":")[0]) == ("", "failed")
     assert "why" not in done.out
 
 

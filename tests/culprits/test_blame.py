@@ -130,8 +130,8 @@ def test_asking_again_runs_nothing(planted: Planted) -> None:
 
 def test_no_time_at_all(planted: Planted) -> None:
     found = planted.diagnose("fusion", seconds=0)
-    assert found.stopped == "the rest was left out when the time was up"
-    assert {one.why for one in found.levels} == {"not in the time that there was"}
+    assert found.stopped == "the rest was skipped: time limit reached"
+    assert {one.why for one in found.levels} == {"skipped: time limit reached"}
     assert found.sentence == (
-        "cosine.min could not be measured at any stage before `accuracy`: not in the time that there was"
+        "cosine.min could not be measured at any stage before `accuracy`: skipped: time limit reached"
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from orun.gates.baselines import Accepted
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
 from orun.metrics import Better, Comparison, Estimate, Metric, Noise, Unit
-from orun.pipeline.model import Gate, Rule, Stage, Threshold
+from orun.pipeline.model import Gate, Rule, Stage, Threshold, Undecided
 from orun.places import Position
 from orun.record import Verdict
 from orun.store.records import Action, Discovered
@@ -21,7 +21,7 @@ PARAMS = {"resolution": 0.05, "time": None, "samples": 36, "min_launches": 3, "m
 HERE = {"host": "forge", "cpu": "EPYC", "cores": "2", "runtime": "onnxruntime 1.31.1"}
 
 
-def gate(metric: str, rule: Rule, text: str, value: float, undecided: Literal["pass", "fail"] = "fail") -> Gate:
+def gate(metric: str, rule: Rule, text: str, value: float, undecided: Undecided = "fail") -> Gate:
     written = (split(text) or (value, ""))[1]
     unit: Unit = "s" if written in DURATIONS else "B" if written in SIZES else UNITS.get(written, "")
     return Gate(metric, rule, Threshold(value, text.endswith("%"), text, unit), undecided, PLACE)

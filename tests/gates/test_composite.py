@@ -12,24 +12,24 @@ import pytest
 
 from orun.codec import replace
 from orun.gates.composite import together
-from orun.gates.finding import Outcome
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
 from orun.metrics import Metric
-from orun.pipeline.model import Gate, Group, Stage, conditions
-from orun.record import Verdict
+from orun.pipeline.model import Gate, Group, Stage, Undecided, conditions
+from orun.record import GateOutcome, Verdict
 from tests.gates.support import HERE, PLACE, accepted, action, compared, gate, metric, verdict_of
 
-OUTCOMES: tuple[Outcome, ...] = ("passed", "failed", "undecided")
+OUTCOMES: tuple[GateOutcome, ...] = ("passed", "failed", "undecided", "no baseline")
 P50 = metric(0.0124, "s", "lower", "timing", (0.0121, 0.0127))
 SPEEDUP = metric(1.4, "x", "higher", "timing", (1.35, 1.45))
 MEASURED = {"p50": P50, "speedup": SPEEDUP}
 FAST, SLOW, CLOSE = (gate("p50", "max", f"{ms}ms", ms / 1e3) for ms in (13, 11, 12.5))
 QUICKER = gate("speedup", "min", "1.3", 1.3)
-EXACT: dict[Outcome, Gate] = {
+EXACT: dict[GateOutcome, Gate] = {
     "passed": FAST,
     "failed": SLOW,
-    "undecided": replace(CLOSE, undecided="pass"),
+    "undecided": replace(CLOSE, undecided="allow"),
+    "no baseline": gate("p50", "max_regression", "5%", 0.05),
 }
 
 
@@ -59,14 +59,26 @@ def test_one_that_fails_is_enough_against_all() -> None:
     assert [one.fails for one in members] == [False, False, False]
 
 
-@pytest.mark.parametrize(("undecided", "fails"), [("pass", False), ("fail", True)])
+@pytest.mark.parametrize(
+    ("undecided", "fails", "blocks"), [("allow", False, False), ("block", False, True), ("fail", True, True)]
+)
 @pytest.mark.parametrize("rule", ["all", "any"])
-def test_an_undecided_group_fails_when_one_of_its_undecided_must(
-    rule: Literal["all", "any"], undecided: Literal["pass", "fail"], fails: bool
+def test_an_undecided_group_does_what_the_gravest_of_its_undecided_members_would(
+    rule: Literal["all", "any"], undecided: Undecided, fails: bool, blocks: bool
 ) -> None:
     sure = FAST if rule == "all" else SLOW
-    whole, *_ = judged(group(rule, sure, replace(CLOSE, undecided=undecided)))
-    assert (whole.outcome, whole.fails) == ("undecided", fails)
+    allowed = replace(CLOSE, undecided="allow")
+    whole, *members = judged(group(rule, sure, allowed, replace(CLOSE, undecided=undecided)))
+    assert (whole.outcome, whole.fails, whole.blocks) == ("undecided", fails, blocks)
+    assert not any(one.fails or one.blocks for one in members)
+
+
+@pytest.mark.parametrize(("strict", "fails"), [(False, False), (True, True)])
+def test_a_group_whose_members_have_no_baseline_blocks_in_a_strict_run_alone(strict: bool, fails: bool) -> None:
+    new = replace(EXACT["no baseline"], strict=strict)
+    whole, *_ = judged(group("any", SLOW, new))
+    assert (whole.outcome, whole.fails, whole.blocks) == ("no baseline", fails, fails)
+    assert whole.why == "failed: p50 max 11ms; no baseline: p50 max_regression 5%"
 
 
 def test_groups_in_groups() -> None:
@@ -84,19 +96,20 @@ def test_groups_in_groups() -> None:
 
 
 def test_any_and_all_are_those_of_kleenes_logic() -> None:
-    """Undecided may be either: the group is decided when it comes to the same either way."""
+    """A gate that was not decided may be either: the group is decided if it comes to the same either way."""
     for rule, size in itertools.product(("all", "any"), (1, 2, 3)):
         for outcomes in itertools.product(OUTCOMES, repeat=size):
             ways = {_decided(rule, way) for way in _ways(outcomes)}
-            assert together(rule, outcomes) == (ways.pop() if len(ways) == 1 else "undecided")
+            unsure = "undecided" if "undecided" in outcomes else "no baseline"
+            assert together(rule, outcomes) == (ways.pop() if len(ways) == 1 else unsure)
 
 
-def _ways(outcomes: tuple[Outcome, ...]) -> Iterator[list[bool]]:
-    choices = [[True, False] if one == "undecided" else [one == "passed"] for one in outcomes]
+def _ways(outcomes: tuple[GateOutcome, ...]) -> Iterator[list[bool]]:
+    choices = [[True, False] if one in ("undecided", "no baseline") else [one == "passed"] for one in outcomes]
     return map(list, itertools.product(*choices))
 
 
-def _decided(rule: str, passed: list[bool]) -> Outcome:
+def _decided(rule: str, passed: list[bool]) -> GateOutcome:
     return "passed" if (all(passed) if rule == "all" else any(passed)) else "failed"
 
 
@@ -171,12 +184,12 @@ def test_of_slices_that_fail_the_worst_is_told_first() -> None:
 
 
 def test_what_is_the_same_of_every_slice_is_said_once() -> None:
-    nothing = replace(gate("accuracy", "max_regression", "5%", 0.05, undecided="pass"), by="label")
+    nothing = replace(gate("accuracy", "max_regression", "5%", 0.05, undecided="allow"), by="label")
     (verdict,) = judged(nothing, sliced({"0": (0.95, 40), "1": (0.7, 12)}))
-    assert (verdict.outcome, verdict.measured) == ("undecided", None)
+    assert (verdict.outcome, verdict.measured) == ("no baseline", None)
     assert verdict.why == (
-        "0 of 2 slices passed, 2 undecided; the smallest is 1 with 12 examples; "
-        "nothing is accepted for latency; `orun baseline accept bert.yaml`"
+        "0 of 2 slices passed, 2 no baseline; the smallest is 1 with 12 examples; "
+        "no baseline yet for `latency`; `orun baseline accept bert.yaml`"
     )
 
 
@@ -186,7 +199,7 @@ def test_a_slice_that_is_undecided() -> None:
         f"accuracy[label={name}]": replace(metric(0.8, "ratio", "higher", "sample", reference=other), examples=20)
         for name, other in (("cat", compared(0.8, (1.0, 0.999, 1.001))), ("dog", unsure))
     }
-    drop = replace(gate("accuracy", "max_drop", "1%", 0.01, undecided="pass"), by="label")
+    drop = replace(gate("accuracy", "max_drop", "1%", 0.01, undecided="allow"), by="label")
     (verdict,) = judged(drop, measured)
     assert (verdict.outcome, verdict.fails) == ("undecided", False)
     assert verdict.why.startswith(

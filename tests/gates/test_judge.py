@@ -13,7 +13,7 @@ PLACE = Position("bert.yaml", 44, 7)
 
 
 def verdict(metric: Metric, rule: Rule, threshold: Threshold) -> tuple[str, str]:
-    stage = Stage("latency", "measure/latency", PLACE, gates=(Gate("p50", rule, threshold, "pass", PLACE),))
+    stage = Stage("latency", "measure/latency", PLACE, gates=(Gate("p50", rule, threshold, "block", PLACE),))
     (found,) = judge(stage, action({"p50": metric}), Terms(None, HERE))
     return found.outcome, found.why
 
@@ -96,7 +96,7 @@ def test_of_a_metric_of_which_nobody_said_how_it_improves_the_rule_knows_it() ->
     rises = Metric(0.12, "", "higher", reference=compared(0.1, (1.2, 1.1, 1.3), count=60))
     limit = Threshold(0.5, True, "50%", "ratio")
     for params, outcome in (({"better": {}}, "passed"), ({"better": {"p50": "higher"}}, "failed")):
-        gate = Gate("p50", "max_increase", limit, "pass", PLACE)
+        gate = Gate("p50", "max_increase", limit, "block", PLACE)
         stage = Stage("accuracy", "measure/accuracy", PLACE, gates=(gate,), params=params)
         (found,) = judge(stage, action({"p50": rises}), Terms(None, HERE))
         assert found.outcome == outcome

@@ -25,7 +25,7 @@ def guards(folder: Path, stages: str, before: str = "") -> Mapping[str, tuple[st
     ("stages", "found"),
     [
         (RELEASE + SIZE, {"release": ("size",)}),
-        (RELEASE + SIZE.replace("1MB}", "1MB, undecided: pass}"), {"release": ("size",)}),
+        (RELEASE + SIZE.replace("1MB}", "1MB, undecided: allow}"), {"release": ("size",)}),
         (RELEASE + "  size: {uses: measure/size, needs: int8}\n", {}),  # nothing is asked of it
         (RELEASE + SIZE.replace("int8", "export"), {}),  # another model
         (RELEASE.replace("int8", "[int8, size]") + SIZE, {}),  # named

@@ -144,7 +144,7 @@ def test_thresholds(rule: str, written: str, threshold: Threshold, tmp_path: Pat
     )
     own = f"stages:\n{EXPORT}  own:\n    uses: ./own.py:f\n    needs: {{model: export, reference: export}}\n"
     (gate,) = conditions(loaded(tmp_path, f"{own}    gate: {{mine: {{{rule}: {written}}}}}\n").stage("own").gates)
-    assert (gate.metric, gate.rule, gate.threshold, gate.undecided) == ("mine", rule, threshold, "pass")
+    assert (gate.metric, gate.rule, gate.threshold, gate.undecided) == ("mine", rule, threshold, "block")
 
 
 def test_what_narrows_a_gate(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_one_gate_for_each_rule_in_file_order(tmp_path: Path) -> None:
     assert loaded(tmp_path, text).stage("latency").gates == (
         Gate("p90", "max", Threshold(1.0, False, "1s", "s"), "fail", Position(file, 7, 13)),
         Gate("p90", "min", Threshold(0.001, False, "1ms", "s"), "fail", Position(file, 7, 39)),
-        Gate("p50", "max", Threshold(2.0, False, "2s", "s"), "pass", Position(file, 8, 13)),
+        Gate("p50", "max", Threshold(2.0, False, "2s", "s"), "block", Position(file, 8, 13)),
     )
 
 

@@ -21,12 +21,26 @@ from orun.events import (
     StageStarted,
     StageWaiting,
 )
+from orun.metrics import Estimate
 from orun.places import Position
 from orun.record import StageResult
 from orun.report.console import Console, Detail, result_lines
 from orun.report.terminal import Terminal
 
-from .support import ACCURACY, EXPORT, GATE_FAILED, INT8, LATENCY, PASSED, RELEASE, SPEEDUP, crashed
+from .support import (
+    ACCURACY,
+    EXPORT,
+    GATE_FAILED,
+    INT8,
+    LATENCY,
+    PASSED,
+    RECALL,
+    RELEASE,
+    SLOWER,
+    SPEEDUP,
+    UNSURE,
+    crashed,
+)
 
 NAMES = tuple(stage.stage for stage in PASSED.stages)
 EVENTS: tuple[Event, ...] = (
@@ -220,6 +234,38 @@ def test_a_stage_that_was_not_asked_for_says_how_to_ask() -> None:
     ]
 
 
+def test_the_table_of_gates_is_folded_to_72_columns() -> None:
+    """The messages below stay whole: a terminal wraps them, and a log can be searched for them."""
+    bounds = Estimate(0.0512, -0.0768, 0.295)
+    new = replace(SLOWER, outcome="no baseline", fails=False, measured=None, interval=None, why="no baseline yet")
+    rows = (
+        replace(UNSURE, metric="average_precision[label=3]", scope=" against fused by label", interval=bounds),
+        replace(new, stage="latency[target=tensorrt]", threshold="12.5 %"),
+        replace(RECALL, measured=123456.0, unit="s", interval=Estimate(123456.0, 123000.0, 130000.0)),
+    )
+    result = replace(PASSED, stages=(EXPORT,), verdicts=rows)
+    lines = result_lines(result, Terminal(width=72))
+    begin = next(number for number, line in enumerate(lines) if line.startswith("gate "))
+    table = lines[begin : lines.index("", begin)]
+    assert table == [
+        "gate                 measured  95 %          threshold       verdict",
+        "                               interval",
+        "accuracy                0.9 %  -7.68 % to    max_drop 1%     undecided",
+        "average_precisio               29.5 %        against fused",
+        "n[label=3]                                   by label",
+        "latency[target=t            -                max_regression  no baseline",
+        "ensorrt] p50                                 12.5 %",
+        "accuracy          34 h 17 min  34 h 10 min   max_drop 1%     passed",
+        "recall_at_1                    to 36 h 6",
+        "                               min",
+    ]
+    assert max(map(len, table)) == 72
+    assert (
+        "pipelines/bert.yaml:37:7: gate without a baseline: latency[target=tensorrt] p50 max_regression 12.5 %: "
+        "no baseline yet"
+    ) in lines
+
+
 def test_an_undecided_gate_that_must_be_decided() -> None:
     unsure = replace(GATE_FAILED.verdicts[1], fails=True)
     result = replace(PASSED, exit_code=4, verdicts=(unsure,))
@@ -230,7 +276,10 @@ def test_an_undecided_gate_that_must_be_decided() -> None:
         ),
         "  hint: to see what changed since the run before: orun diff",
         "",
-        "undecided: 5 stages (3 built, 2 cached), 0 of 1 gate passed, 1 undecided, 12.3 s; exit 4",
+        (
+            "undecided: 5 stages (3 built, 2 cached), 0 of 1 gate passed, "
+            "1 undecided (accuracy recall_at_1 max_drop 1%), 12.3 s; exit 4"
+        ),
     ]
 
 

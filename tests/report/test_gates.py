@@ -21,7 +21,7 @@ from orun.report.terminal import Terminal
 
 from .support import COSINE, GATE_FAILED, P50, PASSED, RECALL, SLOWER, SPEEDUP, UNSURE
 
-NO_BASELINE = replace(SLOWER, outcome="undecided", measured=None)
+NO_BASELINE = replace(SLOWER, outcome="no baseline", fails=False, measured=None, interval=None)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,10 @@ NO_BASELINE = replace(SLOWER, outcome="undecided", measured=None)
     [
         (SLOWER, "if the change is meant, accept it as the new baseline: orun baseline accept pipelines/bert.yaml"),
         (NO_BASELINE, "to compare the next runs with this one: orun baseline accept pipelines/bert.yaml"),
+        (
+            replace(SLOWER, outcome="undecided", measured=None),  # the accepted model cannot be had here
+            "to compare the next runs with this one: orun baseline accept pipelines/bert.yaml",
+        ),
         (replace(SLOWER, outcome="undecided"), "to measure again: orun run pipelines/bert.yaml --only latency --fresh"),
         (SPEEDUP, "to measure again: orun run pipelines/bert.yaml --only latency --fresh"),
         (

@@ -81,7 +81,7 @@ def test_the_checklist_shows_what_was_measured_and_why_a_gate_did_not_pass() -> 
 def test_an_undecided_gate_that_fails_the_run_says_so() -> None:
     unsure = replace(GATE_FAILED.verdicts[1], fails=True)
     document = read(page(replace(PASSED, exit_code=4, verdicts=(unsure,))))
-    assert rows(document.at("gates"))[0][0] == "\u2717undecided (fails the run)"
+    assert rows(document.at("gates"))[0][0] == "?undecided (fails the run)"
     assert document.one("p", "verdict").text.startswith("?undecided: ")
 
 
@@ -129,7 +129,7 @@ def test_a_gate_that_fails_a_strict_run_because_it_was_not_judged_says_so() -> N
     left = Unjudged("latency", "p50", "max", "12ms", Position("pipelines/bert.yaml", 44, 7), fails=True)
     skipped = StageResult("latency", "measure/latency", "skipped", ("no GPU here",), unjudged=(left,))
     document = read(page(replace(PASSED, exit_code=4, stages=(skipped,), verdicts=())))
-    assert rows(document.at("gates"))[0][0] == "\u2717not judged (fails the run)"
+    assert rows(document.at("gates"))[0][0] == "?not judged (fails the run)"
     assert document.one("ul", "failing").one("a").attributes["href"] == "#unjudged-1"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -76,7 +77,18 @@ def test_of_a_skipped_stage(project: Path) -> None:
         "covered coverage",
         "covered any of 2",
     ]
-    assert "1 gate passed, 2 not judged, " in shown[-1]
+    assert shown[-5:-1] == [
+        "",
+        f"gated.yaml:10:18: gate not judged: covered coverage min 90%: {why}",
+        f"gated.yaml:11:7: gate not judged: covered any of 2: {why}",
+        "",
+    ]
+    left_out = "2 not judged (covered coverage min 90%, covered any of 2)"
+    assert re.fullmatch(
+        rf"passed: 2 stages \(1 built, 1 skipped\), 1 gate passed, {re.escape(left_out)}, [0-9.]+ m?s; skipped: target "
+        r"windows: DmlExecutionProvider does not load on this machine .*\.\.\.; results in store/out/gated",
+        shown[-1],
+    )
     assert gates(junit(result)) == [
         ("import size max 1MB", ""),
         ("covered coverage min 90%", f"not judged: {why}"),
@@ -132,7 +144,7 @@ def test_a_strict_run_fails_for_them(project: Path) -> None:
         "",
     ]
     assert result_lines(result, Terminal())[-1].startswith(
-        "undecided: 2 stages (1 cached, 1 skipped), 1 gate passed, 2 not"
+        "not judged: 2 stages (1 cached, 1 skipped), 1 gate passed, 2 not judged (covered coverage min 90%, covered any"
     )
     assert f"- [ ] **covered any of 2**, **not judged** (fails the run): {escape(why)} (gated.yaml:11:7)\n" in markdown(
         result
@@ -147,7 +159,7 @@ def test_a_strict_run_fails_for_them(project: Path) -> None:
     assert run(project).exit_code == 0
 
 
-def test_a_strict_run_fails_for_what_is_undecided_and_keeps_the_release_back(project: Path) -> None:
+def test_a_strict_run_fails_for_what_has_no_baseline_and_keeps_the_release_back(project: Path) -> None:
     (project / "gated.yaml").write_text(
         "stages:\n"
         "  import: {uses: convert/onnx, with: {path: model.onnx}}\n"
@@ -156,7 +168,7 @@ def test_a_strict_run_fails_for_what_is_undecided_and_keeps_the_release_back(pro
     )
     result = run(project, strict=True)
     assert (result.exit_code, [one.fails for one in result.verdicts]) == (4, [True, False])
-    assert result["release"].reasons == ("a gate of size is undecided",)
+    assert result["release"].reasons == ("a gate of size has no baseline",)
     result = run(project)
     assert (result.exit_code, [one.fails for one in result.verdicts]) == (0, [False, False])
     assert result["release"].outcome == "built"

@@ -23,7 +23,6 @@ from orun.report.html.limits import limit_drawing
 from orun.report.html.parts import Section, cell, code, fold, moment, pill, prose, row, table, terms
 from orun.report.html.source import Source
 from orun.report.html.tags import Children, Markup, element, escape, join
-from orun.report.terminal import Style
 from orun.spelling import near
 from orun.units import amount, show, span
 
@@ -60,7 +59,7 @@ def place(position: Position) -> Markup:
 
 def _judged(source: Source, verdict: Verdict, number: int, *, explained: bool, note: str) -> Iterator[Markup]:
     name, figure, interval, condition = gate_row(verdict)
-    fails = FAILS if verdict.fails and verdict.outcome == "undecided" else ""
+    fails = FAILS if verdict.fails and verdict.outcome != "failed" else ""
     yield row(
         cell(join(pill(verdict.outcome, style_of(verdict)), fails)),
         _name(source, verdict.stage, name.strip(), min(verdict.depth, DEEPEST)),
@@ -83,10 +82,9 @@ def _judged(source: Source, verdict: Verdict, number: int, *, explained: bool, n
 
 
 def _left(source: Source, stage: StageResult, gate: Unjudged, number: int) -> Iterator[Markup]:
-    style: Style = "bad" if gate.fails else "doubt"
     fails = FAILS if gate.fails else ""
     yield row(
-        cell(join(pill(NOT_JUDGED, style), fails)),
+        cell(join(pill(NOT_JUDGED, "doubt"), fails)),
         _name(source, gate.stage, f"{gate.stage} {gate.metric}", 0),
         cell(gate.condition, TITLES[2][0]),
         *(cell("") for _ in TITLES[3:-1]),
@@ -95,7 +93,7 @@ def _left(source: Source, stage: StageResult, gate: Unjudged, number: int) -> It
         class_="gate",
     )
     sentence = element("p", prose(why_unjudged(stage)), " (", place(gate.position), ")", class_="why")
-    yield _below(sentence, class_=style)
+    yield _below(sentence, class_="doubt")
 
 
 def _name(source: Source, stage: str, name: str, depth: int) -> Markup:

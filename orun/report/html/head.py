@@ -10,7 +10,7 @@ from orun.report.gates import unjudged
 from orun.report.html.parts import MARKS, Section, code, moment, terms
 from orun.report.html.source import Source
 from orun.report.html.tags import Children, Markup, element, join
-from orun.report.summary import WORDS, summary_line
+from orun.report.summary import style_of_run, summary_line
 from orun.report.terminal import Terminal
 from orun.spelling import near
 from orun.units import show
@@ -23,14 +23,14 @@ SHORT = 12  # characters of a commit that tell two apart for people
 def head(source: Source) -> Markup:
     """The verdict and the facts of the run."""
     result = source.result
-    word, style = WORDS[result.exit_code]
+    style = style_of_run(result)
     _, _, rest = summary_line(result, PLAIN).partition(": ")
     mark = element("span", MARKS[style], class_="mark", aria_hidden="true")
     return element(
         "header",
         element("p", "orun: report on a run", class_="quiet"),
         element("h1", element("bdi", result.pipeline)),
-        element("p", mark, element("strong", word), ": ", rest, class_=f"verdict {style}"),
+        element("p", mark, element("strong", result.outcome), ": ", rest, class_=f"verdict {style}"),
         _failing(source),
         terms(_facts(source), class_="terms facts"),
     )

@@ -18,7 +18,7 @@ from orun.report.html.tags import Markup, element
 from orun.report.html.timeline import timeline
 from orun.report.html.told import culprits, failures, notices
 from orun.report.html.trends import trends
-from orun.report.summary import WORDS
+from orun.report.summary import style_of_run
 from orun.report.terminal import Style
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -33,7 +33,8 @@ SECTIONS: Sequence[Callable[[Source], Section | None]] = (
     trends,
     environment,
 )
-ICONS: dict[Style, str] = {"good": "1a7f37", "bad": "cf222e", "doubt": "bf8700"}  # colours of a browser's tab
+# Colours of the browser's tab.
+ICONS: dict[Style, str] = {"good": "1a7f37", "bad": "cf222e", "doubt": "bf8700", "dim": "57606a"}
 
 
 def page(result: RunResult, series: Sequence[Series] = (), trouble: str = "") -> str:
@@ -56,8 +57,7 @@ def page(result: RunResult, series: Sequence[Series] = (), trouble: str = "") ->
 
 
 def _meta(result: RunResult) -> Markup:
-    word, style = WORDS[result.exit_code]
-    icon = f"data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'%3E%3Ccircle cx='4' cy='4' r='4' fill='%23{ICONS[style]}'/%3E%3C/svg%3E"  # noqa: E501
+    icon = f"data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'%3E%3Ccircle cx='4' cy='4' r='4' fill='%23{ICONS[style_of_run(result)]}'/%3E%3C/svg%3E"  # noqa: E501
     sheet = files("orun.report.html").joinpath("style.css").read_text(encoding="utf-8")
     return element(
         "head",
@@ -66,7 +66,7 @@ def _meta(result: RunResult) -> Markup:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("meta", name="generator", content=f"orun {result.orun}".strip()),
-        element("title", f"{result.pipeline}: {word}"),
+        element("title", f"{result.pipeline}: {result.outcome}"),
         element("link", rel="icon", href=icon),
         element("style", Markup(sheet)),
     )
