@@ -86,6 +86,9 @@ SLOWER = replace(
     interval=Estimate(0.081, 0.062, 0.099),
     why="8.1 % slower than the accepted baseline (6.2 % to 9.9 %), 5% allowed",
 )
+NO_BASELINE = replace(
+    SLOWER, outcome="no baseline", fails=False, measured=None, interval=None, why="no baseline yet for `latency`"
+)
 UNSURE = replace(
     RECALL,
     outcome="undecided",

@@ -33,10 +33,10 @@ from .support import (
     GATE_FAILED,
     INT8,
     LATENCY,
+    NO_BASELINE,
     PASSED,
     RECALL,
     RELEASE,
-    SLOWER,
     SPEEDUP,
     UNSURE,
     crashed,
@@ -237,10 +237,9 @@ def test_a_stage_that_was_not_asked_for_says_how_to_ask() -> None:
 def test_the_table_of_gates_is_folded_to_72_columns() -> None:
     """The messages below stay whole: a terminal wraps them, and a log can be searched for them."""
     bounds = Estimate(0.0512, -0.0768, 0.295)
-    new = replace(SLOWER, outcome="no baseline", fails=False, measured=None, interval=None, why="no baseline yet")
     rows = (
         replace(UNSURE, metric="average_precision[label=3]", scope=" against fused by label", interval=bounds),
-        replace(new, stage="latency[target=tensorrt]", threshold="12.5 %"),
+        replace(NO_BASELINE, stage="latency[target=tensorrt]", threshold="12.5 %"),
         replace(RECALL, measured=123456.0, unit="s", interval=Estimate(123456.0, 123000.0, 130000.0)),
     )
     result = replace(PASSED, stages=(EXPORT,), verdicts=rows)
@@ -262,7 +261,7 @@ def test_the_table_of_gates_is_folded_to_72_columns() -> None:
     assert max(map(len, table)) == 72
     assert (
         "pipelines/bert.yaml:37:7: gate without a baseline: latency[target=tensorrt] p50 max_regression 12.5 %: "
-        "no baseline yet"
+        "no baseline yet for `latency`"
     ) in lines
 
 

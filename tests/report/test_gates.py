@@ -19,9 +19,7 @@ from orun.report.junit import junit
 from orun.report.markdown import markdown
 from orun.report.terminal import Terminal
 
-from .support import COSINE, GATE_FAILED, P50, PASSED, RECALL, SLOWER, SPEEDUP, UNSURE
-
-NO_BASELINE = replace(SLOWER, outcome="no baseline", fails=False, measured=None, interval=None)
+from .support import COSINE, GATE_FAILED, NO_BASELINE, P50, PASSED, RECALL, SLOWER, SPEEDUP, UNSURE
 
 
 @pytest.mark.parametrize(

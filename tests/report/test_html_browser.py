@@ -14,7 +14,7 @@ from orun.record import RunResult, StageResult
 from orun.report.html.page import page
 
 from .browser import Tab, browser
-from .support import GATE_FAILED, INT8, PASSED, STEPPED, crashed, linked, matrix, series
+from .support import COSINE, GATE_FAILED, INT8, NO_BASELINE, PASSED, STEPPED, UNSURE, crashed, linked, matrix, series
 
 WIDTHS = (360, 800, 900, 1280)
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
@@ -75,6 +75,8 @@ def runs(folder: Path) -> dict[str, RunResult]:
     return {
         "passed": linked(PASSED),
         "failed": linked(GATE_FAILED),
+        "undecided": replace(PASSED, exit_code=4, verdicts=(COSINE, replace(UNSURE, fails=True), NO_BASELINE)),
+        "no baseline": replace(PASSED, verdicts=(COSINE, NO_BASELINE)),
         "crashed": linked(crashed(log)),
         "matrix": replace(PASSED, stages=matrix(59), verdicts=()),
         "long": replace(PASSED, pipeline="p" * 300, stages=(PASSED.stages[0], known, long), verdicts=()),
@@ -90,7 +92,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return written
 
 
-NAMES = ("passed", "failed", "crashed", "matrix", "long")
+NAMES = ("passed", "failed", "undecided", "no baseline", "crashed", "matrix", "long")
 
 
 @pytest.mark.parametrize(("name", "width"), list(product(NAMES, WIDTHS)))
@@ -121,6 +123,22 @@ def test_the_colours_follow_the_system(tab: Tab, pages: dict[str, Path]) -> None
         tab.show(pages["passed"], scheme=scheme)
         colours.append(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert colours == ["rgb(255, 255, 255)", "rgb(13, 17, 23)"]
+
+
+@pytest.mark.parametrize(
+    ("name", "colour"),
+    [
+        ("passed", "rgb(218, 251, 225)"),
+        ("failed", "rgb(255, 235, 233)"),
+        ("undecided", "rgb(255, 248, 197)"),
+        ("no baseline", "rgb(234, 238, 242)"),
+    ],
+)
+def test_the_banner_has_the_colour_of_the_verdict(tab: Tab, pages: dict[str, Path], name: str, colour: str) -> None:
+    """Green, red, amber and grey."""
+    tab.show(pages[name], scheme="light")
+    assert tab.evaluate("document.querySelector('.verdict strong').textContent") == name
+    assert tab.evaluate("getComputedStyle(document.querySelector('.verdict')).backgroundColor") == colour
 
 
 def test_a_stage_of_the_graph_leads_to_its_row(tab: Tab, pages: dict[str, Path]) -> None:

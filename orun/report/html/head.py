@@ -25,7 +25,7 @@ def head(source: Source) -> Markup:
     result = source.result
     style = style_of_run(result)
     _, _, rest = summary_line(result, PLAIN).partition(": ")
-    mark = element("span", MARKS[style], class_="mark", aria_hidden="true")
+    mark = element("span", MARKS[style], class_="mark", aria_hidden="true") if MARKS[style] else ""
     return element(
         "header",
         element("p", "orun: report on a run", class_="quiet"),
