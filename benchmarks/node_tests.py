@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import onnx
 
 from benchmarks.spent import machine, table
-from orun.environment import device
+from orun.environment import processor
 
 if TYPE_CHECKING:
     from onnx.backend.test.case.test_case import TestCase
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from orun.stages.onnx.agreement import Tolerance
 
 # Without VNNI processors cut sums of 8-bit products off: the model is right, and the answers there are not.
-INTEGERS = {"reduce_range": True} if device.saturates() else {}
+INTEGERS = {"reduce_range": True} if processor.saturates() else {}
 # Parameters of each kind, by its name and what tells it from the same kind otherwise.
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "optimize/simplify": {},

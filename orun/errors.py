@@ -2,6 +2,7 @@
 
 OrunError                    exit code
 ├── UsageError               2   the command line or an API call is wrong
+│   └── UnknownName              it names what is not there
 ├── PipelineError            2   the pipeline file is wrong: carries every problem of the file
 ├── DeviceUnknown            2   what results are bound to cannot be read on this machine
 ├── EnvironmentFailed        2   an isolated environment cannot be made
@@ -24,7 +25,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from orun.places import Problem
 
@@ -57,6 +58,20 @@ class OrunError(Exception):
 
 class UsageError(OrunError):
     """The command line or an API call asks for something that cannot be."""
+
+
+class UnknownName(UsageError):
+    """A name is not among the known ones; who shows the error offers the closest of them.
+
+    Attributes:
+        name: the name that was given.
+        known: the names that there are.
+    """
+
+    def __init__(self, what: str, name: str, known: Collection[str], *, why: str = "", hint: str = "") -> None:
+        super().__init__(what, why=why, hint=hint)
+        self.name = name
+        self.known = known
 
 
 class PipelineError(OrunError):

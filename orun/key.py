@@ -23,10 +23,11 @@ from orun.environment import device, isolated, paths, tools
 from orun.environment.once import once
 from orun.observe import portable_name
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
+from orun.stages.contract import module_name
 from orun.targets import EXTENSIONS, StageClass, Target
 from orun.variables import UNLESS_SET, value_told
 
-FORMAT = 4  # raise it when the meaning of a part changes, or what the runner does to a stage's process
+FORMAT = 5  # raise it when the meaning of a part changes, or code that runs in every stage's process
 
 OPTIMIZE = "PYTHONOPTIMIZE"  # whether there are asserts
 HASH_SEED = "PYTHONHASHSEED"  # how sets iterate
@@ -35,8 +36,11 @@ STARTUP = "startup code"  # of the project's, which Python imports before anythi
 OWN = "uses"  # stands for a parameter where a stage is the user's own function
 UNSET = "unset"  # instead of the digest of a variable's value, where it has none
 
+TYPE_CHECKING = ("TYPE_CHECKING", "typing.TYPE_CHECKING")  # conditions that hold for type checkers alone
+
 # Modules of plain data and declarations: they pass values on and cannot change what a stage makes.
 DECLARATIONS = {
+    "orun",
     "orun.codec",
     "orun.errors",
     "orun.metrics",
@@ -203,23 +207,36 @@ def _version(tool: str, packages: Mapping[str, str] | None) -> str:
 
 
 def stage_code(use: KindUse, digest: Digest) -> str:
-    """Digest of the code of a built-in or plug-in kind and of what it imports of its own package.
+    """Digest of the code of a built-in or plug-in kind, of what runs with it, and of the kinds that it builds with.
 
     A function of the user's own is covered by its reference, and what it imports is discovered while it runs.
     """
     if use.origin == "file":
         return ""
     hasher = blake3()
-    for name, path in code_files(use.entry):
+    modules = (use.entry, *map(module_name, use.spec.builds_with))
+    for name, path in sorted({file for module in modules for file in code_files(module)}):
         hasher.update(f"{name} {digest(Path(path))}\n".encode())
     version = f" {use.distribution} {tools.installed().get(use.distribution, '')}" if use.distribution else ""
     return hasher.hexdigest() + version
 
 
-@once
 def code_files(module: str) -> tuple[tuple[str, str], ...]:
-    """Name and path of a module and of every module of its own top-level package that it imports, however deep.
+    """Name and path of a module and of every module of its own top-level package that runs with it, however deep."""
+    return tuple((name, path) for name, path, does in reached(module) if does)
 
+
+@once
+def reached(module: str) -> tuple[tuple[str, str, bool], ...]:
+    """Return what `find_modules` finds, found once."""
+    return find_modules(module)
+
+
+def find_modules(module: str) -> tuple[tuple[str, str, bool], ...]:
+    """Return name and path of every module that runs with a module, and whether it does anything.
+
+    A module runs with another one that imports it, lies in its package, or names it in a text (a process is started by
+    such a name). Imports for type checkers do not count. A module of no statements does nothing, until it is edited.
     Modules are found by their place in the package's folder and read as text: finding them through `importlib` would
     import their parents.
     """
@@ -229,15 +246,20 @@ def code_files(module: str) -> tuple[tuple[str, str], ...]:
     tops = [Path(place).parent for place in places if place]  # of a package without `__init__.py` there may be several
     if not tops:
         raise ModuleNotFoundError(f"no package {package!r}")
-    found: dict[str, str] = {}
+    found: list[tuple[str, str, bool]] = []
+    seen: set[str] = set(DECLARATIONS)
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        path = _source(tops, name)
-        if path and name not in found and name not in DECLARATIONS:
-            found[name] = str(path)
-            waiting += [imported for imported in _imports(path, name) if imported.partition(".")[0] == package]
-    return tuple(sorted(found.items()))
+        if name in seen or name.partition(".")[0] != package:
+            continue
+        seen.add(name)
+        waiting.append(name.rpartition(".")[0])
+        if path := _source(tops, name):
+            tree = ast.parse(path.read_bytes())
+            found.append((name, str(path), any(not _is_text(node) for node in tree.body)))
+            waiting += _named(tree, name if path.name == "__init__.py" else name.rpartition(".")[0])
+    return tuple(sorted(found))
 
 
 def _source(tops: Iterable[Path], module: str) -> Path | None:
@@ -246,15 +268,28 @@ def _source(tops: Iterable[Path], module: str) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _imports(path: Path, module: str) -> list[str]:
-    """Names that a source file imports, at whatever depth of its code; some name functions, not modules."""
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _named(tree: ast.Module, package: str) -> list[str]:
+    """What a module of a package imports or holds as text, at whatever depth of its code; some is no module's name."""
     names: list[str] = []
-    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            anchor = package[: len(package) - node.level + 1] if node.level else []
+            parts = package.split(".")
+            anchor = parts[: len(parts) - node.level + 1] if node.level else []
             base = ".".join([*anchor, *([node.module] if node.module else [])])
             names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value.partition(":")[0]
+            names += [text] if all(map(str.isidentifier, text.split("."))) else []
+        elif isinstance(node, ast.If) and ast.unparse(node.test) in TYPE_CHECKING:
+            waiting += node.orelse
+        else:
+            waiting += ast.iter_child_nodes(node)
     return names

@@ -89,7 +89,7 @@ def _code(planner: Planner) -> Iterator[str]:
     yield from map(str, PACKAGE.rglob("*.py"))
     for use in planner.pipeline.kinds.values():
         if use.origin == "plug-in":
-            yield from (path for _, path in key.code_files(use.entry))
+            yield from (path for _, path, _ in key.reached(use.entry))
 
 
 def _records(planner: Planner, done: Mapping[str, Done]) -> dict[str, Signature | None] | None:

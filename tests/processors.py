@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orun.environment import device
+from orun.environment import processor
 
 exact_sums = pytest.mark.skipif(
-    device.saturates(), reason="this processor, without VNNI, cuts sums of 8-bit products off"
+    processor.saturates(), reason="this processor, without VNNI, cuts sums of 8-bit products off"
 )

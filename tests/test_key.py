@@ -216,7 +216,7 @@ def test_the_code_of_a_kind_is_its_module_and_what_that_imports_of_its_package(
 ) -> None:
     package = tmp_path / "orun_test_package"
     package.mkdir()
-    (package / "__init__.py").write_text("")
+    (package / "__init__.py").write_text("version = 1\n")
     (package / "kind.py").write_text("from . import near\nfrom orun_test_package.far import thing\nimport json\n")
     (package / "near.py").write_text("def f():\n    from .deep import g\n")
     (package / "deep.py").write_text("from orun_test_package import near\n")
@@ -229,7 +229,7 @@ def test_the_code_of_a_kind_is_its_module_and_what_that_imports_of_its_package(
 
 def test_the_code_of_a_package_that_is_spread_over_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no file of its own, and its kind was a bug of orun."""
-    for place, text in {"one/spread/kind.py": "from spread import near", "two/spread/near.py": ""}.items():
+    for place, text in {"one/spread/kind.py": "from spread import near", "two/spread/near.py": "near = 1"}.items():
         (tmp_path / place).parent.mkdir(parents=True)
         (tmp_path / place).write_text(text)
         monkeypatch.syspath_prepend(str((tmp_path / place).parents[1]))

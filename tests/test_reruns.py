@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import orun
-from orun.environment.device import usable_cores
+from orun.environment.processor import usable_cores
 from orun.memory import Request, recall
 from orun.store import Store, locks
 from tests.project import PIPELINE, Project, built

@@ -15,7 +15,7 @@ from orun.culprits.chain import model_port
 from orun.culprits.found import OUT_OF_TIME, Diagnosis, Place, Proof
 from orun.culprits.narrowing import FEW, PATIENCE, Measured, measure
 from orun.culprits.origin import BEFORE, Past, rebuilt
-from orun.environment.device import saturates
+from orun.environment.processor import saturates
 from orun.metrics import Estimate
 from orun.pipeline.model import Gate, Stage
 from orun.record import RunResult

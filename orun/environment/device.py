@@ -8,10 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from blake3 import blake3
-
-from orun.environment import groups
 from orun.environment.once import once
+from orun.environment.processor import cpu
 from orun.environment.tools import exact, find, installed
 from orun.errors import DeviceUnknown
 from orun.targets import GPU_PROVIDERS, StageClass, Target
@@ -29,9 +27,6 @@ SETTINGS = (
     "ORT_", "ONEDNN_", "DNNL_", "OV_", "CUDNN_", "CUBLAS_", "NVIDIA_TF32_OVERRIDE",
     "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS",
 )  # fmt: skip
-VNNI = frozenset({"avx512_vnni", "avx_vnni"})
-CPUINFO = Path("/proc/cpuinfo")
-CORE = 1 << 13  # bytes; more than Linux tells of one core
 HARMLESS = ("ORT_DISABLE_TELEMETRY=", "ONEDNN_VERBOSE=", "DNNL_VERBOSE=")
 
 
@@ -76,55 +71,6 @@ def made_on(
     Takes what `fingerprint` takes, and raises what it raises.
     """
     return fingerprint(stage_class, target, packages) | clocks()
-
-
-@once
-def cpu() -> dict[str, str]:
-    """Model, feature flags (as a digest) and usable cores of the processor."""
-    fields = _cpuinfo()
-    return {
-        "cpu": fields.get("model name") or _numbered(fields) or platform.processor() or platform.machine(),
-        "cpu flags": blake3(" ".join(_flags(fields)).encode()).hexdigest()[:16],
-        "cores": str(usable_cores()),
-    }
-
-
-def saturates() -> bool:
-    """Whether sums of 8-bit products are cut off here where all 8 bits of weights are used: AVX2 without VNNI.
-
-    See "reduce_range" in https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html.
-    """
-    found = set(_flags(_cpuinfo()))
-    return "avx2" in found and not found & VNNI
-
-
-def _flags(fields: Mapping[str, str]) -> list[str]:
-    return sorted((fields.get("flags") or fields.get("Features") or "").split())
-
-
-def _cpuinfo() -> dict[str, str]:
-    """What Linux tells of the first core; a machine of hundreds takes its time to tell of all."""
-    first = b""
-    try:
-        with CPUINFO.open("rb", buffering=0) as file:
-            while b"\n\n" not in first and (more := file.read(CORE)):
-                first += more
-    except OSError:  # not Linux
-        return {}
-    pairs = (line.partition(":") for line in first.decode(errors="replace").partition("\n\n")[0].splitlines())
-    return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def _numbered(fields: Mapping[str, str]) -> str:
-    """The model of a processor of Arm's architecture, which Linux tells by the numbers of its maker; else nothing."""
-    numbers = [fields.get(f"CPU {name}", "") for name in ("implementer", "part", "variant", "revision")]
-    return f"{platform.machine()} {' '.join(numbers)}" if all(numbers) else ""
-
-
-def usable_cores() -> int:
-    """Cores that this process may use, or as many as its control group may keep busy if those are fewer."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min([cores, *groups.cores()])
 
 
 @once

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orun.codec import Record
-from orun.environment.device import usable_cores
 from orun.environment.once import once
+from orun.environment.processor import usable_cores
 
 NVIDIA = Path("/proc/driver/nvidia/gpus")  # holds a folder for each GPU
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from orun.errors import OrunError, OutputRefused
+from orun.codec import replace
+from orun.errors import OrunError, OutputRefused, UnknownName
 from orun.executors.job import Job
 from orun.executors.messages import Trouble
 from orun.executors.reads.scope import Scope
@@ -24,8 +25,8 @@ def trouble(job: Job, scope: Scope, error: BaseException) -> Trouble:
         name: Literal["OutputRefused", "StageFailed"] = "StageFailed"
         if isinstance(error, OutputRefused):
             name = "OutputRefused"
-        file, line, function = _last_frame(error, scope.is_code)
-        return Trouble(name, error.what, error.why, error.hint, file=file, line=line, function=function)
+        told = Trouble(name, error.what, error.why, error.hint, *_last_frame(error, scope.is_code))
+        return replace(told, name=error.name, known=tuple(error.known)) if isinstance(error, UnknownName) else told
     file, line, function = _place(job, scope, error)
     if isinstance(error, SystemExit):
         what, rest = f"{job.stage} called sys.exit({error.code!r}) before its function returned", []

@@ -15,7 +15,7 @@ from orun.errors import OutputRefused, StageCrashed, StageError, StageFailed, St
 from orun.executors.job import Job
 from orun.executors.messages import Ended, Trouble
 from orun.executors.reads.scope import Scope
-from orun.spelling import near, settings
+from orun.spelling import closest, near, settings
 
 TAIL = 1 << 16  # bytes at the end of a log in which the frames of a crash are looked for
 FRAME = re.compile(rb'^  File "([^"\n]+)", line (\d+) in (.+)$', re.MULTILINE)
@@ -26,7 +26,8 @@ KINDS = str(PACKAGE / "stages")
 def from_trouble(job: Job, trouble: Trouble) -> StageError:
     """The error of a stage that could say itself what went wrong."""
     error = OutputRefused if trouble.error == "OutputRefused" else StageFailed
-    why = [trouble.why] if trouble.why else []
+    close = closest(trouble.name, trouble.known) if trouble.name else ""
+    why = [f"did you mean {close!r}?"] if close else [trouble.why] if trouble.why else []
     if trouble.file:
         inside = f" in {trouble.function}" if trouble.function else ""
         why.append(f"at {near(trouble.file)}:{trouble.line}{inside}")

@@ -22,6 +22,8 @@ class Trouble(Record, frozen=True):
         file: where it happened in the user's code or the kind's; empty when nowhere there.
         line: the line of it.
         function: the function that the line is in.
+        name: a name that is not among the known ones; empty when that is not the trouble.
+        known: the known names.
     """
 
     error: Literal["StageFailed", "OutputRefused"]
@@ -31,6 +33,8 @@ class Trouble(Record, frozen=True):
     file: str = ""
     line: int = 0
     function: str = ""
+    name: str = ""
+    known: Sequence[str] = ()
 
 
 class Ended(Record, frozen=True):

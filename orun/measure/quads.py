@@ -41,7 +41,7 @@ from typing import Literal
 
 import numpy as np
 
-from orun.environment.device import usable_cores
+from orun.environment.processor import usable_cores
 from orun.measure.machine import quietest_core
 from orun.measure.oncpu import Times, joined
 from orun.measure.quantiles import median_error

@@ -77,6 +77,7 @@ class Spec(Record, frozen=True):
             when a gate asks for `max_regression`.
         lineage: it is given `lineage.json`: every stage before it, and those that guard it, with parameters, tools,
             digests, metrics, verdicts.
+        builds_with: kinds of the library that it runs itself; their code counts for its result as its own does.
         fits: parameters that name data which the result is calibrated with or chosen by.
         guards: it fails where what goes in is not good enough, without a gate: releases of that wait for it.
         releases: what it makes is given away, so that it waits for what judges it (see `orun.pipeline.guards`).
@@ -102,6 +103,7 @@ class Spec(Record, frozen=True):
     preload: tuple[str, ...] = ()
     baseline: bool = False
     lineage: bool = False
+    builds_with: tuple[str, ...] = ()
     fits: tuple[str, ...] = ()
     guards: bool = False
     releases: bool = False
@@ -115,6 +117,11 @@ class Spec(Record, frozen=True):
     def gives(self) -> bool:
         """Whether it gives something away: it is run where a run asks for it, and never to find something out."""
         return self.releases and not self.kept
+
+
+def module_name(kind: str) -> str:
+    """Return the name of the module of a kind of the library."""
+    return f"orun.stages.{kind.replace('/', '.').replace('-', '_')}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from orun.errors import StageFailed
-from orun.spelling import closest
+from orun.errors import StageFailed, UnknownName
 from orun.stages.contract import Context
 
 
-def require_known(context: Context, parameter: str, names: Collection[str], known: Collection[str]) -> None:
+def require_known(parameter: str, names: Collection[str], known: Collection[str]) -> None:
     """Refuse a name that the model does not have.
 
     Args:
-        context: of the stage.
         parameter: where the names stand.
         names: what it says.
         known: what the model has.
 
     Raises:
-        StageFailed: for the first that is not there, with the closest that is.
+        UnknownName: for the first that is not there.
     """
     for name in names:
         if not name or name not in known:  # nodes without a name have an empty one: it tells none of them
-            close = closest(name, known)
-            raise StageFailed(
-                context.stage,
+            raise UnknownName(
                 f"{parameter}: the model has no {name!r}",
-                why=f"did you mean {close!r}?" if close else f"it has {len(set(known))} such names",
+                name,
+                sorted(set(known)),
+                why=f"it has {len(set(known))} such names",
                 hint="any ONNX viewer shows them",
             )
 

@@ -16,6 +16,7 @@ from orun.observe import FILE, presence
 from orun.spelling import Unknown, closest
 from orun.stages import custom, plugins
 from orun.stages.codefile import CodeFiles
+from orun.stages.contract import module_name
 from orun.stages.kind import Kind, metrics_of
 from orun.stages.params import params_of
 
@@ -84,7 +85,7 @@ def all_kinds() -> tuple[Kind, ...]:
 
 def module_of(name: str) -> ModuleType:
     """The module of a kind of the library."""
-    return importlib.import_module(f"orun.stages.{name.replace('/', '.').replace('-', '_')}")
+    return importlib.import_module(module_name(name))
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from orun.environment import device
+from orun.environment import device, processor
 from orun.errors import DeviceUnknown
 from orun.targets import Provider, Target
 
@@ -51,16 +51,16 @@ CPU revision\t: 1
 def cpuinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A file that takes the place of /proc/cpuinfo."""
     path = tmp_path / "cpuinfo"
-    monkeypatch.setattr(device, "CPUINFO", path)
-    device.cpu.cache_clear()
+    monkeypatch.setattr(processor, "CPUINFO", path)
+    processor.cpu.cache_clear()
     yield path
-    device.cpu.cache_clear()
+    processor.cpu.cache_clear()
 
 
 @pytest.mark.parametrize("cores", [1, 2, 300])
 def test_the_processor_is_that_of_the_first_core(cpuinfo: Path, cores: int) -> None:
     cpuinfo.write_text("\n".join(X86.format(core=core) for core in range(cores)) + "\n")
-    found = device.cpu()
+    found = processor.cpu()
     assert found["cpu"] == "Intel(R) Xeon(R) Processor"
     assert found["cpu flags"] == blake3(b"amx_int8 fpu vme").hexdigest()[:16]
 
@@ -77,7 +77,7 @@ def test_the_processor_is_that_of_the_first_core(cpuinfo: Path, cores: int) -> N
 )
 def test_sums_of_8_bit_products_are_cut_off_without_vnni(cpuinfo: Path, flags: str, cut: bool) -> None:
     cpuinfo.write_text(X86.format(core=0).replace("fpu vme amx_int8", flags))
-    assert device.saturates() is cut
+    assert processor.saturates() is cut
 
 
 def test_a_processor_of_arm_is_known_by_its_numbers(cpuinfo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,12 +87,12 @@ def test_a_processor_of_arm_is_known_by_its_numbers(cpuinfo: Path, monkeypatch: 
     found = []
     for part in ("0xd0c", "0xd40"):
         cpuinfo.write_text("\n".join(ARM.format(core=core, part=part) for core in range(2)))
-        device.cpu.cache_clear()
-        found.append(device.cpu()["cpu"])
+        processor.cpu.cache_clear()
+        found.append(processor.cpu()["cpu"])
     assert found == ["aarch64 0x41 0xd0c 0x1 1", "aarch64 0x41 0xd40 0x1 1"]
     cpuinfo.unlink()
-    device.cpu.cache_clear()
-    assert device.cpu()["cpu"] == "aarch64"
+    processor.cpu.cache_clear()
+    assert processor.cpu()["cpu"] == "aarch64"
 
 
 def test_variables_by_which_runtimes_choose_their_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from orun.environment.device import usable_cores
+from orun.environment.processor import usable_cores
 from orun.errors import UsageError
 from orun.measure import latency, quads
 from orun.measure.latency import Budget, measure

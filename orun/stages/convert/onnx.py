@@ -73,7 +73,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     if params.path is not None and params.digest is not None:
         _check_digest(context, path, params.digest)
     named = external_files(load_graph(path))
-    require_known(context, "data", params.data, named)
+    require_known("data", params.data, named)
     model = load(path)
     for name, digest in params.data.items():
         _check_digest(context, path.parent / name, digest)
@@ -110,7 +110,7 @@ def _name_axes(context: Context, model: ModelProto, names: Mapping[str, str]) ->
     from orun.stages.onnx.signature import axis_names
 
     inputs = {value.name: axis_names(value) for value in model.graph.input}
-    require_known(context, "axes", names, [name for axes in inputs.values() for name in axes if isinstance(name, str)])
+    require_known("axes", names, [name for axes in inputs.values() for name in axes if isinstance(name, str)])
     if "" in names.values():
         raise StageFailed(context.stage, "axes: a name is empty", hint="give one, or a sum such as `past + sequence`")
     for value in (*model.graph.input, *model.graph.output):

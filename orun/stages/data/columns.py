@@ -7,9 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from orun.errors import UsageError
+from orun.errors import UnknownName, UsageError
 from orun.measure.dataset import Array, Dataset, Values
-from orun.spelling import closest
 from orun.stages.data.source import LABELS, Source
 
 Columns: TypeAlias = Mapping[str, Values]
@@ -63,12 +62,8 @@ def labels_of(name: str, columns: Columns, source: Source) -> Array | None:
         raise UsageError(f"`classes` names {', '.join(twice)} twice", why="the place of a name is that of its score")
     for row, value in enumerate(values, 1):
         if str(value) not in places:
-            near = closest(str(value), places)
-            raise UsageError(
-                f"{name}: the label {str(value)!r} in row {row} is none of `classes`",
-                why=f"they are {', '.join(source.classes)}",
-                hint=f"did you mean {near!r}?" if near else "",
-            )
+            what = f"{name}: the label {str(value)!r} in row {row} is none of `classes`"
+            raise UnknownName(what, str(value), source.classes, why=f"they are {', '.join(source.classes)}")
     return np.array([places[str(value)] for value in values], np.int64)
 
 
@@ -88,12 +83,7 @@ def label_column(name: str, columns: Columns, source: Source) -> str | None:
 def column(name: str, columns: Columns, title: str) -> Values:
     """A column; raises UsageError when there is none of that name."""
     if title not in columns:
-        near = closest(title, columns)
-        raise UsageError(
-            f"{name} has no {title!r}",
-            why=f"it has {', '.join(columns)}",
-            hint=f"did you mean {near!r}?" if near else "",
-        )
+        raise UnknownName(f"{name} has no {title!r}", title, columns, why=f"it has {', '.join(columns)}")
     return columns[title]
 
 

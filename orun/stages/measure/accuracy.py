@@ -48,7 +48,7 @@ bound to the device. The artifact holds `metrics.json` and `examples.npz`, the v
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -153,8 +153,6 @@ def metrics(params: Params) -> Collection[str]:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Run the models over the dataset, and leave the metrics and the value of each example."""
-    from orun.measure.accuracy import evaluate
-
     request = _request(context, params)
     if params.reference_target is not None and not any(role.startswith("reference") for role in context.inputs):
         raise StageFailed(
@@ -165,10 +163,22 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     dataset = _dataset(context, params)
     with ExitStack() as stack:
         sessions = _sessions(context, stack)
-        report = evaluate(sessions, dataset, request, context.progress)
+        report = judge(sessions, dataset, request, context.progress)
         _note_doubts(context, request, dataset, sessions)
     _write(context, report)
     return report.metrics
+
+
+def judge(
+    sessions: Mapping[str, InferenceSession | RemoteSession],
+    dataset: Dataset,
+    request: Request,
+    progress: Callable[[int, int, str], None],
+) -> Report:
+    """Measure the accuracy of models; other kinds call it for their candidates."""
+    from orun.measure.accuracy import evaluate
+
+    return evaluate(sessions, dataset, request, progress)
 
 
 def _note_doubts(

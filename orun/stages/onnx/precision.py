@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from orun.stages.contract import Context
 from orun.stages.known import require_known
 from orun.stages.params import Doc
 
@@ -28,18 +27,17 @@ class Override:
 
 
 def tensor_overrides(
-    context: Context, model: ModelProto, overrides: Mapping[str, Override], *, per_channel: bool
+    model: ModelProto, overrides: Mapping[str, Override], *, per_channel: bool
 ) -> dict[str, list[dict[str, Any]]]:
     """ONNX Runtime's `TensorQuantOverrides`.
 
     Args:
-        context: of the stage.
         model: the model to quantize.
         overrides: by the name of a node or a tensor; that of a node comes first where both have it.
         per_channel: whether weights have a scale for each output channel.
 
     Raises:
-        StageFailed: when the model has no such name.
+        UnknownName: when the model has no such name.
     """
     from onnxruntime.quantization import QuantType
 
@@ -47,7 +45,7 @@ def tensor_overrides(
     axes = {name: _axis(node) for node in model.graph.node for name in node.input[1:2]}
     weights = {tensor.name for tensor in model.graph.initializer}
     values = {name for node in model.graph.node for name in (*node.input, *node.output) if name}
-    require_known(context, "overrides", overrides, nodes.keys() | values)
+    require_known("overrides", overrides, nodes.keys() | values)
     found: dict[str, list[dict[str, Any]]] = {}
     for name, override in overrides.items():
         for tensor in _tensors(nodes[name]) if name in nodes else [name]:

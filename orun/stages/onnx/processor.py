@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orun.environment import device
+from orun.environment import processor
 from orun.errors import StageFailed
 from orun.metrics import Metric
 from orun.stages.onnx.agreement import Agreement, check, session
@@ -38,7 +38,7 @@ def check_result(
     try:
         return compared(None)
     except StageFailed as disagreement:
-        if not device.saturates() or not _rounds(context.result):
+        if not processor.saturates() or not _rounds(context.result):
             raise
         text = "%s here: this processor, without VNNI, cuts sums of 8-bit products off. Compared in float instead"
         context.log.warning(text, disagreement.what)

@@ -97,8 +97,8 @@ def _require_names(context: Context, params: Params) -> None:
     from orun.stages.onnx.plain import inline
 
     nodes = inline(load_graph(context.model())).graph.node
-    require_known(context, "block_nodes", params.block_nodes, [node.name for node in nodes])
-    require_known(context, "block_types", params.block_types, [node.op_type for node in nodes])
+    require_known("block_nodes", params.block_nodes, [node.name for node in nodes])
+    require_known("block_types", params.block_types, [node.op_type for node in nodes])
 
 
 def _compare(context: Context, params: Params) -> Metric:

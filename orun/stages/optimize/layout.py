@@ -102,7 +102,7 @@ def _chosen(context: Context, model: ModelProto, params: Params) -> dict[str, in
     if params.values is None:
         found = {name: rank for name, rank in ranks.items() if rank == IMAGES}
     else:
-        require_known(context, "values", params.values, names)
+        require_known("values", params.values, names)
         found = {name: ranks[name] for name in params.values}
         if flat := [name for name, rank in found.items() if rank < LEAST]:
             raise StageFailed(

@@ -66,7 +66,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.onnx.plain import hoist, inline
 
     model = inline(load(context.model()))
-    require_known(context, "exclude", params.exclude, [node.name for node in nodes(model)])
+    require_known("exclude", params.exclude, [node.name for node in nodes(model)])
     hoist(model)
     before, _ = _count(model)
     _prune(context, model, params)

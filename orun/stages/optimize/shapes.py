@@ -82,7 +82,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _fix(context: Context, model: ModelProto, sizes: Mapping[str, int]) -> None:
     inputs = {axis.dim_param for axis in _axes(model.graph.input)}
-    require_known(context, "fix", sizes, axes.free([sorted(inputs - {""})]))
+    require_known("fix", sizes, axes.free([sorted(inputs - {""})]))
     for name, size in sizes.items():
         if size < 0:
             raise StageFailed(context.stage, f"fix: the axis {name!r} cannot be {size}")

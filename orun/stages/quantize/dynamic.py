@@ -90,7 +90,7 @@ def _prepare(context: Context, params: Params, path: Path) -> list[str]:
     from orun.stages.onnx.ort_graph import IN_THE_WAY, add_types, optimized
 
     model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
-    require_known(context, "exclude", params.exclude, [node.name for node in model.graph.node])
+    require_known("exclude", params.exclude, [node.name for node in model.graph.node])
     _require_whole(context, model, params)
     model = add_types(model)
     for value in model.graph.value_info:  # the quantizer infers shapes itself, and fails where these contradict it

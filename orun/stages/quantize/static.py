@@ -207,18 +207,18 @@ def _prepare(context: Context, params: Params, path: Path) -> Prepared:
 
     model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
     names = [node.name for node in model.graph.node]
-    require_known(context, "include", params.include, names)
-    require_known(context, "exclude", params.exclude, names)
-    require_known(context, "op_types", params.op_types or [], [node.op_type for node in model.graph.node])
+    require_known("include", params.include, names)
+    require_known("exclude", params.exclude, names)
+    require_known("op_types", params.op_types or [], [node.op_type for node in model.graph.node])
     model = add_types(model)
     tensors = {name for node in model.graph.node for name in (*node.input, *node.output) if name}
-    require_known(context, "include_tensors", params.include_tensors, tensors)
-    require_known(context, "exclude_tensors", params.exclude_tensors, tensors)
+    require_known("include_tensors", params.include_tensors, tensors)
+    require_known("exclude_tensors", params.exclude_tensors, tensors)
     inputs = input_names(model)
     dataset = typical(context, params.dataset, inputs, params.samples, params.dims)
     if params.smooth is not None:
         _smooth(context, model, params, dataset)
-    overrides = tensor_overrides(context, model, params.overrides, per_channel=params.per_channel)
+    overrides = tensor_overrides(model, params.overrides, per_channel=params.per_channel)
     if params.method == "distribution":
         overrides = with_bounds(model, dataset, overrides, params.activation_type)
     ranks = {name: rank for name, rank in ranks_of(model).items() if name in inputs}

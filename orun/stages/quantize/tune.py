@@ -26,7 +26,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from orun.errors import StageFailed
+from orun.errors import StageFailed, UnknownName
 from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.data.source import Examples
@@ -51,6 +51,7 @@ SPEC = Spec(
     stage_class="measurement",
     exclusive=True,
     distant=True,
+    builds_with=("optimize/transformer", "quantize/dynamic", "quantize/static", "quantize/weights", "measure/accuracy"),
     preload=("numpy", "onnx", "onnxruntime", "onnxruntime.quantization"),
     fits=("dataset", "calibration"),
     one_of=("at_least", "at_most"),
@@ -113,16 +114,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 def _require_meant(context: Context, params: Params) -> None:
     """Refuse goals that no model can be held to, and what would be ignored."""
     from orun.measure.accuracy_names import ERRORS, FIDELITY, TASK
-    from orun.spelling import closest
 
     known = [*(name for names in FIDELITY.values() for name in names), *TASK]
     if params.metric not in known:
-        close = closest(params.metric, known)
-        raise StageFailed(
-            context.stage,
-            f"metric: `measure/accuracy` has no {params.metric!r}",
-            why=f"did you mean {close!r}?" if close else f"it has {', '.join(known)}",
-        )
+        what = f"metric: `measure/accuracy` has no {params.metric!r}"
+        raise UnknownName(what, params.metric, known, why=f"it has {', '.join(known)}")
     less = params.metric.partition(".")[0] in ERRORS
     if less != (params.at_most is not None):
         told = "less" if less else "more"
@@ -134,7 +130,7 @@ def _require_meant(context: Context, params: Params) -> None:
 
 
 def _search(context: Context, params: Params) -> Search:
-    from orun.environment import device
+    from orun.environment import processor
     from orun.stages.onnx.feeds import one_example
     from orun.stages.onnx.io import load_graph
     from orun.stages.onnx.missing import require_ranges
@@ -164,7 +160,7 @@ def _search(context: Context, params: Params) -> Search:
             {node.op_type for node in graph.node},
             calibrated=calibrated,
             fusable=params.fuse,
-            saturates=device.saturates(),
+            saturates=processor.saturates(),
         ),
         objective=params.objective,
         trials=params.trials,
@@ -177,8 +173,8 @@ def _search(context: Context, params: Params) -> Search:
 
 
 def _judge(context: Context, params: Params, dataset: Dataset, where: Mapping[str, Target]) -> Judge:
-    from orun.measure.accuracy import Request
     from orun.measure.accuracy_names import FIDELITY
+    from orun.measure.accuracy_request import Request
     from orun.measure.subject import Subject
     from orun.stages.timing import Sizes, feeds
     from orun.stages.tuning.judge import Goal, Judge

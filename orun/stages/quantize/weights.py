@@ -99,7 +99,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.quantizing.calibrating import trial
 
     model = inline(load(context.model()))
-    require_known(context, "exclude", params.exclude, [node.name for node in model.graph.node])
+    require_known("exclude", params.exclude, [node.name for node in model.graph.node])
     _require_supported(context, params, model)
     hoist(model)
     turn(model)

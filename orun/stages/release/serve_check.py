@@ -19,7 +19,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from orun.errors import StageFailed
+from orun.errors import StageFailed, UnknownName
 from orun.metrics import Metric
 from orun.stages.contract import MODEL, Context, Port, Spec
 from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
@@ -124,15 +124,13 @@ def _checked(context: Context, params: Params, name: str) -> tuple[int, Metric, 
 def _require_providers(context: Context, names: Sequence[str]) -> None:
     """Refuse providers that ONNX Runtime does not have, before an environment is made."""
     from orun.providers import PROVIDERS
-    from orun.spelling import closest
 
     if not names:
         raise StageFailed(context.stage, "`providers` is empty", hint="leave it out for the CPU")
     for name in names:
         if name not in PROVIDERS:
-            close = closest(name, PROVIDERS)
-            why = f"did you mean {close}?" if close else f"it has {', '.join(PROVIDERS)}"
-            raise StageFailed(context.stage, f"ONNX Runtime has no provider {name!r}", why=why)
+            what = f"ONNX Runtime has no provider {name!r}"
+            raise UnknownName(what, name, tuple(PROVIDERS), why=f"it has {', '.join(PROVIDERS)}")
 
 
 def _require_tensors(context: Context, model: ModelProto) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from orun.errors import UsageError
-from orun.spelling import closest
+from orun.errors import UnknownName, UsageError
 from orun.stages.onnx.feeds import Input
 from orun.stages.tf.function import Function
 from orun.stages.tf.model import axes
@@ -28,17 +27,13 @@ def saved_model(folder: Path, params: Params) -> Function:
     """One signature of a SavedModel.
 
     Raises:
-        UsageError: when it has none of that name.
+        UnknownName: when it has none of that name.
     """
     loaded = tf.saved_model.load(str(folder))
     if params.signature not in loaded.signatures:
         known = list(loaded.signatures)
-        near = closest(params.signature, known)
-        raise UsageError(
-            f"the SavedModel has no signature {params.signature!r}",
-            why=f"it has {', '.join(known) or 'none'}",
-            hint=f"did you mean {near!r}?" if near else "",
-        )
+        what = f"the SavedModel has no signature {params.signature!r}"
+        raise UnknownName(what, params.signature, known, why=f"it has {', '.join(known) or 'none'}")
     return signed(loaded.signatures[params.signature], params.inputs, keep=loaded)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import shutil
 from collections.abc import Sequence
@@ -12,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from orun.errors import OrunError
-from orun.stages.contract import MODEL, Context
+from orun.stages.contract import MODEL, Context, module_name
 from orun.stages.params import build
-from orun.stages.registry import module_of
 from orun.stages.tuning.settings import Settings
 
 
@@ -75,7 +75,7 @@ class Workshop:
         folder = Path("candidates", named).absolute()
         folder.mkdir(parents=True)
         quiet = Logger(f"{self.context.stage} candidate")  # noqa: LOG001 -- what a candidate says is nobody's business
-        module: Any = module_of(uses)
+        module: Any = importlib.import_module(module_name(uses))
         sub = replace(
             self.context,
             inputs={"model": source},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +18,14 @@ from orun.measure.latency import Budget, measure
 from orun.measure.plugins import CPU
 from orun.measure.subject import Subject
 from orun.measure.undisturbed import undisturbed
+from orun.stages.contract import module_name
 from orun.targets import Interpreter, Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnxruntime import InferenceSession
 
-    from orun.measure.accuracy import Request
+    from orun.measure.accuracy_request import Request
     from orun.measure.dataset import Dataset
 
 QUICK = Budget(time=4.0, resolution=0.05, launches=(3, 3), samples=6, warmup=0.05, alone=0.3)
@@ -80,15 +82,15 @@ class Judge:
 
     def accuracy(self, model: Path, target: Target, *, everything: bool = False) -> float:
         """The metric of a candidate, on a few examples or on all."""
-        from orun.measure.accuracy import evaluate
-
+        kind: Any = importlib.import_module(module_name("measure/accuracy"))
         with ExitStack() as stack:
             sessions = {
                 "model": _session(model, target, stack),
                 "reference": _session(self.reference.model, self.reference.target, stack),
             }
-            report = evaluate(sessions, self.dataset if everything else self.few, self.request, lambda *_: None)
-        return report.metrics[self.goal.metric].value
+            report = kind.judge(sessions, self.dataset if everything else self.few, self.request, lambda *_: None)
+        accuracy: float = report.metrics[self.goal.metric].value
+        return accuracy
 
     def time(self, model: Path, target: Target) -> float:
         """Time of a candidate divided by that of the model in float on the CPU, measured side by side."""

@@ -204,7 +204,7 @@ def test_what_is_no_such_file(files: Path, tmp_path: Path) -> None:
         "  expected .keras, .h5, .tflite or .pb, or the folder of a SavedModel"
     )
     assert message(model="saved", signature="serving") == (
-        "the SavedModel has no signature 'serving'\n  it has serve, serving_default\n  hint: did you mean 'serve'?"
+        "the SavedModel has no signature 'serving'\n  it has serve, serving_default"
     )
     assert message(model="model.pb", tensors=["nothing:0"]).startswith("the graph has no such tensor\n  ")
     (tmp_path / "bad.tflite").write_bytes(b"no model")

@@ -6,7 +6,7 @@ from typing import Any
 import onnx
 import pytest
 
-from orun.errors import StageFailed
+from orun.errors import StageFailed, UnknownName
 from tests.stages.models import ADD, LOOKUP, parse
 from tests.stages.support import StageRun, artifact, run_stage
 
@@ -67,9 +67,9 @@ def test_a_model_with_a_normalised_output(tmp_path: Path) -> None:
 
 
 def test_an_axis_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(StageFailed) as caught:
+    with pytest.raises(UnknownName) as caught:
         fix(tmp_path, artifact(tmp_path, parse(LOOKUP)), fix={"lenght": 3})
-    assert str(caught.value).startswith("fix: the model has no 'lenght'\n  did you mean 'length'?")
+    assert str(caught.value).startswith("fix: the model has no 'lenght'\n  it has 2 such names")
 
 
 def test_a_model_that_needs_its_axis(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper, parser
 
-from orun.environment import device
+from orun.environment import processor
 from orun.errors import StageFailed
 from tests.processors import exact_sums
 from tests.stages.models import ADD, FAKE_QUANTIZED, parse
@@ -60,7 +60,7 @@ def test_it_answers_as_the_fake_quantization(tmp_path: Path) -> None:
     assert (steps == 0).mean() > 0.9
 
 
-@pytest.mark.skipif(not device.saturates(), reason="sums of 8-bit products are right on this processor")
+@pytest.mark.skipif(not processor.saturates(), reason="sums of 8-bit products are right on this processor")
 def test_where_the_processor_cuts_sums_off_the_model_is_compared_in_float(tmp_path: Path) -> None:
     made = quantize(tmp_path, FAKE_QUANTIZED)
     assert (

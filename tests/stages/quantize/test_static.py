@@ -10,8 +10,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, numpy_helper, parser
 
-from orun.environment import device
-from orun.errors import StageFailed, UsageError
+from orun.environment import processor
+from orun.errors import StageFailed, UnknownName, UsageError
 from orun.stages.onnx import io as onnx_io
 from orun.targets import Target
 from tests.processors import exact_sums
@@ -35,7 +35,7 @@ def operators(made: StageRun) -> Counter[str]:
 def noise(path: Path, before: Path, feed: dict[str, np.ndarray[Any, Any]]) -> float:
     """Root mean square of the error, as a part of that of the output; in float where integers are cut off."""
     options = onnxruntime.SessionOptions()
-    if device.saturates():
+    if processor.saturates():
         options.add_session_config_entry("session.disable_quant_qdq", "1")
     right, found = (
         onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"]).run(None, feed)[0]
@@ -345,10 +345,10 @@ def test_one_node_in_more_bits(tmp_path: Path) -> None:
 
 def test_overrides_that_do_not_fit(tmp_path: Path) -> None:
     before = artifact(tmp_path, parse(OUTLIERS))
-    with pytest.raises(StageFailed) as caught:
+    with pytest.raises(UnknownName) as caught:
         quantize(tmp_path, before, "rows", overrides={"qery": {"weight_type": "int16"}}, preprocess=False)
     assert str(caught.value) == (
-        "overrides: the model has no 'qery'\n  did you mean 'query'?\n  hint: any ONNX viewer shows them"
+        "overrides: the model has no 'qery'\n  it has 14 such names\n  hint: any ONNX viewer shows them"
     )
     with pytest.raises(StageFailed) as caught:
         quantize(tmp_path, before, "rows", overrides={"query": {"weight_type": "int16"}}, format="qoperator")
@@ -417,7 +417,7 @@ def test_tensors_that_are_not_there_and_operators_without_pairs(tmp_path: Path) 
         ({"include_tensors": ["x"]}, "nothing in the model could be quantized\n"),
         ({"exclude_tensors": ["x"], "format": "qoperator"}, "`exclude_tensors` needs `format: qdq`, not qoperator"),
     ):
-        with pytest.raises(StageFailed) as caught:
+        with pytest.raises(UnknownName) as caught:
             quantize(tmp_path, before, "rows", **params)
         assert str(caught.value).startswith(message)
 

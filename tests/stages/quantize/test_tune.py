@@ -16,7 +16,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from orun.environment import device
+from orun.environment import processor
 from orun.errors import StageFailed
 from orun.pipeline import load
 from orun.stages.onnx.agreement import session
@@ -28,7 +28,7 @@ from orun.stages.tuning.settings import places, recipes, settings
 from orun.targets import Provider, Target
 from tests.stages.support import StageRun, artifact, run_stage
 
-RECIPES = 5 + device.saturates()  # without data to calibrate with
+RECIPES = 5 + processor.saturates()  # without data to calibrate with
 DATA = """
 import numpy as np
 from orun import Dataset

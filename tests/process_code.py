@@ -1,0 +1,66 @@
+"""Code that runs in the process of every stage, pinned to the format of keys.
+
+`python -m tests.process_code` pins it anew; it refuses while `orun.key.FORMAT` is the one that is pinned.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from blake3 import blake3
+
+from orun import key
+
+PINS = Path(__file__).with_name("process_code.json")
+ENTRIES = ("orun.executors.stage", "orun.executors.zygote")
+FACADES = {"orun", "orun.executors"}  # they import on demand, and a stage's process demands nothing of them
+
+
+def modules() -> dict[str, str]:
+    """Return the digest of each module that runs in the process of every stage, comments and docstrings left out."""
+    declarations = set(key.DECLARATIONS)
+    try:
+        key.DECLARATIONS.clear()
+        key.DECLARATIONS.update(FACADES)
+        found = {name: path for entry in ENTRIES for name, path, does in key.find_modules(entry) if does}
+    finally:
+        key.DECLARATIONS.clear()
+        key.DECLARATIONS.update(declarations)
+    return {name: digest(Path(path).read_bytes()) for name, path in sorted(found.items())}
+
+
+def digest(source: bytes) -> str:
+    """Return a digest of what a source file does; every version of Python gives the same."""
+    return blake3(repr(_plain(ast.parse(source))).encode()).hexdigest()[:16]
+
+
+def _plain(node: Any) -> Any:
+    if isinstance(node, list):
+        texts = [item for item in node if isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant)]
+        return [_plain(item) for item in node if item not in texts]
+    if not isinstance(node, ast.AST):
+        return node
+    fields = ((name, _plain(value)) for name, value in ast.iter_fields(node) if name not in ("ctx", "type_comment"))
+    return type(node).__name__, [(name, value) for name, value in fields if value not in (None, [])]
+
+
+def pinned() -> dict[str, Any]:
+    """Return what is pinned: `format` and `modules`."""
+    content: dict[str, Any] = json.loads(PINS.read_text(encoding="utf-8"))
+    return content
+
+
+def main() -> None:
+    """Pin the code as it is."""
+    now = modules()
+    if PINS.exists() and pinned()["modules"] != now and pinned()["format"] == key.FORMAT:
+        sys.exit(f"code of every stage's process changed: raise FORMAT in orun/key.py above {key.FORMAT} first")
+    PINS.write_text(json.dumps({"format": key.FORMAT, "modules": now}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Width of keys: which code of orun is in the key of each kind, and that no other code runs in a stage."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orun import key
+from orun.stages.contract import module_name
+from orun.stages.registry import BUILTIN
+from tests import process_code
+
+MOST = 60  # modules in the key of a kind
+NEVER = (
+    "orun.cli", "orun.report", "orun.runner", "orun.api", "orun.spelling", "orun.synonyms", "orun.executors",
+    "orun.pipeline", "orun.planner", "orun.remote", "orun.history", "orun.gates", "orun.culprits",
+    "orun.stages.registry",
+)  # fmt: skip
+LOADED = """
+import importlib, sys
+importlib.import_module(sys.argv[1])
+print(*(name for name, one in sys.modules.items() if name.partition(".")[0] == "orun" and one.__file__))
+"""
+
+
+@pytest.mark.parametrize("kind", BUILTIN)
+def test_the_key_of_a_kind_holds_the_code_of_that_kind_alone(kind: str) -> None:
+    names = [name for name, _ in key.code_files(module_name(kind))]
+    assert module_name(kind) in names
+    assert len(names) <= MOST
+    assert [name for name in names if any(name == never or name.startswith(f"{never}.") for never in NEVER)] == []
+
+
+@pytest.mark.parametrize("kind", ["release/publish", "release/card", "measure/accuracy", "quantize/tune"])
+def test_what_the_import_of_a_kind_runs_is_in_its_key_or_in_that_of_every_stage(kind: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, module_name(kind)], capture_output=True, text=True, check=True, timeout=60
+    )
+    counted = {name for name, _, _ in key.reached(module_name(kind))} | process_code.modules().keys()
+    assert set(done.stdout.split()) - counted - process_code.FACADES == set()
+
+
+def test_the_facade_is_in_no_key_because_no_module_takes_a_name_of_it() -> None:
+    package = Path(key.__file__).parent
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.ImportFrom) and node.module == "orun" and path.parent.name != "cli":
+                taken = [alias.name for alias in node.names if alias.name != "__version__"]
+                assert all((package / name).is_dir() or (package / f"{name}.py").is_file() for name in taken), path
+
+
+def test_the_code_of_every_stage_s_process_has_a_version() -> None:
+    """Raise `FORMAT` in orun/key.py, and run `python -m tests.process_code`."""
+    assert process_code.pinned() == {"format": key.FORMAT, "modules": process_code.modules()}
+
+
+def test_the_pin_sees_code_and_no_comments() -> None:
+    plain = process_code.digest(b"def f(a):\n    return a + 1\n")
+    assert process_code.digest(b'"""Text."""\ndef f(a):\n    """Text."""\n    return a + 1  # comment\n') == plain
+    assert process_code.digest(b"def f(a):\n    return a + 2\n") != plain
+
+
+def test_the_pin_is_not_moved_without_a_new_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_code, "PINS", tmp_path / "pins.json")
+    process_code.main()
+    before = process_code.pinned()
+    monkeypatch.setattr(process_code, "modules", lambda: {"orun.executors.worker": "edited"})
+    with pytest.raises(SystemExit, match=r"raise FORMAT in orun/key\.py"):
+        process_code.main()
+    assert process_code.pinned() == before
+    monkeypatch.setattr(key, "FORMAT", key.FORMAT + 1)
+    process_code.main()
+    assert process_code.pinned() == {"format": key.FORMAT, "modules": {"orun.executors.worker": "edited"}}
+
+
+def test_a_kind_that_builds_with_others_has_their_code_in_its_key() -> None:
+    from orun.pipeline.model import KindUse
+    from orun.stages.registry import find
+
+    kind = find("quantize/tune", Path())
+    use = KindUse(kind.origin, kind.entry, kind.spec)
+    changed = module_name("quantize/dynamic").replace(".", "/")
+    edited = lambda path: "edited" if str(path).endswith(f"{changed}.py") else "same"  # noqa: E731
+    assert key.stage_code(use, lambda _: "same") != key.stage_code(use, edited)
+
+
+def test_types_texts_and_packages_in_the_code_of_a_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "orun_closure_package"
+    for folder in (package, package / "inner"):
+        folder.mkdir()
+    (package / "__init__.py").write_text('"""Nothing but text."""\n')
+    (package / "inner" / "__init__.py").write_text("from orun_closure_package import shared\n")
+    (package / "inner" / "kind.py").write_text(
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from orun_closure_package import types\n"
+        'else:\n    from orun_closure_package import real\nCOMMAND = "orun_closure_package.worker:serve"\n'
+    )
+    for name in ("shared", "types", "real", "worker", "other"):
+        (package / f"{name}.py").write_text("a = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names = [name for name, _ in key.code_files("orun_closure_package.inner.kind")]
+    assert names == [f"orun_closure_package.{name}" for name in ("inner", "inner.kind", "real", "shared", "worker")]
