@@ -440,3 +440,15 @@ def test_a_plug_in_of_one_file(tmp_path: Path) -> None:
     failure = site.run(project)["mine"]["failure"]
     assert failure["what"] == "mine raised KeyError: 'missing'"
     assert failure["why"] == f"at {site.folder}/example_kinds.py:15 in run"
+
+
+@pytest.mark.parametrize(("name", "why"), [("idz", "did you mean 'ids'?"), ("zebra", "it has x, ids")])
+def test_the_closest_of_known_names_is_offered(project: Project, name: str, why: str) -> None:
+    trouble = Trouble("StageFailed", f"data.npz has no {name!r}", why="it has x, ids", name=name, known=("x", "ids"))
+    assert from_trouble(project.job("mine.py:f"), trouble).why == why
+
+
+def test_a_name_that_is_not_there_is_told_with_the_known_ones(executor: LocalExecutor, project: Project) -> None:
+    code = "from orun.errors import UnknownName\ndef f(context):\n    raise UnknownName('no rows', 'rosw', ['rows'])\n"
+    (project.root / "names.py").write_text(code)
+    assert failure(executor, project.job("names.py:f")).why.startswith("did you mean 'rows'?")

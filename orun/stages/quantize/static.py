@@ -6,8 +6,8 @@ release: the ranges of noise are not those of data.
 
 8-bit floats, `float8e4m3fn`, are for accelerators that have them, on none of which this was tried: what Conv, Gemm and
 MatMul take is rounded, with the largest magnitude at 448. With all products of MiniLM so its embeddings keep a cosine
-of 0.996 to those in float. ONNX Runtime's CPU computes such a model in float. Up to 1.31 it opens it only where it makes
-no operators on integers of the pairs: `session.disable_quant_qdq: 1` below `session` of the target, or
+of 0.996 to those in float. ONNX Runtime's CPU computes such a model in float. Up to 1.31 it opens it only where it
+makes no operators on integers of the pairs: `session.disable_quant_qdq: 1` below `session` of the target, or
 `graph_optimization_level: basic`. Its own method for them, `Distribution`, is refused: it cuts off what is beyond 4.5
 standard deviations (MiniLM: a cosine of 0.70), and loses a Relu before what it rounds. For integers `distribution` is
 ACIQ: the range of the least error for normal or Laplacian values. Outliers that matter, as transformers have them, it
