@@ -1,0 +1,259 @@
+"""Agreement of latency verdicts over fresh runs: small and large models, one thread and two, with and without noise.
+
+A gate is trusted if it says the same today and tomorrow. Each case is one pair of models (a float model against itself,
+or its dynamic int8 form against it), one size, one number of threads and one level of noise. A run is a new Python
+process that makes one complete measurement as `measure/latency` makes it. The table tells, for each case, how the runs
+were judged, and how many of their 95 % intervals hold the pooled value: the median over all runs.
+
+    python -m benchmarks.interval_coverage                         every case, hours; --minutes bounds it
+    python -m benchmarks.interval_coverage --only 20us-1 --runs 5  cases whose name begins so
+    python -m benchmarks.interval_coverage --noise 0               on a machine with nothing else to do
+    python -m benchmarks.interval_coverage --runs 0                the table of what is there
+
+Every run is a line of `--out`; a benchmark that is started again goes on where it stopped. The load of the machine is
+in the table: what other people do is noise as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.gate_table import share
+from benchmarks.planting import noise
+from benchmarks.spent import machine
+from benchmarks.spent import table as markdown
+from orun.codec import decode, encode
+from orun.gates.baseline_file import Accepted
+from orun.gates.judge import judge
+from orun.gates.regression import Terms
+from orun.measure.latency import measure
+from orun.measure.latency_metrics import metrics_of
+from orun.measure.subject import Subject
+from orun.metrics import Estimate, Metric
+from orun.pipeline.model import Gate, Stage, Threshold
+from orun.places import Position
+from orun.record import Verdict
+from orun.stages.measure.latency import Params, budget_for
+from orun.stages.timing import Sizes, feeds
+from orun.store.records import Action, Discovered
+from orun.targets import Target
+
+SIZES = {"20us": (16, 128, 4), "300us": (64, 256, 4), "5ms": (256, 512, 4), "100ms": (512, 1024, 9)}
+THREADS = (1, 2)
+PAIRS = ("float", "int8")
+BESIDE = 0.1  # how far the limits of a speed-up lie from the pooled value, as a proportion
+REGRESSION = 0.05
+LONGEST = 900.0  # seconds of one run
+NOWHERE = Position("interval_coverage.py", 1, 1)
+HEAD = (
+    *("model", "threads", "pair", "noise", "load", "gate", "runs", "passed", "failed", "undecided"),
+    *("hold the pooled value", "pooled", "s median / 95 %"),
+)
+
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A pair of models and where it is measured."""
+
+    size: str
+    threads: int
+    pair: str
+    noise: int
+
+    @property
+    def name(self) -> str:
+        """As `--only` has it: `20us-2-int8-noise0`."""
+        return f"{self.size}-{self.threads}-{self.pair}-noise{self.noise}"
+
+
+def main() -> None:
+    """Make the runs that are missing in the output file, and print the table."""
+    options = _options()
+    if options.one:
+        print(json.dumps(_run(options.one, options.seed)))
+        return
+    cases = [Case(*one) for one in itertools.product(SIZES, THREADS, PAIRS, options.noise)]
+    chosen = [case for case in cases if case.name.startswith(tuple(options.only))]
+    done = _lines(options.out)
+    end = time.monotonic() + 60 * options.minutes
+    for case, seed in _missing(chosen, options.runs, done):
+        if time.monotonic() >= end:
+            print(f"{options.minutes:g} minutes are over: start it again to go on", file=sys.stderr)
+            break
+        with noise(case.noise, seed):
+            done.append(json.loads(_fresh(case, seed)))
+        with options.out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(done[-1]) + "\n")
+        print(f"{case.name} {seed}: {_told(done[-1])}", file=sys.stderr, flush=True)
+    print(f"{machine()}\n\n{table(done)}")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=20, help="fresh runs of each case")
+    parser.add_argument("--only", nargs="+", default=[""], help="cases whose name begins so: 20us-1-int8-noise0")
+    parser.add_argument("--noise", type=int, nargs="+", default=[0, 1], help="noise processes")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="after which no further run begins")
+    parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()) / "interval_coverage.jsonl")
+    parser.add_argument("--one", type=_case, help="make one run of a case, and print its line")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args()
+
+
+def _case(text: str) -> Case:
+    size, threads, pair, level = text.split("-")
+    return Case(size, int(threads), pair, int(level.removeprefix("noise")))
+
+
+def _missing(cases: Sequence[Case], runs: int, done: Sequence[Line]) -> list[tuple[Case, int]]:
+    """In rounds over all cases, so that all meet the same hours of the day."""
+    counts = Counter(line["case"] for line in done)
+    return [(case, seed) for seed in range(runs) for case in cases if seed >= counts[case.name]]
+
+
+def _fresh(case: Case, seed: int) -> str:
+    command = [sys.executable, "-m", "benchmarks.interval_coverage", "--one", case.name, "--seed", str(seed)]
+    made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST)
+    if made.returncode:
+        sys.stderr.write(made.stderr)
+        made.check_returncode()
+    return made.stdout
+
+
+def _run(case: Case, seed: int) -> dict[str, Any]:
+    """One measurement in this process."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        original = _model(Path(folder) / "model.onnx", *SIZES[case.size])
+        other = "baseline" if case.pair == "float" else "reference"
+        models = {"model": original if case.pair == "float" else _quantized(original), other: original}
+        fed = feeds(models, Sizes(1, {}), 0, None)
+        target = Target("cpu", session={"intra_op_num_threads": case.threads})
+        subjects = {name: Subject(path, target, fed[name]) for name, path in models.items()}
+        found = measure(subjects, budget_for(Params()), seed, lambda *_: None)
+    return {
+        "case": case.name,
+        "metrics": encode(metrics_of(found, 1)),
+        "launches": found.log_ratios(other),
+        "waiting": [one.waiting for one in found.launches],
+        "busy": [dict(one.busy) for one in found.launches],
+        "seconds": found.seconds,
+        "load": found.pressure.load,
+    }
+
+
+def _model(path: Path, rows: int, width: int, layers: int) -> Path:
+    """A stack of matrix products."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    generator, nodes, tensors = np.random.default_rng(0), [], []
+    for layer in range(layers):
+        weight = generator.standard_normal((width, width), dtype=np.float32) / math.sqrt(width)
+        tensors.append(numpy_helper.from_array(weight.astype(np.float32), f"w{layer}"))
+        nodes.append(helper.make_node("MatMul", [f"h{layer}", f"w{layer}"], [f"m{layer}"]))
+        nodes.append(helper.make_node("Relu", [f"m{layer}"], [f"h{layer + 1}"]))
+    ends = [helper.make_tensor_value_info(f"h{end}", TensorProto.FLOAT, [rows, width]) for end in (0, layers)]
+    graph = helper.make_graph(nodes, "stack", ends[:1], ends[1:], tensors)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
+    return path
+
+
+def _quantized(original: Path) -> Path:
+    from onnxruntime.quantization import quantize_dynamic
+
+    path = original.with_name("int8.onnx")
+    quantize_dynamic(original, path)
+    return path
+
+
+def _judge(line: Line, gate: Gate) -> Verdict:
+    metrics = decode(dict[str, Metric], line["metrics"])
+    stage = Stage("latency", "measure/latency", NOWHERE, needs={"model": "int8"}, params=vars(Params()), gates=(gate,))
+    inputs = {"input model": "candidate"}
+    action = Action("", inputs, Discovered(), "", 0, metrics, "", "", "latency", {}, 0, 0, 0, 0)
+    return judge(stage, action, Terms(Accepted("original", {}, {}, "", "", ""), {}))[0]
+
+
+def _gates(case: Case, pooled: float) -> dict[str, Gate]:
+    """A regression that is none; or a speed-up that is reached by a tenth, and one that is missed by a tenth."""
+    if case.pair == "float":
+        limit = Threshold(REGRESSION, relative=True, text=f"{REGRESSION:.0%}", unit="ratio")
+        return {"p50 max_regression 5%": Gate("p50", "max_regression", limit, "fail", NOWHERE)}
+    limits = [round(float(f"{pooled * factor:.3g}"), 6) for factor in (1 - BESIDE, 1 + BESIDE)]
+    return {
+        f"speedup min {limit:g}": Gate(
+            "speedup", "min", Threshold(limit, relative=False, text=f"{limit:g}", unit="x"), "fail", NOWHERE
+        )
+        for limit in limits
+    }
+
+
+def _interval(line: Line) -> Estimate:
+    """The speed-up, or against the baseline the ratio of the times."""
+    metrics = decode(dict[str, Metric], line["metrics"])
+    found = metrics["speedup"].interval if "speedup" in metrics else metrics["p50"].baseline
+    ratio = found.ratio if found is not None and not isinstance(found, Estimate) else found
+    if ratio is None:
+        raise ValueError(f"{line['case']} compares nothing")
+    return ratio
+
+
+def _told(line: Line) -> str:
+    ratio = _interval(line)
+    interval = f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+    return f"{interval}, {len(line['launches'])} launches, {line['seconds']:.1f} s"
+
+
+def table(lines: Sequence[Line]) -> str:
+    """The table in Markdown: a row for each case and gate."""
+    rows = []
+    for case in sorted({_case(line["case"]) for line in lines}, key=_place):
+        rows += _rows(case, [line for line in lines if line["case"] == case.name])
+    return markdown(HEAD, rows)
+
+
+def _place(case: Case) -> tuple[int, int, int, int]:
+    return [*SIZES].index(case.size), case.threads, PAIRS.index(case.pair), case.noise
+
+
+def _rows(case: Case, lines: Sequence[Line]) -> list[list[str]]:
+    intervals = [_interval(line) for line in lines]
+    pooled = statistics.median(one.value for one in intervals)
+    loads, seconds = [line["load"] for line in lines], [line["seconds"] for line in lines]
+    held = sum(one.low <= pooled <= one.high for one in intervals)
+    start = [case.size, str(case.threads), case.pair, str(case.noise), f"{min(loads):.1f} to {max(loads):.1f}"]
+    end = [share(held, len(lines)), f"{pooled:.3f}"]
+    end += [f"{statistics.median(seconds):.1f} / {np.quantile(seconds, 0.95):.1f}"]
+    rows = []
+    for name, gate in _gates(case, pooled).items():
+        judged = Counter(_judge(line, gate).outcome for line in lines)
+        counts = [str(judged[outcome]) for outcome in ("passed", "failed", "undecided")]
+        rows.append([*start, name, str(len(lines)), *counts, *end])
+    return rows
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+if __name__ == "__main__":
+    main()
