@@ -39,15 +39,17 @@ UNSET = "unset"  # instead of the digest of a variable's value, where it has non
 TYPE_CHECKING = ("TYPE_CHECKING", "typing.TYPE_CHECKING")  # conditions that hold for type checkers alone
 
 # Modules of plain data and declarations: they pass values on and cannot change what a stage makes.
-DECLARATIONS = {
-    "orun",
-    "orun.codec",
-    "orun.errors",
-    "orun.metrics",
-    "orun.targets",
-    "orun.stages.contract",
-    "orun.stages.params",
-}
+DECLARATIONS = frozenset(
+    {
+        "orun",
+        "orun.codec",
+        "orun.errors",
+        "orun.metrics",
+        "orun.targets",
+        "orun.stages.contract",
+        "orun.stages.params",
+    }
+)
 
 Digest = Callable[[Path], str]
 Parts = Mapping[str, str]
@@ -227,18 +229,17 @@ def code_files(module: str) -> tuple[tuple[str, str], ...]:
 
 
 @once
-def reached(module: str) -> tuple[tuple[str, str, bool], ...]:
-    """Return what `find_modules` finds, found once."""
-    return find_modules(module)
-
-
-def find_modules(module: str) -> tuple[tuple[str, str, bool], ...]:
+def reached(module: str, skipped: frozenset[str] = DECLARATIONS) -> tuple[tuple[str, str, bool], ...]:
     """Return name and path of every module that runs with a module, and whether it does anything.
 
     A module runs with another one that imports it, lies in its package, or names it in a text (a process is started by
     such a name). Imports for type checkers do not count. A module of no statements does nothing, until it is edited.
     Modules are found by their place in the package's folder and read as text: finding them through `importlib` would
     import their parents.
+
+    Args:
+        module: the full name of the first one.
+        skipped: names of modules that are neither returned nor followed.
     """
     package = module.partition(".")[0]
     spec = importlib.util.find_spec(package)
@@ -247,7 +248,7 @@ def find_modules(module: str) -> tuple[tuple[str, str, bool], ...]:
     if not tops:
         raise ModuleNotFoundError(f"no package {package!r}")
     found: list[tuple[str, str, bool]] = []
-    seen: set[str] = set(DECLARATIONS)
+    seen = set(skipped)
     waiting = [module]
     while waiting:
         name = waiting.pop()

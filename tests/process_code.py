@@ -17,19 +17,12 @@ from orun import key
 
 PINS = Path(__file__).with_name("process_code.json")
 ENTRIES = ("orun.executors.stage", "orun.executors.zygote")
-FACADES = {"orun", "orun.executors"}  # they import on demand, and a stage's process demands nothing of them
+FACADES = frozenset({"orun", "orun.executors"})  # they import on demand, and a stage's process demands nothing of them
 
 
 def modules() -> dict[str, str]:
     """Return the digest of each module that runs in the process of every stage, comments and docstrings left out."""
-    declarations = set(key.DECLARATIONS)
-    try:
-        key.DECLARATIONS.clear()
-        key.DECLARATIONS.update(FACADES)
-        found = {name: path for entry in ENTRIES for name, path, does in key.find_modules(entry) if does}
-    finally:
-        key.DECLARATIONS.clear()
-        key.DECLARATIONS.update(declarations)
+    found = {name: path for entry in ENTRIES for name, path, does in key.reached(entry, FACADES) if does}
     return {name: digest(Path(path).read_bytes()) for name, path in sorted(found.items())}
 
 
