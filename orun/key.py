@@ -27,7 +27,7 @@ from orun.stages.contract import module_name
 from orun.targets import EXTENSIONS, StageClass, Target
 from orun.variables import UNLESS_SET, value_told
 
-FORMAT = 6  # raise it when the meaning of a part changes, or code that runs in every stage's process
+FORMAT = 7  # raise it when the meaning of a part changes, or code that runs in every stage's process
 
 OPTIMIZE = "PYTHONOPTIMIZE"  # whether there are asserts
 HASH_SEED = "PYTHONHASHSEED"  # how sets iterate

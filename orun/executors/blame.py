@@ -77,7 +77,9 @@ def write(scope: Scope, error: BaseException) -> None:
     """Write an exception to the log; a refusal of orun's own, which no code of the user's led to, without traceback."""
     plain = isinstance(error, OrunError) and error.__cause__ is None
     if plain and not any(_last_frame(error, scope.is_code)):
-        sys.stderr.write(f"{error}\n")
+        # Who shows an unknown name says which was meant; a `why` beside it would look like something more.
+        shown = OrunError(error.what, hint=error.hint) if isinstance(error, UnknownName) else error
+        sys.stderr.write(f"{shown}\n")
     else:
         told = traceback.TracebackException.from_exception(error)
         users = [place for place, frame in enumerate(told.stack) if scope.is_code(frame.filename)]

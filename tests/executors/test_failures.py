@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from orun.codec import replace
-from orun.errors import OutputRefused, StageCrashed, StageError, StageFailed
+from orun.errors import OutputRefused, StageCrashed, StageError, StageFailed, UnknownName
 from orun.executors import Job, LocalExecutor
+from orun.executors.blame import write
 from orun.executors.failures import from_end, from_trouble
 from orun.executors.messages import Ended, Trouble
+from orun.executors.reads.scope import Scope
 from orun.stages.contract import Port, Spec
 from tests import project as pipelines
 from tests.executors.support import Project, failure, log_of, outcomes, result, until_progress
@@ -452,3 +454,11 @@ def test_a_name_that_is_not_there_is_told_with_the_known_ones(executor: LocalExe
     code = "from orun.errors import UnknownName\ndef f(context):\n    raise UnknownName('no rows', 'rosw', ['rows'])\n"
     (project.root / "names.py").write_text(code)
     assert failure(executor, project.job("names.py:f")).why.startswith("did you mean 'rows'?")
+
+
+def test_the_log_of_an_unknown_name_says_no_more_than_the_failure(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = UnknownName("no rows", "rosw", ["rows"], why="it has 1 such name", hint="look")
+    write(Scope([str(project.root)]), error)
+    assert capsys.readouterr().err == "no rows\n  hint: look\n"

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from orun.errors import StageFailed
+from orun.errors import StageFailed, UnknownName
 from orun.stages.onnx.agreement import session
 from tests.stages.models import ADD, convolution, parse
 from tests.stages.support import StageRun, artifact, run_stage
@@ -90,6 +90,6 @@ def test_what_has_no_images(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         turn(tmp_path, parse(ADD), values=["x"])
     assert caught.value.what == "x cannot be turned"
-    with pytest.raises(StageFailed) as caught:
+    with pytest.raises(UnknownName) as unknown:
         turn(tmp_path, parse(ADD), values=["z"])
-    assert caught.value.what == "values: the model has no 'z'"
+    assert unknown.value.what == "values: the model has no 'z'"
