@@ -31,13 +31,13 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.transformers.fusion_options import FusionOptions
 from onnxruntime.transformers.optimizer import optimize_by_fusion
 
+from orun.core.targets import Target
 from orun.measure import latency
 from orun.measure.dataset import Values, batches, count
 from orun.measure.latency_metrics import metrics_of
 from orun.measure.subject import Subject
 from orun.stages.onnx.feeds import Case, Input, cases
 from orun.stages.onnx.ort_graph import IN_THE_WAY
-from orun.targets import Target
 from pipelines import docs, minilm
 
 Floats = NDArray[np.float32]

@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.spent import ROOT, machine, table
-from orun.codec import replace
+from orun.core.serialization import replace
+from orun.core.targets import Provider, Target
 from orun.environment import isolated, making
 from orun.measure.dataset import Dataset, Values, batches, count
 from orun.measure.elsewhere import RemoteSession
@@ -37,7 +38,6 @@ from orun.measure.session import open_session
 from orun.measure.subject import Subject
 from orun.measure.workers import Worker
 from orun.pipeline import load
-from orun.targets import Provider, Target
 
 FORMS = {"export": "plain export", "simplify": "simplified", "fuse": "fused", "int8": "int8, dynamic"}
 TORCH = "PyTorch eager"

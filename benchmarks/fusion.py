@@ -32,8 +32,8 @@ import onnx
 
 from benchmarks.families import FAMILIES, export
 from benchmarks.spent import machine, table
+from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.metrics import Metric
 from orun.stages.contract import MODEL, Context
 from orun.stages.convert import torch
 from orun.stages.fusion.report import ATTENTION, count

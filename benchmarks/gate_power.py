@@ -30,18 +30,18 @@ import numpy as np
 from benchmarks.gate_table import table
 from benchmarks.planting import noise, plant
 from benchmarks.rival_gates import RIVALS, RUNS, Floats
+from orun.core.source_location import Position
+from orun.core.targets import Target
 from orun.gates.judge import judge
 from orun.measure.latency import Measurement, measure
 from orun.measure.latency_metrics import metrics_of
 from orun.measure.subject import Subject
 from orun.measure.workers import Worker
 from orun.pipeline.model import Gate, Stage, Threshold
-from orun.places import Position
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.params import Duration, Ratio
 from orun.stages.timing import Sizes, feeds
 from orun.store.records import Action, Discovered
-from orun.targets import Target
 
 Case = tuple[float, ...]  # planted, max_regression
 

@@ -38,21 +38,21 @@ from benchmarks.gate_table import share
 from benchmarks.planting import noise
 from benchmarks.spent import machine
 from benchmarks.spent import table as markdown
-from orun.codec import decode, encode
+from orun.core.metrics import Estimate, Metric
+from orun.core.run_record import Verdict
+from orun.core.serialization import decode, encode
+from orun.core.source_location import Position
+from orun.core.targets import Target
 from orun.gates.baseline_file import Accepted
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
 from orun.measure.latency import measure
 from orun.measure.latency_metrics import metrics_of
 from orun.measure.subject import Subject
-from orun.metrics import Estimate, Metric
 from orun.pipeline.model import Gate, Stage, Threshold
-from orun.places import Position
-from orun.record import Verdict
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.timing import Sizes, feeds
 from orun.store.records import Action, Discovered
-from orun.targets import Target
 
 SIZES = {"20us": (16, 128, 4), "300us": (64, 256, 4), "5ms": (256, 512, 4), "100ms": (512, 1024, 9)}
 THREADS = (1, 2)

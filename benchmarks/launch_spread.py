@@ -26,12 +26,12 @@ from pathlib import Path
 from unittest.mock import patch
 
 from benchmarks.planting import noise
+from orun.core.targets import Target
 from orun.measure import workers
 from orun.measure.quads import BASELINE, MODEL, Launch, Method, Pace, launch
 from orun.measure.subject import Subject
 from orun.measure.workers import RESUMED_SECONDS, Worker
 from orun.stages.timing import Sizes, feeds
-from orun.targets import Target
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from random import Random
 
 import orun
 from benchmarks.spent import machine, table, verdict
-from orun.events import Event, StageFinished, StageStarted
+from orun.core.events import Event, StageFinished, StageStarted
 
 BAR = 1.15  # times the least
 CODE = """\

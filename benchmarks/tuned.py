@@ -19,14 +19,14 @@ import numpy as np
 
 from benchmarks.envelope import TORCH, cpu, made_up_feed, times, torch_models
 from benchmarks.spent import ROOT, machine, table
-from orun.codec import replace
+from orun.core.serialization import replace
+from orun.core.targets import Provider, Target
 from orun.environment import isolated
 from orun.measure.oncpu import Floats
 from orun.measure.plugins import CPU
 from orun.pipeline import load
 from orun.stages.onnx.io import load_graph
 from orun.stages.quantize.tune import PROPERTY
-from orun.targets import Provider, Target
 
 EXPORT = "plain export"
 

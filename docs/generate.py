@@ -18,7 +18,7 @@ import click
 from orun.cli.describe import BOUND, default_text, facts, flat_params, port_text
 from orun.cli.main import group
 from orun.cli.verb import Verb, Verbs
-from orun.events import KINDS, VERSION, name_of
+from orun.core.events import KINDS, VERSION, name_of
 from orun.pipeline.fragments import words
 from orun.report.event_schema import fields, records
 from orun.stages.kind import Kind

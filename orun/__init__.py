@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orun.api import explain, load, plan, run
+    from orun.core.metrics import Comparison, Estimate, Metric
+    from orun.core.run_record import RunResult, StageResult, Verdict
+    from orun.core.source_location import Problem
     from orun.errors import OrunError, PipelineError, StageError, StoreError, UsageError
     from orun.measure.dataset import Dataset
     from orun.measure.scores import compare, interval
-    from orun.metrics import Comparison, Estimate, Metric
     from orun.pipeline.model import Pipeline
-    from orun.places import Problem
-    from orun.record import RunResult, StageResult, Verdict
     from orun.remote.asked import Remote
     from orun.stages.contract import Context, stage
     from orun.stages.params import Code, Doc, Duration, FilePath, Range, Ratio, Size
@@ -33,10 +33,10 @@ _HOMES = {
     "orun.errors": ("OrunError", "PipelineError", "Problem", "StageError", "StoreError", "UsageError"),
     "orun.measure.dataset": ("Dataset",),
     "orun.measure.scores": ("compare", "interval"),
-    "orun.metrics": ("Comparison", "Estimate", "Metric"),
+    "orun.core.metrics": ("Comparison", "Estimate", "Metric"),
     "orun.pipeline.model": ("Pipeline",),
     "orun.steps": ("Plan", "Step"),
-    "orun.record": ("RunResult", "StageResult", "Verdict"),
+    "orun.core.run_record": ("RunResult", "StageResult", "Verdict"),
     "orun.remote.asked": ("Remote",),
     "orun.stages.contract": ("Context", "stage"),
     "orun.stages.params": ("Code", "Doc", "Duration", "FilePath", "Range", "Ratio", "Size"),

@@ -9,13 +9,13 @@ from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any
 
-from orun.codec import replace
+from orun.core.run_record import RunResult
+from orun.core.serialization import replace
 from orun.environment.once import forget
 from orun.errors import UsageError
 from orun.journal import Journal, Listener, ignore
 from orun.memory import Request, recall, replay
 from orun.observe import project_of
-from orun.record import RunResult
 from orun.remote.asked import Remote
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from pathlib import Path
 from time import time
 from typing import TypeVar
 
-from orun.codec import Record, replace
+from orun.core.serialization import Record, replace
+from orun.core.targets import Target
 from orun.discovery import carry_over, changed_meanwhile, collect_files, digest_now, versions
 from orun.environment import device, isolated, tools
 from orun.errors import InputChanged
@@ -20,7 +21,6 @@ from orun.store import Action, Discovered, Signature, Store, Stray
 from orun.store.layout import safe_name
 from orun.store.refusals import quoted
 from orun.strays import Apart, kept, kept_note
-from orun.targets import Target
 
 SHORT = 12  # characters of a digest that tell two apart for people
 Told = TypeVar("Told")

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from orun.places import Problem
+    from orun.core.source_location import Problem
 
 MORE_MEMORY = "Nothing that was stored is lost. Free some memory, or raise the limit: ulimit -v unlimited"
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orun.codec import decode, from_json, replace
-from orun.events import Event, GateJudged, RunFinished, RunStarted, StageFinished, event_from_json
-from orun.record import RunResult, StageResult, Verdict
+from orun.core.events import Event, GateJudged, RunFinished, RunStarted, StageFinished, event_from_json
+from orun.core.run_record import RunResult, StageResult, Verdict
+from orun.core.serialization import decode, from_json, replace
 from orun.store.sealed import read_record, useless
 
 

@@ -9,10 +9,10 @@ from time import time
 from types import TracebackType
 from typing import Any, Self
 
-from orun.codec import encode, replace, to_json
-from orun.events import Event, RunFinished, StageFinished, line_of
+from orun.core.events import Event, RunFinished, StageFinished, line_of
+from orun.core.run_record import RunResult
+from orun.core.serialization import encode, replace, to_json
 from orun.fold import Fold
-from orun.record import RunResult
 from orun.store.durable import replace_file, sync_folders, write_all
 from orun.store.layout import RECORD_FILE
 from orun.store.refusals import refusals

@@ -19,12 +19,12 @@ from typing import Any
 
 from blake3 import blake3
 
+from orun.core.targets import EXTENSIONS, StageClass, Target
 from orun.environment import device, isolated, paths, tools
 from orun.environment.once import once
 from orun.observe import portable_name
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 from orun.stages.contract import module_name
-from orun.targets import EXTENSIONS, StageClass, Target
 from orun.variables import UNLESS_SET, value_told
 
 FORMAT = 7  # raise it when the meaning of a part changes, or code that runs in every stage's process
@@ -42,10 +42,10 @@ TYPE_CHECKING = ("TYPE_CHECKING", "typing.TYPE_CHECKING")  # conditions that hol
 DECLARATIONS = frozenset(
     {
         "orun",
-        "orun.codec",
+        "orun.core.serialization",
         "orun.errors",
-        "orun.metrics",
-        "orun.targets",
+        "orun.core.metrics",
+        "orun.core.targets",
         "orun.stages.contract",
         "orun.stages.params",
     }

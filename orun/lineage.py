@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from blake3 import blake3
 
-from orun.codec import Record, encode
+from orun.core.run_record import Verdict
+from orun.core.serialization import Record, encode
 from orun.environment import isolated, tools
 from orun.pipeline.model import Pipeline, Stage
 from orun.reasons import HISTORY, VERDICTS
-from orun.record import Verdict
 from orun.steps import Done
 
 

@@ -19,19 +19,19 @@ from typing import Any
 
 from blake3 import blake3
 
-from orun.codec import Record, decode, encode
+from orun.core.events import Event, GateJudged, Notice, RunStarted, StageFinished
+from orun.core.run_record import RunResult
+from orun.core.serialization import Record, decode, encode
+from orun.core.targets import Target
 from orun.environment import device, tools
-from orun.events import Event, GateJudged, Notice, RunStarted, StageFinished
 from orun.journal import Journal, Listener
 from orun.observe import appearance_as, digest_file, listing_digest, value_digest
-from orun.record import RunResult
 from orun.remote.asked import Remote
 from orun.store.layout import RECORD_FILE, VERSION, VERSION_FILE, note_path
 from orun.store.reading import Signature, signature_of
 from orun.store.refusals import refusals
 from orun.store.runs import Runs
 from orun.store.sealed import BrokenSealError, unseal
-from orun.targets import Target
 from orun.variables import given, value_told
 
 FORMAT = 5  # of a note; raise it when the meaning of a field changes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from orun.codec import Record
+from orun.core.serialization import Record
 from orun.errors import UsageError
 
 VARIABLE = "ORUN_STAGE"  # set in the process of a stage, and in those that it starts

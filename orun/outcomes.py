@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from orun.core.run_record import Failure, Outcome, StageResult, Unjudged
 from orun.errors import StageError
 from orun.pipeline.model import Gate, Stage
-from orun.record import Failure, Outcome, StageResult, Unjudged
 from orun.remote.asked import FETCHED
 from orun.steps import Step
 from orun.store import Action

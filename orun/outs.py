@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from orun.core.run_record import ASIDE
+from orun.core.source_location import Problem
 from orun.errors import PipelineError, StoreError
 from orun.observe import project_of, seen_at
 from orun.pipeline.model import Pipeline
-from orun.places import Problem
-from orun.record import ASIDE
 from orun.spelling import near
 from orun.store import Action, Store
 from orun.store.layout import RECORD_FILE, safe_name

@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 
 from orun import key
-from orun.codec import replace
+from orun.core.run_record import NEVER_RUN, Verdict
+from orun.core.serialization import replace
 from orun.discovery import changes
 from orun.environment import device, isolated, providers
 from orun.errors import DeviceUnknown
@@ -22,7 +23,6 @@ from orun.gates.regression import ACCEPT, Terms
 from orun.lineage import Lineage
 from orun.pipeline.model import Pipeline, Stage, conditions
 from orun.reasons import UPSTREAM, key_changes
-from orun.record import NEVER_RUN, Verdict
 from orun.steps import Done, Plan, Step
 from orun.store import Action, Store
 

@@ -15,11 +15,11 @@ from time import sleep
 from typing import Literal
 
 from orun.attempt import Attempt
+from orun.core.metrics import Metric
 from orun.errors import StageError, UsageError
 from orun.executors import LocalExecutor
 from orun.executors.job import Finished, JobResult
 from orun.lineage import Lineage
-from orun.metrics import Metric
 from orun.planner import Planner
 from orun.steps import Done, Plan, Step
 from orun.store import Action, Entry, Store, machine_lock

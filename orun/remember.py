@@ -10,7 +10,9 @@ from time import time
 from typing import Any
 
 from orun import key
-from orun.codec import Record, encode, replace
+from orun.core.run_record import RunResult
+from orun.core.serialization import Record, encode, replace
+from orun.core.targets import Target
 from orun.environment import isolated
 from orun.environment.paths import startup_places
 from orun.errors import PipelineError, StoreError
@@ -18,14 +20,12 @@ from orun.gates import baselines
 from orun.memory import FORMAT, Request, around, noted, signature
 from orun.observe import ABSENT, appearance, digest_file, listing_digest, value_digest
 from orun.planner import Planner
-from orun.record import RunResult
 from orun.remote.asked import FETCHED, VARIABLES, config_file
 from orun.steps import Done
 from orun.store import StatCache
 from orun.store.durable import replace_file
 from orun.store.reading import CLOCK, Signature
 from orun.store.sealed import seal
-from orun.targets import Target
 from orun.variables import given, value_told
 
 PACKAGE = Path(__file__).parent

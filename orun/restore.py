@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from orun.events import Notice
+from orun.core.events import Notice
+from orun.core.run_record import RunResult
 from orun.journal import Listener
 from orun.memory import Recalled, Request, noted, replay
-from orun.record import RunResult
 from orun.store import Store
 from orun.store.durable import replace_file
 from orun.store.sealed import seal

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from orun.core.run_record import ASIDE
 from orun.errors import StoreError
 from orun.gates.baseline_file import path_beside, read_file
-from orun.record import ASIDE
 from orun.spelling import near
 from orun.stages.releasing.manifest import MANIFEST, release_of
 from orun.store import Store

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from orun.codec import replace
-from orun.metrics import Metric, Unit
-from orun.record import Outcome, RunResult, StageResult, Unjudged, Verdict
+from orun.core.metrics import Metric, Unit
+from orun.core.run_record import Outcome, RunResult, StageResult, Unjudged, Verdict
+from orun.core.serialization import replace
 
 
 @dataclass(frozen=True)

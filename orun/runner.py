@@ -14,11 +14,12 @@ from time import sleep
 from typing import TYPE_CHECKING
 
 from orun.attempt import Attempt
-from orun.codec import replace
+from orun.core.events import Event, GateJudged, Notice, StageFinished, StageProgress, StageStarted
+from orun.core.run_record import VERBS, Outcome, StageResult, Verdict
+from orun.core.serialization import replace
 from orun.discovery import never_at_rest
 from orun.environment.room import Room
 from orun.errors import Interrupted, StageError
-from orun.events import Event, GateJudged, Notice, StageFinished, StageProgress, StageStarted
 from orun.executors import Executor
 from orun.executors.job import Finished, Progress
 from orun.lineage import Lineage
@@ -28,7 +29,6 @@ from orun.pipeline.graph import reached
 from orun.pipeline.model import Stage
 from orun.planner import Planner
 from orun.reasons import key_changes
-from orun.record import VERBS, Outcome, StageResult, Verdict
 from orun.schedule import Schedule
 from orun.steps import Done, Plan, Step
 from orun.store import Action, Store

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun import __version__, sources
-from orun.codec import Record, replace
+from orun.core.events import Notice, RunStarted
+from orun.core.run_record import ASIDE, UNDECIDED, RunResult, StageResult, Verdict
+from orun.core.serialization import Record, replace
 from orun.environment import device
 from orun.environment.room import Room
 from orun.errors import Interrupted, OrunError, StoreError
-from orun.events import Notice, RunStarted
 from orun.executors import LocalExecutor
 from orun.journal import Journal
 from orun.observe import portable_name
 from orun.planner import Planner
-from orun.record import ASIDE, UNDECIDED, RunResult, StageResult, Verdict
 from orun.requirements import provide
 from orun.revision import commit_of
 from orun.runner import Runner

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from orun.core.run_record import RunResult
 from orun.observe import digest_file
 from orun.pipeline.model import Pipeline
-from orun.record import RunResult
 from orun.revision import edited
 from orun.store.refusals import refusals
 

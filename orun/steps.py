@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from orun.codec import Record, field
+from orun.core.run_record import GateOutcome, Verdict
+from orun.core.serialization import Record, field
 from orun.pipeline.model import Pipeline, Stage
-from orun.record import GateOutcome, Verdict
 from orun.spelling import UnknownStage
 from orun.store import Action
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from orun.codec import Record
+from orun.core.serialization import Record
 from orun.discovery import digest_now
 from orun.errors import UndeclaredInput
 from orun.observe import portable_name

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from orun.codec import Record
-from orun.events import Event, StageWaiting
+from orun.core.events import Event, StageWaiting
+from orun.core.serialization import Record
 from orun.nested import outer
 from orun.steps import Step
 from orun.store import Lock, MachineLock, Store, machine_lock

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import orun
-from orun.events import Event
-from orun.record import RunResult
+from orun.core.events import Event
+from orun.core.run_record import RunResult
 
 STAGES = """
 import os

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pytest
 
-from orun.codec import Record, decode, encode, field, from_json, replace, to_json
+from orun.core.serialization import Record, decode, encode, field, from_json, replace, to_json
 
 
 class Part(Record, frozen=True):

@@ -12,14 +12,14 @@ import onnx
 import pytest
 
 import orun
+from orun.core.events import Notice, name_of
+from orun.core.targets import Environment
 from orun.environment import isolated, making, providers
 from orun.errors import PipelineError
-from orun.events import Notice, name_of
 from orun.fold import read_log
 from orun.report.console import Console
 from orun.report.terminal import Terminal
 from orun.store import Store, locks
-from orun.targets import Environment
 from tests.environment.wheels import use_index, wheel
 from tests.project import Project, built, outcomes
 

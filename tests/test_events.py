@@ -11,11 +11,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from orun.codec import encode
+from orun.core.events import KINDS, Event, StageProgress, StageWaiting, event_from_json, line_of, name_of
+from orun.core.run_record import RunResult
+from orun.core.serialization import encode
 from orun.errors import StoreError
-from orun.events import KINDS, Event, StageProgress, StageWaiting, event_from_json, line_of, name_of
 from orun.fold import Fold, read_log, read_result
-from orun.record import RunResult
 from orun.report import event_schema
 from orun.store.sealed import seal
 from tests.project import Project

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from orun.codec import decode
-from orun.events import Notice
-from orun.record import RunResult, StageResult
+from orun.core.events import Notice
+from orun.core.run_record import RunResult, StageResult
+from orun.core.serialization import decode
 from orun.report.stages import stage_table
 from orun.report.terminal import Terminal
 from orun.store import Store

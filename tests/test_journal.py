@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.events import RunStarted
+from orun.core.events import RunStarted
 from orun.journal import Journal, ignore
 
 

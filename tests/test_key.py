@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from orun import codec, key
-from orun.codec import replace
+from orun import key
+from orun.core import serialization
+from orun.core.serialization import replace
+from orun.core.source_location import Position
+from orun.core.targets import EXTENSIONS, Environment, Provider, Target
 from orun.environment import isolated, tools
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
-from orun.places import Position
 from orun.stages.contract import Spec
-from orun.targets import EXTENSIONS, Environment, Provider, Target
 
 HERE = Position("p.yaml", 1, 1)
 SPEC = Spec(tools=("onnx", "unheard-of"))
@@ -135,7 +136,7 @@ def test_what_a_target_forbids_is_in_the_key(pipeline: Pipeline) -> None:
     """A result of when nodes might land on the CPU would pass for one of when they must not."""
     gpu = Target("gpu", (Provider("CUDAExecutionProvider"),))
     allowed, warned, forbidden = (
-        parts_of(pipeline, target=codec.replace(gpu, fallback=fallback))["target"]
+        parts_of(pipeline, target=serialization.replace(gpu, fallback=fallback))["target"]
         for fallback in ("allow", "warn", "forbid-cpu")
     )
     assert allowed == warned == '{"providers":[["CUDAExecutionProvider",{}]],"session":{}}'
@@ -151,8 +152,8 @@ def test_further_targets_are_in_the_key_with_their_devices_and_packages(
     record = isolated.record_of(old)
     record.parent.mkdir(parents=True)
     made = isolated.Made(old.requirements, {"onnxruntime": "1.20.0"})
-    record.write_text(json.dumps(codec.encode(made)))
-    use = KindUse("file", "code.py:f", codec.replace(SPEC, stage_class="device"))
+    record.write_text(json.dumps(serialization.encode(made)))
+    use = KindUse("file", "code.py:f", serialization.replace(SPEC, stage_class="device"))
     bound = replace(pipeline, kinds={"./code.py:f": use})
     other = Target("other", session={"intra_op_num_threads": 1}, environment=old)
     here, there = parts_of(bound), parts_of(bound, further={"reference_target": other}, distant=True)

@@ -11,16 +11,16 @@ import pytest
 
 import orun
 from orun import memory, remember
-from orun.codec import replace
+from orun.core.events import Event, Notice, RunStarted, StageFinished
+from orun.core.run_record import RunResult
+from orun.core.serialization import replace
 from orun.errors import StoreError
-from orun.events import Event, Notice, RunStarted, StageFinished
 from orun.gates import baselines
 from orun.gates.baseline_file import write_file
 from orun.gates.baselines import Baseline
 from orun.memory import Request
 from orun.pipeline.model import Pipeline
 from orun.planner import Planner
-from orun.record import RunResult
 from orun.steps import Done
 from orun.store import Store, evidence, locks, stat_cache
 from orun.store.evidence import Evidence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orun.codec import replace
+from orun.core.serialization import replace
 from orun.outs import Outs
 from orun.store import Store
 from tests.project import Project

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from orun.core.source_location import Position
 from orun.pipeline.model import Stage
-from orun.places import Position
 from orun.reasons import key_changes
 
 LATENCY = Stage("latency", "measure/latency", Position("bert.yaml", 1, 1))

@@ -12,7 +12,7 @@ import pytest
 
 import orun
 from orun.cli.main import main
-from orun.record import RunResult
+from orun.core.run_record import RunResult
 from orun.report.console import result_lines
 from orun.report.github import commands
 from orun.report.gitlab import code_quality

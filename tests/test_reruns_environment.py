@@ -8,9 +8,9 @@ from typing import Literal
 import pytest
 
 from orun import key
-from orun.events import RunStarted
+from orun.core.events import RunStarted
+from orun.core.source_location import Position
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
-from orun.places import Position
 from orun.stages.contract import Spec
 from tests.project import Project, built
 

@@ -16,8 +16,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from orun.core.run_record import RunResult
 from orun.environment import tools
-from orun.record import RunResult
 from tests.project import Project, built
 
 ROOT = Path(__file__).parents[1]

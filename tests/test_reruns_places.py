@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from orun.events import Notice
+from orun.core.events import Notice
 from orun.store import locks
 from tests.project import Project, built
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.record import RunResult
+from orun.core.run_record import RunResult
 from tests.project import Project
 from tests.test_reruns_model import write_model
 

@@ -11,8 +11,8 @@ from threading import Timer
 import pytest
 
 import orun
+from orun.core.events import Event, Notice, StageStarted, StageWaiting
 from orun.errors import PipelineError, UsageError
-from orun.events import Event, Notice, StageStarted, StageWaiting
 from orun.store import Store, locks, machine_lock
 from tests.faults.projects import write_model
 from tests.project import PIPELINE, Project, built, outcomes

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from orun.core.source_location import Position
 from orun.pipeline.model import Stage
-from orun.places import Position
 from orun.schedule import Schedule
 
 HERE = Position("p.yaml", 1, 1)

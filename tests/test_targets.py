@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orun.targets import Provider, Target, gpus_of
+from orun.core.targets import Provider, Target, gpus_of
 
 
 def test_a_target_on_a_gpu_takes_one() -> None:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from orun.metrics import Estimate, Unit
+from orun.core.metrics import Estimate, Unit
 from orun.units import amount, changed, parse_duration, parse_ratio, parse_size, respelt, show, span, split
 
 

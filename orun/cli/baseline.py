@@ -14,7 +14,7 @@ import click
 import orun
 from orun.cli import options
 from orun.cli.verb import HELP_NAMES, Verb
-from orun.codec import replace
+from orun.core.serialization import replace
 from orun.errors import UsageError
 from orun.observe import seen_at
 from orun.remote.asked import Remote
@@ -27,9 +27,9 @@ from orun.store.layout import RECORD_FILE
 from orun.units import changed, show
 
 if TYPE_CHECKING:
+    from orun.core.run_record import RunResult, StageResult, Verdict
     from orun.gates.baselines import Accepted, Baseline, Difference
     from orun.pipeline.model import Pipeline
-    from orun.record import RunResult, StageResult, Verdict
     from orun.steps import Step
     from orun.store import Store
 

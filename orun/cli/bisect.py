@@ -15,8 +15,8 @@ from orun.cli.ends import find, record_of
 from orun.cli.verb import Verb
 
 if TYPE_CHECKING:
+    from orun.core.events import Event
     from orun.culprits.bisect import Bisection
-    from orun.events import Event
     from orun.report.terminal import Terminal
 
 EXAMPLES = (
@@ -79,7 +79,7 @@ def lines_of(found: Bisection, terminal: Terminal) -> list[str]:
 
 
 def _say(event: Event) -> None:
-    from orun.events import Notice, StageStarted
+    from orun.core.events import Notice, StageStarted
 
     if isinstance(event, StageStarted):
         click.echo(f"  {event.stage} ...", err=True)

@@ -20,11 +20,11 @@ from orun.report.figures import quoted
 from orun.spelling import closest, near, settings
 
 if TYPE_CHECKING:
+    from orun.core.events import Event
+    from orun.core.run_record import RunResult
     from orun.culprits.blame import Question
     from orun.culprits.found import Diagnosis
-    from orun.events import Event
     from orun.pipeline.model import Pipeline
-    from orun.record import RunResult
 
 AUTOMATIC_SECONDS = 60.0  # that a run spends on all of its failed gates
 AT_LEAST_MINUTES, LONGER = 10, 2  # of the time that is advised where there was too little, and how many times more
@@ -178,7 +178,7 @@ def _nothing(result: RunResult, gate: str | None) -> str:
 
 
 def _say(event: Event) -> None:
-    from orun.events import StageStarted
+    from orun.core.events import StageStarted
 
     if isinstance(event, StageStarted):
         click.echo(f"  {event.stage} ...", err=True)

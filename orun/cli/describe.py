@@ -12,7 +12,7 @@ from orun.report.table import wrap
 from orun.units import show
 
 if TYPE_CHECKING:
-    from orun.metrics import Unit
+    from orun.core.metrics import Unit
     from orun.report.terminal import Terminal
     from orun.stages.contract import Port
     from orun.stages.kind import Kind

@@ -22,7 +22,7 @@ from orun.store.layout import RECORD_FILE
 from orun.units import changed, show
 
 if TYPE_CHECKING:
-    from orun.record import RunResult
+    from orun.core.run_record import RunResult
     from orun.rundiff import Change, Figure, RunDifference, StageDifference
 
 EXAMPLES = (
@@ -97,8 +97,8 @@ def _of_file(path: Path) -> RunResult:
 
 
 def _decoded(data: Any, path: Path) -> RunResult:
-    from orun.codec import decode
-    from orun.record import RunResult
+    from orun.core.run_record import RunResult
+    from orun.core.serialization import decode
 
     try:
         return decode(RunResult, data)

@@ -22,9 +22,9 @@ from orun.spelling import near
 from orun.units import show
 
 if TYPE_CHECKING:
+    from orun.core.source_location import Problem
+    from orun.core.targets import Environment
     from orun.pipeline.model import Pipeline
-    from orun.places import Problem
-    from orun.targets import Environment
 
     Needs: TypeAlias = dict[tuple[str, Environment | None], list[str]]  # by tool and where it must be, who needs it
 

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orun.core.run_record import ASIDE
 from orun.errors import UsageError
 from orun.observe import seen_at
-from orun.record import ASIDE
 from orun.report.figures import count
 from orun.store.layout import RECORD_FILE
 

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from orun.codec import Record
+from orun.core.serialization import Record
 from orun.errors import StoreError, UsageError
 from orun.spelling import near
 
 if TYPE_CHECKING:
+    from orun.core.run_record import RunResult
     from orun.history import Series
-    from orun.record import RunResult
 
 Form = Literal["junit", "markdown", "html", "code_quality", "metrics", "json"]
 

@@ -18,8 +18,8 @@ from orun.cli.selection import SelectingVerb, forced, selection_options
 from orun.errors import PipelineError, UsageError
 
 if TYPE_CHECKING:
+    from orun.core.run_record import RunResult
     from orun.journal import Listener
-    from orun.record import RunResult
     from orun.report.console import Detail
 
 EXAMPLES = (
@@ -150,7 +150,7 @@ def _with_blame(file: str, choices: dict[str, Any], result: RunResult) -> Any:
     if not _failed(result):
         return result
     from orun.cli import blame
-    from orun.codec import encode
+    from orun.core.serialization import encode
 
     found = blame.after_run(file, choices, result, quiet=True)
     return {**encode(result), "blame": found} if found else result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from orun.events import Event, RunStarted
+from orun.core.events import Event, RunStarted
 from orun.journal import Listener
 
 

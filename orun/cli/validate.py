@@ -10,8 +10,8 @@ import click
 import orun
 from orun.cli import options
 from orun.cli.verb import Verb
+from orun.core.source_location import Problem
 from orun.errors import PipelineError
-from orun.places import Problem
 
 if TYPE_CHECKING:
     from orun.pipeline.model import Pipeline

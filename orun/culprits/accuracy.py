@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from orun.core.metrics import Estimate
+from orun.core.run_record import RunResult
 from orun.culprits import levels, words
 from orun.culprits.bench import Bench, OutOfTime
 from orun.culprits.chain import model_port
@@ -16,9 +18,7 @@ from orun.culprits.found import OUT_OF_TIME, Diagnosis, Place, Proof
 from orun.culprits.narrowing import FEW, PATIENCE, Measured, measure
 from orun.culprits.origin import BEFORE, Past, rebuilt
 from orun.environment.processor import saturates
-from orun.metrics import Estimate
 from orun.pipeline.model import Gate, Stage
-from orun.record import RunResult
 
 EXCLUDING: Mapping[str, str] = {  # the parameter of a kind that leaves nodes as they were
     "quantize/dynamic": "exclude",

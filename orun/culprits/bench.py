@@ -10,12 +10,12 @@ from time import monotonic
 from typing import Any
 
 from orun import api
-from orun.codec import replace
+from orun.core.run_record import RunResult
+from orun.core.serialization import replace
 from orun.errors import Interrupted
 from orun.journal import Listener, ignore
 from orun.pipeline.fragments import plain_default
 from orun.pipeline.model import KindUse, Pipeline, Stage
-from orun.record import RunResult
 from orun.stages import registry
 from orun.stages.params import params_of
 

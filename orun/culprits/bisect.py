@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from orun.core.run_record import Verdict
 from orun.culprits import words
 from orun.culprits.advice import advice
 from orun.culprits.changes import Change, Fixed, changes, fixed, giving, upstream
@@ -20,7 +21,6 @@ from orun.environment.once import forget
 from orun.errors import UsageError
 from orun.journal import Listener, ignore
 from orun.pipeline.model import Gate, conditions
-from orun.record import Verdict
 from orun.store import Store
 
 ENDS = ("good", "bad")  # what the good run must be without any change, and with all

@@ -9,6 +9,8 @@ from pathlib import Path
 from time import monotonic
 
 from orun import api
+from orun.core.metrics import Metric
+from orun.core.run_record import RunResult, Verdict
 from orun.culprits import accuracy, latency, words
 from orun.culprits.bench import Bench
 from orun.culprits.chain import upstream
@@ -19,9 +21,7 @@ from orun.culprits.origin import brought, past
 from orun.errors import UsageError
 from orun.gates import baselines
 from orun.journal import Listener, ignore
-from orun.metrics import Metric
 from orun.pipeline.model import Gate, Pipeline, Stage, conditions
-from orun.record import RunResult, Verdict
 from orun.spelling import near
 from orun.store import Store
 from orun.store.refusals import quoted

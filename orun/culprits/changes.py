@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from orun.core.targets import Environment
 from orun.culprits.sides import Side
 from orun.key import MODULES, STARTUP
 from orun.pipeline.model import Pipeline, Stage
-from orun.targets import Environment
 
 VARIABLES = ("environment ", "looked up ")  # before the name of a variable that a stage declares, or looks up
 OWN = "stage code"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orun.metrics import Estimate, Unit
+from orun.core.metrics import Estimate, Unit
 
 OUT_OF_TIME = "the rest was skipped: time limit reached"
 

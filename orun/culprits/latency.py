@@ -9,13 +9,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from orun.core.metrics import Comparison
+from orun.core.run_record import StageResult
 from orun.culprits import levels, words
 from orun.culprits.bench import Bench, OutOfTime
 from orun.culprits.found import OUT_OF_TIME, Diagnosis, Level, Place, Proof
 from orun.culprits.origin import Past, rebuilt
-from orun.metrics import Comparison
 from orun.pipeline.model import Gate, Stage
-from orun.record import StageResult
 
 ENOUGH = 0.8
 MOST = 5

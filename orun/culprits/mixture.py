@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orun import api
-from orun.codec import replace
+from orun.core.run_record import RunResult
+from orun.core.serialization import replace
 from orun.culprits.changes import Change, upstream
 from orun.culprits.search import Outcome
 from orun.culprits.sides import Layout, Side
@@ -21,7 +22,6 @@ from orun.journal import Listener, ignore
 from orun.observe import seen_at
 from orun.pipeline.graph import ordered
 from orun.pipeline.model import Gate, Pipeline, Stage
-from orun.record import RunResult
 from orun.store import Store
 
 

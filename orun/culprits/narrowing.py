@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from orun.codec import replace
+from orun.core.metrics import Metric
+from orun.core.serialization import replace
 from orun.culprits import levels
 from orun.culprits.bench import Bench, OutOfTime
 from orun.culprits.found import Level
-from orun.metrics import Metric
 from orun.pipeline.model import Gate, Stage
 
 FEW = 64  # examples that find the stage where all of them would take too long

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from orun.core.run_record import RunResult, StageResult
 from orun.culprits.bench import Bench
 from orun.fold import read_result
 from orun.gates import baselines
 from orun.outs import is_another
 from orun.pipeline.model import Gate, Pipeline, Reference, Stage
 from orun.reasons import key_changes
-from orun.record import RunResult, StageResult
 from orun.stages.contract import MODEL
 from orun.store import Store
 from orun.store.layout import RECORD_FILE

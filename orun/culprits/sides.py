@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orun import sources
+from orun.core.run_record import ASIDE, RunResult
 from orun.errors import UsageError
 from orun.fold import read_result
 from orun.observe import seen_at
 from orun.pipeline import load
 from orun.pipeline.model import Pipeline
-from orun.record import ASIDE, RunResult
 from orun.store import Store
 from orun.store.layout import RECORD_FILE
 

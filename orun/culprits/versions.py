@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from orun.codec import replace
+from orun.core.events import Notice
+from orun.core.serialization import replace
+from orun.core.targets import Environment
 from orun.culprits.changes import Change, Fixed, inputs_of
 from orun.culprits.sides import Side
 from orun.environment.making import make
 from orun.environment.tools import ABSENT, BUILDS, developed, exact, installed, normalise
 from orun.errors import EnvironmentFailed
-from orun.events import Notice
 from orun.journal import Listener, ignore
 from orun.pipeline.model import Stage
-from orun.targets import Environment
 
 MOST = 4  # packages that are mixed one by one: each may take an environment of its own
 RUNTIME = "onnxruntime"

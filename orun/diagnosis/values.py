@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper
 
+from orun.core.targets import Target
 from orun.errors import UsageError
 from orun.measure.metrics_fidelity import SQNR_LIMIT, decibels
 from orun.measure.session import open_session
-from orun.targets import Target
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from orun.core.targets import GPU_PROVIDERS, StageClass, Target
 from orun.environment.once import once
 from orun.environment.processor import cpu
 from orun.environment.tools import exact, find, installed
 from orun.errors import DeviceUnknown
-from orun.targets import GPU_PROVIDERS, StageClass, Target
 
 TENSORRT_PACKAGES = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12")
 # Distributions whose version decides what a compiled engine is valid for.

@@ -19,11 +19,11 @@ from pathlib import Path
 import blake3
 import msgspec
 
-from orun.codec import Record, decode, field
+from orun.core.serialization import Record, decode, field
+from orun.core.targets import Environment, Interpreter
 from orun.environment import contents, tools
 from orun.environment.cache import cache_folder
 from orun.errors import UsageError
-from orun.targets import Environment, Interpreter
 
 PACKAGE = Path(__file__).parent.parent
 # What a stage's process imports to run orun's code. It is linked, not installed, so that it decides nothing about the

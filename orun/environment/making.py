@@ -13,14 +13,14 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from orun.codec import encode
+from orun.core.serialization import encode
+from orun.core.targets import Environment
 from orun.environment import contents, isolated
 from orun.environment.tools import normalise
 from orun.errors import EnvironmentFailed
 from orun.store.durable import replace_file
 from orun.store.locks import Lock
 from orun.store.refusals import refusals
-from orun.targets import Environment
 
 PIP_SECONDS = 3600
 PIP_OPTIONS = ("--no-input", "--disable-pip-version-check", "--no-color", "--progress-bar", "off")

@@ -14,18 +14,18 @@ import signal
 import subprocess
 import sys
 
-from orun.codec import Record
+from orun.core.serialization import Record
+from orun.core.targets import Environment, Target
 from orun.environment import isolated
 from orun.environment.once import once
 from orun.environment.tools import find
-from orun.targets import Environment, Target
 
 PROBE = """
 import json, sys
 import onnx, onnxruntime
 from orun.errors import OrunError
 from orun.measure.plugins import CPU, make_session
-from orun.targets import Provider
+from orun.core.targets import Provider
 wanted = Provider(sys.argv[1], json.loads(sys.argv[2]))
 header = '<ir_version: 8, opset_import: ["" : 17]> '
 model = onnx.parser.parse_model(header + 'probe (float[1] x) => (float[1] y) {y = Relu(x)}')

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from orun.codec import Record
+from orun.core.serialization import Record
 from orun.environment.once import once
 from orun.environment.processor import usable_cores
 

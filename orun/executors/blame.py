@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from orun.codec import replace
+from orun.core.serialization import replace
 from orun.errors import OrunError, OutputRefused, UnknownName
 from orun.executors.job import Job
 from orun.executors.messages import Trouble

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from orun.codec import from_json, to_json
+from orun.core.serialization import from_json, to_json
 
 CHUNK = 1 << 18
 INT = array("i")

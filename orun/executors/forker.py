@@ -22,7 +22,7 @@ from resource import struct_rusage
 from typing import NoReturn
 
 from orun import system
-from orun.codec import Record, from_json, to_json
+from orun.core.serialization import Record, from_json, to_json
 from orun.executors import stage
 from orun.executors.channel import Channel
 from orun.executors.reads.observer import Observer

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
-from orun.codec import Record, field
+from orun.core.metrics import Metric
+from orun.core.serialization import Record, field
+from orun.core.targets import Interpreter, Target
 from orun.errors import StageError
-from orun.metrics import Metric
 from orun.stages.contract import Spec
 from orun.store.records import How
-from orun.targets import Interpreter, Target
 
 # Of the interpreters of stages: they find no modules where they happen to start, and read texts as this process does.
 OPTIONS = ("-P", "-X", f"utf8={sys.flags.utf8_mode}")

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from orun.codec import Record, decode, encode, field
+from orun.core.serialization import Record, decode, encode, field
+from orun.core.targets import Interpreter
 from orun.executors.job import OPTIONS, Finished, Job, JobResult, Progress
-from orun.targets import Interpreter
 from orun.variables import told
 
 if TYPE_CHECKING:

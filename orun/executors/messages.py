@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from orun.codec import Record, field
+from orun.core.serialization import Record, field
 from orun.executors.job import Signature
 
 Stop = Literal["", "cancelled", "timeout", "memory"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from orun.codec import replace
+from orun.core.serialization import replace
 from orun.errors import StageError
 from orun.executors.failures import from_end, from_trouble
 from orun.executors.job import Job, JobResult, Signature

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from numbers import Integral, Real
 from typing import Any, get_args
 
-from orun.codec import Record, decode, encode, replace
+from orun.core.metrics import Better, Estimate, Metric, Noise, Unit
+from orun.core.serialization import Record, decode, encode, replace
 from orun.errors import OutputRefused
-from orun.metrics import Better, Estimate, Metric, Noise, Unit
 
 SAVE = "Save the model: onnx.save(model, context.result)"
 # Fields of a metric that take one of a few words: what such a word is, and those that are allowed.

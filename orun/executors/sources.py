@@ -6,7 +6,7 @@ import ast
 import functools
 from collections.abc import Collection, Iterator
 
-from orun.codec import Record
+from orun.core.serialization import Record
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 WRITERS = frozenset({"setdefault", "update", "putenv", "pop", "clear"})

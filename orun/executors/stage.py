@@ -12,7 +12,7 @@ from io import TextIOWrapper
 from typing import Any, cast
 
 from orun import system
-from orun.codec import decode, encode
+from orun.core.serialization import decode, encode
 from orun.executors import worker
 from orun.executors.channel import Channel
 from orun.executors.ending import let_trackers_end

@@ -12,7 +12,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from orun.codec import encode
+from orun.core.metrics import Metric
+from orun.core.serialization import encode
 from orun.errors import OutputRefused
 from orun.executors import blame, closing, seeds
 from orun.executors.channel import Channel
@@ -24,7 +25,6 @@ from orun.executors.reads.packages import foreign_imports, packages_of, unowned
 from orun.executors.reads.recorder import Recorder, absolute, signature_of
 from orun.executors.reads.scope import Scope
 from orun.executors.returned import checked_metrics
-from orun.metrics import Metric
 from orun.stages.bytecode import distrust_package
 from orun.stages.code import load_function
 from orun.stages.contract import Context

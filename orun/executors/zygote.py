@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orun import system
-from orun.codec import decode, encode
+from orun.core.serialization import decode, encode
 from orun.executors import closing, stage
 from orun.executors.channel import Channel
 from orun.executors.forker import End, Forker

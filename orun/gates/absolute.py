@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from orun.core.metrics import Estimate, Metric
 from orun.environment.hosts import Host, device, same_machine
 from orun.gates.advice import SPEEDUP, WALL, to_bound, to_narrow
 from orun.gates.finding import (
@@ -17,7 +18,6 @@ from orun.gates.finding import (
     log_width,
     point,
 )
-from orun.metrics import Estimate, Metric
 from orun.pipeline.model import Gate, Stage
 from orun.store.records import Action
 from orun.units import show, span

@@ -11,11 +11,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from orun.codec import Record, decode, encode, field, replace
+from orun.core.metrics import Metric
+from orun.core.serialization import Record, decode, encode, field, replace
+from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
-from orun.metrics import Metric
 from orun.observe import require_regular
-from orun.places import Position, Problem
 from orun.store.durable import replace_file
 from orun.store.refusals import quoted, refusals
 

@@ -8,7 +8,9 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orun.codec import Record, replace
+from orun.core.metrics import Metric, Unit
+from orun.core.run_record import RunResult, StageResult
+from orun.core.serialization import Record, replace
 from orun.errors import UsageError
 from orun.gates.baseline_file import (
     BESIDE,
@@ -20,10 +22,8 @@ from orun.gates.baseline_file import (
     write_file,
 )
 from orun.gates.measured import Ports
-from orun.metrics import Metric, Unit
 from orun.observe import seen_at
 from orun.pipeline.model import Pipeline, conditions
-from orun.record import RunResult, StageResult
 from orun.store.records import Action
 from orun.store.refusals import refusals
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from orun.core.targets import Target
 from orun.pipeline.graph import reached
 from orun.pipeline.model import Pipeline, Stage
-from orun.targets import Target
 
 DATASET = "dataset"  # parameter of what judges a model by its answers
 CPU = "CPUExecutionProvider"

@@ -6,11 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from orun.codec import replace
+from orun.core.metrics import Metric
+from orun.core.run_record import GateOutcome, Verdict
+from orun.core.serialization import replace
 from orun.gates.finding import Finding
-from orun.metrics import Metric
 from orun.pipeline.model import Gate, Group
-from orun.record import GateOutcome, Verdict
 from orun.units import amount
 
 SHOWN = 5  # slices of which a sentence tells the figures

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 
-from orun.codec import Record
-from orun.metrics import Estimate, Unit
+from orun.core.metrics import Estimate, Unit
+from orun.core.run_record import GateOutcome
+from orun.core.serialization import Record
 from orun.pipeline.model import Threshold
-from orun.record import GateOutcome
 from orun.units import show, span
 
 
 class Finding(Record, frozen=True):
-    """The outcome of a gate with what was judged; see `orun.record.Verdict` for the fields."""
+    """The outcome of a gate with what was judged; see `orun.core.run_record.Verdict` for the fields."""
 
     outcome: GateOutcome
     why: str

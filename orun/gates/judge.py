@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from orun.core.metrics import Metric
+from orun.core.run_record import Verdict
 from orun.gates.absolute import judge_absolute
 from orun.gates.composite import by_slice, verdicts
 from orun.gates.finding import Finding
 from orun.gates.regression import Terms, judge_regression
 from orun.gates.relative import judge_relative
-from orun.metrics import Metric
 from orun.pipeline.model import Gate, Stage
 from orun.pipeline.scales import WORSE, lets_worse, misfit, no_proportion
-from orun.record import Verdict
 from orun.store.records import Action
 
 

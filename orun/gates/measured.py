@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orun.codec import Record
-from orun.metrics import further
+from orun.core.metrics import further
+from orun.core.serialization import Record
 from orun.pipeline.model import Stage
 from orun.reasons import key_changes
 from orun.stages.contract import Spec

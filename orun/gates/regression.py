@@ -6,7 +6,9 @@ import math
 import sys
 from collections.abc import Mapping
 
-from orun.codec import Record, field, replace
+from orun.core.metrics import UNIT_WORDS, Comparison, Estimate, Metric, Noise
+from orun.core.run_record import GateOutcome
+from orun.core.serialization import Record, field, replace
 from orun.environment.hosts import machine, same_machine
 from orun.gates.advice import to_tell
 from orun.gates.baselines import Accepted, alone
@@ -15,9 +17,7 @@ from orun.gates.finding import Change, Finding, distance, point
 from orun.gates.measured import Ports, changes, without_references
 from orun.gates.relative import by_interval, change
 from orun.measure.sequential import EQUAL, SLOWER, Evidence
-from orun.metrics import UNIT_WORDS, Comparison, Estimate, Metric, Noise
 from orun.pipeline.model import Gate, Stage
-from orun.record import GateOutcome
 from orun.store.records import Action
 
 ACCEPT = "orun baseline accept"

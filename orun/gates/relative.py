@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric
+from orun.core.run_record import GateOutcome
 from orun.gates.advice import to_narrow
 from orun.gates.finding import Change, Finding, above, against_maximum, against_minimum, distance, log_width
-from orun.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from orun.pipeline.model import Gate
-from orun.record import GateOutcome
 from orun.units import show
 
 Z2 = 1.959964**2  # of the normal quantile of 95 %

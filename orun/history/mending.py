@@ -7,11 +7,11 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
+from orun.core.run_record import ASIDE
 from orun.errors import StoreError
 from orun.fold import read_result
 from orun.history.database import History
 from orun.history.points import Point, points_of
-from orun.record import ASIDE
 from orun.store import Store
 from orun.store.layout import RECORD_FILE
 from orun.store.refusals import is_refusal, refusals

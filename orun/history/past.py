@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from orun.core.run_record import RunResult
 from orun.history.database import History
 from orun.history.points import Point, Series, series_of
-from orun.record import RunResult
 
 
 def past(history: History, result: RunResult) -> tuple[Series, ...]:

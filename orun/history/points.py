@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from orun.core.metrics import Better, Noise, Unit
+from orun.core.run_record import RunResult, StageResult
 from orun.environment.hosts import hardware
-from orun.metrics import Better, Noise, Unit
-from orun.record import RunResult, StageResult
 from orun.store.digests import digest_bytes
 
 DEVICE = "device "  # how parts of a key begin that the result is bound to
@@ -23,7 +23,7 @@ class Point:
         pipeline, stage, uses, metric: what was measured.
         value: in `unit`; not a number where the stage yielded that.
         low, high: its 95 % interval; None for an exact value.
-        unit, better, noise: see `orun.metrics.Metric`.
+        unit, better, noise: see `orun.core.metrics.Metric`.
         host: name of the machine that measured.
         machine: digest of the hardware that the measurement is bound to: the processor and the GPU, of times the host
             and its clocks as well. Figures of different machines are not comparable.

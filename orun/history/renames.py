@@ -9,9 +9,9 @@ import dataclasses
 from collections import Counter
 from collections.abc import Collection
 
+from orun.core.run_record import RunResult
 from orun.history.database import History
 from orun.history.points import Point
-from orun.record import RunResult
 
 
 def taken_over(history: History, result: RunResult, stages: Collection[str]) -> tuple[Point, ...]:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.codec import replace
+from orun.core.metrics import Metric
+from orun.core.serialization import replace
 from orun.errors import StageFailed
 from orun.measure import paired
 from orun.measure.accuracy_names import BASELINE, FIDELITY, MODEL, named
@@ -16,7 +17,6 @@ from orun.measure.accuracy_run import CLASSES, FLOATS, Answers
 from orun.measure.dataset import Dataset
 from orun.measure.metrics_fidelity import PER_EXAMPLE, SUMMARIES, Difference, concatenate
 from orun.measure.slices import slices
-from orun.metrics import Metric
 
 Differences = Mapping[str, Mapping[str, Difference]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orun.metrics import Unit
+from orun.core.metrics import Unit
 
 MODEL, REFERENCE, BASELINE = "model", "reference", "baseline"
 

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from orun.core.metrics import Better, Metric, Unit
 from orun.errors import StageFailed
 from orun.measure.accuracy_names import ERRORS, FIDELITY, SHARES
 from orun.measure.dataset import Dataset, Values
-from orun.metrics import Better, Metric, Unit
 
 Floats: TypeAlias = NDArray[np.float64]
 Function: TypeAlias = Callable[[Mapping[str, Values], Dataset], Any]

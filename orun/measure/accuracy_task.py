@@ -7,7 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from orun.codec import replace
+from orun.core.metrics import Comparison, Estimate, Metric, further
+from orun.core.serialization import replace
 from orun.errors import StageFailed, UsageError
 from orun.measure import metrics_pooled, metrics_task, paired
 from orun.measure.accuracy_names import BASELINE, LABEL, MODEL, RECALL, REFERENCE, RETRIEVAL
@@ -18,7 +19,6 @@ from orun.measure.dataset import Array, Dataset, Values
 from orun.measure.metrics_pooled import Pooled
 from orun.measure.resampling import resample
 from orun.measure.slices import Slice, slices
-from orun.metrics import Comparison, Estimate, Metric, further
 
 Scores = Mapping[str, Floats | Pooled]
 """By metric: one value for each example `[n]`, or what is one number of all of them: `[]`, or `Pooled`."""

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.codec import Record, decode, encode
+from orun.core.serialization import Record, decode, encode
+from orun.core.targets import Target
 from orun.errors import OrunError
 from orun.measure.placement import Subgraph, placement
 from orun.measure.session import open_session
-from orun.targets import Target
 
 Array = NDArray[Any]
 

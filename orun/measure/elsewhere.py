@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from orun.core.targets import Interpreter, Target
 from orun.errors import OrunError, UsageError
 from orun.measure.session import open_session
-from orun.targets import Interpreter, Target
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

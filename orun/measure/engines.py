@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from orun.codec import Record, decode, encode, field, replace
+from orun.core.serialization import Record, decode, encode, field, replace
+from orun.core.targets import Provider, Target
 from orun.errors import UsageError
-from orun.targets import Provider, Target
 
 NAME = "engine.json"
 

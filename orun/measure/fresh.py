@@ -17,14 +17,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.codec import Record, decode, encode, replace
+from orun.core.metrics import Better, Comparison, Estimate, Metric, Unit, further
+from orun.core.serialization import Record, decode, encode, replace
+from orun.core.targets import Target
 from orun.errors import OrunError
 from orun.measure.binding import caller
 from orun.measure.quantiles import quantile, ranks
 from orun.measure.session import open_session
 from orun.measure.taken import INFORMATION, arena, gpu_memory
-from orun.metrics import Better, Comparison, Estimate, Metric, Unit, further
-from orun.targets import Target
 
 STATUS = Path("/proc/self/status")
 

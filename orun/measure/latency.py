@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from orun.codec import replace
+from orun.core.serialization import replace
 from orun.measure.pressure import Pressure, PressureGauge
 from orun.measure.quads import BASELINE, MODEL, PATIENCE, Launch, Pace, launch
 from orun.measure.sequential import FEWEST, FLOOR, Evidence

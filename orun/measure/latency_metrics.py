@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from orun.codec import replace
+from orun.core.metrics import Comparison, Estimate, Metric, further
+from orun.core.serialization import replace
 from orun.measure.latency import Measurement
 from orun.measure.oncpu import Floats
 from orun.measure.quads import MODEL, Launch, Method
 from orun.measure.quantiles import bounded, quantile
 from orun.measure.sequential import Evidence
-from orun.metrics import Comparison, Estimate, Metric, further
 
 OfTimes = Callable[[Floats], float]  # a figure of the wall times of inferences
 OfLaunch = Callable[[Launch, str], float]  # a figure of a model in a launch

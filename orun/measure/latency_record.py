@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.codec import encode
+from orun.core.serialization import encode
 from orun.measure.latency import Measurement
 from orun.measure.latency_metrics import METHODS
 from orun.measure.oncpu import Floats, joined

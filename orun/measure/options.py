@@ -9,8 +9,8 @@ import importlib.util
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from orun.core.targets import EXTENSIONS, Target
 from orun.errors import UsageError
-from orun.targets import EXTENSIONS, Target
 
 if TYPE_CHECKING:
     from onnxruntime import SessionOptions

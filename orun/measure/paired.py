@@ -27,8 +27,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, Unit, further
 from orun.measure.sequential import student
-from orun.metrics import UNBOUNDED, Comparison, Estimate, Metric, Unit, further
 
 Floats = NDArray[np.float64]
 

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from orun.codec import Record
+from orun.core.serialization import Record
+from orun.core.targets import Target
 from orun.errors import UsageError
 from orun.measure.plugins import CPU
-from orun.targets import Target
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession, SessionOptions

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orun.core.targets import Provider
 from orun.errors import UsageError
-from orun.targets import Provider
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession, SessionOptions

@@ -12,8 +12,8 @@ import functools
 import math
 from collections.abc import Sequence
 
+from orun.core.metrics import Estimate
 from orun.measure.sequential import CONFIDENCE, Evidence
-from orun.metrics import Estimate
 
 TAIL = (1 - CONFIDENCE) / 2
 

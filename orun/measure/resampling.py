@@ -22,9 +22,9 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from orun.core.metrics import Comparison, Estimate
 from orun.measure.metrics_pooled import Pooled
 from orun.measure.paired import FEWEST, Floats, Z, quantiles, ratio, unknown
-from orun.metrics import Comparison, Estimate
 
 RESAMPLES = (1000, 2000)  # the fewest and the most
 WORK = 10_000_000  # weights by classes: what one metric of one model may take

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from orun.core.metrics import Comparison, Estimate
 from orun.errors import UsageError
 from orun.measure import paired
 from orun.measure.metrics_pooled import Pooled, Rows, of_function
 from orun.measure.resampling import resample
-from orun.metrics import Comparison, Estimate
 
 RESAMPLES = 1000
 

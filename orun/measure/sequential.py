@@ -15,8 +15,8 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from orun.codec import Record
-from orun.metrics import Estimate
+from orun.core.metrics import Estimate
+from orun.core.serialization import Record
 
 CONFIDENCE = 0.95
 

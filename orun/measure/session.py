@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orun.core.targets import Target
 from orun.errors import UsageError
 from orun.measure import engines, placement
 from orun.measure.options import disabled_optimizers, session_options
 from orun.measure.plugins import CPU, available, make_session
-from orun.targets import Target
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

@@ -18,10 +18,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from orun.codec import replace
+from orun.core.serialization import replace
+from orun.core.targets import GPU_PROVIDERS, Target
 from orun.errors import OrunError, UsageError
 from orun.measure.oncpu import Floats
-from orun.targets import GPU_PROVIDERS, Target
 
 DRIVER = "libcuda.so.1"
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: as ONNX Runtime makes its own

@@ -9,8 +9,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from orun.core.targets import Target
 from orun.measure.oncpu import Work
-from orun.targets import Target
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from orun.core.targets import GPU_PROVIDERS, Target
 from orun.environment.device import ask_gpu
-from orun.targets import GPU_PROVIDERS, Target
 
 MEBIBYTE = 1 << 20
 INFORMATION = 1  # the severity at which ONNX Runtime logs what its arenas do

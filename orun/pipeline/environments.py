@@ -6,13 +6,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 
+from orun.core.targets import Environment, Target
 from orun.pipeline.files import beside_target, neighbour
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar
 from orun.pipeline.problems import Problems
 from orun.pipeline.requirements import Requirements
 from orun.pipeline.values import localise
 from orun.spelling import closest, one_of
-from orun.targets import Environment, Target
 
 KEY = "environment"
 

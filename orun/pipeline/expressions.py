@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
-from orun.codec import replace
+from orun.core.serialization import replace
 from orun.pipeline.nodes import MAX_DEPTH, MAX_SIZE, Entry, List, Map, Node, Scalar, Span, words
 from orun.pipeline.problems import Problems
 from orun.spelling import closest, one_of

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orun.metrics import Unit
+from orun.core.metrics import Unit
 from orun.spelling import one_of
 from orun.stages.params import Param, ParamType, TypeName
 from orun.units import DURATION_FORMS, DURATION_WITH_UNIT, DURATIONS, NUMBER, RATIO_FORMS, SIZE_FORMS, SIZES, show

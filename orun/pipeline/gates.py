@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, cast
 
-from orun.codec import Record, replace
-from orun.metrics import Better, Unit, further
+from orun.core.metrics import Better, Unit, further
+from orun.core.serialization import Record, replace
 from orun.pipeline.instances import Instance
 from orun.pipeline.model import RULES, Gate, Group, Threshold, Undecided
 from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar, Span

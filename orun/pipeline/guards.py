@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from orun.codec import replace
+from orun.core.serialization import replace
 from orun.pipeline.graph import reached
 from orun.pipeline.instances import Axes
 from orun.pipeline.model import Stage

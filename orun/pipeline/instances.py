@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orun.codec import Record, field
+from orun.core.serialization import Record, field
 from orun.pipeline.nodes import List, Map, Node, Scalar, Span
 from orun.stages.kind import Kind
 

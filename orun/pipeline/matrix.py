@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
-from orun.codec import Record, replace
+from orun.core.serialization import Record, replace
 from orun.pipeline.expressions import Expressions, used_axes
 from orun.pipeline.graph import ordered
 from orun.pipeline.instances import Axes, Instance, Link, links

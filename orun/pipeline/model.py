@@ -7,12 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from orun.codec import Record, field, replace
-from orun.metrics import Unit
+from orun.core.metrics import Unit
+from orun.core.serialization import Record, field, replace
+from orun.core.source_location import Position
+from orun.core.targets import Environment, Target
 from orun.observe import project_of
-from orun.places import Position
 from orun.stages.contract import Spec
-from orun.targets import Environment, Target
 
 Rule = Literal["min", "max", "max_drop", "max_increase", "max_regression", "min_speedup"]
 Undecided = Literal["allow", "block", "fail"]

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from orun.codec import Record
-from orun.places import Position
+from orun.core.serialization import Record
+from orun.core.source_location import Position
 
 MAX_DEPTH = 50  # of lists and mappings in one another
 MAX_SIZE = 300_000  # nodes, with every alias and variable written out

@@ -7,9 +7,9 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
 from orun.pipeline.nodes import Span
-from orun.places import Position, Problem
 
 OVERRIDE = "--set"  # stands for the file in the position of a value from the command line
 LIMIT = 100  # problems after which a file is given up

@@ -5,8 +5,8 @@ Of built-in kinds that is known before anything runs; of functions of the user's
 
 from __future__ import annotations
 
-from orun.codec import Record
-from orun.metrics import UNIT_WORDS, Better, Metric, Unit
+from orun.core.metrics import UNIT_WORDS, Better, Metric, Unit
+from orun.core.serialization import Record
 from orun.pipeline.model import Gate, Rule
 from orun.units import show
 

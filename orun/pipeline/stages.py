@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from orun.metrics import Better
+from orun.core.metrics import Better
+from orun.core.targets import Target, gpus_of
 from orun.pipeline.environments import Environments
 from orun.pipeline.gates import Ground, gates
 from orun.pipeline.grammar import Limits
@@ -17,7 +18,6 @@ from orun.pipeline.values import Surroundings, Values
 from orun.pipeline.wiring import wire
 from orun.stages.kind import Kind
 from orun.stages.params import params_of
-from orun.targets import Target, gpus_of
 
 LIMITS = params_of(Limits)
 

@@ -7,7 +7,7 @@ import unicodedata
 
 import yaml
 
-from orun.codec import Record
+from orun.core.serialization import Record
 from orun.pipeline.nodes import Span
 from orun.pipeline.problems import OVERRIDE, Problems
 from orun.pipeline.text import Text

@@ -6,7 +6,8 @@ from collections.abc import Collection
 from pathlib import Path as FilePath
 from typing import Any, cast
 
-from orun.codec import replace
+from orun.core.serialization import replace
+from orun.core.targets import EXTENSIONS, Environment, Provider, Target
 from orun.pipeline.environments import KEY, Environments
 from orun.pipeline.files import beside_target
 from orun.pipeline.grammar import TargetKeys
@@ -16,7 +17,6 @@ from orun.pipeline.values import localise
 from orun.providers import PROVIDERS, SESSION_ENTRIES, OptionType
 from orun.spelling import closest, misspelt
 from orun.stages.params import params_of
-from orun.targets import EXTENSIONS, Environment, Provider, Target
 from orun.units import SIZE_FORMS, parse_size
 
 PROFILED = "session.enable_profiling"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from orun.codec import Record
+from orun.core.serialization import Record
+from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
 from orun.observe import require_regular
 from orun.pipeline.nodes import Span
-from orun.places import Position, Problem
 
 MAX_BYTES = 4 * 2**20
 MODELS = {  # how files of models end, and the kinds that take them

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orun.metrics import Better, Unit
+from orun.core.metrics import Better, Unit
 from orun.pipeline.model import Gate, Rule, Threshold
 from orun.pipeline.nodes import Scalar, Span
 from orun.pipeline.problems import Problems

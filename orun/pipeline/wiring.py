@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from orun.codec import Record
+from orun.core.serialization import Record
 from orun.pipeline.instances import PRIMARY, Instance, Link
 from orun.pipeline.nodes import List, Path, Scalar
 from orun.pipeline.problems import Problems

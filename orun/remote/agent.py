@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from orun.codec import decode
+from orun.core.serialization import decode
 from orun.errors import UsageError
 from orun.executors.channel import Channel
 from orun.remote.envelope import RefusedError

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from time import sleep
 from typing import IO, TYPE_CHECKING, Any
 
-from orun.codec import encode
+from orun.core.serialization import encode
 from orun.errors import UsageError
 from orun.executors.channel import Channel
 from orun.remote.settings import Settings

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 
+from orun.core.events import Event, Notice
 from orun.errors import Interrupted
-from orun.events import Event, Notice
 from orun.planner import Planner
 from orun.remote.intake import Intake
 from orun.remote.ledger import Ledger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orun.events import Event, Notice
+from orun.core.events import Event, Notice
 from orun.planner import Planner
 from orun.remote.exchange import Exchange
 from orun.remote.settings import Settings

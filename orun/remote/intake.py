@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orun.events import Notice, StageWaiting
+from orun.core.events import Notice, StageWaiting
 from orun.planner import Planner
 from orun.remote.client import BrokenError
 from orun.remote.envelope import RefusedError

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orun.codec import Record
+from orun.core.serialization import Record
 from orun.errors import UsageError
 from orun.variables import SHARED_KEY, SIGNING_KEY
 

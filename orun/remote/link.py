@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from orun.core.events import Event, Notice
 from orun.errors import RemoteError
-from orun.events import Event, Notice
 from orun.remote.client import BrokenError, Client
 from orun.remote.settings import Settings
 

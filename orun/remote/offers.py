@@ -8,7 +8,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from orun import codec, key
+from orun import key
+from orun.core import serialization
 from orun.remote.envelope import RefusedError
 from orun.steps import Step
 from orun.store import Action, Entry
@@ -27,7 +28,7 @@ def offered(step: Step, record: str) -> Action:
     """
     try:
         data = json.loads(record)
-        action = codec.decode(Action, data)
+        action = serialization.decode(Action, data)
     except (ValueError, RecursionError):
         raise RefusedError("it is not a result of this version of orun") from None
     numbers = (action.size, action.started_at, action.seconds, action.cpu_seconds, action.peak_memory)

@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass, field
 from time import monotonic
 
-from orun.codec import encode
-from orun.events import Notice
+from orun.core.events import Notice
+from orun.core.serialization import encode
 from orun.planner import Planner
 from orun.remote.client import BrokenError
 from orun.remote.ledger import Ledger

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import unquote, urlsplit
 
-from orun.codec import Record
+from orun.core.serialization import Record
 from orun.environment import tools
 from orun.errors import UsageError
 from orun.observe import require_regular

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from orun.events import Event, RunStarted, StageStarted, StageWaiting
-from orun.record import RunResult
+from orun.core.events import Event, RunStarted, StageStarted, StageWaiting
+from orun.core.run_record import RunResult
 from orun.report.gates import caveat_notes, gate_notes, gate_table
 from orun.report.lines import Lines
 from orun.report.notes import stage_notes

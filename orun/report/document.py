@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from orun.codec import encode
+from orun.core.serialization import encode
 from orun.errors import OrunError, PipelineError
 
 

@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeGuard
 
 from msgspec import structs
 
-from orun.codec import Record
-from orun.events import KINDS, VERSION, name_of
+from orun.core.events import KINDS, VERSION, name_of
+from orun.core.serialization import Record
 
 ENTRY = re.compile(r"^    (\w+(?:, \w+)*): (.*)$")
 PLAIN: Mapping[Any, tuple[str, dict[str, Any]]] = {
@@ -109,7 +109,7 @@ def _documented(cls: type) -> dict[str, str]:
 
 
 def _schema(hint: Any) -> dict[str, Any]:
-    """How a value of that type looks in the log; see `orun.codec.encode`."""
+    """How a value of that type looks in the log; see `orun.core.serialization.encode`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint in PLAIN:
         return PLAIN[hint][1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from orun.record import Failure, RunResult, StageResult
+from orun.core.run_record import Failure, RunResult, StageResult
 from orun.report.figures import count
 from orun.report.terminal import Terminal
 from orun.spelling import near

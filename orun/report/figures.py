@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from orun.metrics import Metric
+from orun.core.metrics import Metric
 from orun.units import show
 
 ABSENT = "-"  # where there is nothing to show

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from orun.places import Position
-from orun.record import NEVER_RUN, VERBS, GateOutcome, RunResult, StageResult, Unjudged, Verdict
+from orun.core.run_record import NEVER_RUN, VERBS, GateOutcome, RunResult, StageResult, Unjudged, Verdict
+from orun.core.source_location import Position
 from orun.report.figures import quoted
 from orun.report.stages import why as reasons
 from orun.report.table import Cell, Column, render

@@ -10,9 +10,9 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from orun.core.run_record import RunResult, StageResult
+from orun.core.source_location import Position
 from orun.errors import PipelineError
-from orun.places import Position
-from orun.record import RunResult, StageResult
 from orun.report.failures import failure_note
 from orun.report.gates import NOT_JUDGED, caveats, next_step, open_gates, place_of, title_of, why, why_unjudged
 from orun.report.strays import stray_note

@@ -12,8 +12,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from orun.places import Position
-from orun.record import RunResult, StageResult
+from orun.core.run_record import RunResult, StageResult
+from orun.core.source_location import Position
 from orun.report.gates import (
     NOT_JUDGED,
     OVERRIDE,

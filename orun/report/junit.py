@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from xml.etree import ElementTree as ET
 
-from orun.record import RunResult, StageResult, Unjudged, Verdict
+from orun.core.run_record import RunResult, StageResult, Unjudged, Verdict
 from orun.report import gates
 from orun.report.failures import failure_note
 from orun.report.stages import why

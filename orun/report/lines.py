@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orun.events import Event, Notice, StageFinished, StageStarted, StageWaiting
-from orun.record import StageResult
+from orun.core.events import Event, Notice, StageFinished, StageStarted, StageWaiting
+from orun.core.run_record import StageResult
 from orun.report.stages import STYLES, why
 from orun.report.terminal import Terminal
 from orun.units import show

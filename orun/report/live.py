@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from orun.events import Event, StageFinished, StageProgress, StageStarted, StageWaiting
+from orun.core.events import Event, StageFinished, StageProgress, StageStarted, StageWaiting
 from orun.report.terminal import Terminal
 from orun.units import show
 

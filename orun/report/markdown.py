@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from orun.core.run_record import RunResult, StageResult, Unjudged, Verdict
 from orun.markup import escape, table
-from orun.record import RunResult, StageResult, Unjudged, Verdict
 from orun.report.failures import failure_note
 from orun.report.gates import INDENT, NOT_JUDGED, caveat_notes, gate_row, open_gates, unjudged, why, why_unjudged
 from orun.report.notes import stage_notes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orun.record import RunResult
+from orun.core.run_record import RunResult
 from orun.report.terminal import Terminal
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orun.record import Outcome, RunResult, StageResult
+from orun.core.run_record import Outcome, RunResult, StageResult
 from orun.report.figures import ago, headline
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orun.record import RunResult, StageResult
+from orun.core.run_record import RunResult, StageResult
 from orun.report.figures import count, quoted
 from orun.report.terminal import Terminal
 from orun.spelling import near

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
-from orun.record import INTERRUPTED, Outcome, RunOutcome, RunResult, StageResult
+from orun.core.run_record import INTERRUPTED, Outcome, RunOutcome, RunResult, StageResult
 from orun.report.figures import count, quoted
 from orun.report.gates import NOT_JUDGED, unjudged
 from orun.report.stages import why

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from orun.codec import Record
+from orun.core.serialization import Record
 from orun.report.terminal import Style, Terminal
 
 GAP = "  "

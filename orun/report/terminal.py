@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TextIO
 
-from orun.codec import Record
+from orun.core.serialization import Record
 
 Style = Literal["", "good", "bad", "doubt", "dim", "strong"]
 

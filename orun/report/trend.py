@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from orun.core.metrics import Better, Estimate
 from orun.history.changes import Change, changes
 from orun.history.points import Point, Series
 from orun.markup import table
-from orun.metrics import Better, Estimate
 from orun.report.figures import ago, count
 from orun.report.sparkline import sparkline
 from orun.report.table import Cell, Column, render

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from orun.codec import replace
+from orun.core.serialization import replace
 from orun.stages.params import MARKERS, ParamType, Range
 
 # Annotations by their last name: `Code`, `orun.Code` and `orun.stages.params.Code` are the same.

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from orun.codec import Record
+from orun.core.serialization import Record
+from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
 from orun.observe import require_regular
-from orun.places import Position, Problem
 from orun.spelling import Unknown, closest, one_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

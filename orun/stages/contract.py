@@ -22,10 +22,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from orun.codec import Record, field
-from orun.metrics import Metric, Unit
+from orun.core.metrics import Metric, Unit
+from orun.core.serialization import Record, field
+from orun.core.targets import StageClass, Target
 from orun.stages.params import Code
-from orun.targets import StageClass, Target
 
 if TYPE_CHECKING:
     import logging

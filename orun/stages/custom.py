@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from orun.core.source_location import Problem
+from orun.core.targets import StageClass
 from orun.errors import PipelineError
 from orun.observe import presence
-from orun.places import Problem
 from orun.spelling import Unknown, closest, one_of
 from orun.stages.annotations import ALLOWED, Unreadable, doc_of, type_of
 from orun.stages.codefile import CodeFile, CodeFiles, Function
 from orun.stages.contract import Artifact, Port, Spec
 from orun.stages.kind import Kind
 from orun.stages.params import REQUIRED, Param, ParamType
-from orun.targets import StageClass
 from orun.units import parse_duration, parse_ratio, parse_size
 
 DECORATOR = "stage"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
-from orun.codec import encode
+from orun.core.serialization import encode
 from orun.stages.contract import Context, Port
 from orun.stages.datasets import load_dataset
 from orun.stages.given import Where
@@ -58,9 +58,9 @@ def prepared(
     context: Context, params: Launches, runs: int
 ) -> tuple[Mapping[str, Request], Mapping[str, Mapping[str, Array]]]:
     """What each connected model is to do in a launch, and its inputs, by the model's role, as `readings` has it."""
+    from orun.core.targets import Target
     from orun.measure.fresh import Request
     from orun.stages.timing import Sizes, feeds
-    from orun.targets import Target
 
     target = context.target or Target("cpu")
     models = {role: context.model(role) for role in context.inputs}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import ModuleType
 from typing import Any, Literal
 
-from orun.codec import Record
+from orun.core.serialization import Record
 from orun.stages.contract import Spec
 from orun.stages.params import Param, build, params_of
 

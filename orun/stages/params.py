@@ -17,7 +17,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
-from orun.codec import Record, replace
+from orun.core.serialization import Record, replace
 
 
 class Code(str):

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from orun.codec import decode, encode
+from orun.core.serialization import decode, encode
 from orun.spelling import Unknown, near
 from orun.stages.bytecode import distrust_package
 from orun.stages.contract import Spec

@@ -10,7 +10,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from orun import codec
+from orun.core import serialization
 from orun.store.digests import digest_bytes
 from orun.store.durable import replace_file
 from orun.store.flushing import Flushing
@@ -50,7 +50,7 @@ class Actions:
         It is there for good when this returns, or the block `together`.
         """
         path, at_once = self.path(action), self._flushing.at_once
-        changed = self._write(path, codec.encode(action), sync=at_once)
+        changed = self._write(path, serialization.encode(action), sync=at_once)
         if not at_once:
             self._flushing.file(path, sealed=True)
             self._flushing.folders(changed)
@@ -160,11 +160,11 @@ def _json_files(folder: str, depth: int) -> Iterator[str]:
 
 def _action(record: Any) -> Action | None:
     try:
-        return codec.decode(Action, record)
+        return serialization.decode(Action, record)
     except ValueError:
         return None  # its seal is whole, so another version of orun wrote it: of no use to this one
 
 
 def _variant(action: Action) -> str:
     """The file name of a record among those of its key: what was discovered, by content."""
-    return digest_bytes(canonical(codec.encode(action.discovered)))
+    return digest_bytes(canonical(serialization.encode(action.discovered)))

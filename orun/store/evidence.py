@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
-from orun.codec import Record
+from orun.core.serialization import Record
 from orun.observe import listing_digest
 from orun.store.parts import Parts
 from orun.store.reading import CLOCK, Signature, signature_of

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Literal
 
-from orun.codec import Record
+from orun.core.serialization import Record
 from orun.errors import StoreError
 from orun.store.copying import copy_file
 from orun.store.digests import digest_bytes, is_digest

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from orun.codec import Record, replace
+from orun.core.serialization import Record, replace
 from orun.errors import StoreError
 from orun.store.refusals import quoted
 

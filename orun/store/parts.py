@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orun.codec import Record
+from orun.core.serialization import Record
 from orun.store.actions import Actions
 from orun.store.checkouts import Checkouts
 from orun.store.flushing import Flushing

@@ -10,7 +10,7 @@ import signal
 import time
 from pathlib import Path
 
-from orun.codec import Record
+from orun.core.serialization import Record
 from orun.store.digests import digest_descriptor
 
 Signature = tuple[int, int, int, int, int]  # device, inode, size, mtime and ctime in nanoseconds

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from orun.codec import Record, field
-from orun.metrics import Metric
+from orun.core.metrics import Metric
+from orun.core.serialization import Record, field
 
 
 class Entry(Record, frozen=True):

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from orun.codec import from_json, to_json
+from orun.core.serialization import from_json, to_json
 from orun.errors import StoreError
 from orun.store.digests import LENGTH, digest_bytes
 from orun.store.refusals import quoted, refusals

@@ -11,10 +11,10 @@ import onnx
 import pytest
 
 import orun
+from orun.core.run_record import RunResult
 from orun.environment import isolated
 from orun.errors import PipelineError
 from orun.pipeline import load
-from orun.record import RunResult
 from orun.store import locks
 from tests.acceptance.support import command, make_environments
 from tests.stages.models import convolution

@@ -18,7 +18,7 @@ MODULE = '''
 from dataclasses import dataclass
 from typing import Annotated
 
-from orun.metrics import Metric
+from orun.core.metrics import Metric
 from orun.stages.contract import Context, Spec
 from orun.stages.params import Doc, Range
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from benchmarks.interval_coverage import Case, _missing, table
-from orun.codec import encode
-from orun.metrics import Comparison, Estimate, Metric
+from orun.core.metrics import Comparison, Estimate, Metric
+from orun.core.serialization import encode
 
 FLOAT, INT8 = Case("20us", 1, "float", 0), Case("20us", 1, "int8", 0)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from orun import __version__
-from orun.codec import replace
+from orun.core.serialization import replace
 from orun.rundiff import compare
 from orun.store import Store
 from tests.git import commit, git

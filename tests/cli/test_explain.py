@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from orun.cli.explain import lines_of
+from orun.core.source_location import Position
 from orun.pipeline.model import Stage
-from orun.places import Position
 from orun.report.terminal import Terminal
 from orun.steps import Step
 

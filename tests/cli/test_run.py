@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from orun import api
-from orun.codec import decode
-from orun.record import RunResult
+from orun.core.run_record import RunResult
+from orun.core.serialization import decode
 from orun.remote.asked import Remote
 
 from .conftest import CommandLine, steady

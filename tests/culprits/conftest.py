@@ -11,9 +11,9 @@ import onnx
 import pytest
 
 import orun
+from orun.core.events import Event, StageStarted
 from orun.culprits.blame import blame, questions
 from orun.culprits.found import Diagnosis
-from orun.events import Event, StageStarted
 from orun.store import locks
 from tests.diagnosis.planted import detour, layers
 

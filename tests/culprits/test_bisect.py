@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import orun
+from orun.core.events import Event, StageStarted
+from orun.core.run_record import RunResult
 from orun.culprits.bisect import Bisection, bisect
 from orun.errors import UsageError
-from orun.events import Event, StageStarted
-from orun.record import RunResult
 from orun.store import Store, locks
 
 STAGES = """

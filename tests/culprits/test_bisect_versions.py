@@ -9,8 +9,8 @@ from zipfile import ZipFile
 
 import pytest
 
+from orun.core.run_record import RunResult
 from orun.environment import isolated
-from orun.record import RunResult
 from orun.store import locks
 from tests.culprits.test_bisect import Project
 from tests.environment.wheels import use_index, wheel

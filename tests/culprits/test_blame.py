@@ -8,7 +8,7 @@ import pytest
 
 import orun
 from orun.cli.main import main
-from orun.codec import replace
+from orun.core.serialization import replace
 from orun.culprits import accuracy
 from orun.culprits.blame import questions
 from tests.culprits.conftest import PIPELINES, Planted

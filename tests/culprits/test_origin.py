@@ -12,14 +12,14 @@ from onnx import helper, numpy_helper
 
 import orun
 from orun.cli.main import main
-from orun.codec import replace
+from orun.core.metrics import Comparison, Estimate
+from orun.core.serialization import replace
 from orun.culprits import accuracy, latency
 from orun.culprits.bench import Bench
 from orun.culprits.blame import Question, blame
 from orun.culprits.chain import upstream
 from orun.culprits.found import Diagnosis, Level
 from orun.culprits.origin import Past, brought, past
-from orun.metrics import Comparison, Estimate
 from orun.pipeline.model import conditions
 from orun.store import Store, locks
 from tests.processors import exact_sums

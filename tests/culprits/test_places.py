@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from orun.codec import replace
+from orun.core.serialization import replace
 from orun.culprits import accuracy, latency
 from orun.culprits.found import Place
 from orun.pipeline.model import Stage

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from orun.codec import replace
+from orun.core.metrics import Estimate
+from orun.core.serialization import replace
 from orun.culprits import words
 from orun.culprits.found import Diagnosis, Level, Place, Proof
 from orun.culprits.origin import Past
-from orun.metrics import Estimate
 
 LEVELS = (Level("fuse", 0.99, passes=True), Level("int8", 0.9, passes=False))
 PLACE = Place("/MatMul", 0.83, ("/MatMul",), "MatMul", "y", ("MatMulInteger",))

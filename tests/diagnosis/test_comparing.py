@@ -9,11 +9,11 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from orun.core.targets import Target
 from orun.diagnosis import weights
 from orun.diagnosis.comparing import Comparison
 from orun.diagnosis.segments import Part, Segment, differing, segments
 from orun.diagnosis.values import Pair
-from orun.targets import Target
 from tests.diagnosis.planted import layers
 
 FEEDS = [{"x": np.random.default_rng(1).standard_normal((3, 16)).astype(np.float32)}]

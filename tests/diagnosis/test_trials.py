@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, numpy_helper, parser
 
+from orun.core.targets import Target
 from orun.diagnosis import trials
 from orun.diagnosis.alignment import constants
 from orun.diagnosis.comparing import Comparison
@@ -20,7 +21,6 @@ from orun.diagnosis.trials import Trials, weight
 from orun.diagnosis.values import Pair, Probe, Tally
 from orun.errors import UsageError
 from orun.stages.onnx.apart import load_apart
-from orun.targets import Target
 from tests.diagnosis.planted import layers
 from tests.stages.support import artifact, run_stage
 

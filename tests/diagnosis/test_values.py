@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from orun.core.targets import Target
 from orun.diagnosis.values import Probe, Tally
 from orun.measure.metrics_fidelity import SQNR_LIMIT
-from orun.targets import Target
 
 RIGHT = np.array([3.0, 4.0], np.float32)
 

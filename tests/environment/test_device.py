@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
+from orun.core.targets import Provider, Target
 from orun.environment import device, processor
 from orun.errors import DeviceUnknown
-from orun.targets import Provider, Target
 
 PORTABLE = {
     "python": f"{sys.version_info.major}.{sys.version_info.minor}",

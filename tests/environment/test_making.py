@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from orun.core.targets import Environment
 from orun.environment import contents, isolated, making
 from orun.errors import EnvironmentFailed, StoreError
-from orun.targets import Environment
 
 from .wheels import use_index, wheel
 
@@ -27,7 +27,7 @@ TINY = Environment("tiny", ("tiny==1.0",))
 MAKE = """
 import sys
 from orun.environment.making import make
-from orun.targets import Environment
+from orun.core.targets import Environment
 make(Environment("tiny", ("tiny==1.0",)), lambda text: print(text, flush=True))
 print("done", flush=True)
 """
@@ -260,7 +260,7 @@ def test_a_folder_whose_path_has_a_colon(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_folder_with_blanks_quotes_and_letters_of_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORUN_ENVIRONMENTS", str(tmp_path / 'ä b\'s "q"'))
     make()
-    assert ask("import tiny, orun.codec; print(tiny.version)") == "1.0"
+    assert ask("import tiny, orun.core.serialization; print(tiny.version)") == "1.0"
 
 
 def test_a_package_that_no_index_has() -> None:

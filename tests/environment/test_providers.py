@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
+from orun.core.targets import Provider, Target
 from orun.environment import providers
-from orun.targets import Provider, Target
 
 
 def missing(name: str, **options: str) -> str:

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import pytest
 
+from orun.core.targets import Target
 from orun.errors import StageError
 from orun.executors import Executor, Finished, Job, JobResult, Progress
 from orun.executors.preload import FORKS
 from orun.stages.contract import Spec
-from orun.targets import Target
 
 forked = pytest.mark.skipif(not FORKS, reason="stages are not forked here")
 PATIENCE = 60.0  # seconds after which a test that waits has failed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.codec import replace
+from orun.core.serialization import replace
 from orun.errors import OutputRefused, StageCrashed, StageError, StageFailed, UnknownName
 from orun.executors import Job, LocalExecutor
 from orun.executors.blame import write

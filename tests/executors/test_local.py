@@ -8,12 +8,12 @@ from pathlib import Path
 
 import onnx
 
-from orun.codec import replace
+from orun.core.metrics import Metric
+from orun.core.serialization import replace
+from orun.core.targets import Provider, Target
 from orun.executors import Finished, JobResult, LocalExecutor, Progress
-from orun.metrics import Metric
 from orun.stages.contract import Port, Spec
 from orun.stages.convert.onnx import SPEC as KIND
-from orun.targets import Provider, Target
 from tests.executors.models import affine
 from tests.executors.support import PATIENCE, Project, log_of, outcomes, result, until_progress
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.codec import encode
+from orun.core.serialization import encode
 from orun.errors import StageCrashed
 from orun.executors import JobResult, LocalExecutor, local
 from tests.executors.support import PATIENCE, Project, outcomes, result, until_progress
@@ -72,7 +72,7 @@ def waits(context, *, sign):
 
 RUNNER = """
 import json, sys
-from orun.codec import decode
+from orun.core.serialization import decode
 from orun.executors import Finished, Job, LocalExecutor
 with LocalExecutor() as executor:
     executor.start(decode(Job, json.load(sys.stdin)))

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from orun.codec import replace
+from orun.core.serialization import replace
 from orun.errors import StageCrashed, StageError, StageFailed, StageTimeout
 from orun.executors import JobResult
 from orun.executors.messages import Ended, Stop

@@ -6,10 +6,10 @@ import numpy as np
 import onnx
 import pytest
 
-from orun.codec import decode, encode, from_json, replace, to_json
+from orun.core.metrics import Comparison, Estimate, Metric
+from orun.core.serialization import decode, encode, from_json, replace, to_json
 from orun.errors import OutputRefused
 from orun.executors.returned import checked_metrics
-from orun.metrics import Comparison, Estimate, Metric
 
 NAME = "a name is a text of printable characters, not empty"
 HINT = "  hint: Return a mapping of names to finite numbers or orun.Metric"

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import orun
-from orun.events import Event, StageFinished
+from orun.core.events import Event, StageFinished
 from orun.store import locks
 from tests.store.crash import Disk, say
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import orun
-from orun.events import Event, StageProgress, StageStarted
-from orun.record import RunResult
+from orun.core.events import Event, StageProgress, StageStarted
+from orun.core.run_record import RunResult
 from tests.faults.rig import Judgement
 
 # The stage stops twice until the test lets it go on: before it reads anything and after it has read all.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from orun.core.metrics import Better, Comparison, Estimate, Metric, Noise, Unit
+from orun.core.run_record import Verdict
+from orun.core.source_location import Position
 from orun.gates.baselines import Accepted
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
-from orun.metrics import Better, Comparison, Estimate, Metric, Noise, Unit
 from orun.pipeline.model import Gate, Rule, Stage, Threshold, Undecided
-from orun.places import Position
-from orun.record import Verdict
 from orun.store.records import Action, Discovered
 from orun.units import DURATIONS, SIZES, split
 

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from orun.core.metrics import Estimate
 from orun.environment.hosts import device
-from orun.metrics import Estimate
 from tests.gates.support import HERE, PLACE, gate, metric, verdict_of
 
 

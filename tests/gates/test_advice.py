@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from orun.codec import replace
+from orun.core.run_record import Verdict
+from orun.core.serialization import replace
 from orun.gates.advice import AGAIN, to_bound, to_narrow, to_tell
 from orun.measure import latency
 from orun.measure.latency_metrics import metrics_of
 from orun.measure.quads import Launch
 from orun.measure.sequential import Evidence
 from orun.pipeline.model import Gate
-from orun.record import Verdict
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.params import Duration, Ratio
 from tests.gates.support import PARAMS, accepted, gate, verdict_of

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from orun.codec import replace
+from orun.core.metrics import Metric
+from orun.core.run_record import Outcome, RunResult, StageResult
+from orun.core.serialization import replace
 from orun.errors import PipelineError, StoreError, UsageError
 from orun.gates import baselines
 from orun.gates.baseline_file import Baseline, write_file
 from orun.gates.baselines import Accepted, Difference
-from orun.metrics import Metric
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.pipeline.problems import render
-from orun.record import Outcome, RunResult, StageResult
 from orun.stages.contract import Spec
 from orun.store.records import Action
 from tests.gates.support import HERE, PLACE, action, compared, metric

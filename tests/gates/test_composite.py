@@ -10,13 +10,13 @@ from typing import Literal
 
 import pytest
 
-from orun.codec import replace
+from orun.core.metrics import Metric
+from orun.core.run_record import GateOutcome, Verdict
+from orun.core.serialization import replace
 from orun.gates.composite import together
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
-from orun.metrics import Metric
 from orun.pipeline.model import Gate, Group, Stage, Undecided, conditions
-from orun.record import GateOutcome, Verdict
 from tests.gates.support import HERE, PLACE, accepted, action, compared, gate, metric, verdict_of
 
 OUTCOMES: tuple[GateOutcome, ...] = ("passed", "failed", "undecided", "no baseline")

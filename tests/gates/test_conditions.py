@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from orun.codec import replace
+from orun.core.serialization import replace
 from orun.gates.conditions import changed_since
 from orun.gates.judge import judge
 from orun.gates.measured import Ports

@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+from orun.core.metrics import Comparison, Estimate, Metric
+from orun.core.run_record import Verdict
 from orun.measure import latency, paired
 from orun.measure.latency import Budget
 from orun.measure.quads import BASELINE
 from orun.measure.quantiles import bounded
 from orun.measure.sequential import ALPHA, BETA, FEWEST, Evidence
-from orun.metrics import Comparison, Estimate, Metric
-from orun.record import Verdict
 from tests.gates.support import accepted, gate, metric, verdict_of
 
 TRIALS = 400

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from orun.core.metrics import Better, Metric, Unit
+from orun.core.source_location import Position
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
-from orun.metrics import Better, Metric, Unit
 from orun.pipeline.model import Gate, Rule, Stage, Threshold
-from orun.places import Position
 from tests.gates.support import HERE, action, compared
 
 PLACE = Position("bert.yaml", 44, 7)

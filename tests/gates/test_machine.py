@@ -8,8 +8,8 @@ import onnx
 import pytest
 
 import orun
+from orun.core.run_record import Verdict
 from orun.gates import baselines
-from orun.record import Verdict
 from orun.store import Store, locks
 from tests.diagnosis.planted import layers
 

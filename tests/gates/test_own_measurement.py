@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import orun
 from orun.cli.main import main
+from orun.core.run_record import Verdict
 from orun.gates import baselines
-from orun.record import Verdict
 from orun.store import locks
 
 STAGES = """

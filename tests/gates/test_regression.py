@@ -6,14 +6,14 @@ import math
 
 import pytest
 
-from orun.codec import replace
+from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, Noise
+from orun.core.run_record import Verdict
+from orun.core.serialization import replace
 from orun.gates.judge import judge
 from orun.gates.measured import Ports
 from orun.gates.regression import Terms
 from orun.measure.sequential import Evidence
-from orun.metrics import UNBOUNDED, Comparison, Estimate, Metric, Noise
 from orun.pipeline.model import Stage
-from orun.record import Verdict
 from orun.store.records import Action
 from tests.gates.support import HERE, PLACE, accepted, action, compared, gate, metric, verdict_of
 

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from orun.measure.paired import tango
-from orun.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from tests.gates.support import compared, gate, metric, verdict_of
 
 METHOD = "paired bootstrap over 312 examples"

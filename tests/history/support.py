@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from orun.core.metrics import Noise
 from orun.history import Point, Series
-from orun.metrics import Noise
 
 DAY = 86400.0
 NOW = 1_790_000_000.0

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from orun.codec import replace
+from orun.core.metrics import Metric
+from orun.core.serialization import replace
 from orun.errors import StoreError
 from orun.history import History, Point, location, past, points_of
 from orun.history.points import machine_of, series_of
-from orun.metrics import Metric
 from tests.history.support import point
 from tests.report.support import COSINE, INT8, NOW, PASSED
 

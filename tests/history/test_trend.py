@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from orun.core.metrics import Better
 from orun.history import Series, series_of
 from orun.history.changes import changes
-from orun.metrics import Better
 from orun.report.sparkline import sparkline
 from orun.report.terminal import Terminal
 from orun.report.trend import detail, markdown_trend, overview, shift

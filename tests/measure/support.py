@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from orun.core.targets import Target
 from orun.measure.oncpu import Times, Work
 from orun.measure.quads import Launch, Method
 from orun.measure.subject import Opened, Subject
-from orun.targets import Target
 
 WIDTH = 32
 ALONE = Work(process=1.0, thread=1.0, awake=1.0, most=1.0, busy=1)

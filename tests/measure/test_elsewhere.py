@@ -11,12 +11,12 @@ import numpy as np
 import onnx
 import pytest
 
+from orun.core.targets import Interpreter, Target
 from orun.errors import OrunError, UsageError
 from orun.measure.elsewhere import RemoteSession, Value
 from orun.measure.session import open_session
 from orun.measure.subject import Subject
 from orun.measure.workers import Worker
-from orun.targets import Interpreter, Target
 
 MODEL = """
 <ir_version: 8, opset_import: ["" : 17]>

@@ -9,11 +9,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from orun.codec import replace
+from orun.core.metrics import Comparison, Estimate
+from orun.core.serialization import replace
+from orun.core.targets import Target
 from orun.errors import OrunError
 from orun.measure.fresh import Reading, Request, launch, metric, resident
-from orun.metrics import Comparison, Estimate
-from orun.targets import Target
 
 
 def readings(*loads: float) -> list[Reading]:

@@ -14,6 +14,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from orun.core.targets import Target
 from orun.environment.processor import usable_cores
 from orun.errors import UsageError
 from orun.measure import latency, quads
@@ -22,7 +23,6 @@ from orun.measure.oncpu import Times, Work
 from orun.measure.pressure import Pressure
 from orun.measure.quads import Launch, Method, Pace, launch
 from orun.measure.sequential import Evidence
-from orun.targets import Target
 from tests.measure.support import ALONE, launched, save_model, shared, subject
 
 QUICK = Budget(time=0.0, resolution=0.05, launches=(3, 3), samples=30, warmup=0.0)

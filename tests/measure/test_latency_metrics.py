@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orun.core.metrics import Estimate
 from orun.measure.latency import Measurement
 from orun.measure.latency_metrics import NAMES, metrics_of
 from orun.measure.latency_record import summary, write
@@ -18,7 +19,6 @@ from orun.measure.pressure import Pressure
 from orun.measure.quads import Launch
 from orun.measure.sequential import Evidence
 from orun.measure.streams import Streamed
-from orun.metrics import Estimate
 from tests.measure.support import launched, subject
 
 MODEL = [0.010, 0.011, 0.012, 0.013, 0.014]

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from orun.core.metrics import UNBOUNDED, Comparison, Estimate
 from orun.measure.paired import Z, compare, exact, interval, tango
-from orun.metrics import UNBOUNDED, Comparison, Estimate
 
 
 def scores(right: int, wrong: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -7,10 +7,10 @@ from pathlib import Path
 import onnx
 import pytest
 
+from orun.core.targets import Fallback, Provider, Target
 from orun.errors import UsageError
 from orun.measure.placement import Placed, Subgraph, check, cpu_nodes, placement
 from orun.measure.session import open_session
-from orun.targets import Fallback, Provider, Target
 
 MODEL = """
 <ir_version: 8, opset_import: ["" : 17]>

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from orun.core.metrics import Comparison, Estimate
 from orun.measure import resampling
 from orun.measure.metrics_pooled import Pooled, Weighted, auc, average_precision, f1
 from orun.measure.newcombe import newcombe
 from orun.measure.paired import Z, quantiles, tango
 from orun.measure.resampling import resample
-from orun.metrics import Comparison, Estimate
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
+from orun.core.metrics import Estimate
 from orun.measure.sequential import ALPHA, BETA, EQUAL, FLOOR, SLOWER, Evidence, student
-from orun.metrics import Estimate
 
 GATES = 2000
 

@@ -15,9 +15,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
+from orun.core.targets import Provider, Target
 from orun.errors import UsageError
 from orun.measure.session import open_session, session_options
-from orun.targets import Provider, Target
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_a_path_that_onnx_runtime_cannot_read_is_named(model: Path, tmp_path: Pa
     model.rename(folder / "model.onnx")
     code = (
         "import os, sys; from pathlib import Path; from orun.measure.session import open_session;"
-        "from orun.targets import Target; open_session(Path(sys.argv[1]), Target('cpu'))"
+        "from orun.core.targets import Target; open_session(Path(sys.argv[1]), Target('cpu'))"
     )
     ascii_names = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(

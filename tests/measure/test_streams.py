@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from onnxruntime import InferenceSession
 
+from orun.core.targets import Provider, Target
 from orun.errors import OrunError, UsageError
 from orun.measure import streams
 from orun.measure.binding import submitter
 from orun.measure.quads import Pace, _streamed, launch
 from orun.measure.streams import ROUND, Driver, Stream, Streamed, has_stream, stream_of, timed_on, together
-from orun.targets import Provider, Target
 from tests.measure.support import ONE_THREAD, WIDTH, save_model, subject
 
 COMPILER = shutil.which("cc")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from orun.core.targets import Provider, Target
 from orun.errors import DeviceUnknown
 from orun.measure.taken import arena, gpu_memory
-from orun.targets import Provider, Target
 
 LOG = """
 I [I:onnxruntime:Default, bfc_arena.cc:33 BFCArena] Creating BFCArena for Cpu with following configs: ...

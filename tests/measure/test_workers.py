@@ -14,11 +14,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from orun.core.targets import Target
 from orun.errors import OrunError, UsageError
 from orun.measure import workers
 from orun.measure.subject import Subject
 from orun.measure.workers import Worker
-from orun.targets import Target
 from tests.measure.support import ONE_THREAD, save_model, subject
 
 

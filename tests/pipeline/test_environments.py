@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from orun.core.targets import Environment
 from orun.pipeline.requirements import Requirements
-from orun.targets import Environment
 
 from .support import EXPORT, loaded
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
+from orun.core.source_location import Position
+from orun.core.targets import Provider, Target
 from orun.pipeline import load
 from orun.pipeline.model import Gate, Group, KindUse, Reference, Threshold, conditions
-from orun.places import Position
 from orun.stages.optimize import simplify
-from orun.targets import Provider, Target
 from tests.pipeline.support import EXPORT, complaint, loaded, write
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from orun.core.source_location import Position
 from orun.pipeline.model import conditions
-from orun.places import Position
 from tests.pipeline.support import EXPORT, complaint, loaded
 
 TEXT = f"""\

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
 from orun.pipeline.problems import LIMIT, OVERRIDE, Problems, render
-from orun.places import Position, Problem
 from orun.spelling import closest, one_of
 from tests.pipeline.support import span
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
+from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
 from orun.pipeline.text import MAX_BYTES, read
-from orun.places import Position, Problem
 
 
 def problem(file: Path) -> Problem:

@@ -9,7 +9,7 @@ from obstore import delete, get, put
 from obstore import list as list_objects
 from obstore.store import ObjectStore, from_url
 
-from orun.events import Notice
+from orun.core.events import Notice
 from tests.project import Project
 
 PIPELINE = """

@@ -15,10 +15,10 @@ import pytest
 
 import orun
 from orun.cli.main import main
-from orun.codec import encode
+from orun.core.events import StageWaiting
+from orun.core.serialization import encode
 from orun.environment import device
 from orun.errors import StoreError
-from orun.events import StageWaiting
 from orun.gates.baselines import Accepted, Baseline
 from orun.planner import Planner
 from orun.remote.envelope import seal

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 import orun
 from orun import key as keys_of_stages
-from orun.codec import encode
+from orun.core.serialization import encode
 from orun.errors import UsageError
 from orun.remote.envelope import RefusedError, seal, unseal
 from orun.remote.keys import ED25519, HMAC, Keyring, keyring

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orun.codec import replace
+from orun.core.metrics import Estimate, Metric
+from orun.core.run_record import Failure, RunResult, StageResult, Verdict
+from orun.core.serialization import replace
+from orun.core.source_location import Position
 from orun.history.points import Point, Series
-from orun.metrics import Estimate, Metric
-from orun.places import Position
-from orun.record import Failure, RunResult, StageResult, Verdict
 
 HOUR = 3600.0
 NOW = 1_790_000_000.0

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.codec import replace
-from orun.events import (
+from orun.core.events import (
     Event,
     GateJudged,
     Notice,
@@ -21,9 +20,10 @@ from orun.events import (
     StageStarted,
     StageWaiting,
 )
-from orun.metrics import Estimate
-from orun.places import Position
-from orun.record import StageResult
+from orun.core.metrics import Estimate
+from orun.core.run_record import StageResult
+from orun.core.serialization import replace
+from orun.core.source_location import Position
 from orun.report.console import Console, Detail, result_lines
 from orun.report.terminal import Terminal
 
@@ -297,8 +297,8 @@ def test_the_file_is_named_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.Mo
 def test_rich_is_imported_when_a_stage_starts_on_a_terminal_and_not_before() -> None:
     program = """
 import io, sys
-from orun.events import RunStarted, StageFinished, StageStarted
-from orun.record import StageResult
+from orun.core.events import RunStarted, StageFinished, StageStarted
+from orun.core.run_record import StageResult
 from orun.report.console import Console
 from orun.report.terminal import Terminal
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from orun.codec import decode, encode, replace
+from orun.core.metrics import Metric
+from orun.core.run_record import RunResult
+from orun.core.serialization import decode, encode, replace
+from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError, StoreError
-from orun.metrics import Metric
-from orun.places import Position, Problem
-from orun.record import RunResult
 from orun.report.document import dumps, error_document
 
 from .support import GATE_FAILED, INT8, PASSED, crashed

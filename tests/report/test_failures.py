@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orun.codec import replace
-from orun.record import Failure
+from orun.core.run_record import Failure
+from orun.core.serialization import replace
 from orun.report.failures import failure_note, log_tail, plain
 from orun.report.terminal import Terminal
 from tests.report.support import PASSED

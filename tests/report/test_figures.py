@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.metrics import Metric
+from orun.core.metrics import Metric
 from orun.report.figures import ago, count, headline, quoted
 from orun.spelling import near
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from orun.codec import replace
+from orun.core.run_record import NEVER_RUN, Verdict
+from orun.core.serialization import replace
+from orun.core.source_location import Position
 from orun.markup import escape
-from orun.places import Position
-from orun.record import NEVER_RUN, Verdict
 from orun.report.console import result_lines
 from orun.report.gates import caveat_notes, gate_notes, next_step, open_gates, place_of, why
 from orun.report.github import commands

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orun.codec import replace
+from orun.core.serialization import replace
+from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
-from orun.places import Position, Problem
 from orun.report.github import commands, mistakes
 
 from .support import GATE_FAILED, PASSED, crashed

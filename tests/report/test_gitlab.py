@@ -6,9 +6,9 @@ import json
 import math
 from pathlib import Path
 
-from orun.codec import replace
-from orun.metrics import Metric
-from orun.places import Position
+from orun.core.metrics import Metric
+from orun.core.serialization import replace
+from orun.core.source_location import Position
 from orun.report.gitlab import code_quality, metrics
 
 from .support import GATE_FAILED, LATENCY, PASSED, crashed

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orun.codec import encode, replace
-from orun.metrics import Comparison, Estimate
-from orun.places import Position
-from orun.record import StageResult, Unjudged, Verdict
+from orun.core.metrics import Comparison, Estimate
+from orun.core.run_record import StageResult, Unjudged, Verdict
+from orun.core.serialization import encode, replace
+from orun.core.source_location import Position
 from orun.report.html.page import page
 from orun.store.sealed import seal
 

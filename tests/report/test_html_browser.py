@@ -9,8 +9,8 @@ from typing import Literal
 
 import pytest
 
-from orun.codec import replace
-from orun.record import RunResult, StageResult
+from orun.core.run_record import RunResult, StageResult
+from orun.core.serialization import replace
 from orun.report.html.page import page
 
 from .browser import Tab, browser

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orun.codec import replace
+from orun.core.metrics import Estimate
+from orun.core.run_record import Verdict
+from orun.core.serialization import replace
 from orun.culprits.found import Diagnosis, Level, Place
 from orun.history.points import Series
-from orun.metrics import Estimate
-from orun.record import Verdict
 from orun.report.document import dumps
 from orun.report.html.limits import limit_of
 from orun.report.html.page import page

@@ -7,8 +7,8 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from orun.codec import replace
-from orun.record import StageResult
+from orun.core.run_record import StageResult
+from orun.core.serialization import replace
 from orun.report.html.layers import Layout, lay_out
 from orun.report.html.page import page
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orun.codec import replace
-from orun.metrics import Metric
-from orun.places import Position
-from orun.record import Failure, RunResult, StageResult, Verdict
+from orun.core.metrics import Metric
+from orun.core.run_record import Failure, RunResult, StageResult, Verdict
+from orun.core.serialization import replace
+from orun.core.source_location import Position
 from orun.report.html.page import POLICY, page
 
 from .pages import read

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orun.codec import encode, replace, to_json
-from orun.events import Event, Notice, RunStarted, StageFinished, StageStarted, StageWaiting, line_of
-from orun.record import RunResult
+from orun.core.events import Event, Notice, RunStarted, StageFinished, StageStarted, StageWaiting, line_of
+from orun.core.run_record import RunResult
+from orun.core.serialization import encode, replace, to_json
 from orun.report.html.page import page
 
 from .pages import read, titles

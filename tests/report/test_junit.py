@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from orun.codec import replace
-from orun.record import Failure, RunResult
+from orun.core.run_record import Failure, RunResult
+from orun.core.serialization import replace
 from orun.report.junit import junit
 
 from .support import EXPORT, GATE_FAILED, INT8, PASSED, SLOWER, crashed

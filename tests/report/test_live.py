@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from orun.events import Event, StageFinished, StageProgress, StageStarted, StageWaiting
-from orun.record import StageResult
+from orun.core.events import Event, StageFinished, StageProgress, StageStarted, StageWaiting
+from orun.core.run_record import StageResult
 from orun.report.live import Live
 from orun.report.terminal import Terminal
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from orun.codec import replace
+from orun.core.run_record import Verdict
+from orun.core.serialization import replace
+from orun.core.source_location import Position
 from orun.markup import escape
-from orun.places import Position
-from orun.record import Verdict
 from orun.report.markdown import markdown
 
 from .support import EXPORT, GATE_FAILED, INT8, PASSED, SLOWER, SPEEDUP, crashed

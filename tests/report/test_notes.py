@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.codec import replace
+from orun.core.serialization import replace
 from orun.report.console import result_lines
 from orun.report.github import commands
 from orun.report.gitlab import code_quality

@@ -12,9 +12,9 @@ import onnx
 import pytest
 
 import orun
+from orun.core.run_record import RunResult
 from orun.fold import read_result
 from orun.markup import escape
-from orun.record import RunResult
 from orun.report.console import result_lines
 from orun.report.github import commands
 from orun.report.gitlab import code_quality

@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from orun.targets import Target
+from orun.core.targets import Target
 from tests.stages.conftest import MODULES, TINY_BERT
 from tests.stages.models import FAKE_QUANTIZED, convolution, parse
 from tests.stages.release.support import MATMUL, lineage_file

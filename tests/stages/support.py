@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from orun.metrics import Metric
+from orun.core.metrics import Metric
+from orun.core.targets import Target
 from orun.stages.contract import MODEL, Context, KindModule
 from orun.stages.ensure import check_output
 from orun.stages.params import build
 from orun.stages.registry import find, module_of
-from orun.targets import Target
 
 if TYPE_CHECKING:
     import onnx

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.metrics import Metric
+from orun.core.metrics import Metric
 from orun.store import Action, Discovered, Store
 from orun.store.refusals import refusals
 

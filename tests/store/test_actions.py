@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.metrics import Estimate, Metric
+from orun.core.metrics import Estimate, Metric
 from orun.store import Discovered, Store
 from orun.store.sealed import BrokenSealError, seal, unseal
 from tests.store.crash import Disk

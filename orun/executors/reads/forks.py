@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from orun.codec import Record, from_json, to_json
+from orun.core.serialization import Record, from_json, to_json
 
 MEMORY = hasattr(os, "memfd_create")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from orun.codec import Record
+from orun.core.serialization import Record
 from orun.executors.loading import when_loaded
 from orun.executors.reads.observer import Observer
 from orun.executors.reads.scope import Scope, scope_of

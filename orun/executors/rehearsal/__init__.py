@@ -15,7 +15,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
-from orun.codec import encode
+from orun.core.serialization import encode
 from orun.executors import stage, worker
 from orun.executors.channel import Channel
 from orun.executors.job import Job

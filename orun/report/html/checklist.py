@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orun.metrics import Comparison, Metric
-from orun.places import Position
-from orun.record import StageResult, Unjudged, Verdict
+from orun.core.metrics import Comparison, Metric
+from orun.core.run_record import StageResult, Unjudged, Verdict
+from orun.core.source_location import Position
 from orun.report.figures import count
 from orun.report.gates import (
     NOT_JUDGED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from orun.record import RunResult, StageResult
+from orun.core.run_record import RunResult, StageResult
 from orun.report.figures import count
 from orun.report.html.layers import Layout, lay_out
 from orun.report.html.parts import Section, drawing, fold

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orun.record import RunResult
+from orun.core.run_record import RunResult
 from orun.report.figures import quoted
 from orun.report.gates import unjudged
 from orun.report.html.parts import MARKS, Section, code, moment, terms

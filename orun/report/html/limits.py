@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from orun.metrics import Estimate
-from orun.record import Verdict
+from orun.core.metrics import Estimate
+from orun.core.run_record import Verdict
 from orun.report.gates import measured
 from orun.report.html.parts import Scale, drawing, percent
 from orun.report.html.tags import Markup, element

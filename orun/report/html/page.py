@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 
+from orun.core.run_record import RunResult
 from orun.history.points import Series
-from orun.record import RunResult
 from orun.report.html.checklist import checklist
 from orun.report.html.graph import graph
 from orun.report.html.head import contents, head

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from orun.metrics import UNBOUNDED
+from orun.core.metrics import UNBOUNDED
 from orun.report.html.tags import Children, Markup, element, escape, join
 from orun.report.table import Cell, Column
 from orun.report.terminal import Style

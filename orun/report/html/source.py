@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orun.codec import decode, from_json
+from orun.core.events import Notice, StageFinished, StageStarted, StageWaiting, event_from_json
+from orun.core.run_record import RunResult, StageResult
+from orun.core.serialization import decode, from_json
 from orun.culprits.found import Diagnosis
 from orun.errors import StoreError
-from orun.events import Notice, StageFinished, StageStarted, StageWaiting, event_from_json
 from orun.fold import read_result
 from orun.history.points import Series
-from orun.record import RunResult, StageResult
 from orun.report.html.tags import anchors
 from orun.store.layout import RECORD_FILE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from orun.record import StageResult
+from orun.core.run_record import StageResult
 from orun.report.figures import shortened
 from orun.report.html.checklist import place
 from orun.report.html.parts import MARKS, Section, cell, code, fold, moment, row, table, terms

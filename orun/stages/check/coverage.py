@@ -19,12 +19,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from orun.codec import replace
-from orun.metrics import Metric
+from orun.core.metrics import Metric
+from orun.core.serialization import replace
+from orun.core.targets import Target
 from orun.providers import PROVIDERS
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, TargetName
-from orun.targets import Target
 
 if TYPE_CHECKING:
     from orun.measure.placement import Subgraph

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+from orun.core.metrics import Metric
 from orun.errors import OrunError, StageFailed
-from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.onnx.domains import STANDARD
 from orun.stages.params import Doc, Range, TargetName
@@ -134,8 +134,8 @@ def _invalid(context: Context) -> Iterator[str]:
 
 
 def _unloadable(context: Context) -> Iterator[str]:
+    from orun.core.targets import Target
     from orun.measure.session import open_session
-    from orun.targets import Target
 
     try:
         open_session(context.model(), context.target or Target("cpu"))

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
+from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
 
@@ -38,13 +38,13 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model with the reference's nodes to `context.result`."""
+    from orun.core.targets import Target
     from orun.diagnosis.findings import put_right
     from orun.diagnosis.segments import differing, segments
     from orun.diagnosis.values import Pair
     from orun.stages.onnx.apart import load_apart, load_whole
     from orun.stages.onnx.domains import tidy_domains
     from orun.stages.onnx.io import save, weigh
-    from orun.targets import Target
 
     model, reference = (load_apart(context.model(port), f"{port}.data") for port in ("model", "reference"))
     pair = Pair(model, reference, (), Target("cpu"))

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from orun.codec import replace
+from orun.core.metrics import Metric
+from orun.core.serialization import replace
+from orun.core.targets import Target
 from orun.errors import OrunError, StageFailed
 from orun.measure.answers import Answers, Question, ask
 from orun.measure.engines import Engine
 from orun.measure.fresh import Reading, metric
 from orun.measure.plugins import OPENVINO
-from orun.metrics import Metric
 from orun.stages.contract import Context
 from orun.stages.engines.compiling import PLUG_IN, stored
 from orun.stages.fresh import LEAST
 from orun.stages.onnx.agreement import Tolerance, difference
 from orun.stages.onnx.feeds import Case
-from orun.targets import Target
 
 # onnxruntime-openvino 1.22 to 1.24.1 looks for the weights of a blob of the CPU in a file `.bin` of the working folder,
 # then removes the blob and compiles the model again, in every process.

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from orun.codec import replace
+from orun.core.serialization import replace
+from orun.core.targets import Provider, Target
 from orun.errors import StageFailed, UsageError
 from orun.measure.engines import Engine, Form, write
 from orun.measure.plugins import CPU, OPENVINO, add_plugins, available, make_session, plugged
 from orun.measure.session import session_options
 from orun.stages.contract import Context
 from orun.stages.data.source import Examples
-from orun.targets import Provider, Target
 
 if TYPE_CHECKING:
     from onnxruntime import SessionOptions

@@ -13,8 +13,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.metrics import Metric
 from orun.stages.contract import Context
 from orun.stages.said import said
 

@@ -53,10 +53,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from orun.codec import encode, replace
+from orun.core.metrics import Metric
+from orun.core.serialization import encode, replace
+from orun.core.targets import Target
 from orun.errors import StageFailed
 from orun.measure.accuracy_names import FIDELITY, TASK, UNITS, named
-from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.data.source import Examples
 from orun.stages.datasets import load_dataset, title
@@ -64,7 +65,6 @@ from orun.stages.given import MadeUpDims, Where, WhereReferences
 from orun.stages.known import require_made_up
 from orun.stages.onnx.missing import require_numbers
 from orun.stages.params import Code, Doc, Range
-from orun.targets import Target
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

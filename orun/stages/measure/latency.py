@@ -25,9 +25,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.measure.sequential import FINEST
-from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import load_dataset
 from orun.stages.given import Where, WhereReferences
@@ -37,9 +37,9 @@ from orun.stages.timing import Batch, Bound, Fed, Shape
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from orun.core.targets import Target
     from orun.measure.latency import Budget
     from orun.measure.subject import Subject
-    from orun.targets import Target
 
 FEW_SAMPLES = 36  # which bound p90 with 95 %
 ALONE_SHARE = 0.2  # of the time, for samples that nobody asked for
@@ -151,8 +151,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _require_stream(context: Context, params: Params) -> None:
     """Refuse to tell the time of a device that has no stream, or whose stream waits for copies."""
+    from orun.core.targets import Target
     from orun.measure.streams import has_stream
-    from orun.targets import Target
 
     target = context.target or Target("cpu")
     if not has_stream(target):
@@ -191,8 +191,8 @@ def budget_for(params: Params) -> Budget:
 
 
 def _subjects(context: Context, params: Params) -> dict[str, Subject]:
+    from orun.core.targets import Target
     from orun.stages.timing import Sizes, feeds
-    from orun.targets import Target
 
     target = context.target or Target("cpu")
     models = {name: context.model(name) for name in context.inputs}

@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.metrics import Metric
 from orun.stages.contract import Context, Spec
 from orun.stages.datasets import load_dataset
 from orun.stages.fresh import INPUTS, LEAST
@@ -93,10 +93,10 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _requests(context: Context, params: Params) -> dict[str, list[Callable[[], object]]]:
     """For each model one request for each client."""
+    from orun.core.targets import Target
     from orun.measure.binding import caller
     from orun.measure.session import open_session
     from orun.stages.timing import Sizes, feeds
-    from orun.targets import Target
 
     target = context.target or Target("cpu")
     models = {role: context.model(role) for role in context.inputs}

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
+from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.metrics import Metric
 from orun.stages.contract import Context, Spec
 from orun.stages.fresh import INPUTS, Launches, prepared, readings, write
 from orun.stages.params import Doc, Range
@@ -68,7 +68,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _watched(context: Context, params: Params) -> Mapping[str, Mapping[str, int]]:
     """What the arena and the GPU give in a launch of each model, by the model's role; nothing without a GPU."""
-    from orun.codec import replace
+    from orun.core.serialization import replace
     from orun.measure.fresh import launch
 
     found: dict[str, dict[str, int]] = {"arena": {}, "gpu": {}}

@@ -23,8 +23,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
-from orun.codec import encode
-from orun.metrics import Comparison, Estimate, Metric
+from orun.core.metrics import Comparison, Estimate, Metric
+from orun.core.serialization import encode
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import load_dataset
 from orun.stages.given import Where
@@ -70,11 +70,11 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Profile the models, and leave the tables."""
+    from orun.core.targets import Target
     from orun.diagnosis.profiles import Course, profile
     from orun.diagnosis.slower import compare
     from orun.measure.subject import Subject
     from orun.stages.timing import Sizes, feeds
-    from orun.targets import Target
 
     target = context.target or Target("cpu")
     models = {role: context.model(role) for role in ("model", "reference") if role in context.inputs}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orun.metrics import Metric
+from orun.core.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 
 if TYPE_CHECKING:

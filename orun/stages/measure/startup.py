@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orun.metrics import Metric
+from orun.core.metrics import Metric
 from orun.stages.contract import Context, Spec
 from orun.stages.fresh import INPUTS, Launches, readings, write
 

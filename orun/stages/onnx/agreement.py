@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from orun.core.metrics import Metric
+from orun.core.targets import Target
 from orun.errors import StageFailed, UsageError
-from orun.metrics import Metric
 from orun.stages.contract import Context
 from orun.stages.data.source import Examples
 from orun.stages.onnx.feeds import Case, Masks, cases, one_example
 from orun.stages.params import Doc, Range
-from orun.targets import Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,9 +9,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orun.core.targets import Target
 from orun.errors import UsageError
 from orun.stages.onnx.domains import tidy_domains
-from orun.targets import Target
 
 if TYPE_CHECKING:
     from onnx import ModelProto

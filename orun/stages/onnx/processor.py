@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orun.core.metrics import Metric
+from orun.core.targets import Target
 from orun.environment import processor
 from orun.errors import StageFailed
-from orun.metrics import Metric
 from orun.stages.onnx.agreement import Agreement, check, session
 from orun.stages.onnx.io import load_graph, nodes
-from orun.targets import Target
 
 if TYPE_CHECKING:
     from orun.measure.dataset import Array

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.known import require_known
 from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol

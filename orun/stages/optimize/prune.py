@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.known import require_known
 from orun.stages.onnx.agreement import Dims, Inputs

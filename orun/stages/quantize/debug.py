@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
-from orun.codec import encode
+from orun.core.metrics import Metric
+from orun.core.serialization import encode
 from orun.errors import StageFailed
-from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.data.source import Examples
 from orun.stages.given import MadeUpDims, Where
@@ -68,12 +68,12 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Compare the models, and leave the table."""
+    from orun.core.targets import Target
     from orun.diagnosis.findings import Effort, analyse
     from orun.diagnosis.values import Pair
     from orun.stages.comparing import feeds_of
     from orun.stages.onnx.apart import load_apart
     from orun.stages.room import require_room
-    from orun.targets import Target
 
     require_room(context, ROOM)
     feeds = feeds_of(context, params.dataset, params.samples, params.dims)

@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.given import Excluded, Preprocess
 from orun.stages.known import require_known

@@ -30,7 +30,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from orun.metrics import Metric
+from orun.core.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.onnx.agreement import Dims, Inputs
 from orun.stages.params import Doc, Range
@@ -100,6 +100,7 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
     """Compare the result with the model that was trained, as it is written and as it runs; the latter's error."""
     import numpy as np
 
+    from orun.core.targets import Target
     from orun.stages.onnx.agreement import (
         Agreement,
         Tolerance,
@@ -111,7 +112,6 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
     )
     from orun.stages.onnx.processor import check_result
     from orun.stages.quantizing.fake_quantize import steps_of
-    from orun.targets import Target
 
     written = Target("cpu", session={"graph_optimization_level": "disable"})
     names = [output.name for output in model.graph.output]

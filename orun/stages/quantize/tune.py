@@ -26,19 +26,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from orun.core.metrics import Metric
 from orun.errors import StageFailed, UnknownName
-from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.data.source import Examples
 from orun.stages.datasets import load_dataset, title
 from orun.stages.params import Doc, Duration, Range, Ratio, TargetName
 
 if TYPE_CHECKING:
+    from orun.core.targets import Target
     from orun.measure.dataset import Dataset
     from orun.stages.tuning.judge import Judge
     from orun.stages.tuning.ledger import Trial
     from orun.stages.tuning.search import Search
-    from orun.targets import Target
 
 PROPERTY = "orun.tune"
 METRICS = ("accuracy", "speedup", "size", "nodes", "tried", "refused", "front")
@@ -130,6 +130,7 @@ def _require_meant(context: Context, params: Params) -> None:
 
 
 def _search(context: Context, params: Params) -> Search:
+    from orun.core.targets import Target as Where
     from orun.environment import processor
     from orun.stages.onnx.feeds import one_example
     from orun.stages.onnx.io import load_graph
@@ -139,7 +140,6 @@ def _search(context: Context, params: Params) -> Search:
     from orun.stages.tuning.ledger import Ledger, name_of
     from orun.stages.tuning.search import Search
     from orun.stages.tuning.settings import places, recipes
-    from orun.targets import Target as Where
 
     where = places(context.target or Where("cpu"))
     dataset = load_dataset(context, params.dataset)
@@ -173,12 +173,12 @@ def _search(context: Context, params: Params) -> Search:
 
 
 def _judge(context: Context, params: Params, dataset: Dataset, where: Mapping[str, Target]) -> Judge:
+    from orun.core.targets import Target as Where
     from orun.measure.accuracy_names import FIDELITY
     from orun.measure.accuracy_request import Request
     from orun.measure.subject import Subject
     from orun.stages.timing import Sizes, feeds
     from orun.stages.tuning.judge import Goal, Judge
-    from orun.targets import Target as Where
 
     name = next((known for known, yielded in FIDELITY.items() if params.metric in yielded), params.metric)
     few = dataset.take(params.samples)

@@ -106,11 +106,11 @@ def values_of(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iter
     """
     from onnx.onnx_pb import ValueInfoProto
 
+    from orun.core.targets import Target
     from orun.measure.session import open_session
     from orun.stages.onnx.feeds import one_example
     from orun.stages.onnx.io import save
     from orun.stages.onnx.signature import input_names, ranks_of
-    from orun.targets import Target
 
     inputs, ranks = input_names(model), ranks_of(model)
     inner = [name for name in names if name not in inputs]

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from orun.core.targets import Target
 from orun.errors import StageFailed
 from orun.stages.contract import Context
 from orun.stages.onnx.io import load_graph
 from orun.stages.onnx.plain import hoist
 from orun.stages.quantizing.fake_quantize import DEQUANTIZE, QUANTIZE
 from orun.stages.quantizing.pairs import INTEGERS
-from orun.targets import Target
 
 if TYPE_CHECKING:
     from orun.stages.quantize.static import Params

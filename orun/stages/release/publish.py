@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from orun.core.metrics import Metric
 from orun.errors import StageFailed, UsageError
-from orun.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
 

@@ -19,8 +19,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from orun.core.metrics import Metric
 from orun.errors import StageFailed, UnknownName
-from orun.metrics import Metric
 from orun.stages.contract import MODEL, Context, Port, Spec
 from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc
@@ -149,9 +149,9 @@ def _served(
     """The answers of the process of a user, and what it said of itself."""
     import numpy as np
 
+    from orun.core.targets import Environment
     from orun.environment import isolated, making
     from orun.stages.releasing import serving
-    from orun.targets import Environment
 
     environment = Environment("of the users of the release", tuple(params.requirements or _installed()))
     making.make(environment, context.log.info)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from onnx import TensorProto
 
-from orun.codec import decode
+from orun.core.metrics import Estimate, Metric
+from orun.core.serialization import decode
 from orun.markup import escape, table
-from orun.metrics import Estimate, Metric
 from orun.stages.onnx.io import nodes, tensors
 from orun.stages.onnx.signature import input_names
 from orun.units import amount, show, span

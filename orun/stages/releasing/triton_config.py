@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from onnx import TensorProto
 
+from orun.core.targets import Target
 from orun.errors import UsageError
 from orun.stages.onnx.signature import input_names
-from orun.targets import Target
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto

@@ -12,14 +12,14 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from orun.codec import replace
+from orun.core.serialization import replace
+from orun.core.targets import Interpreter, Target
 from orun.measure.elsewhere import RemoteSession
 from orun.measure.latency import Budget, measure
 from orun.measure.plugins import CPU
 from orun.measure.subject import Subject
 from orun.measure.undisturbed import undisturbed
 from orun.stages.contract import module_name
-from orun.targets import Interpreter, Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

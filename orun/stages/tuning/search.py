@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from orun.codec import replace
+from orun.core.serialization import replace
+from orun.core.targets import Target
 from orun.errors import OrunError, StageFailed
 from orun.stages.contract import MODEL
 from orun.stages.tuning.build import RefusedError, Workshop
@@ -17,7 +18,6 @@ from orun.stages.tuning.harm import Group, rank
 from orun.stages.tuning.judge import Judge
 from orun.stages.tuning.ledger import Ledger, Trial
 from orun.stages.tuning.settings import Settings, settings
-from orun.targets import Target
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from orun.codec import replace
+from orun.core.serialization import replace
+from orun.core.targets import Provider, Target
 from orun.measure.plugins import CPU, OPENVINO
-from orun.targets import Provider, Target
 
 Method = Literal["float", "dynamic", "static", "weights"]
 HINT = "INFERENCE_PRECISION_HINT"

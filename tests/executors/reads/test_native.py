@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from orun.codec import encode
+from orun.core.serialization import encode
 from orun.executors import Job, LocalExecutor
 from orun.stages.contract import Spec
 from tests.executors.models import affine
@@ -17,7 +17,7 @@ from tests.executors.support import Project, outcomes, result
 # A process in which seccomp(2) is forbidden, as in some containers: it runs the job that it is sent.
 FORBIDDEN = """
 import ctypes, json, struct, sys
-from orun.codec import decode
+from orun.core.serialization import decode
 from orun.executors import Job, LocalExecutor
 from orun.executors.reads.native import ARCHITECTURES, _Program, listen
 import platform

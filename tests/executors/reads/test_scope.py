@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import orun
-from orun.codec import replace
+from orun.core.serialization import replace
 from orun.executors.reads import scope
 from orun.executors.reads.scope import Scope
 from tests.executors.support import Project

@@ -8,8 +8,8 @@ from pathlib import Path
 import onnx
 import pytest
 
+from orun.core.targets import Provider, Target
 from orun.errors import UsageError
-from orun.targets import Provider, Target
 from tests.stages.support import artifact, run_stage
 
 MODEL = """

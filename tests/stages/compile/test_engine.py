@@ -7,11 +7,11 @@ from pathlib import Path
 import onnx
 import pytest
 
+from orun.core.targets import Provider, Target
 from orun.errors import OrunError, UsageError
 from orun.measure import engines
 from orun.measure.engines import Engine
 from orun.measure.session import open_session
-from orun.targets import Provider, Target
 from tests.stages.support import artifact, run_stage
 
 MODEL = """

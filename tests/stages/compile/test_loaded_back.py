@@ -11,13 +11,13 @@ import onnx
 import onnxruntime
 import pytest
 
+from orun.core.targets import Target
 from orun.errors import StageFailed
 from orun.measure.engines import Engine
 from orun.stages.contract import MODEL, Context
 from orun.stages.engines.check import loaded_back
 from orun.stages.onnx.agreement import Tolerance
 from orun.stages.onnx.feeds import Case
-from orun.targets import Target
 from tests.stages.support import artifact
 
 TEXT = (

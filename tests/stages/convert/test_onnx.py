@@ -9,8 +9,8 @@ import pytest
 from onnx import helper, numpy_helper, parser
 from onnxruntime import InferenceSession
 
+from orun.core.metrics import Metric
 from orun.errors import OrunError
-from orun.metrics import Metric
 from orun.stages.onnx import io as onnx_io
 from tests.stages.models import ADD, WORDY, parse
 from tests.stages.support import run_stage

@@ -16,13 +16,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric
+from orun.core.targets import Provider, Target
 from orun.errors import StageFailed, UsageError
 from orun.measure.accuracy_names import FIDELITY, TASK
 from orun.measure.paired import interval, tango
-from orun.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from orun.stages.measure.accuracy import Params, metrics
 from orun.stages.params import build, params_of
-from orun.targets import Provider, Target
 from tests.stages.support import StageRun, artifact, run_stage
 
 EYE = np.eye(3, dtype=np.float32)

@@ -12,13 +12,13 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from orun.core.targets import Provider, Target
 from orun.errors import OrunError, StageFailed, UsageError
 from orun.measure.latency_metrics import NAMES
 from orun.measure.quantiles import ranks
 from orun.stages.contract import MODEL, Context
 from orun.stages.measure.latency import SPEC, Params, _subjects, budget_for, metrics
 from orun.stages.params import Duration, Ratio, params_of
-from orun.targets import Provider, Target
 from tests.measure.support import ONE_THREAD, save_model
 from tests.stages.support import StageRun, run_stage
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from orun.targets import Target
+from orun.core.targets import Target
 from tests.stages.support import artifact, run_stage
 
 MEBIBYTE = 1 << 20

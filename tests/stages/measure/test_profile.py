@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from orun.targets import Target
+from orun.core.targets import Target
 from tests.diagnosis.planted import detour
 from tests.stages.support import StageRun, artifact, run_stage
 

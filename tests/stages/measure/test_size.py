@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from orun.core.metrics import Metric
 from orun.measure.paired import exact
-from orun.metrics import Metric
 from tests.stages.support import artifact, run_stage
 
 

@@ -7,8 +7,8 @@ import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
 
+from orun.core.metrics import Metric
 from orun.errors import UsageError
-from orun.metrics import Metric
 from orun.stages.onnx import io as onnx_io
 from tests.stages.models import ADD, WORDY, parse
 

@@ -6,8 +6,8 @@ from typing import Any
 import onnx
 import pytest
 
+from orun.core.targets import Provider, Target
 from orun.errors import OrunError
-from orun.targets import Provider, Target
 from tests.stages.models import WORDY, parse
 from tests.stages.support import StageRun, artifact, run_stage
 

@@ -16,6 +16,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from orun.core.targets import Provider, Target
 from orun.environment import processor
 from orun.errors import StageFailed
 from orun.pipeline import load
@@ -25,7 +26,6 @@ from orun.stages.tuning.harm import answers, candidates, energy, grouped, rank
 from orun.stages.tuning.judge import Goal, Judge
 from orun.stages.tuning.ledger import KEPT_SECONDS, Ledger, Trial, folder
 from orun.stages.tuning.settings import places, recipes, settings
-from orun.targets import Provider, Target
 from tests.stages.support import StageRun, artifact, run_stage
 
 RECIPES = 5 + processor.saturates()  # without data to calibrate with

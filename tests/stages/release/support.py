@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from orun.codec import encode
-from orun.metrics import Comparison, Estimate, Metric
+from orun.core.metrics import Comparison, Estimate, Metric
+from orun.core.serialization import encode
 from tests.stages.models import parse
 from tests.stages.support import StageRun, artifact, run_stage
 

@@ -14,9 +14,9 @@ import pytest
 from blake3 import blake3
 from onnx import TensorProto, helper
 
-from orun.codec import encode
+from orun.core.metrics import Metric
+from orun.core.serialization import encode
 from orun.errors import StageFailed
-from orun.metrics import Metric
 from orun.stages.releasing.manifest import verify_bundle, write_manifest
 from tests.stages.support import StageRun, artifact, run_stage
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from google.protobuf import text_format  # type: ignore[import-untyped]  # has no types
 
+from orun.core.targets import Provider, Target
 from orun.errors import UsageError
-from orun.targets import Provider, Target
 from tests.stages.models import LOOKUP, parse
 from tests.stages.support import StageRun, artifact, run_stage
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from orun.codec import Record, field
-from orun.metrics import Estimate, Metric, Unit
-from orun.places import Position
+from orun.core.metrics import Estimate, Metric, Unit
+from orun.core.serialization import Record, field
+from orun.core.source_location import Position
 from orun.spelling import UnknownStage
 
 Outcome = Literal["built", "cached", "failed", "blocked", "skipped"]

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Literal
 
-from orun.codec import Record, field
+from orun.core.serialization import Record, field
 
 Better = Literal["higher", "lower", "neither"]
 Unit = Literal["s", "B", "ratio", "x", "1/s", ""]

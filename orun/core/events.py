@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from orun.codec import Record, decode, field
-from orun.record import StageResult, Verdict
+from orun.core.run_record import StageResult, Verdict
+from orun.core.serialization import Record, decode, field
 
 VERSION = 1  # raise it when a field or an event goes, or changes its meaning; a new one needs no other version
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from orun.codec import Record, field, replace
+from orun.core.serialization import Record, field, replace
 
 EXTENSIONS = "onnxruntime-extensions"  # stands for the library of that package among custom-op libraries
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orun.codec import Record
+from orun.core.serialization import Record
 
 
 class Position(Record, frozen=True, order=True):
