@@ -18,9 +18,9 @@ from orun.core.source_location import Problem
 from orun.errors import PipelineError, StoreError
 from orun.observe import project_of, seen_at
 from orun.pipeline.model import Pipeline
-from orun.spelling import near
 from orun.store import Action, Store
 from orun.store.layout import RECORD_FILE, safe_name
+from orun.text.suggestions import near
 
 LOOKED = 100  # runs back, for the file that a stage was of
 Made = tuple[int, int]  # inode of a folder, and when the last name came into it or went, in nanoseconds; zeros for none

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
 
-from orun import units
 from orun.core.source_location import Problem
 from orun.core.targets import EXTENSIONS, Environment, StageClass, Target, gpus_of
 from orun.environment import device, isolated, providers, tools
@@ -13,6 +12,7 @@ from orun.environment.room import Room
 from orun.errors import DeviceUnknown, EnvironmentFailed, PipelineError
 from orun.pipeline.model import Pipeline, Stage
 from orun.steps import Plan
+from orun.text import units
 
 RUNS_MODELS = ("onnxruntime", "numpy")  # what a process needs that runs models of another environment than its stage's
 Tell = Callable[[str], None]

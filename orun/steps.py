@@ -8,8 +8,8 @@ from typing import Literal
 from orun.core.run_record import GateOutcome, Verdict
 from orun.core.serialization import Record, field
 from orun.pipeline.model import Pipeline, Stage
-from orun.spelling import UnknownStage
 from orun.store import Action
+from orun.text.suggestions import UnknownStage
 
 # What a gate did that keeps stages after it from running; the gravest first.
 BLOCKING: Mapping[GateOutcome, str] = {

@@ -8,13 +8,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from orun.markup import escape
 from orun.report.console import result_lines
 from orun.report.github import commands
 from orun.report.gitlab import code_quality
 from orun.report.junit import junit
 from orun.report.markdown import markdown
 from orun.report.terminal import Terminal
+from orun.text.markdown import escape
 from tests.project import Project, outcomes
 
 PIPELINE = """

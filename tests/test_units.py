@@ -5,7 +5,7 @@ import math
 import pytest
 
 from orun.core.metrics import Estimate, Unit
-from orun.units import amount, changed, parse_duration, parse_ratio, parse_size, respelt, show, span, split
+from orun.text.units import amount, changed, parse_duration, parse_ratio, parse_size, respelt, show, span, split
 
 
 @pytest.mark.parametrize(

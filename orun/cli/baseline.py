@@ -22,9 +22,9 @@ from orun.report.figures import quoted
 from orun.report.gates import why
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import detect
-from orun.spelling import near, settings
 from orun.store.layout import RECORD_FILE
-from orun.units import changed, show
+from orun.text.suggestions import near, settings
+from orun.text.units import changed, show
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult, StageResult, Verdict

@@ -17,7 +17,7 @@ from orun.cli.verb import Verb
 from orun.errors import Interrupted, OrunError, UsageError
 from orun.pipeline.model import conditions
 from orun.report.figures import quoted
-from orun.spelling import closest, near, settings
+from orun.text.suggestions import closest, near, settings
 
 if TYPE_CHECKING:
     from orun.core.events import Event
@@ -154,7 +154,7 @@ def _stage_of(pipeline: Pipeline, gate: str) -> str:
 
 
 def _seconds(text: str) -> float:
-    from orun.units import parse_duration
+    from orun.text.units import parse_duration
 
     wrong = f"--time wants a duration such as 90s or 10min, not {text!r}"
     try:

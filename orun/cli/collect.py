@@ -17,7 +17,7 @@ from orun.report.figures import ago, count
 from orun.report.stages import SHORT
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
-from orun.units import parse_duration, parse_size, show, split
+from orun.text.units import parse_duration, parse_size, show, split
 
 if TYPE_CHECKING:
     from orun.retention import Root

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from orun.environment.tools import install_command
 from orun.pipeline.fragments import plain_default, words
 from orun.report.table import wrap
-from orun.units import show
+from orun.text.units import show
 
 if TYPE_CHECKING:
     from orun.core.metrics import Unit

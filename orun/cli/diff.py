@@ -19,7 +19,7 @@ from orun.report.figures import ABSENT, NOT_THERE, count, shortened
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
 from orun.store.layout import RECORD_FILE
-from orun.units import changed, show
+from orun.text.units import changed, show
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult

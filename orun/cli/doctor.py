@@ -18,8 +18,8 @@ from orun.cli import options
 from orun.cli.verb import Verb
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
-from orun.spelling import near
-from orun.units import show
+from orun.text.suggestions import near
+from orun.text.units import show
 
 if TYPE_CHECKING:
     from orun.core.source_location import Problem

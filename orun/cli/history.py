@@ -15,7 +15,7 @@ from orun.cli import options
 from orun.cli.verb import Verb
 from orun.errors import UsageError
 from orun.report.figures import count
-from orun.spelling import closest, near, one_of
+from orun.text.suggestions import closest, near, one_of
 
 if TYPE_CHECKING:
     from orun.history import Point, Series

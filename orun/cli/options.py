@@ -96,9 +96,9 @@ def open_store(folder: Path | None) -> Store:
     """
     from orun.api import default_store
     from orun.observe import seen_at
-    from orun.spelling import near
     from orun.store import Store
     from orun.store.layout import VERSION_FILE
+    from orun.text.suggestions import near
 
     root = folder or default_store(Path.cwd())
     if not seen_at(root / VERSION_FILE):

@@ -16,7 +16,7 @@ from orun.report.figures import count
 from orun.report.stages import why
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal, detect
-from orun.units import show
+from orun.text.units import show
 
 if TYPE_CHECKING:
     from orun.steps import Plan, Step

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from orun.core.serialization import Record
 from orun.errors import StoreError, UsageError
-from orun.spelling import near
+from orun.text.suggestions import near
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult

@@ -44,9 +44,9 @@ def command(kind: str | None, as_json: bool) -> int:
     Kinds of plug-in packages are listed after those of the library, and those that cannot be loaded below, with the
     reason.
     """
-    from orun.spelling import Unknown
     from orun.stages.plugins import every
     from orun.stages.registry import all_kinds, find
+    from orun.text.suggestions import Unknown
 
     terminal = detect(sys.stdout, os.environ)
     if kind:

@@ -18,8 +18,8 @@ from orun.report.figures import ago, count, quoted
 from orun.report.stages import SHORT
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import detect
-from orun.spelling import near
-from orun.units import show
+from orun.text.suggestions import near
+from orun.text.units import show
 
 if TYPE_CHECKING:
     from orun.store import Store
@@ -177,7 +177,7 @@ def _tree(store: Store, artifact: str) -> str:
         return trees[0]
     if trees:
         raise UsageError(f"{len(trees)} artifacts begin with {artifact!r}", why="\n".join(trees))
-    from orun.spelling import closest, one_of
+    from orun.text.suggestions import closest, one_of
 
     close = closest(artifact, stages)
     raise UsageError(

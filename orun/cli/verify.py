@@ -13,7 +13,7 @@ from orun.cli import options
 from orun.cli.selection import ALL, SelectingVerb
 from orun.errors import StageError, UsageError
 from orun.report.figures import count, quoted
-from orun.units import show
+from orun.text.units import show
 
 if TYPE_CHECKING:
     from orun.rebuild import Changed, Rebuilt

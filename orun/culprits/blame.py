@@ -22,9 +22,9 @@ from orun.errors import UsageError
 from orun.gates import baselines
 from orun.journal import Listener, ignore
 from orun.pipeline.model import Gate, Pipeline, Stage, conditions
-from orun.spelling import near
 from orun.store import Store
 from orun.store.refusals import quoted
+from orun.text.suggestions import near
 
 BASELINE = "the accepted baseline"  # id of the stage that brings the accepted model in
 

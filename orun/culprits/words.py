@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from orun.core.metrics import Comparison, Unit
 from orun.culprits.found import Diagnosis, Place, Proof
 from orun.culprits.origin import Past
-from orun.units import show
+from orun.text.units import show
 
 NEARLY_ALL = 0.95
 

@@ -8,14 +8,14 @@ import shlex
 import signal
 from pathlib import Path
 
-from orun import units
 from orun.environment.memory import memory_here
 from orun.environment.paths import PACKAGE
 from orun.errors import OutputRefused, StageCrashed, StageError, StageFailed, StageTimeout
 from orun.executors.job import Job
 from orun.executors.messages import Ended, Trouble
 from orun.executors.reads.scope import Scope
-from orun.spelling import closest, near, settings
+from orun.text import units
+from orun.text.suggestions import closest, near, settings
 
 TAIL = 1 << 16  # bytes at the end of a log in which the frames of a crash are looked for
 FRAME = re.compile(rb'^  File "([^"\n]+)", line (\d+) in (.+)$', re.MULTILINE)

@@ -20,7 +20,7 @@ from orun.gates.finding import (
 )
 from orun.pipeline.model import Gate, Stage
 from orun.store.records import Action
-from orun.units import show, span
+from orun.text.units import show, span
 
 UNDISTURBED = "cpu"  # metric of `measure/latency`: what it would be if nobody else used the machine
 

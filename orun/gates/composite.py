@@ -11,7 +11,7 @@ from orun.core.run_record import GateOutcome, Verdict
 from orun.core.serialization import replace
 from orun.gates.finding import Finding
 from orun.pipeline.model import Gate, Group
-from orun.units import amount
+from orun.text.units import amount
 
 SHOWN = 5  # slices of which a sentence tells the figures
 WORST_FIRST: Sequence[GateOutcome] = ("failed", "undecided", "no baseline", "passed")

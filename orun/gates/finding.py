@@ -8,7 +8,7 @@ from orun.core.metrics import Estimate, Unit
 from orun.core.run_record import GateOutcome
 from orun.core.serialization import Record
 from orun.pipeline.model import Threshold
-from orun.units import show, span
+from orun.text.units import show, span
 
 
 class Finding(Record, frozen=True):

@@ -11,7 +11,7 @@ from orun.core.run_record import GateOutcome
 from orun.gates.advice import to_narrow
 from orun.gates.finding import Change, Finding, above, against_maximum, against_minimum, distance, log_width
 from orun.pipeline.model import Gate
-from orun.units import show
+from orun.text.units import show
 
 Z2 = 1.959964**2  # of the normal quantile of 95 %
 MOST = 100  # times as many examples that are worth naming

@@ -13,10 +13,10 @@ from pathlib import Path
 from orun.errors import StoreError
 from orun.history.points import Point
 from orun.observe import seen_at
-from orun.spelling import near
 from orun.store.durable import make_database
 from orun.store.layout import VERSION_FILE
 from orun.store.refusals import quoted
+from orun.text.suggestions import near
 
 FORMAT = 2  # of 1 the runtime was not kept
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

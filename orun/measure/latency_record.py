@@ -18,7 +18,7 @@ from orun.measure.quads import MODEL, Launch
 from orun.measure.sequential import Evidence
 from orun.measure.streams import together
 from orun.measure.subject import Subject
-from orun.units import show
+from orun.text.units import show
 
 FORMAT = 1
 

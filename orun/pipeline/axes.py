@@ -12,10 +12,10 @@ from orun.pipeline.instances import Instance
 from orun.pipeline.model import Stage
 from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar
 from orun.pipeline.problems import Problems
-from orun.spelling import closest, one_of
 from orun.stages.kind import Kind
 from orun.stages.onnx.axes import free, is_made_up
 from orun.stages.params import Param
+from orun.text.suggestions import closest, one_of
 
 DECLARED, SHAPE = "inputs", "shape"  # the parameter that declares inputs, and the field of each with its axes
 SIZES = ("dims", "shape")  # parameters that give sizes to axes by name

@@ -16,7 +16,7 @@ from orun.pipeline.nodes import MAX_DEPTH, MAX_SIZE, Entry, List, Map, Node, Sca
 from orun.pipeline.problems import Problems
 from orun.pipeline.scalars import resolve
 from orun.pipeline.text import Text
-from orun.spelling import closest
+from orun.text.suggestions import closest
 
 PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MERGE = "<<"

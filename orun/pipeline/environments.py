@@ -12,7 +12,7 @@ from orun.pipeline.nodes import List, Map, Node, Path, Scalar
 from orun.pipeline.problems import Problems
 from orun.pipeline.requirements import Requirements
 from orun.pipeline.values import localise
-from orun.spelling import closest, one_of
+from orun.text.suggestions import closest, one_of
 
 KEY = "environment"
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 from orun.core.serialization import replace
 from orun.pipeline.nodes import MAX_DEPTH, MAX_SIZE, Entry, List, Map, Node, Scalar, Span, words
 from orun.pipeline.problems import Problems
-from orun.spelling import closest, one_of
+from orun.text.suggestions import closest, one_of
 
 EXPRESSION = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 FORMS = "${vars.name}, or ${matrix.axis} in a stage that has a matrix"

@@ -12,7 +12,7 @@ from orun.pipeline import text
 from orun.pipeline.compose import compose
 from orun.pipeline.nodes import Entry, List, Map, Node, Scalar, words
 from orun.pipeline.problems import Problems
-from orun.spelling import closest, near, one_of
+from orun.text.suggestions import closest, near, one_of
 
 EXTENDS = "extends"
 MAX_FILES = 32  # in one chain of `extends`

@@ -8,8 +8,8 @@ from typing import Any
 
 from orun.pipeline.fragments import EXPRESSION, json_text
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar, plain
-from orun.spelling import closest
-from orun.units import DURATIONS, NUMBER, SIZES, respelt, split
+from orun.text.suggestions import closest
+from orun.text.units import DURATIONS, NUMBER, SIZES, respelt, split
 
 # What YAML 1.1 took for booleans, and people still write.
 BOOLEANS: Mapping[str, str] = {
@@ -76,7 +76,7 @@ def _of_list(node: List, schema: Mapping[str, Any], path: Path) -> str:
 
 def _of_constant(node: Scalar, schema: Mapping[str, Any]) -> str:
     """A number or a truth value where none has a place."""
-    from orun.synonyms import meant
+    from orun.text.aliases import meant
 
     if schema.get("x-noun") == CONDITION and A_NUMBER.fullmatch(node.text):
         return _condition(node.text)

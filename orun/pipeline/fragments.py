@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orun.core.metrics import Unit
-from orun.spelling import one_of
 from orun.stages.params import Param, ParamType, TypeName
-from orun.units import DURATION_FORMS, DURATION_WITH_UNIT, DURATIONS, NUMBER, RATIO_FORMS, SIZE_FORMS, SIZES, show
+from orun.text.suggestions import one_of
+from orun.text.units import DURATION_FORMS, DURATION_WITH_UNIT, DURATIONS, NUMBER, RATIO_FORMS, SIZE_FORMS, SIZES, show
 
 Fragment = dict[str, Any]
 

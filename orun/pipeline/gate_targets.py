@@ -10,7 +10,7 @@ from orun.pipeline.model import Stage
 from orun.pipeline.nodes import List, Map, Node, Scalar
 from orun.pipeline.problems import Problems
 from orun.pipeline.targets import DEFAULT
-from orun.spelling import closest, one_of
+from orun.text.suggestions import closest, one_of
 
 
 def require_judged(

@@ -12,8 +12,8 @@ from orun.pipeline.model import RULES, Gate, Group, Threshold, Undecided
 from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar, Span
 from orun.pipeline.problems import Problems
 from orun.pipeline.thresholds import check_direction, check_unit, threshold
-from orun.spelling import closest, one_of
 from orun.stages.kind import Kind
+from orun.text.suggestions import closest, one_of
 
 REFERENCE = "reference"
 AGAINST_REFERENCE = ("max_drop", "max_increase", "min_speedup")

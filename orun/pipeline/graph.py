@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
 from orun.pipeline.model import Pipeline, Stage
-from orun.spelling import closest, near, one_of
+from orun.text.suggestions import closest, near, one_of
 
 if TYPE_CHECKING:
     import networkx as nx

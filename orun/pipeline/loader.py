@@ -28,10 +28,10 @@ from orun.pipeline.targets import targets
 from orun.pipeline.unused import unused
 from orun.pipeline.validate import validate
 from orun.pipeline.values import Surroundings, localise
-from orun.spelling import Unknown
 from orun.stages import registry
 from orun.stages.codefile import CodeFiles
 from orun.stages.kind import Kind
+from orun.text.suggestions import Unknown
 
 
 class Loader:

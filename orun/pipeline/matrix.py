@@ -18,8 +18,8 @@ from orun.pipeline.graph import ordered
 from orun.pipeline.instances import Axes, Instance, Link, links
 from orun.pipeline.nodes import Entry, List, Map, Scalar, Span, scalars
 from orun.pipeline.problems import Problems, place
-from orun.spelling import closest, one_of
 from orun.stages.kind import Kind
+from orun.text.suggestions import closest, one_of
 
 AXIS_VALUE = re.compile(r"[A-Za-z0-9_.+%-]+")  # it is part of the stage's name, and so of a folder's
 MAX_STAGES = 1000  # of one matrix

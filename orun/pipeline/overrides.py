@@ -8,7 +8,7 @@ from orun.pipeline.compose import compose
 from orun.pipeline.nodes import Entry, Map, Node, Scalar, Span, words
 from orun.pipeline.problems import OVERRIDE, Problems
 from orun.pipeline.text import Text
-from orun.spelling import closest, one_of
+from orun.text.suggestions import closest, one_of
 
 TOP = ("name", "vars", "seed", "targets", "stages")
 # Below these a name must be in the file already: a new stage or variable would be a misspelt one.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from orun.core.metrics import UNIT_WORDS, Better, Metric, Unit
 from orun.core.serialization import Record
 from orun.pipeline.model import Gate, Rule
-from orun.units import show
+from orun.text.units import show
 
 PERCENT = 100
 RELATIVE = ("max_drop", "max_increase", "max_regression")

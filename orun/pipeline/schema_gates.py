@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from orun.pipeline.fragments import NAME, Fragment, choice, value
 from orun.pipeline.grammar import RULES
-from orun.units import DURATIONS, NUMBER, RATE, SIZES
+from orun.text.units import DURATIONS, NUMBER, RATE, SIZES
 
 THRESHOLD = rf"^{NUMBER} *({'|'.join((*DURATIONS, *SIZES, '%', RATE, 'x'))})?$"
 SPEEDUP = rf"^{NUMBER}x?$"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from orun.pipeline.fragments import Fragment, choice, described, fields, fragment, value
 from orun.pipeline.grammar import EnvironmentKeys, Session, TargetKeys
 from orun.providers import PROVIDERS, Options, OptionType
-from orun.spelling import one_of
 from orun.stages.params import ParamType, params_of
+from orun.text.suggestions import one_of
 
 PINNED = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._, -]+\])?==[A-Za-z0-9][A-Za-z0-9.+!_-]*$"
 

@@ -15,9 +15,9 @@ from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
 from orun.pipeline.problems import Problems
 from orun.pipeline.values import localise
 from orun.providers import PROVIDERS, SESSION_ENTRIES, OptionType
-from orun.spelling import closest, misspelt
 from orun.stages.params import params_of
-from orun.units import SIZE_FORMS, parse_size
+from orun.text.suggestions import closest, misspelt
+from orun.text.units import SIZE_FORMS, parse_size
 
 PROFILED = "session.enable_profiling"
 ARENA = "cpu_arena"
@@ -62,7 +62,7 @@ def _target(name: str, node: Map, environment: Environment | None, problems: Pro
     options = node.map("session").entries
     for key, entry in options.items():
         if key == PROFILED:
-            from orun.synonyms import PROFILING  # needed where something is wrong
+            from orun.text.aliases import PROFILING  # needed where something is wrong
 
             problems.add(entry.key, f"{key!r} cannot be set", hint=PROFILING)
         elif "." in key and (meant := misspelt(key, SESSION_ENTRIES)):

@@ -7,7 +7,7 @@ from orun.pipeline.model import Gate, Rule, Threshold
 from orun.pipeline.nodes import Scalar, Span
 from orun.pipeline.problems import Problems
 from orun.pipeline.scales import RELATIVE, WORSE, lets_worse, misfit
-from orun.units import DURATIONS, RATE, SIZES, parse_duration, parse_size, split
+from orun.text.units import DURATIONS, RATE, SIZES, parse_duration, parse_size, split
 
 
 def threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:

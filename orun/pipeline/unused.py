@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from orun.pipeline.model import Stage
 from orun.pipeline.nodes import Map, Span
 from orun.pipeline.targets import DEFAULT
-from orun.spelling import closest
+from orun.text.suggestions import closest
 
 
 def unused(tree: Map, file: str, variables: Collection[str], stages: Collection[Stage]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from orun.pipeline.forms import advice, constants, suggestion
 from orun.pipeline.fragments import json_text
 from orun.pipeline.nodes import Map, Node, Path, Scalar, Span, find, plain, words
 from orun.pipeline.problems import Problems
-from orun.spelling import closest, one_of
+from orun.text.suggestions import closest, one_of
 
 TYPE_WORDS: Mapping[str, str] = {
     "string": "text",
@@ -210,7 +210,7 @@ def _odd_space(key: str, near: str) -> str:
 
 def _near(key: str, known: Collection[str], noun: str) -> str:
     """The known key that was probably meant; one that only looks alike is no help where it is known what was meant."""
-    from orun.synonyms import meant, note
+    from orun.text.aliases import meant, note
 
     if joined := _joined(key, known):
         return f"{joined}: {key[len(joined) + 1 :]}"
@@ -225,7 +225,7 @@ def _joined(key: str, known: Collection[str]) -> str:
 
 def _instead(key: str, noun: str, schema: Mapping[str, Any]) -> str:
     """What to do where a key means nothing: what another tool has it for, or where the known ones are listed."""
-    from orun.synonyms import note
+    from orun.text.aliases import note
 
     if key.isdecimal() and noun.startswith("rule"):
         return f"a decimal has a point: 0.{key}, not 0,{key}"

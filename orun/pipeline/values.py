@@ -18,10 +18,10 @@ from orun.pipeline.model import Reference
 from orun.pipeline.nodes import List, Map, Node, Scalar
 from orun.pipeline.nodes import Path as NodePath
 from orun.pipeline.problems import Problems
-from orun.spelling import Unknown, closest, one_of
 from orun.stages.codefile import CodeFiles
 from orun.stages.params import Param, ParamType
-from orun.units import parse_duration, parse_ratio, parse_size
+from orun.text.suggestions import Unknown, closest, one_of
+from orun.text.units import parse_duration, parse_ratio, parse_size
 
 UNITS: Mapping[str, Callable[[str], float]] = {
     "duration": parse_duration,

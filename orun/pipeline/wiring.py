@@ -8,9 +8,9 @@ from orun.core.serialization import Record
 from orun.pipeline.instances import PRIMARY, Instance, Link
 from orun.pipeline.nodes import List, Path, Scalar
 from orun.pipeline.problems import Problems
-from orun.spelling import closest, one_of
 from orun.stages.contract import Port
 from orun.stages.kind import Kind
+from orun.text.suggestions import closest, one_of
 
 CARRIED = "gates on what it releases need not be listed: it waits for them, and carries their verdicts"
 

@@ -21,7 +21,7 @@ from orun.remote.settings import Settings
 from orun.steps import Step
 from orun.store import Action
 from orun.store.digests import is_digest
-from orun.units import show
+from orun.text.units import show
 from orun.variables import SHARED_KEY, SIGNING_KEY
 
 # As CI systems have it where a secret is not to be had, in a pull request from a fork.

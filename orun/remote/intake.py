@@ -18,7 +18,7 @@ from orun.steps import Step
 from orun.store import Action, Tree
 from orun.store.objects import Incoming
 from orun.store.refusals import ensure_space, refusals
-from orun.units import show
+from orun.text.units import show
 
 Asking = Generator[Message, Any, bool]  # asks one thing after the other; whether it got what it was for
 Piece = tuple[str, int, str]  # digest, size, file: see `orun.remote.transfers.Piece`

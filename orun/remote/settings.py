@@ -18,8 +18,8 @@ from orun.errors import UsageError
 from orun.observe import require_regular
 from orun.remote.asked import MODE, URL, Remote, config_file
 from orun.remote.keys import public_texts
-from orun.spelling import closest, one_of
 from orun.store.layout import VERSION_FILE
+from orun.text.suggestions import closest, one_of
 from orun.variables import SHARED_KEY, SIGNING_KEY
 
 Mode = Literal["read", "read-write"]

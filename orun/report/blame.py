@@ -8,7 +8,7 @@ from orun.core.metrics import Unit
 from orun.culprits.found import Diagnosis, Level, Place
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
-from orun.units import show
+from orun.text.units import show
 
 SHOWN = 5  # places
 LEVELS = (Column("artifact"), Column("value"), Column(""))

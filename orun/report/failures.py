@@ -8,7 +8,7 @@ from pathlib import Path
 from orun.core.run_record import Failure, RunResult, StageResult
 from orun.report.figures import count
 from orun.report.terminal import Terminal
-from orun.spelling import near
+from orun.text.suggestions import near
 
 TAIL_LINES = 15
 MOST_LINES = 500  # in which the beginning of a traceback is looked for

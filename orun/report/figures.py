@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from orun.core.metrics import Metric
-from orun.units import show
+from orun.text.units import show
 
 ABSENT = "-"  # where there is nothing to show
 NOT_THERE = "not there"  # a file that was looked for

@@ -12,8 +12,8 @@ from orun.report.figures import quoted
 from orun.report.stages import why as reasons
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
-from orun.spelling import near, settings
-from orun.units import amount, span
+from orun.text.suggestions import near, settings
+from orun.text.units import amount, span
 
 ACCEPTING = re.compile(r"(?<=orun baseline accept )[^`]+")  # the pipeline file in a sentence
 OVERRIDE = "--set"  # stands for the file in the position of a gate from the command line

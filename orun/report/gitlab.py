@@ -27,7 +27,7 @@ from orun.report.gates import (
     why_unjudged,
 )
 from orun.report.strays import stray_note
-from orun.spelling import near
+from orun.text.suggestions import near
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 

@@ -13,7 +13,7 @@ from orun.report.failures import failure_note
 from orun.report.stages import why
 from orun.report.strays import stray_note
 from orun.report.terminal import Terminal
-from orun.spelling import near
+from orun.text.suggestions import near
 
 # What XML 1.0 cannot hold: the log of a stage may, and the name of a file.
 UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

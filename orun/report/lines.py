@@ -8,7 +8,7 @@ from orun.core.events import Event, Notice, StageFinished, StageStarted, StageWa
 from orun.core.run_record import StageResult
 from orun.report.stages import STYLES, why
 from orun.report.terminal import Terminal
-from orun.units import show
+from orun.text.units import show
 
 
 class Lines:

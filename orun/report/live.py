@@ -14,7 +14,7 @@ from rich.text import Text
 
 from orun.core.events import Event, StageFinished, StageProgress, StageStarted, StageWaiting
 from orun.report.terminal import Terminal
-from orun.units import show
+from orun.text.units import show
 
 REDRAWS = 2  # a second: a stage that measures time may be running, and redrawing takes time from it
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from orun.core.run_record import RunResult, StageResult, Unjudged, Verdict
-from orun.markup import escape, table
 from orun.report.failures import failure_note
 from orun.report.gates import INDENT, NOT_JUDGED, caveat_notes, gate_row, open_gates, unjudged, why, why_unjudged
 from orun.report.notes import stage_notes
@@ -13,7 +12,8 @@ from orun.report.stages import stage_row
 from orun.report.strays import stray_notes
 from orun.report.summary import summary_line
 from orun.report.terminal import Terminal
-from orun.spelling import near
+from orun.text.markdown import escape, table
+from orun.text.suggestions import near
 
 PLAIN = Terminal()
 

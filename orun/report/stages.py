@@ -6,7 +6,7 @@ from orun.core.run_record import Outcome, RunResult, StageResult
 from orun.report.figures import ago, headline
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
-from orun.units import show
+from orun.text.units import show
 
 STYLES: dict[Outcome, Style] = {
     "built": "good",

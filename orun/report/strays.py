@@ -5,7 +5,7 @@ from __future__ import annotations
 from orun.core.run_record import RunResult, StageResult
 from orun.report.figures import count, quoted
 from orun.report.terminal import Terminal
-from orun.spelling import near
+from orun.text.suggestions import near
 
 SHOWN = 3  # files of a stage; the record names them all
 

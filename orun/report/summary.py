@@ -10,8 +10,8 @@ from orun.report.figures import count, quoted
 from orun.report.gates import NOT_JUDGED, unjudged
 from orun.report.stages import why
 from orun.report.terminal import Style, Terminal
-from orun.spelling import near
-from orun.units import show
+from orun.text.suggestions import near
+from orun.text.units import show
 
 STYLES: Mapping[RunOutcome, Style] = {
     "passed": "good",

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from orun.core.metrics import Better, Estimate
 from orun.history.changes import Change, changes
 from orun.history.points import Point, Series
-from orun.markup import table
 from orun.report.figures import ago, count
 from orun.report.sparkline import sparkline
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
-from orun.units import amount, changed, span
+from orun.text.markdown import table
+from orun.text.units import amount, changed, span
 
 OVERVIEW = (
     Column("pipeline"),

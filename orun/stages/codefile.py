@@ -14,7 +14,7 @@ from orun.core.serialization import Record
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
 from orun.observe import require_regular
-from orun.spelling import Unknown, closest, one_of
+from orun.text.suggestions import Unknown, closest, one_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 EVERYTHING = "*"  # among the names of a file: it imports all of another module

@@ -14,13 +14,13 @@ from orun.core.source_location import Problem
 from orun.core.targets import StageClass
 from orun.errors import PipelineError
 from orun.observe import presence
-from orun.spelling import Unknown, closest, one_of
 from orun.stages.annotations import ALLOWED, Unreadable, doc_of, type_of
 from orun.stages.codefile import CodeFile, CodeFiles, Function
 from orun.stages.contract import Artifact, Port, Spec
 from orun.stages.kind import Kind
 from orun.stages.params import REQUIRED, Param, ParamType
-from orun.units import parse_duration, parse_ratio, parse_size
+from orun.text.suggestions import Unknown, closest, one_of
+from orun.text.units import parse_duration, parse_ratio, parse_size
 
 DECORATOR = "stage"
 ARTIFACTS: tuple[str, ...] = typing.get_args(Artifact)

@@ -12,11 +12,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from orun.core.serialization import decode, encode
-from orun.spelling import Unknown, near
 from orun.stages.bytecode import distrust_package
 from orun.stages.contract import Spec
 from orun.stages.kind import Kind, metrics_of
 from orun.stages.params import params_of
+from orun.text.suggestions import Unknown, near
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

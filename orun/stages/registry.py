@@ -13,12 +13,12 @@ from pathlib import Path
 from types import ModuleType
 
 from orun.observe import FILE, presence
-from orun.spelling import Unknown, closest
 from orun.stages import custom, plugins
 from orun.stages.codefile import CodeFiles
 from orun.stages.contract import module_name
 from orun.stages.kind import Kind, metrics_of
 from orun.stages.params import params_of
+from orun.text.suggestions import Unknown, closest
 
 BUILTIN: tuple[str, ...] = (
     "convert/torch",
@@ -110,7 +110,7 @@ def _plug_in(uses: str, root: Path) -> Kind:
         raise Unknown(
             f"{uses!r} is a file, and a stage is a function in it", expected=f"{uses}:FUNCTION", hint="orun stages"
         )
-    from orun.synonyms import meant, note  # needed where something is wrong
+    from orun.text.aliases import meant, note  # needed where something is wrong
 
     known, instead = (*BUILTIN, *found), note(uses, "kind of stage")
     raise Unknown(

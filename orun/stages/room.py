@@ -6,7 +6,7 @@ from pathlib import Path
 
 from orun.errors import StageFailed
 from orun.stages.contract import Context
-from orun.units import show
+from orun.text.units import show
 
 LARGE = 2**29  # bytes of weights; what a stage of a smaller model needs is hardly ever missing
 MEMINFO = Path("/proc/meminfo")

@@ -17,7 +17,7 @@ import pytest
 from orun.stages.releasing.manifest import MANIFEST
 from orun.store import Store
 from orun.store.actions import Actions
-from orun.units import show
+from orun.text.units import show
 from tests.store.support import flip, object_path
 
 from .conftest import CommandLine, steady

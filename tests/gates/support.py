@@ -13,7 +13,7 @@ from orun.gates.judge import judge
 from orun.gates.regression import Terms
 from orun.pipeline.model import Gate, Rule, Stage, Threshold, Undecided
 from orun.store.records import Action, Discovered
-from orun.units import DURATIONS, SIZES, split
+from orun.text.units import DURATIONS, SIZES, split
 
 UNITS: Mapping[str, Unit] = {"%": "ratio", "/s": "1/s", "x": "x"}
 PLACE = Position("bert.yaml", 44, 7)

@@ -7,7 +7,7 @@ import pytest
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
 from orun.pipeline.problems import LIMIT, OVERRIDE, Problems, render
-from orun.spelling import closest, one_of
+from orun.text.suggestions import closest, one_of
 from tests.pipeline.support import span
 
 BAD = Problem(

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from orun.pipeline.schema import build
-from orun.spelling import Unknown, closest
 from orun.stages import registry
 from orun.stages.registry import BUILTIN
-from orun.synonyms import NAMES, NOTES, note
+from orun.text.aliases import NAMES, NOTES, note
+from orun.text.suggestions import Unknown, closest
 
 
 def words(schema: Any) -> Iterator[Any]:

@@ -30,7 +30,7 @@ from orun.remote.settings import Settings
 from orun.steps import Step
 from orun.store import Store
 from orun.store.sealed import canonical
-from orun.units import show
+from orun.text.units import show
 from tests.project import built, outcomes
 from tests.remote.relay import Relay
 from tests.remote.support import contents, holding, machine, named, notices, remove, traffic, write

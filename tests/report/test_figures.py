@@ -8,7 +8,7 @@ import pytest
 
 from orun.core.metrics import Metric
 from orun.report.figures import ago, count, headline, quoted
-from orun.spelling import near
+from orun.text.suggestions import near
 
 
 @pytest.mark.parametrize(

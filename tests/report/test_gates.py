@@ -10,7 +10,6 @@ import pytest
 from orun.core.run_record import NEVER_RUN, Verdict
 from orun.core.serialization import replace
 from orun.core.source_location import Position
-from orun.markup import escape
 from orun.report.console import result_lines
 from orun.report.gates import caveat_notes, gate_notes, next_step, open_gates, place_of, why
 from orun.report.github import commands
@@ -18,6 +17,7 @@ from orun.report.gitlab import code_quality
 from orun.report.junit import junit
 from orun.report.markdown import markdown
 from orun.report.terminal import Terminal
+from orun.text.markdown import escape
 
 from .support import COSINE, GATE_FAILED, NO_BASELINE, P50, PASSED, RECALL, SLOWER, SPEEDUP, UNSURE
 

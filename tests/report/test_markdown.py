@@ -11,8 +11,8 @@ from markdown_it import MarkdownIt
 from orun.core.run_record import Verdict
 from orun.core.serialization import replace
 from orun.core.source_location import Position
-from orun.markup import escape
 from orun.report.markdown import markdown
+from orun.text.markdown import escape
 
 from .support import EXPORT, GATE_FAILED, INT8, PASSED, SLOWER, SPEEDUP, crashed
 

@@ -14,7 +14,6 @@ import pytest
 import orun
 from orun.core.run_record import RunResult
 from orun.fold import read_result
-from orun.markup import escape
 from orun.report.console import result_lines
 from orun.report.github import commands
 from orun.report.gitlab import code_quality
@@ -22,6 +21,7 @@ from orun.report.junit import junit
 from orun.report.markdown import markdown
 from orun.report.terminal import Terminal
 from orun.rundiff import Change, compare
+from orun.text.markdown import escape
 from tests.stages.models import ADD, parse
 
 PIPELINE = """\

@@ -7,12 +7,12 @@ import pytest
 
 from orun.errors import PipelineError
 from orun.pipeline.problems import render
-from orun.spelling import Unknown
 from orun.stages.codefile import CodeFiles, parse
 from orun.stages.contract import Port, Spec
 from orun.stages.custom import read
 from orun.stages.kind import Kind
 from orun.stages.params import REQUIRED, Param, ParamType, Range
+from orun.text.suggestions import Unknown
 
 HEADER = (
     "from orun import stage, Code, Doc, Duration, FilePath, Range, Ratio, Size\n"

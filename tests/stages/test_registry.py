@@ -15,9 +15,9 @@ from orun.cli.main import main
 from orun.errors import PipelineError
 from orun.pipeline import load
 from orun.pipeline.problems import render
-from orun.spelling import Unknown
 from orun.stages.params import REQUIRED, Param, ParamType
 from orun.stages.registry import BUILTIN, all_kinds, find
+from orun.text.suggestions import Unknown
 
 Install = Callable[[str], Path]
 GOOD = '''

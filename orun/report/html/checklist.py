@@ -23,8 +23,8 @@ from orun.report.html.limits import limit_drawing
 from orun.report.html.parts import Section, cell, code, fold, moment, pill, prose, row, table, terms
 from orun.report.html.source import Source
 from orun.report.html.tags import Children, Markup, element, escape, join
-from orun.spelling import near
-from orun.units import amount, show, span
+from orun.text.suggestions import near
+from orun.text.units import amount, show, span
 
 TITLES = (
     ("verdict", "left"), ("gate", "left"), ("threshold", "left"), ("measured", "right"), ("95 % interval", "left"),

@@ -12,8 +12,8 @@ from orun.report.html.source import Source
 from orun.report.html.tags import Children, Markup, element, join
 from orun.report.summary import style_of_run, summary_line
 from orun.report.terminal import Terminal
-from orun.spelling import near
-from orun.units import show
+from orun.text.suggestions import near
+from orun.text.units import show
 
 PLAIN = Terminal()
 MOST = 12  # links to what fails the run

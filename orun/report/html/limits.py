@@ -9,7 +9,7 @@ from orun.core.run_record import Verdict
 from orun.report.gates import measured
 from orun.report.html.parts import Scale, drawing, percent
 from orun.report.html.tags import Markup, element
-from orun.units import parse_duration, parse_ratio, parse_size, span, split
+from orun.text.units import parse_duration, parse_ratio, parse_size, span, split
 
 TOP, BAR, HEIGHT = 3, 22, 42  # where the field begins, how high it is, and the drawing with the words below
 PERCENT = 100

@@ -11,8 +11,8 @@ from orun.report.html.parts import MARKS, Section, cell, code, fold, moment, row
 from orun.report.html.source import Source
 from orun.report.html.tags import Children, Markup, element, join
 from orun.report.stages import COLUMNS, STYLES, stage_row
-from orun.spelling import near
-from orun.units import show, span
+from orun.text.suggestions import near
+from orun.text.units import show, span
 
 MOST = 40  # entries of a group of inputs; the record has them all
 UNSET = ("", "null", "[]", "{}", '""')  # parameters that were left as they are

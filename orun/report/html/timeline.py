@@ -10,7 +10,7 @@ from orun.report.html.parts import Scale, Section, drawing, fold, percent
 from orun.report.html.source import Source, Turn
 from orun.report.html.tags import Markup, element
 from orun.report.stages import STYLES, stage_row
-from orun.units import show
+from orun.text.units import show
 
 FOLDED = 60  # stages from which the drawing is shown when one asks for it
 ROW, TOP, BAR = 34, 22, 9  # heights of a stage's row, of the words above all, and of a bar

@@ -12,7 +12,7 @@ from orun.report.html.parts import Scale, Section, cell, drawing, percent, row, 
 from orun.report.html.source import Source
 from orun.report.html.tags import Markup, element
 from orun.report.trend import TREND, shift, trend_cells
-from orun.units import amount
+from orun.text.units import amount
 
 NEWEST = 60  # measurements that are drawn
 HEIGHT, EDGE, SIDE = 56, 8, 0.03  # of a drawing; of its margins in pixels, and of its width

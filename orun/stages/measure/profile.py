@@ -142,7 +142,7 @@ def _model(times: ModelTimes) -> dict[str, Any]:
 
 def _table(times: ModelTimes) -> list[str]:
     from orun.diagnosis.slower import label
-    from orun.units import show
+    from orun.text.units import show
 
     rows = sorted(times.nodes, key=lambda one: (-one.seconds, one.node.index))[:SHOWN]
     lines = ["| node | operator | provider | time | share |", "|---|---|---|---|---|"]
@@ -153,7 +153,7 @@ def _table(times: ModelTimes) -> list[str]:
 
 
 def _differences(slower: Slower) -> list[str]:
-    from orun.units import show
+    from orun.text.units import show
 
     lines = [f"Against the reference: {show(slower.seconds, 's')}, of which", ""]
     for title, shares in (("operator", slower.operators), ("place", slower.places)):

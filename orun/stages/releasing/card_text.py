@@ -12,10 +12,10 @@ from onnx import TensorProto
 
 from orun.core.metrics import Estimate, Metric
 from orun.core.serialization import decode
-from orun.markup import escape, table
 from orun.stages.onnx.io import nodes, tensors
 from orun.stages.onnx.signature import input_names
-from orun.units import amount, show, span
+from orun.text.markdown import escape, table
+from orun.text.units import amount, show, span
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto

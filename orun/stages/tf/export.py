@@ -9,7 +9,7 @@ from orun.errors import StageFailed
 from orun.stages.contract import Context
 from orun.stages.said import failing
 from orun.stages.warned import warnings_to
-from orun.units import show
+from orun.text.units import show
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto

@@ -195,12 +195,12 @@ def test_caches_beside_code_are_none_of_it(executor: LocalExecutor, project: Pro
 
 def test_what_is_not_the_user_s(executor: LocalExecutor, project: Project) -> None:
     code = """
-import json.tool, zoneinfo, ctypes.util, onnx, orun.units
+import json.tool, zoneinfo, ctypes.util, onnx, orun.text.units
 open("/proc/self/status").close()
 open("/etc/hostname").close()
 open("/dev/null").close()
 open(onnx.__file__).close()
-open(orun.units.__file__).close()
+open(orun.text.units.__file__).close()
 try:
     open(os.path.expanduser("~/.netrc"))
 except OSError:

@@ -17,7 +17,7 @@ def closest(word: str, options: Iterable[str]) -> str:
     """The option that was probably meant by a misspelt word, or by what another tool calls it, or an empty text."""
     from difflib import get_close_matches  # needed where something is wrong, and not for a run with nothing to do
 
-    from orun.synonyms import meant
+    from orun.text.aliases import meant
 
     options = list(options)
     known = {option.lower(): option for option in options}
