@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orun.pipeline.fragments import Fragment, choice, described, fields, fragment, value
 from orun.pipeline.grammar import EnvironmentKeys, Session, TargetKeys
-from orun.providers import PROVIDERS, Options, OptionType
+from orun.providers.registry import PROVIDERS, Options, OptionType
 from orun.stages.params import ParamType, params_of
 from orun.text.suggestions import one_of
 

@@ -14,7 +14,7 @@ from orun.pipeline.grammar import TargetKeys
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
 from orun.pipeline.problems import Problems
 from orun.pipeline.values import localise
-from orun.providers import PROVIDERS, SESSION_ENTRIES, OptionType
+from orun.providers.registry import PROVIDERS, SESSION_ENTRIES, OptionType
 from orun.stages.params import params_of
 from orun.text.suggestions import closest, misspelt
 from orun.text.units import SIZE_FORMS, parse_size

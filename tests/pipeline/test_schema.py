@@ -11,7 +11,7 @@ from orun.measure.options import OPTIONS
 from orun.pipeline import schema
 from orun.pipeline.fragments import fragment, plain_default, words
 from orun.pipeline.grammar import Session
-from orun.providers import PROVIDERS
+from orun.providers.registry import PROVIDERS
 from orun.stages.params import Duration, Param, ParamType, Range, params_of
 from orun.stages.registry import all_kinds
 from tests.cases.support import VALID, cases

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated
 from orun.core.metrics import Metric
 from orun.core.serialization import replace
 from orun.core.targets import Target
-from orun.providers import PROVIDERS
+from orun.providers.registry import PROVIDERS
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, TargetName
 

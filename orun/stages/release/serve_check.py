@@ -123,7 +123,7 @@ def _checked(context: Context, params: Params, name: str) -> tuple[int, Metric, 
 
 def _require_providers(context: Context, names: Sequence[str]) -> None:
     """Refuse providers that ONNX Runtime does not have, before an environment is made."""
-    from orun.providers import PROVIDERS
+    from orun.providers.registry import PROVIDERS
 
     if not names:
         raise StageFailed(context.stage, "`providers` is empty", hint="leave it out for the CPU")

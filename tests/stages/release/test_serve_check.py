@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 
 from orun.errors import OrunError, StageFailed, UnknownName, UsageError
-from orun.providers import PROVIDERS
+from orun.providers.registry import PROVIDERS
 from orun.stages.onnx import agreement
 from tests.stages.models import parse
 from tests.stages.support import artifact, run_stage

@@ -1,0 +1,1 @@
+"""ONNX Runtime's execution providers: their options, libraries and devices."""
