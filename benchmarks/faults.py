@@ -25,7 +25,7 @@ from pathlib import Path
 from random import Random
 from typing import get_args
 
-from orun.store import locks
+from orun.fs import locks
 from tests.faults import beside, commands, deaths, failures, integrity, limits, neighbours, races, several, weather
 from tests.faults.calls import Counts, Failing, Fault
 from tests.faults.folders import remove

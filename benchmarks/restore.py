@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.spent import ORUN, Spent, in_turn, machine, spend, table
-from orun.store.digests import digest_descriptor
+from orun.fs.digests import digest_descriptor
 
 CODE = """\
 from orun.stages.contract import Context, stage

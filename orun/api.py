@@ -13,9 +13,9 @@ from orun.core.run_record import RunResult
 from orun.core.serialization import replace
 from orun.environment.once import forget
 from orun.errors import UsageError
+from orun.fs.observed_state import project_of
 from orun.journal import Journal, Listener, ignore
 from orun.memory import Request, recall, replay
-from orun.observe import project_of
 from orun.remote.asked import Remote
 
 if TYPE_CHECKING:

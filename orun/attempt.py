@@ -14,12 +14,12 @@ from orun.discovery import carry_over, changed_meanwhile, collect_files, digest_
 from orun.environment import device, isolated, tools
 from orun.errors import InputChanged
 from orun.executors.job import Job, JobResult
-from orun.observe import portable_name, value_digest
+from orun.fs.observed_state import portable_name, value_digest
+from orun.fs.os_errors import quoted
 from orun.pipeline.model import Pipeline
 from orun.steps import Done, Step
 from orun.store import Action, Discovered, Signature, Store, Stray
 from orun.store.layout import safe_name
-from orun.store.refusals import quoted
 from orun.strays import Apart, kept, kept_note
 
 SHORT = 12  # characters of a digest that tell two apart for people

@@ -12,7 +12,7 @@ from pathlib import Path
 from orun.environment import tools
 from orun.environment.once import once
 from orun.errors import InputChanged
-from orun.observe import (
+from orun.fs.observed_state import (
     ABSENT,
     FIRST,
     NOT_FIRST,
@@ -23,8 +23,8 @@ from orun.observe import (
     tells_more,
     value_digest,
 )
+from orun.fs.os_errors import refusal
 from orun.store import Discovered, Signature, StatCache
-from orun.store.refusals import refusal
 from orun.variables import value_told
 
 # What says nothing of the file itself: of a full disk the cache of a file system over a network tells a reader, too.

@@ -13,9 +13,9 @@ from orun.core.events import Event, RunFinished, StageFinished, line_of
 from orun.core.run_record import RunResult
 from orun.core.serialization import encode, replace, to_json
 from orun.fold import Fold
-from orun.store.durable import replace_file, sync_folders, write_all
+from orun.fs.durable_files import replace_file, sync_folders, write_all
+from orun.fs.os_errors import refusals
 from orun.store.layout import RECORD_FILE
-from orun.store.refusals import refusals
 from orun.store.sealed import seal
 
 Listener = Callable[[Event], None]

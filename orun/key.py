@@ -22,7 +22,7 @@ from blake3 import blake3
 from orun.core.targets import EXTENSIONS, StageClass, Target
 from orun.environment import device, isolated, paths, tools
 from orun.environment.once import once
-from orun.observe import portable_name
+from orun.fs.observed_state import portable_name
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 from orun.stages.contract import module_name
 from orun.variables import UNLESS_SET, value_told

@@ -24,12 +24,12 @@ from orun.core.run_record import RunResult
 from orun.core.serialization import Record, decode, encode
 from orun.core.targets import Target
 from orun.environment import device, tools
+from orun.fs.observed_state import appearance_as, digest_file, listing_digest, value_digest
+from orun.fs.os_errors import refusals
+from orun.fs.signatures import Signature, signature_of
 from orun.journal import Journal, Listener
-from orun.observe import appearance_as, digest_file, listing_digest, value_digest
 from orun.remote.asked import Remote
 from orun.store.layout import RECORD_FILE, VERSION, VERSION_FILE, note_path
-from orun.store.reading import Signature, signature_of
-from orun.store.refusals import refusals
 from orun.store.runs import Runs
 from orun.store.sealed import BrokenSealError, unseal
 from orun.variables import given, value_told

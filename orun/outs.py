@@ -16,7 +16,7 @@ from pathlib import Path
 from orun.core.run_record import ASIDE
 from orun.core.source_location import Problem
 from orun.errors import PipelineError, StoreError
-from orun.observe import project_of, seen_at
+from orun.fs.observed_state import project_of, seen_at
 from orun.pipeline.model import Pipeline
 from orun.store import Action, Store
 from orun.store.layout import RECORD_FILE, safe_name

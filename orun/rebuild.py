@@ -19,11 +19,11 @@ from orun.core.metrics import Metric
 from orun.errors import StageError, UsageError
 from orun.executors import LocalExecutor
 from orun.executors.job import Finished, JobResult
+from orun.fs.os_errors import quoted
 from orun.lineage import Lineage
 from orun.planner import Planner
 from orun.steps import Done, Plan, Step
 from orun.store import Action, Entry, Store, machine_lock
-from orun.store.refusals import quoted
 from orun.variables import variable
 
 POLL_SECONDS = 0.05  # how often the machine is asked for again while another process measures

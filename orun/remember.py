@@ -16,15 +16,15 @@ from orun.core.targets import Target
 from orun.environment import isolated
 from orun.environment.paths import startup_places
 from orun.errors import PipelineError, StoreError
+from orun.fs.durable_files import replace_file
+from orun.fs.observed_state import ABSENT, appearance, digest_file, listing_digest, value_digest
+from orun.fs.signatures import CLOCK, Signature
 from orun.gates import baselines
 from orun.memory import FORMAT, Request, around, noted, signature
-from orun.observe import ABSENT, appearance, digest_file, listing_digest, value_digest
 from orun.planner import Planner
 from orun.remote.asked import FETCHED, VARIABLES, config_file
 from orun.steps import Done
 from orun.store import StatCache
-from orun.store.durable import replace_file
-from orun.store.reading import CLOCK, Signature
 from orun.store.sealed import seal
 from orun.variables import given, value_told
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from orun.core.events import Notice
 from orun.core.run_record import RunResult
+from orun.fs.durable_files import replace_file
 from orun.journal import Listener
 from orun.memory import Recalled, Request, noted, replay
 from orun.store import Store
-from orun.store.durable import replace_file
 from orun.store.sealed import seal
 
 

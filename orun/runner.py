@@ -22,6 +22,7 @@ from orun.environment.room import Room
 from orun.errors import Interrupted, StageError
 from orun.executors import Executor
 from orun.executors.job import Finished, Progress
+from orun.fs.os_errors import refusals
 from orun.lineage import Lineage
 from orun.outcomes import failed, left, up_to_date
 from orun.outs import Outs, namesake, withdraw_gone
@@ -32,7 +33,6 @@ from orun.reasons import key_changes
 from orun.schedule import Schedule
 from orun.steps import Done, Plan, Step
 from orun.store import Action, Store
-from orun.store.refusals import refusals
 from orun.strays import Apart
 from orun.turns import SAME_STAGE, Turn, Turns
 

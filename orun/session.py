@@ -15,8 +15,8 @@ from orun.environment import device
 from orun.environment.room import Room
 from orun.errors import Interrupted, OrunError, StoreError
 from orun.executors import LocalExecutor
+from orun.fs.observed_state import portable_name
 from orun.journal import Journal
-from orun.observe import portable_name
 from orun.planner import Planner
 from orun.requirements import provide
 from orun.revision import commit_of

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orun.core.run_record import RunResult
-from orun.observe import digest_file
+from orun.fs.observed_state import digest_file
+from orun.fs.os_errors import refusals
 from orun.pipeline.model import Pipeline
 from orun.revision import edited
-from orun.store.refusals import refusals
 
 FOLDER = "sources"  # in a run's folder; each file goes by its digest
 INDEX = "index.json"  # there: digest of each file by its path from the pipeline's folder

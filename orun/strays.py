@@ -13,7 +13,7 @@ from pathlib import Path
 from orun.core.serialization import Record
 from orun.discovery import digest_now
 from orun.errors import UndeclaredInput
-from orun.observe import portable_name
+from orun.fs.observed_state import portable_name
 from orun.pipeline.graph import reached
 from orun.pipeline.model import Pipeline, Stage
 from orun.steps import Done

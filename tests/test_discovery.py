@@ -10,7 +10,7 @@ import pytest
 
 from orun.discovery import collect_files, digest_now
 from orun.errors import StoreError
-from orun.observe import ABSENT
+from orun.fs.observed_state import ABSENT
 from orun.store import Store
 
 
@@ -37,7 +37,7 @@ def test_a_file_that_cannot_be_read_for_the_disk_s_sake(
 
     with Store.open(tmp_path / "store") as store:
         reads = {str(path): store.files.signature(path)}
-        monkeypatch.setattr("orun.store.reading.digest_descriptor", fail)
+        monkeypatch.setattr("orun.fs.signatures.digest_descriptor", fail)
         with pytest.raises(StoreError) as caught:
             collect_files("upper", reads, tmp_path, tmp_path, store.files)
         assert str(caught.value) == (

@@ -17,9 +17,10 @@ from orun.core.targets import Environment
 from orun.environment import isolated, making, providers
 from orun.errors import PipelineError
 from orun.fold import read_log
+from orun.fs import locks
 from orun.report.console import Console
 from orun.report.terminal import Terminal
-from orun.store import Store, locks
+from orun.store import Store
 from tests.environment.wheels import use_index, wheel
 from tests.project import Project, built, outcomes
 

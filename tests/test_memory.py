@@ -15,6 +15,8 @@ from orun.core.events import Event, Notice, RunStarted, StageFinished
 from orun.core.run_record import RunResult
 from orun.core.serialization import replace
 from orun.errors import StoreError
+from orun.fs import locks
+from orun.fs.signatures import CLOCK
 from orun.gates import baselines
 from orun.gates.baseline_file import write_file
 from orun.gates.baselines import Baseline
@@ -22,9 +24,8 @@ from orun.memory import Request
 from orun.pipeline.model import Pipeline
 from orun.planner import Planner
 from orun.steps import Done
-from orun.store import Store, evidence, locks, stat_cache
+from orun.store import Store, evidence, stat_cache
 from orun.store.evidence import Evidence
-from orun.store.reading import CLOCK
 from orun.store.sealed import seal, unseal
 from tests.project import Project, outcomes
 from tests.store.support import bytes_read, flip, needs_proc

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.observe import ABSENT, FILE, FOLDER, presence, seen_at
+from orun.fs.observed_state import ABSENT, FILE, FOLDER, presence, seen_at
 
 
 def test_what_is_seen(tmp_path: Path) -> None:

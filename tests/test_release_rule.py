@@ -13,6 +13,7 @@ import pytest
 import orun
 from orun.cli.main import main
 from orun.core.run_record import RunResult
+from orun.fs import locks
 from orun.report.console import result_lines
 from orun.report.github import commands
 from orun.report.gitlab import code_quality
@@ -20,7 +21,6 @@ from orun.report.html.page import page
 from orun.report.junit import junit
 from orun.report.markdown import markdown
 from orun.report.terminal import Terminal
-from orun.store import locks
 
 STAGES = """
 import orun

@@ -13,8 +13,9 @@ import pytest
 
 import orun
 from orun.environment.processor import usable_cores
+from orun.fs import locks
 from orun.memory import Request, recall
-from orun.store import Store, locks
+from orun.store import Store
 from tests.project import PIPELINE, Project, built
 
 ALL = ["make", "upper", "count"]

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from orun.core.events import Notice
-from orun.store import locks
+from orun.fs import locks
 from tests.project import Project, built
 
 COPIES = """

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from orun.fold import read_log
+from orun.fs import locks
 from orun.revision import commit_of, edited
-from orun.store import locks
 from tests.git import commit, git
 from tests.project import Project
 

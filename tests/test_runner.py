@@ -13,7 +13,8 @@ import pytest
 import orun
 from orun.core.events import Event, Notice, StageStarted, StageWaiting
 from orun.errors import PipelineError, UsageError
-from orun.store import Store, locks, machine_lock
+from orun.fs import locks
+from orun.store import Store, machine_lock
 from tests.faults.projects import write_model
 from tests.project import PIPELINE, Project, built, outcomes
 

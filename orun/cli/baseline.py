@@ -16,7 +16,7 @@ from orun.cli import options
 from orun.cli.verb import HELP_NAMES, Verb
 from orun.core.serialization import replace
 from orun.errors import UsageError
-from orun.observe import seen_at
+from orun.fs.observed_state import seen_at
 from orun.remote.asked import Remote
 from orun.report.figures import quoted
 from orun.report.gates import why

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from orun.core.run_record import ASIDE
 from orun.errors import UsageError
-from orun.observe import seen_at
+from orun.fs.observed_state import seen_at
 from orun.report.figures import count
 from orun.store.layout import RECORD_FILE
 

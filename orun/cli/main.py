@@ -114,7 +114,7 @@ def _answered(words: list[str]) -> int:
         if isinstance(error, OSError) and error.errno in OUTPUT and error.filename is None:
             raise
         if isinstance(error, OSError) and error.errno in FAILING:  # the machine, and no bug of ours
-            from orun.store.refusals import refusal
+            from orun.fs.os_errors import refusal
 
             refused = refusal(error, "go on", Path.cwd())
             return _fail(refused, refused.exit_code, words)

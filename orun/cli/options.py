@@ -95,7 +95,7 @@ def open_store(folder: Path | None) -> Store:
         UsageError: when there is none.
     """
     from orun.api import default_store
-    from orun.observe import seen_at
+    from orun.fs.observed_state import seen_at
     from orun.store import Store
     from orun.store.layout import VERSION_FILE
     from orun.text.suggestions import near

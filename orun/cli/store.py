@@ -166,7 +166,7 @@ def _tree(store: Store, artifact: str) -> str:
         StoreError: when the store cannot be read.
         UsageError: when it is none, or not one alone.
     """
-    from orun.store.refusals import refusals
+    from orun.fs.os_errors import refusals
 
     with refusals("read what is in the store", store.root):
         stages = {f"{pipeline}/{stage}": (pipeline, stage) for pipeline, stage, _ in store.parts.actions.pointers()}

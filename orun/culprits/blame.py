@@ -19,11 +19,11 @@ from orun.culprits.found import Diagnosis
 from orun.culprits.levels import judged
 from orun.culprits.origin import brought, past
 from orun.errors import UsageError
+from orun.fs.os_errors import quoted
 from orun.gates import baselines
 from orun.journal import Listener, ignore
 from orun.pipeline.model import Gate, Pipeline, Stage, conditions
 from orun.store import Store
-from orun.store.refusals import quoted
 from orun.text.suggestions import near
 
 BASELINE = "the accepted baseline"  # id of the stage that brings the accepted model in

@@ -11,7 +11,7 @@ from orun import sources
 from orun.core.run_record import ASIDE, RunResult
 from orun.errors import UsageError
 from orun.fold import read_result
-from orun.observe import seen_at
+from orun.fs.observed_state import seen_at
 from orun.pipeline import load
 from orun.pipeline.model import Pipeline
 from orun.store import Store

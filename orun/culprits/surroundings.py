@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from orun.culprits.changes import Change, Fixed, inputs_of, variable_of
 from orun.culprits.sides import Side
+from orun.fs.observed_state import ABSENT, value_digest
 from orun.key import UNSET
-from orun.observe import ABSENT, value_digest
 from orun.variables import variable
 
 GIVEN = ("ORUN_GOOD_", "ORUN_BAD_")  # before the name of a variable: its value in the good run, and in the bad one

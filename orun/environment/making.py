@@ -18,9 +18,9 @@ from orun.core.targets import Environment
 from orun.environment import contents, isolated
 from orun.environment.tools import normalise
 from orun.errors import EnvironmentFailed
-from orun.store.durable import replace_file
-from orun.store.locks import Lock
-from orun.store.refusals import refusals
+from orun.fs.durable_files import replace_file
+from orun.fs.locks import Lock
+from orun.fs.os_errors import refusals
 
 PIP_SECONDS = 3600
 PIP_OPTIONS = ("--no-input", "--disable-pip-version-check", "--no-color", "--progress-bar", "off")

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from orun.environment.once import once
-from orun.observe import portable_name
+from orun.fs.observed_state import portable_name
 
 VARIABLE = "PYTHONPATH"
 PACKAGE = Path(__file__).parents[1]  # orun itself

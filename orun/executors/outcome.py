@@ -12,7 +12,17 @@ from orun.executors.messages import Ended, Trouble
 from orun.executors.reads.recorder import signature_of
 from orun.executors.reads.scope import Scope
 from orun.executors.strays import strays
-from orun.observe import ABSENT, BYTES, FILE, FIRST, appearance, place_on_path, search_folders, tells_more, was_absent
+from orun.fs.observed_state import (
+    ABSENT,
+    BYTES,
+    FILE,
+    FIRST,
+    appearance,
+    place_on_path,
+    search_folders,
+    tells_more,
+    was_absent,
+)
 
 EMPTY = f"{FILE} of 0{BYTES}"
 

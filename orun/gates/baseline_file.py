@@ -15,9 +15,9 @@ from orun.core.metrics import Metric
 from orun.core.serialization import Record, decode, encode, field, replace
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
-from orun.observe import require_regular
-from orun.store.durable import replace_file
-from orun.store.refusals import quoted, refusals
+from orun.fs.durable_files import replace_file
+from orun.fs.observed_state import require_regular
+from orun.fs.os_errors import quoted, refusals
 
 VERSION = 1
 TWINS = {".yaml": ".yml", ".yml": ".yaml"}

@@ -12,6 +12,8 @@ from orun.core.metrics import Metric, Unit
 from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import Record, replace
 from orun.errors import UsageError
+from orun.fs.observed_state import seen_at
+from orun.fs.os_errors import refusals
 from orun.gates.baseline_file import (
     BESIDE,
     Accepted,
@@ -22,10 +24,8 @@ from orun.gates.baseline_file import (
     write_file,
 )
 from orun.gates.measured import Ports
-from orun.observe import seen_at
 from orun.pipeline.model import Pipeline, conditions
 from orun.store.records import Action
-from orun.store.refusals import refusals
 
 __all__ = [
     "Accepted",

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orun.errors import StoreError
+from orun.fs.durable_files import make_database
+from orun.fs.observed_state import seen_at
+from orun.fs.os_errors import quoted
 from orun.history.points import Point
-from orun.observe import seen_at
-from orun.store.durable import make_database
 from orun.store.layout import VERSION_FILE
-from orun.store.refusals import quoted
 from orun.text.suggestions import near
 
 FORMAT = 2  # of 1 the runtime was not kept

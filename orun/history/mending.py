@@ -10,11 +10,11 @@ from pathlib import Path
 from orun.core.run_record import ASIDE
 from orun.errors import StoreError
 from orun.fold import read_result
+from orun.fs.os_errors import is_refusal, refusals
 from orun.history.database import History
 from orun.history.points import Point, points_of
 from orun.store import Store
 from orun.store.layout import RECORD_FILE
-from orun.store.refusals import is_refusal, refusals
 
 BESIDE = ("-journal", "-wal", "-shm")  # what SQLite keeps beside a database
 

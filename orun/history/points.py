@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from orun.core.metrics import Better, Noise, Unit
 from orun.core.run_record import RunResult, StageResult
 from orun.environment.hosts import hardware
-from orun.store.digests import digest_bytes
+from orun.fs.digests import digest_bytes
 
 DEVICE = "device "  # how parts of a key begin that the result is bound to
 SHORT = 12  # hexadecimal digits that tell the machines of one history apart

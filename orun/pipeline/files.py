@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from orun.errors import PipelineError, UsageError
-from orun.observe import presence
+from orun.fs.observed_state import presence
 from orun.pipeline import text
 from orun.pipeline.compose import compose
 from orun.pipeline.nodes import Entry, List, Map, Node, Scalar, words

@@ -11,7 +11,7 @@ from orun.core.metrics import Unit
 from orun.core.serialization import Record, field, replace
 from orun.core.source_location import Position
 from orun.core.targets import Environment, Target
-from orun.observe import project_of
+from orun.fs.observed_state import project_of
 from orun.stages.contract import Spec
 
 Rule = Literal["min", "max", "max_drop", "max_increase", "max_regression", "min_speedup"]

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orun.observe import digest_file, require_regular
+from orun.fs.observed_state import digest_file, require_regular
 
 INCLUDE = re.compile(r"(-r|--requirement|-c|--constraint)(?:\s+|=|(?<=-r)|(?<=-c))(?P<file>\S.*)")
 COMMENT = re.compile(r"(^|\s+)#.*$")

@@ -10,7 +10,7 @@ from blake3 import blake3
 from orun.core.serialization import Record
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
-from orun.observe import require_regular
+from orun.fs.observed_state import require_regular
 from orun.pipeline.nodes import Span
 
 MAX_BYTES = 4 * 2**20

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orun.errors import PipelineError
-from orun.observe import is_special
+from orun.fs.observed_state import is_special
 from orun.pipeline.files import beside_target, neighbour
 from orun.pipeline.fragments import SIMPLE, plain_default, words
 from orun.pipeline.model import Reference

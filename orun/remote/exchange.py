@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 from orun.core.events import Event, Notice
 from orun.errors import Interrupted
+from orun.fs.digests import is_digest
 from orun.planner import Planner
 from orun.remote.intake import Intake
 from orun.remote.ledger import Ledger
@@ -20,7 +21,6 @@ from orun.remote.outgo import Outgo, count
 from orun.remote.settings import Settings
 from orun.steps import Step
 from orun.store import Action
-from orun.store.digests import is_digest
 from orun.text.units import show
 from orun.variables import SHARED_KEY, SIGNING_KEY
 

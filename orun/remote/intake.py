@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orun.core.events import Notice, StageWaiting
+from orun.fs.os_errors import ensure_space, refusals
 from orun.planner import Planner
 from orun.remote.client import BrokenError
 from orun.remote.envelope import RefusedError
@@ -17,7 +18,6 @@ from orun.remote.offers import listed, offered
 from orun.steps import Step
 from orun.store import Action, Tree
 from orun.store.objects import Incoming
-from orun.store.refusals import ensure_space, refusals
 from orun.text.units import show
 
 Asking = Generator[Message, Any, bool]  # asks one thing after the other; whether it got what it was for

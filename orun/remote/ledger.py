@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from orun.fs.digests import digest_bytes
+from orun.fs.durable_files import write_all
+from orun.fs.os_errors import refusals
 from orun.store import Action
-from orun.store.digests import digest_bytes
-from orun.store.durable import write_all
-from orun.store.refusals import refusals
 
 
 class Ledger:

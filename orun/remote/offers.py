@@ -10,10 +10,10 @@ from typing import Any
 
 from orun import key
 from orun.core import serialization
+from orun.fs.digests import is_digest
 from orun.remote.envelope import RefusedError
 from orun.steps import Step
 from orun.store import Action, Entry
-from orun.store.digests import is_digest
 from orun.store.trees import decode
 
 LONGEST_NAME, LONGEST_PATH = 255, 4096 - 1024  # bytes; a store's own folder comes before

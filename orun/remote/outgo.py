@@ -8,13 +8,13 @@ from time import monotonic
 
 from orun.core.events import Notice
 from orun.core.serialization import encode
+from orun.fs.os_errors import refusals
 from orun.planner import Planner
 from orun.remote.client import BrokenError
 from orun.remote.ledger import Ledger
 from orun.remote.link import Link, Message, TroubleError
 from orun.steps import Step
 from orun.store import Action
-from orun.store.refusals import refusals
 from orun.store.sealed import canonical
 
 POLL_SECONDS = 0.05

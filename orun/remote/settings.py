@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from orun.core.serialization import Record
 from orun.environment import tools
 from orun.errors import UsageError
-from orun.observe import require_regular
+from orun.fs.observed_state import require_regular
 from orun.remote.asked import MODE, URL, Remote, config_file
 from orun.remote.keys import public_texts
 from orun.store.layout import VERSION_FILE

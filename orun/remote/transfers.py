@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from time import sleep
 from typing import Any, Protocol, TypeVar
 
+from orun.fs.digests import digest_bytes, digest_descriptor, is_digest
+from orun.fs.durable_files import READ_ONLY, set_mode
+from orun.fs.locks import machine_lock
+from orun.fs.signatures import set_stamp
 from orun.remote.envelope import RefusedError, seal, unseal
 from orun.remote.keys import Keyring
 from orun.remote.names import SLOTS, UNKNOWN, object_name, record_name
-from orun.store.digests import digest_bytes, digest_descriptor, is_digest
-from orun.store.durable import READ_ONLY, set_mode
-from orun.store.locks import machine_lock
-from orun.store.reading import set_stamp
 from orun.store.trees import decode
 
 T = TypeVar("T")

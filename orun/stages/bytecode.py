@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from importlib.machinery import SourceFileLoader
 from importlib.util import cache_from_source
 
-from orun.store.reading import CLOCK
+from orun.fs.signatures import CLOCK
 
 
 def distrust(doubted: Callable[[str, str], bool]) -> None:

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-from orun.observe import FILE, presence
+from orun.fs.observed_state import FILE, presence
 from orun.stages import custom, plugins
 from orun.stages.codefile import CodeFiles
 from orun.stages.contract import module_name

@@ -6,8 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orun.store.locks import Lock, MachineLock, machine_lock
-    from orun.store.reading import Signature
+    from orun.fs.locks import Lock, MachineLock, machine_lock
+    from orun.fs.signatures import Signature
     from orun.store.records import Action, Discovered, Entry, Stray, Tree
     from orun.store.stat_cache import StatCache
     from orun.store.store import Store

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from orun.core import serialization
-from orun.store.digests import digest_bytes
-from orun.store.durable import replace_file
-from orun.store.flushing import Flushing
+from orun.fs.digests import digest_bytes
+from orun.fs.durable_files import replace_file
+from orun.fs.flushing import Flushing
+from orun.fs.signatures import Signature, signature_of
 from orun.store.layout import safe_name
 from orun.store.quarantine import Quarantine
-from orun.store.reading import Signature, signature_of
 from orun.store.records import Action
 from orun.store.scratch import Session
 from orun.store.sealed import BrokenSealError, canonical, seal, unseal

@@ -8,14 +8,14 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from orun.store.durable import READ_ONLY, set_mode
+from orun.fs.durable_files import READ_ONLY, set_mode
+from orun.fs.locks import Lock
+from orun.fs.signatures import Signature, is_settled, read_steadily, signature_of
 from orun.store.index import Index
 from orun.store.layout import safe_name
-from orun.store.locks import Lock
 from orun.store.objects import Objects
 from orun.store.placing import EXECUTABLE, Placer, move_folder, open_up
 from orun.store.quarantine import Quarantine
-from orun.store.reading import Signature, is_settled, read_steadily, signature_of
 from orun.store.records import Entry, Tree
 from orun.store.scratch import Session
 from orun.store.trees import parents

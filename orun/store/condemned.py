@@ -11,8 +11,8 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from orun.store.durable import write_file
-from orun.store.locks import Lock
+from orun.fs.durable_files import write_file
+from orun.fs.locks import Lock
 
 
 class Condemned:

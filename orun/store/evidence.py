@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 
 from orun.core.serialization import Record
-from orun.observe import listing_digest
+from orun.fs.observed_state import listing_digest
+from orun.fs.signatures import CLOCK, Signature, signature_of
 from orun.store.parts import Parts
-from orun.store.reading import CLOCK, Signature, signature_of
 from orun.store.records import Tree
 from orun.store.trees import parents
 

@@ -12,12 +12,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from orun.fs.os_errors import refusals
 from orun.store.condemned import Condemned
 from orun.store.layout import note_path
 from orun.store.old_runs import RemovedRun, old_runs, size_of
 from orun.store.pins import pins
 from orun.store.placing import move_folder
-from orun.store.refusals import refusals
 from orun.store.scratch import live_leases
 from orun.store.store import Store
 from orun.store.survey import Survey, survey

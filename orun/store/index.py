@@ -18,9 +18,9 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
-from orun.store.digests import digest_bytes
-from orun.store.durable import make_database
-from orun.store.reading import Signature, is_local
+from orun.fs.digests import digest_bytes
+from orun.fs.durable_files import make_database
+from orun.fs.signatures import Signature, is_local
 
 if TYPE_CHECKING:
     import sqlite3

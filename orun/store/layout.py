@@ -6,9 +6,9 @@ import functools
 from pathlib import Path
 
 from orun.errors import StoreError
-from orun.store.digests import ALGORITHM, digest_bytes
-from orun.store.durable import make_folder, sync_folders, write_anew
-from orun.store.refusals import quoted, refusals
+from orun.fs.digests import ALGORITHM, digest_bytes
+from orun.fs.durable_files import make_folder, sync_folders, write_anew
+from orun.fs.os_errors import quoted, refusals
 
 # objects     immutable files by digest, read-only
 # actions     key -> what the stage made, and how: one sealed record for each set of discovered inputs

@@ -17,14 +17,14 @@ from typing import Literal
 
 from orun.core.serialization import Record
 from orun.errors import StoreError
-from orun.store.copying import copy_file
-from orun.store.digests import digest_bytes, is_digest
-from orun.store.durable import READ_ONLY, make_folder, set_mode, write_file
-from orun.store.flushing import Flushing
+from orun.fs.copying import copy_file
+from orun.fs.digests import digest_bytes, is_digest
+from orun.fs.durable_files import READ_ONLY, make_folder, set_mode, write_file
+from orun.fs.flushing import Flushing
+from orun.fs.os_errors import quoted
+from orun.fs.signatures import CLOCK, is_settled, read_steadily, set_stamp, signature_of
 from orun.store.index import Index
 from orun.store.quarantine import Quarantine
-from orun.store.reading import CLOCK, is_settled, read_steadily, set_stamp, signature_of
-from orun.store.refusals import quoted
 from orun.store.scratch import Session
 
 SMALL = 1 << 16  # bytes of a file that is read whole to see whether it is an object already

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orun.core.serialization import Record, replace
 from orun.errors import StoreError
-from orun.store.refusals import quoted
+from orun.fs.os_errors import quoted
 
 _KINDS = {
     stat.S_IFIFO: "a named pipe",

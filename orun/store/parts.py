@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from orun.core.serialization import Record
+from orun.fs.flushing import Flushing
 from orun.store.actions import Actions
 from orun.store.checkouts import Checkouts
-from orun.store.flushing import Flushing
 from orun.store.index import Index
 from orun.store.objects import Objects
 from orun.store.placing import Placer

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orun.errors import StoreError, UsageError
-from orun.observe import seen_at
-from orun.store.digests import digest_bytes
-from orun.store.durable import replace_file
+from orun.fs.digests import digest_bytes
+from orun.fs.durable_files import replace_file
+from orun.fs.observed_state import seen_at
+from orun.fs.os_errors import refusals
 from orun.store.layout import safe_name
-from orun.store.refusals import refusals
 from orun.store.sealed import read_record, seal
 from orun.store.store import Store
 

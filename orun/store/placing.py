@@ -11,11 +11,11 @@ import os
 import stat
 
 from orun.errors import StoreError
-from orun.store.copying import copy_file, link, reflink
-from orun.store.durable import READ_ONLY, set_mode
+from orun.fs.copying import copy_file, link, reflink
+from orun.fs.durable_files import READ_ONLY, set_mode
+from orun.fs.signatures import is_settled, set_stamp, signature_of
 from orun.store.index import Index
 from orun.store.objects import Objects
-from orun.store.reading import is_settled, set_stamp, signature_of
 from orun.store.records import Entry, Tree
 from orun.store.trees import parents
 

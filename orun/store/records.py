@@ -46,7 +46,7 @@ class Discovered(Record, frozen=True):
         packages: distribution -> version of what the user's code imported.
         environment: variable -> value digest, or empty when it was unset, of what the user's code looked up.
         probed: path -> `file` or `folder`, or empty where nothing was, of what was asked for without being opened; with
-            its size, or where it links to, if that was asked (`orun.observe.appearance`).
+            its size, or where it links to, if that was asked (`orun.fs.observed_state.appearance`).
     """
 
     files: Mapping[str, str] = field(default_factory=dict)

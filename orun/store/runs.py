@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from orun.errors import UsageError
-from orun.observe import FOLDER, seen_at
+from orun.fs.observed_state import FOLDER, seen_at
+from orun.fs.os_errors import quoted
 from orun.store.layout import RECORD_FILE, safe_name
-from orun.store.refusals import quoted
 
 FORM = "%Y%m%d-%H%M%S-%f"
 STAMP = len("20261103-141502-123456")

@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TextIO
 
+from orun.fs.digests import digest_bytes
+from orun.fs.durable_files import write_all
+from orun.fs.locks import Lock
 from orun.store.condemned import Condemned
-from orun.store.digests import digest_bytes
-from orun.store.durable import write_all
-from orun.store.locks import Lock
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 _LEASE = "lease"

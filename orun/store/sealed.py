@@ -13,8 +13,8 @@ from typing import Any
 
 from orun.core.serialization import from_json, to_json
 from orun.errors import StoreError
-from orun.store.digests import LENGTH, digest_bytes
-from orun.store.refusals import quoted, refusals
+from orun.fs.digests import LENGTH, digest_bytes
+from orun.fs.os_errors import quoted, refusals
 
 _HEAD = b'{"seal":"'
 _MIDDLE = b'","record":'

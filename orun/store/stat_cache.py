@@ -8,11 +8,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from orun.observe import require_regular
-from orun.store.digests import digest_bytes
+from orun.fs.digests import digest_bytes
+from orun.fs.observed_state import require_regular
+from orun.fs.os_errors import refusal
+from orun.fs.signatures import CLOCK, Signature, is_held_for_writing, keeps_inodes, read_steadily, signature_of
 from orun.store.index import Index
-from orun.store.reading import CLOCK, Signature, is_held_for_writing, keeps_inodes, read_steadily, signature_of
-from orun.store.refusals import refusal
 
 __all__ = ["Signature", "StatCache"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from orun.fs.os_errors import refusals
 from orun.store.layout import FOLDERS
-from orun.store.refusals import refusals
 from orun.store.store import Store
 
 _BLOCK = 512  # bytes; the unit of st_blocks, whatever the file system's is

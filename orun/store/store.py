@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Self
 
 from orun.errors import StoreError
+from orun.fs.locks import Lock, remove_free_locks
+from orun.fs.os_errors import refusals
+from orun.fs.signatures import is_local
 from orun.store.condemned import Condemned
 from orun.store.evidence import Evidence, Witness
 from orun.store.layout import PRIVATE, VERSION_FILE, prepare, safe_name
-from orun.store.locks import Lock, remove_free_locks
 from orun.store.parts import Parts, assemble
-from orun.store.reading import is_local
 from orun.store.records import Action, Tree
-from orun.store.refusals import refusals
 from orun.store.scratch import sweep
 from orun.store.stat_cache import StatCache
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from orun.errors import StoreError
-from orun.observe import seen_at
+from orun.fs.observed_state import seen_at
+from orun.fs.os_errors import is_refusal, refusals
+from orun.fs.signatures import Signature
 from orun.store.layout import RECORD_FILE
-from orun.store.reading import Signature
 from orun.store.records import Action
-from orun.store.refusals import is_refusal, refusals
 from orun.store.sealed import read_record
 from orun.store.store import Store
 

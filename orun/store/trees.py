@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orun.errors import StoreError
-from orun.store.digests import ALGORITHM, digest_bytes, digest_descriptor, is_digest
+from orun.fs.digests import ALGORITHM, digest_bytes, digest_descriptor, is_digest
 from orun.store.objects import Objects
 from orun.store.outputs import Found, scan
 from orun.store.records import Entry, Tree

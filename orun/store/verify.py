@@ -6,9 +6,9 @@ import errno
 from dataclasses import dataclass
 
 from orun.errors import StoreError
-from orun.observe import seen_at
+from orun.fs.observed_state import seen_at
+from orun.fs.os_errors import is_refusal, refusals
 from orun.store.layout import RECORD_FILE
-from orun.store.refusals import is_refusal, refusals
 from orun.store.sealed import read_record
 from orun.store.store import Store
 

@@ -14,8 +14,8 @@ import orun
 from orun.core.run_record import RunResult
 from orun.environment import isolated
 from orun.errors import PipelineError
+from orun.fs import locks
 from orun.pipeline import load
-from orun.store import locks
 from tests.acceptance.support import command, make_environments
 from tests.stages.models import convolution
 

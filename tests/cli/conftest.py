@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orun.cli.main import main
-from orun.store import locks
+from orun.fs import locks
 
 
 @dataclass(frozen=True)

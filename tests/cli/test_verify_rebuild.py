@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orun.cli.main import main
-from orun.store import locks
+from orun.fs import locks
 from tests.faults.projects import write_model
 
 from .conftest import CommandLine

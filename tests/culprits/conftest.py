@@ -14,7 +14,7 @@ import orun
 from orun.core.events import Event, StageStarted
 from orun.culprits.blame import blame, questions
 from orun.culprits.found import Diagnosis
-from orun.store import locks
+from orun.fs import locks
 from tests.diagnosis.planted import detour, layers
 
 PATIENT = 1e6  # seconds: the machine may be slow

@@ -11,7 +11,8 @@ from orun.core.events import Event, StageStarted
 from orun.core.run_record import RunResult
 from orun.culprits.bisect import Bisection, bisect
 from orun.errors import UsageError
-from orun.store import Store, locks
+from orun.fs import locks
+from orun.store import Store
 
 STAGES = """
 from orun import stage

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orun.cli.bisect import lines_of
+from orun.fs import locks
 from orun.report.terminal import Terminal
-from orun.store import locks
 from tests.culprits.test_bisect import Project
 from tests.git import commit, git
 

@@ -16,7 +16,8 @@ import orun
 from orun.culprits.advice import advice
 from orun.culprits.bisect import bisect
 from orun.culprits.changes import Fixed
-from orun.store import Store, locks
+from orun.fs import locks
+from orun.store import Store
 from tests.culprits.test_bisect import Project
 from tests.diagnosis.planted import layers
 

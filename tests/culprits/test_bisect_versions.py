@@ -11,7 +11,7 @@ import pytest
 
 from orun.core.run_record import RunResult
 from orun.environment import isolated
-from orun.store import locks
+from orun.fs import locks
 from tests.culprits.test_bisect import Project
 from tests.environment.wheels import use_index, wheel
 

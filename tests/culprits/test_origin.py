@@ -20,8 +20,9 @@ from orun.culprits.blame import Question, blame
 from orun.culprits.chain import upstream
 from orun.culprits.found import Diagnosis, Level
 from orun.culprits.origin import Past, brought, past
+from orun.fs import locks
 from orun.pipeline.model import conditions
-from orun.store import Store, locks
+from orun.store import Store
 from tests.processors import exact_sums
 
 DATA = """

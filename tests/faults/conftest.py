@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.store import locks
+from orun.fs import locks
 from tests.faults.projects import MODEL, TEXT
 from tests.faults.rig import Rig, inside, process
 

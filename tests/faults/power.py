@@ -11,7 +11,7 @@ from pathlib import Path
 
 import orun
 from orun.core.events import Event, StageFinished
-from orun.store import locks
+from orun.fs import locks
 from tests.store.crash import Disk, say
 
 

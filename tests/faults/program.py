@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from orun.cli.main import main
-from orun.store import locks
+from orun.fs import locks
 
 if __name__ == "__main__":
     locks.MACHINE = Path(sys.argv[1])

@@ -9,8 +9,9 @@ import pytest
 
 import orun
 from orun.core.run_record import Verdict
+from orun.fs import locks
 from orun.gates import baselines
-from orun.store import Store, locks
+from orun.store import Store
 from tests.diagnosis.planted import layers
 
 STAGES = """

@@ -13,8 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 import orun
 from orun.cli.main import main
 from orun.core.run_record import Verdict
+from orun.fs import locks
 from orun.gates import baselines
-from orun.store import locks
 
 STAGES = """
 import numpy as np

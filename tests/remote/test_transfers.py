@@ -16,12 +16,13 @@ import pytest
 from orun import bucket
 from orun.bucket import PART as UPLOAD_PART
 from orun.bucket import Bucket, DeniedError, UnreachableError
+from orun.fs import locks
+from orun.fs.digests import digest_bytes
 from orun.remote.envelope import RefusedError
 from orun.remote.keys import Keyring
 from orun.remote.names import SLOTS, UNKNOWN, object_name, record_name
 from orun.remote.transfers import PART, RECORD_LIMIT, Piece, Transfers
-from orun.store import Entry, locks, machine_lock
-from orun.store.digests import digest_bytes
+from orun.store import Entry, machine_lock
 from orun.store.trees import encode
 from tests.remote.relay import Relay
 from tests.remote.support import contents, named, remove, write

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from orun.core.metrics import Metric
+from orun.fs.os_errors import refusals
 from orun.store import Action, Discovered, Store
-from orun.store.refusals import refusals
 
 NOBODY = 65534
 

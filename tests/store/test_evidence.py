@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from orun.observe import listing_digest
-from orun.store import Store, evidence, reading
+from orun.fs import signatures
+from orun.fs.observed_state import listing_digest
+from orun.fs.signatures import signature_of
+from orun.store import Store, evidence
 from orun.store.checkouts import Checkouts
-from orun.store.reading import signature_of
 from orun.store.records import Tree
 from tests.store.support import add, flip, object_path
 
@@ -41,7 +42,7 @@ def test_a_folder_whose_names_are_not_new_is_known_by_its_times(store: Store, mo
     folders = {str(path): signature_of(path.stat()) for path in (out, out / "sub")}
     assert (old.files, old.folders) == ({**new.files, **folders}, {})
     assert folders.keys() == new.folders.keys()
-    monkeypatch.setattr(reading, "_file_system", lambda _descriptor: "fuse.s3fs")  # which makes up times of folders
+    monkeypatch.setattr(signatures, "_file_system", lambda _descriptor: "fuse.s3fs")  # which makes up times of folders
     assert store.evidence("p", {"s": digest}) == new
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from orun.fs.signatures import Signature
 from orun.store.index import Index
-from orun.store.reading import Signature
 
 FILE: Signature = (1, 2, 3, 4, 5)
 OTHER: Signature = (1, (1 << 64) - 1, 3, 4, 5)

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from orun.errors import StoreError
+from orun.fs import locks as locks_module
 from orun.store import Lock, MachineLock, Store, machine_lock
-from orun.store import locks as locks_module
 from tests.faults.calls import Failing, Fault
 from tests.store.support import NOBODY, forks, in_child, needs_root
 

@@ -16,11 +16,11 @@ import pytest
 from blake3 import blake3
 
 from orun.errors import StoreError
+from orun.fs.digests import digest_descriptor
+from orun.fs.durable_files import replace_file
+from orun.fs.signatures import set_stamp, signature_of
 from orun.store import Store, objects, placing
-from orun.store.digests import digest_descriptor
-from orun.store.durable import replace_file
 from orun.store.objects import SMALL
-from orun.store.reading import set_stamp, signature_of
 from tests.store.support import (
     DAMAGE,
     NOBODY,
@@ -312,7 +312,7 @@ def test_that_there_is_no_memory_to_read_a_file_into_is_said_as_of_any(tmp_path:
     path.write_bytes(bytes(3 << 20))
     text = f"""
 import mmap, resource
-from orun.store.digests import digest_descriptor
+from orun.fs.digests import digest_descriptor
 file, held = open({str(path)!r}, "rb"), int(open("/proc/self/statm").read().split()[0]) * mmap.PAGESIZE
 resource.setrlimit(resource.RLIMIT_AS, (held + (5 << 18), held + (5 << 18)))  # for the first piece, and not the second
 try:

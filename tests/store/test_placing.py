@@ -14,9 +14,9 @@ import pytest
 from blake3 import blake3
 
 from orun.errors import StoreError
+from orun.fs.copying import link, reflink
+from orun.fs.durable_files import READ_ONLY
 from orun.store import Store, placing
-from orun.store.copying import link, reflink
-from orun.store.durable import READ_ONLY
 from tests.store.support import (
     add,
     bytes_read,

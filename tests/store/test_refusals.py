@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orun.store.refusals import quoted, refusal
+from orun.fs.os_errors import quoted, refusal
 
 
 @pytest.mark.parametrize("path", ["/a/b-c_d.e", "/a b", "it's", "/größe", "$HOME", "a;b", "", "~/x", "a\nb", "*"])

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from orun.fs.durable_files import replace_file
+from orun.fs.os_errors import refusals
 from orun.store import Action, Store
-from orun.store.durable import replace_file
-from orun.store.refusals import refusals
 from orun.store.sealed import seal
 from tests.store.support import action, content, fill
 

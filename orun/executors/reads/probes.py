@@ -18,11 +18,12 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-from orun import executors, observe
+from orun import executors
 from orun.executors.reads.frames import FINDERS, calling
 from orun.executors.reads.recorder import LISTERS, Recorder, absolute
 from orun.executors.reads.scope import Scope
-from orun.observe import appearance
+from orun.fs import observed_state
+from orun.fs.observed_state import appearance
 
 LSTAT: Mapping[str, bool] = {"size": True, "link": True}
 # Module, function, and how much it asks.
@@ -41,7 +42,7 @@ THERE = frozenset(
      "is_block_device", "is_char_device", "samefile", "resolve", "select_exists"}
 )  # fmt: skip
 SUPPORTS = (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids)
-OURS = (str(Path(executors.__file__).parent), observe.__file__)  # code that asks while it notes
+OURS = (str(Path(executors.__file__).parent), observed_state.__file__)  # code that asks while it notes
 PATHS = {"posixpath", "genericpath"}  # functions of `os.path`
 HELPERS = LISTERS | PATHS | {__name__}  # modules that ask for their callers
 
@@ -53,7 +54,7 @@ class Probes:
         recorder: what was opened, listed and made besides: there is no need to note that again.
 
     Attributes:
-        found: absolute path -> what was there when so much was first asked (see `orun.observe.appearance`).
+        found: absolute path -> what was there when so much was first asked (see `orun.fs.observed_state.appearance`).
     """
 
     def __init__(self, recorder: Recorder) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from orun.executors.job import Signature
 from orun.executors.reads.frames import FINDERS, calling
 from orun.executors.reads.scope import Scope, scope_of
-from orun.observe import listing_digest
+from orun.fs.observed_state import listing_digest
 
 WRITES = os.O_WRONLY | os.O_RDWR
 BYPRODUCTS = "/__pycache__/"  # caches beside code, but for byte code, which stands for its source

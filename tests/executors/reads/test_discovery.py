@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 from orun.executors import JobResult, LocalExecutor
 from orun.executors.job import Signature
 from orun.executors.reads.recorder import signature_of
-from orun.observe import ABSENT, listing_digest
+from orun.fs.observed_state import ABSENT, listing_digest
 from tests.executors.support import Project, result
 
 HEAD = """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orun.executors import LocalExecutor
-from orun.observe import listing_digest
+from orun.fs.observed_state import listing_digest
 from tests.executors.support import Project, result
 
 LISTS = sys.version_info[:2] == (3, 12)  # there `Path.glob` goes by a folder's list also where there is no wildcard

@@ -19,7 +19,8 @@ from transformers import BertConfig, BertForSequenceClassification
 
 import orun
 from orun.errors import OrunError
-from orun.store import Store, locks
+from orun.fs import locks
+from orun.store import Store
 from tests.stages.modules import small
 from tests.stages.support import StageRun, run_stage
 

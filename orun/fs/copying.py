@@ -7,9 +7,9 @@ import fcntl
 import os
 import sys
 
-from orun.store.digests import digest_descriptor
-from orun.store.durable import new_file, set_mode
-from orun.store.refusals import ensure_space
+from orun.fs.digests import digest_descriptor
+from orun.fs.durable_files import new_file, set_mode
+from orun.fs.os_errors import ensure_space
 
 _FICLONE = 0x40049409  # <linux/fs.h>
 

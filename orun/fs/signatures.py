@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from orun.core.serialization import Record
-from orun.store.digests import digest_descriptor
+from orun.fs.digests import digest_descriptor
 
 Signature = tuple[int, int, int, int, int]  # device, inode, size, mtime and ctime in nanoseconds
 

@@ -1,0 +1,1 @@
+"""File system primitives: locks, durable writes, signatures, digests, OS errors."""
