@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from benchmarks.spent import ROOT, machine, table
 from orun.core.serialization import replace
 from orun.core.targets import Provider, Target
-from orun.environment import isolated, making
+from orun.environment import venv_builder, venvs
 from orun.measure.dataset import Dataset, Values, batches, count
 from orun.measure.elsewhere import RemoteSession
 from orun.measure.metrics_task import ranks, recall
@@ -71,11 +71,11 @@ def openvino(threads: int, precision: str) -> Target:
     pipeline = load(ROOT / "pipelines" / "openvino.yaml")
     given = next(stage.target for stage in pipeline.stages if stage.target and stage.target.environment)
     if given.environment:
-        making.make(given.environment, print)
+        venv_builder.make(given.environment, print)
     how = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": str(threads), "NUM_STREAMS": "1"}
     options = {**given.providers[0].options, "load_config": json.dumps({"CPU": how})}
     providers = (Provider(given.providers[0].name, options),)
-    interpreter = isolated.interpreter(given.environment)
+    interpreter = venvs.interpreter(given.environment)
     return replace(given, providers=providers, environment=None, interpreter=interpreter)
 
 

@@ -21,7 +21,7 @@ from benchmarks.envelope import TORCH, cpu, made_up_feed, times, torch_models
 from benchmarks.spent import ROOT, machine, table
 from orun.core.serialization import replace
 from orun.core.targets import Provider, Target
-from orun.environment import isolated
+from orun.environment import venvs
 from orun.measure.oncpu import Floats
 from orun.measure.plugins import CPU
 from orun.pipeline import load
@@ -42,7 +42,7 @@ def target_of(told: dict[str, Any], given: Target) -> Target:
     """Where a chosen model runs: the pipeline's target, with the providers that the search settled on."""
     providers = tuple(Provider(name, options) for one in told["providers"] for name, options in one.items())
     here = providers[0].name == CPU
-    interpreter = None if here else isolated.interpreter(given.environment)
+    interpreter = None if here else venvs.interpreter(given.environment)
     return replace(given, providers=providers, environment=None, interpreter=interpreter)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from orun.core.run_record import RunResult
 from orun.core.serialization import replace
-from orun.environment.once import forget
+from orun.environment.call_cache import forget
 from orun.errors import UsageError
 from orun.fs.observed_state import project_of
 from orun.journal import Journal, Listener, ignore
@@ -103,7 +103,7 @@ def explain(
         UsageError: when there is no stage of that name.
     """
     from orun.discovery import standing
-    from orun.environment import isolated
+    from orun.environment import venvs
 
     planner = _planner(_pipeline(file, set), store, (), fresh=False)
     chosen = _selected(planner.pipeline, [stage], (), ())
@@ -119,7 +119,7 @@ def explain(
     latest = planner.store.latest(planner.pipeline.name, step.stage.id)
     if latest is None:
         return step
-    packages = isolated.packages(step.stage.environment)
+    packages = venvs.packages(step.stage.environment)
     now = standing(latest.discovered, planner.pipeline.root, planner.store.files, packages).named
     return replace(step, read={name: (then, now[name]) for name, then in latest.discovered.named.items()})
 
@@ -182,7 +182,7 @@ def run(  # noqa: PLR0913 - the options of the command line
 
         if restored := restore(request, recalled, on_event, started_at):
             return restored
-    from orun.environment.room import room
+    from orun.environment.resources import room
     from orun.outs import require_apart
     from orun.remember import remember
     from orun.remote.settings import resolve

@@ -11,7 +11,7 @@ from typing import TypeVar
 from orun.core.serialization import Record, replace
 from orun.core.targets import Target
 from orun.discovery import carry_over, changed_meanwhile, collect_files, digest_now, versions
-from orun.environment import device, isolated, tools
+from orun.environment import device, distributions, venvs
 from orun.errors import InputChanged
 from orun.executors.job import Job, JobResult
 from orun.fs.observed_state import portable_name, value_digest
@@ -78,7 +78,7 @@ class Attempt(Record, frozen=True):
             timeout=stage.timeout,
             memory=stage.memory,
             lineage=str(lineage_file) if use.spec.lineage else None,
-            interpreter=isolated.interpreter(stage.environment) if stage.environment else None,
+            interpreter=venvs.interpreter(stage.environment) if stage.environment else None,
             overrides=self.pipeline.overrides,
         )
 
@@ -86,7 +86,7 @@ class Attempt(Record, frozen=True):
         """A target with its Python, when that is not the stage's."""
         stage = self.step.stage
         environment = stage.environment_of(target)
-        python = None if environment == stage.environment else isolated.interpreter(environment)
+        python = None if environment == stage.environment else venvs.interpreter(environment)
         return target.below(self.pipeline.root, python)
 
     def conclude(self, result: JobResult, done: Mapping[str, Done]) -> Action:
@@ -117,7 +117,7 @@ class Attempt(Record, frozen=True):
     def _store(self, result: JobResult, discovered: Discovered, wrote: Mapping[str, Stray]) -> Action:
         tree = self.store.add_tree(self.scratch / "output")
         step, use = self.step, self.pipeline.kinds[self.step.stage.uses]
-        packages = isolated.packages(step.stage.environment_of(step.stage.target))
+        packages = venvs.packages(step.stage.environment_of(step.stage.target))
         action = Action(
             key=step.key,
             parts=step.parts,
@@ -188,14 +188,14 @@ class Attempt(Record, frozen=True):
 
     def _require_packages(self, result: JobResult) -> None:
         """Raise InputChanged when a package was installed anew since the run began: the key has the version of then."""
-        then, now = tools.exact(), tools.exact_now()
+        then, now = distributions.exact(), distributions.exact_now()
         if then is now or self.step.stage.environment:  # what an isolated one holds is recorded where it is made
             return
         spec = self.pipeline.kinds[self.step.stage.uses].spec
-        found = (tools.find(tool, then) or tools.find(tool, now) for tool in spec.tools)
-        names = {tools.normalise(one[0]) for one in found if one}
+        found = (distributions.find(tool, then) or distributions.find(tool, now) for tool in spec.tools)
+        names = {distributions.normalise(one[0]) for one in found if one}
         for name in sorted({*names, *result.packages}):
-            versions = [packages.get(name, tools.ABSENT) for packages in (then, now)]
+            versions = [packages.get(name, distributions.ABSENT) for packages in (then, now)]
             if len(set(versions)) > 1:
                 raise changed_meanwhile(self.step.stage.id, f"package {name} was changed ({' -> '.join(versions)})")
 
@@ -214,7 +214,7 @@ class Attempt(Record, frozen=True):
         project = self.pipeline.project
         declared = {os.path.realpath(root / reference.path) for reference in self.step.stage.references}
         reads = {path: signature for path, signature in result.reads.items() if path not in declared}
-        exact = isolated.packages(self.step.stage.environment) or versions(root)
+        exact = venvs.packages(self.step.stage.environment) or versions(root)
         found = Discovered(
             files=collect_files(self.step.stage.id, reads, root, project, files),
             folders=_by_name(result.listings, root, project),

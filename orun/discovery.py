@@ -9,8 +9,9 @@ import errno
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from orun.environment import tools
-from orun.environment.once import once
+from orun.environment import distributions
+from orun.environment.call_cache import once
+from orun.environment.env_vars import value_told
 from orun.errors import InputChanged
 from orun.fs.observed_state import (
     ABSENT,
@@ -25,7 +26,6 @@ from orun.fs.observed_state import (
 )
 from orun.fs.os_errors import refusal
 from orun.store import Discovered, Signature, StatCache
-from orun.variables import value_told
 
 # What says nothing of the file itself: of a full disk the cache of a file system over a network tells a reader, too.
 FAILING = (
@@ -76,7 +76,7 @@ def standing(
     return Discovered(
         files={name: digest_now(root / name, files) for name in discovered.files},
         folders={name: listing_digest(root / name) for name in discovered.folders},
-        packages={name: packages.get(name, tools.ABSENT) for name in discovered.packages},
+        packages={name: packages.get(name, distributions.ABSENT) for name in discovered.packages},
         environment={name: value_digest(value_told(name)) for name in discovered.environment},
         probed={name: appearance_as(told, root / name) for name, told in discovered.probed.items()},
     )
@@ -89,11 +89,11 @@ def versions(root: Path) -> Mapping[str, str]:
     Args:
         root: the pipeline's folder.
     """
-    if not tools.developed():
-        return tools.exact()
+    if not distributions.developed():
+        return distributions.exact()
     project = project_of(root).resolve()
-    own = [name for name, folder in tools.developed().items() if Path(folder).resolve().is_relative_to(project)]
-    return {**tools.exact(), **{name: tools.installed()[name] for name in own}}
+    own = [name for name, folder in distributions.developed().items() if Path(folder).resolve().is_relative_to(project)]
+    return {**distributions.exact(), **{name: distributions.installed()[name] for name in own}}
 
 
 def digest_now(path: Path, files: StatCache) -> str:

@@ -20,12 +20,12 @@ from typing import Any
 from blake3 import blake3
 
 from orun.core.targets import EXTENSIONS, StageClass, Target
-from orun.environment import device, isolated, paths, tools
-from orun.environment.once import once
+from orun.environment import device, distributions, python_path, venvs
+from orun.environment.call_cache import once
+from orun.environment.env_vars import UNLESS_SET, value_told
 from orun.fs.observed_state import portable_name
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 from orun.stages.contract import module_name
-from orun.variables import UNLESS_SET, value_told
 
 FORMAT = 7  # raise it when the meaning of a part changes, or code that runs in every stage's process
 
@@ -89,7 +89,7 @@ def compose(
 
 def variables(stage: Stage) -> tuple[str, ...]:
     """The environment variables that parts of its key are made of."""
-    return (*stage.env, OPTIMIZE, HASH_SEED, paths.VARIABLE)
+    return (*stage.env, OPTIMIZE, HASH_SEED, python_path.VARIABLE)
 
 
 def _python(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
@@ -103,7 +103,7 @@ def _python(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
     if (encoding := sys.getfilesystemencoding()) != "utf-8":  # which `open` takes too when it is told none
         parts["encoding of texts"] = encoding
     around = {pipeline.root, *(beside if len(beside) == 1 else ())}  # each of several is there once its file is loaded
-    if not stage.environment and (folders := paths.module_folders(pipeline.root, pipeline.project, around)):
+    if not stage.environment and (folders := python_path.module_folders(pipeline.root, pipeline.project, around)):
         parts[MODULES] = folders
     return parts
 
@@ -113,24 +113,24 @@ def _surroundings(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
     use, parts = pipeline.kinds[stage.uses], _python(pipeline, stage)
     if (parts or use.origin == "plug-in") and value_told(HASH_SEED) != UNLESS_SET[HASH_SEED]:
         parts[f"environment {HASH_SEED}"] = environment_value(HASH_SEED)  # of orun's own kinds no result depends on it
-    places = () if stage.environment else paths.startup_places(pipeline.project)
+    places = () if stage.environment else python_path.startup_places(pipeline.project)
     if started := [portable_name(one, pipeline.root, pipeline.project) for one in map(Path, places) if one.exists()]:
         parts[STARTUP] = os.pathsep.join(started)
-    packages = isolated.packages(stage.environment)
+    packages = venvs.packages(stage.environment)
     extensions = (EXTENSIONS,) if any(target.extended for target in stage.targets) else ()
     parts |= {f"tool {tool}": _version(tool, packages) for tool in (*use.spec.tools, *extensions)}
     if stage.environment:
         parts |= {f"package {name}": version for name, version in (packages or {}).items()}
     if stage.target:
         parts["target"] = _target_text(stage.target)
-    there = isolated.packages(stage.environment_of(stage.target))
+    there = venvs.packages(stage.environment_of(stage.target))
     if stage.environment_of(stage.target) != stage.environment:
         parts |= {f"package {name} of target": version for name, version in (there or {}).items()}
     parts |= {
         f"device {name}": value for name, value in device.fingerprint(use.spec.stage_class, stage.target, there).items()
     }
     for parameter, target in stage.further.items():
-        parts |= _further(parameter, target, isolated.packages(stage.environment_of(target)), use.spec.stage_class)
+        parts |= _further(parameter, target, venvs.packages(stage.environment_of(target)), use.spec.stage_class)
     parts["seed"] = str(pipeline.seed)
     return parts
 
@@ -204,8 +204,8 @@ def _text(value: Any, *, in_order: bool = True) -> str:
 
 
 def _version(tool: str, packages: Mapping[str, str] | None) -> str:
-    found = tools.find(tool, packages)
-    return " ".join(found) if found else tools.ABSENT
+    found = distributions.find(tool, packages)
+    return " ".join(found) if found else distributions.ABSENT
 
 
 def stage_code(use: KindUse, digest: Digest) -> str:
@@ -219,7 +219,7 @@ def stage_code(use: KindUse, digest: Digest) -> str:
     modules = (use.entry, *map(module_name, use.spec.builds_with))
     for name, path in sorted({file for module in modules for file in code_files(module)}):
         hasher.update(f"{name} {digest(Path(path))}\n".encode())
-    version = f" {use.distribution} {tools.installed().get(use.distribution, '')}" if use.distribution else ""
+    version = f" {use.distribution} {distributions.installed().get(use.distribution, '')}" if use.distribution else ""
     return hasher.hexdigest() + version
 
 

@@ -9,7 +9,7 @@ from blake3 import blake3
 
 from orun.core.run_record import Verdict
 from orun.core.serialization import Record, encode
-from orun.environment import isolated, tools
+from orun.environment import distributions, venvs
 from orun.pipeline.model import Pipeline, Stage
 from orun.reasons import HISTORY, VERDICTS
 from orun.steps import Done
@@ -59,8 +59,8 @@ class Lineage(Record, frozen=True):
     def _entry(self, done: Done) -> dict[str, object]:
         stage, action = done.step.stage, done.action
         spec = self.pipeline.kinds[stage.uses].spec
-        packages = isolated.packages(stage.environment)
-        versions = [found for tool in spec.tools if (found := tools.find(tool, packages))]
+        packages = venvs.packages(stage.environment)
+        versions = [found for tool in spec.tools if (found := distributions.find(tool, packages))]
         return {
             "stage": stage.id,
             "uses": stage.uses,

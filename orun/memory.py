@@ -23,7 +23,8 @@ from orun.core.events import Event, GateJudged, Notice, RunStarted, StageFinishe
 from orun.core.run_record import RunResult
 from orun.core.serialization import Record, decode, encode
 from orun.core.targets import Target
-from orun.environment import device, tools
+from orun.environment import device, distributions
+from orun.environment.env_vars import given, value_told
 from orun.fs.observed_state import appearance_as, digest_file, listing_digest, value_digest
 from orun.fs.os_errors import refusals
 from orun.fs.signatures import Signature, signature_of
@@ -32,7 +33,6 @@ from orun.remote.asked import Remote
 from orun.store.layout import RECORD_FILE, VERSION, VERSION_FILE, note_path
 from orun.store.runs import Runs
 from orun.store.sealed import BrokenSealError, unseal
-from orun.variables import given, value_told
 
 FORMAT = 5  # of a note; raise it when the meaning of a field changes
 
@@ -154,7 +154,7 @@ def around(targets: Iterable[Any]) -> dict[str, Any]:
     return {
         "python": [sys.version, sys.executable, sys.getfilesystemencoding()],
         "orun": os.path.dirname(__file__),  # noqa: PTH120 - a note has the signatures of one copy of its code
-        "packages": dict(tools.exact()),
+        "packages": dict(distributions.exact()),
         "device": [device.fingerprint("measurement", target) for target in known],
     }
 

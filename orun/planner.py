@@ -13,7 +13,7 @@ from orun import key
 from orun.core.run_record import NEVER_RUN, Verdict
 from orun.core.serialization import replace
 from orun.discovery import changes
-from orun.environment import device, isolated, providers
+from orun.environment import device, providers, venvs
 from orun.errors import DeviceUnknown
 from orun.gates.baselines import Accepted, Baseline
 from orun.gates.caveats import caveat_of
@@ -88,7 +88,7 @@ class Planner:
             return self._skipped(stage) or Step(stage, "run", (error.what,), seconds, previous=previous, inputs=inputs)
         step = Step(stage, "run", (), seconds, "", parts, previous, inputs)
         unknown = [name for name in self._told_of(stage) if name not in done]
-        known = all(map(isolated.is_known, stage.environments))
+        known = all(map(venvs.is_known, stage.environments))
         if unknown or not known:
             step = self._unknown(step, unknown)
         else:
@@ -101,7 +101,7 @@ class Planner:
         """The step of a stage that the file lets be skipped where a provider is not there; None when it is not."""
         for target in stage.targets:
             environment = stage.environment_of(target)
-            if target.missing != "skip" or not isolated.can_run(environment):
+            if target.missing != "skip" or not venvs.can_run(environment):
                 continue
             if missing := providers.missing(target, environment):
                 reason = f"target {target.name}: {missing}"
@@ -146,7 +146,7 @@ class Planner:
 
     def _unknown(self, step: Step, unknown: list[str]) -> Step:
         """The step of a stage that waits for others: its own changes are known, its inputs are not."""
-        waited = [one.name for one in step.stage.environments if not isolated.is_known(one)]
+        waited = [one.name for one in step.stage.environments if not venvs.is_known(one)]
         others = (*UPSTREAM, "package ", "tool ", "device ") if waited else UPSTREAM
         mine = [reason for reason in _changes(step) if not reason.startswith(others)]
         unknown = [*unknown, *(f"environment {name!r} is made" for name in waited)]
@@ -187,7 +187,7 @@ class Planner:
 
     def changes(self, stage: Stage, action: Action) -> list[str]:
         """What differs now from what a stage found when it ran, as sentences; empty when its result still holds."""
-        packages = isolated.packages(stage.environment)
+        packages = venvs.packages(stage.environment)
         return changes(action.discovered, self.pipeline.root, self.store.files, packages)
 
     def _damage(self, action: Action) -> list[str]:
@@ -214,7 +214,7 @@ class Planner:
         if not stage.gates:
             return ()
         spec = self.pipeline.kinds[stage.uses].spec
-        host = device.made_on(spec.stage_class, stage.target, isolated.packages(stage.environment_of(stage.target)))
+        host = device.made_on(spec.stage_class, stage.target, venvs.packages(stage.environment_of(stage.target)))
         terms = Terms(self.accepted(stage), host, spec.baseline, Ports.of(spec, stage), self._gone)
         told = caveat_of(self.pipeline, stage)
         return tuple(

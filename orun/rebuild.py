@@ -16,6 +16,7 @@ from typing import Literal
 
 from orun.attempt import Attempt
 from orun.core.metrics import Metric
+from orun.environment.env_vars import variable
 from orun.errors import StageError, UsageError
 from orun.executors import LocalExecutor
 from orun.executors.job import Finished, JobResult
@@ -24,7 +25,6 @@ from orun.lineage import Lineage
 from orun.planner import Planner
 from orun.steps import Done, Plan, Step
 from orun.store import Action, Entry, Store, machine_lock
-from orun.variables import variable
 
 POLL_SECONDS = 0.05  # how often the machine is asked for again while another process measures
 HASH_SEEDS = ("31337", "1")  # another than the one that stages have: the first that differs
@@ -151,9 +151,9 @@ class _Rebuilding:
     def _run(self, attempt: Attempt) -> JobResult:
         stage = attempt.step.stage
         for environment in stage.environments:
-            from orun.environment import making
+            from orun.environment import venv_builder
 
-            making.make(environment)
+            venv_builder.make(environment)
         lineage = Lineage.of(self.planner.pipeline, stage, self.done)
         self.executor.start(attempt.job(lineage.text() if lineage else b""))
         while True:

@@ -13,8 +13,9 @@ from orun import key
 from orun.core.run_record import RunResult
 from orun.core.serialization import Record, encode, replace
 from orun.core.targets import Target
-from orun.environment import isolated
-from orun.environment.paths import startup_places
+from orun.environment import venvs
+from orun.environment.env_vars import given, value_told
+from orun.environment.python_path import startup_places
 from orun.errors import PipelineError, StoreError
 from orun.fs.durable_files import replace_file
 from orun.fs.observed_state import ABSENT, appearance, digest_file, listing_digest, value_digest
@@ -26,7 +27,6 @@ from orun.remote.asked import FETCHED, VARIABLES, config_file
 from orun.steps import Done
 from orun.store import StatCache
 from orun.store.sealed import seal
-from orun.variables import given, value_told
 
 PACKAGE = Path(__file__).parent
 SECOND = 1_000_000_000  # nanoseconds
@@ -180,7 +180,7 @@ def _read(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
     found[baseline] = _content(planner, baseline)  # compared as it was read, by the caller
     for one in done.values():
         for environment in one.step.stage.environments:
-            record = str(isolated.record_of(environment))
+            record = str(venvs.record_of(environment))
             found[record] = _content(planner, record)
         for reference in one.step.stage.references:
             found[str(root / reference.path)] = one.step.parts[f"content of {reference.parameter}"]

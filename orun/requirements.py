@@ -7,8 +7,8 @@ from importlib import import_module
 
 from orun.core.source_location import Problem
 from orun.core.targets import EXTENSIONS, Environment, StageClass, Target, gpus_of
-from orun.environment import device, isolated, providers, tools
-from orun.environment.room import Room
+from orun.environment import device, distributions, providers, venvs
+from orun.environment.resources import Room
 from orun.errors import DeviceUnknown, EnvironmentFailed, PipelineError
 from orun.pipeline.model import Pipeline, Stage
 from orun.steps import Plan
@@ -92,12 +92,12 @@ def _too_large(stage: Stage, here: Room) -> list[Problem]:
 
 def _make(environments: Iterable[Environment], tell: Tell) -> dict[Environment | None, EnvironmentFailed]:
     """Make environments; those that cannot be made, with the reason."""
-    from orun.environment import making
+    from orun.environment import venv_builder
 
     failed: dict[Environment | None, EnvironmentFailed] = {}
     for environment in sorted(environments, key=lambda one: one.name):
         try:
-            making.make(environment, tell)
+            venv_builder.make(environment, tell)
         except EnvironmentFailed as error:
             failed[environment] = error
     return failed
@@ -113,22 +113,22 @@ def lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
 
     Of an isolated environment that has not been made yet nothing is known.
     """
-    if not isolated.is_known(stage.environment):
+    if not venvs.is_known(stage.environment):
         return []
-    spec, packages = pipeline.kinds[stage.uses].spec, isolated.packages(stage.environment)
+    spec, packages = pipeline.kinds[stage.uses].spec, venvs.packages(stage.environment)
     try:
         needs = needed(pipeline, stage)
     except Exception as error:  # a plug-in may raise anything
         if pipeline.kinds[stage.uses].origin != "plug-in":
             raise
         return [_unsaid(stage, pipeline.kinds[stage.uses].distribution, error)]
-    missing = {tool: what for tool, what in needs.items() if tools.find(tool, packages) is None}
+    missing = {tool: what for tool, what in needs.items() if distributions.find(tool, packages) is None}
     if missing:
         told = {tool.replace("|", " or "): what and f" for {what}" for tool, what in missing.items()}
         names = ", ".join(f"{tool}{what}" for tool, what in told.items())
         verb = "is" if len(missing) == 1 else "are"
         own, asked = ([tool for tool in missing if (tool in spec.tools) == ours] for ours in (True, False))
-        where, hint = "installed", tools.install_command(own, spec.extra, asked=asked)
+        where, hint = "installed", distributions.install_command(own, spec.extra, asked=asked)
         if stage.environment:
             where = f"in environment {stage.environment.name!r}"
             hint = f"add it to that environment: {next(iter(missing)).partition('|')[0]}==VERSION"
@@ -158,21 +158,21 @@ def _unsaid(stage: Stage, distribution: str, error: Exception) -> Problem:
 def _unable(stage: Stage, target: Target, stage_class: StageClass) -> list[Problem]:
     """Why a model of that target of the stage cannot run on this machine."""
     environment = stage.environment_of(target)
-    if not isolated.can_run(environment):
+    if not venvs.can_run(environment):
         return []
-    if target.extended and not tools.find(EXTENSIONS, isolated.packages(environment)):
+    if target.extended and not distributions.find(EXTENSIONS, venvs.packages(environment)):
         where = f"in environment {environment.name!r}" if environment else "installed"
         hint = f"add it to that environment: {EXTENSIONS}==VERSION" if environment else f"pip install {EXTENSIONS}"
         message = f"target {target.name!r} of stage {stage.id!r} needs {EXTENSIONS}, which is not {where}"
         return [Problem(stage.position, message, hint=hint)]
     why = providers.missing(target, environment)
     if not why and environment and environment != stage.environment:
-        packages = isolated.packages(environment)
-        lacking = [tool for tool in RUNS_MODELS if tools.find(tool, packages) is None]
+        packages = venvs.packages(environment)
+        lacking = [tool for tool in RUNS_MODELS if distributions.find(tool, packages) is None]
         why = f"its environment {environment.name!r} does not hold {', '.join(lacking)}" if lacking else ""
     if not why:
         try:
-            device.fingerprint(stage_class, target, isolated.packages(environment))
+            device.fingerprint(stage_class, target, venvs.packages(environment))
         except DeviceUnknown as error:
             why = f"{error.what} ({error.why})"
     if not why:

@@ -18,7 +18,7 @@ from orun.core.events import Event, GateJudged, Notice, StageFinished, StageProg
 from orun.core.run_record import VERBS, Outcome, StageResult, Verdict
 from orun.core.serialization import replace
 from orun.discovery import never_at_rest
-from orun.environment.room import Room
+from orun.environment.resources import Room
 from orun.errors import Interrupted, StageError
 from orun.executors import Executor
 from orun.executors.job import Finished, Progress
@@ -262,9 +262,9 @@ class Runner:
     def _start(self, step: Step) -> None:
         name = step.stage.id
         for environment in step.stage.environments:
-            from orun.environment import making
+            from orun.environment import venv_builder
 
-            making.make(environment, lambda text: self.emit(Notice("info", text)))
+            venv_builder.make(environment, lambda text: self.emit(Notice("info", text)))
         lineage = Lineage.of(self.planner.pipeline, step.stage, self.done)
         with refusals(f"start {name}", self.store.root):
             attempt = Attempt.begin(self.planner.pipeline, self.store, step, self.logs)

@@ -12,7 +12,7 @@ from orun.core.events import Notice, RunStarted
 from orun.core.run_record import ASIDE, UNDECIDED, RunResult, StageResult, Verdict
 from orun.core.serialization import Record, replace
 from orun.environment import device
-from orun.environment.room import Room
+from orun.environment.resources import Room
 from orun.errors import Interrupted, OrunError, StoreError
 from orun.executors import LocalExecutor
 from orun.fs.observed_state import portable_name

@@ -14,7 +14,7 @@ import pytest
 import orun
 from orun.core.events import Notice, name_of
 from orun.core.targets import Environment
-from orun.environment import isolated, making, providers
+from orun.environment import providers, venv_builder, venvs
 from orun.errors import PipelineError
 from orun.fold import read_log
 from orun.fs import locks
@@ -112,8 +112,8 @@ def test_another_version_runs_its_stages_again_and_says_why(project: Project) ->
 
 def test_a_run_with_nothing_to_do_needs_no_environment_but_its_record(project: Project) -> None:
     project.run()
-    folder = next(iter(isolated.all_made()))
-    shutil.rmtree(isolated.prefix(folder))
+    folder = next(iter(venvs.all_made()))
+    shutil.rmtree(venvs.prefix(folder))
     assert built(project.run()) == []
     shutil.rmtree(folder)
     assert reasons(project)["there"] == ("maybe", "after environment 'old' is made")
@@ -152,7 +152,7 @@ def test_what_is_lacking_anyway_is_said_before_an_environment_is_made(project: P
     (problem,) = caught.value.problems
     assert problem.message == "stage 'after' (./where.py:repeat) needs unheard-of, which is not installed"
     assert project.events == []
-    assert list(isolated.all_made()) == []
+    assert list(venvs.all_made()) == []
     assert not list((project.store / "runs").iterdir())
 
 
@@ -215,9 +215,9 @@ def test_a_target_whose_environment_was_removed_is_asked_once_it_is_there_again(
 ) -> None:
     """Its record is what plans rest on, and says nothing of its providers."""
     targeted(project, tmp_path, missing)
-    making.make(Environment("empty", ("onnx==1.0", "onnxruntime==1.0", "numpy==1.0")))
-    (folder,) = isolated.all_made()
-    shutil.rmtree(isolated.prefix(folder))
+    venv_builder.make(Environment("empty", ("onnx==1.0", "onnxruntime==1.0", "numpy==1.0")))
+    (folder,) = venvs.all_made()
+    shutil.rmtree(venvs.prefix(folder))
     providers.probe.cache_clear()
     assert reasons(project)["covered"] == ("run", "never run before", "after import")
     if missing == "skip":
@@ -226,4 +226,4 @@ def test_a_target_whose_environment_was_removed_is_asked_once_it_is_there_again(
         with pytest.raises(PipelineError) as caught:
             project.run()
         assert caught.value.problems[0].message.startswith("target 'vino' of stage 'covered' cannot run here: OpenVINO")
-    assert isolated.damage(folder) == ""
+    assert venvs.damage(folder) == ""

@@ -15,7 +15,7 @@ from orun.core import serialization
 from orun.core.serialization import replace
 from orun.core.source_location import Position
 from orun.core.targets import EXTENSIONS, Environment, Provider, Target
-from orun.environment import isolated, tools
+from orun.environment import distributions, venvs
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 from orun.stages.contract import Spec
 
@@ -126,7 +126,7 @@ def test_a_target_is_in_the_key_without_its_name(pipeline: Pipeline) -> None:
 
 def test_custom_operators_of_a_target_come_with_their_version(pipeline: Pipeline) -> None:
     extended = Target("cpu", session={"custom_op_libraries": [EXTENSIONS]})
-    versions = tools.find(EXTENSIONS)
+    versions = distributions.find(EXTENSIONS)
     told = " ".join(versions) if versions else "not installed"
     assert parts_of(pipeline, target=extended)[f"tool {EXTENSIONS}"] == told
     assert f"tool {EXTENSIONS}" not in parts_of(pipeline)
@@ -149,9 +149,9 @@ def test_further_targets_are_in_the_key_with_their_devices_and_packages(
     monkeypatch.setenv("ORUN_ENVIRONMENTS", str(tmp_path / "environments"))
     monkeypatch.setenv("ORT_DISABLE_FLASH_ATTENTION", "1")
     old = Environment("old", ("onnxruntime==1.20.0",))
-    record = isolated.record_of(old)
+    record = venvs.record_of(old)
     record.parent.mkdir(parents=True)
-    made = isolated.Made(old.requirements, {"onnxruntime": "1.20.0"})
+    made = venvs.Made(old.requirements, {"onnxruntime": "1.20.0"})
     record.write_text(json.dumps(serialization.encode(made)))
     use = KindUse("file", "code.py:f", serialization.replace(SPEC, stage_class="device"))
     bound = replace(pipeline, kinds={"./code.py:f": use})

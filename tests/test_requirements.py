@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import orun
-from orun.environment import tools
+from orun.environment import distributions
 from orun.errors import PipelineError
 
 RUNTIME = "onnxruntime|onnxruntime-gpu"
@@ -31,8 +31,8 @@ def project(tmp_path: Path) -> Path:
 
 def lack(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Let these packages not be installed."""
-    there: Mapping[str, str] = {name: text for name, text in tools.exact().items() if name not in names}
-    monkeypatch.setattr(tools, "exact", lambda: there)
+    there: Mapping[str, str] = {name: text for name, text in distributions.exact().items() if name not in names}
+    monkeypatch.setattr(distributions, "exact", lambda: there)
 
 
 TORCH = "inputs: {x: {shape: [1, 3]}}, outputs: [y]"

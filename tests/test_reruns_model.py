@@ -17,7 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from orun.core.run_record import RunResult
-from orun.environment import tools
+from orun.environment import distributions
 from tests.project import Project, built
 
 ROOT = Path(__file__).parents[1]
@@ -201,8 +201,8 @@ def test_the_version_of_a_package_that_a_parameter_asks_for(tmp_path: Path, monk
     project = Project.make(tmp_path / "project", SLIM)
     write_model(project.folder)
     assert built(project.run()) == ["take", "slim", "other"]
-    exact = tools.exact()
-    monkeypatch.setattr(tools, "exact", lambda: {**exact, "onnxslim": "99.0"})
+    exact = distributions.exact()
+    monkeypatch.setattr(distributions, "exact", lambda: {**exact, "onnxslim": "99.0"})
     result = project.run()
     assert built(result) == ["slim"]
     assert result["slim"].reasons == (f"package onnxslim: {exact['onnxslim']} -> 99.0 (imported by the stage)",)

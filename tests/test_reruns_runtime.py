@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.environment import tools
+from orun.environment import distributions
 from tests.faults.projects import write_model
 
 OTHER = "1.24.4"  # the oldest that is supported; not the one that tests run with
@@ -54,7 +54,7 @@ def test_another_onnxruntime_reruns_the_stages_that_use_it(tmp_path: Path, other
     project.mkdir()
     write_model(project)
     (project / "pipeline.yaml").write_text(PIPELINE)
-    name, version = tools.find("onnxruntime|onnxruntime-gpu") or ("", "")
+    name, version = distributions.find("onnxruntime|onnxruntime-gpu") or ("", "")
     assert version not in ("", OTHER)
     assert {outcome for outcome, *_ in run(project).values()} == {"built"}
     again = run(project, other)

@@ -31,7 +31,7 @@ def bug(error: Exception, words: Sequence[str]) -> OrunError:
 
 
 def _report(error: Exception, words: Sequence[str]) -> str:
-    from orun.environment.tools import installed
+    from orun.environment.distributions import installed
 
     versions = "".join(f"  {name} {version}\n" for name, version in sorted(installed().items()))
     return (

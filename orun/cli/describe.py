@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from orun.environment.tools import install_command
+from orun.environment.distributions import install_command
 from orun.pipeline.fragments import plain_default, words
 from orun.report.table import wrap
 from orun.text.units import show

@@ -115,19 +115,19 @@ def _needs(pipeline: Pipeline) -> Needs:
 
 def _tools(needs: Needs) -> list[dict[str, Any]]:
     """Every tool that is needed, with its version where it is needed, or how to install it."""
-    from orun.environment import isolated, tools
+    from orun.environment import distributions, venvs
 
     rows = []
     for (tool, environment), users in needs.items():
-        found = tools.find(tool, isolated.packages(environment))
+        found = distributions.find(tool, venvs.packages(environment))
         row: dict[str, Any] = {
             "tool": found[0] if found else tool.replace("|", " or "),
             "version": found[1] if found else None,
             "needed_by": users,
-            "install": "" if found or environment else tools.install_command([tool]),
+            "install": "" if found or environment else distributions.install_command([tool]),
         }
         if environment:
-            row |= {"environment": environment.name, "made": isolated.is_known(environment)}
+            row |= {"environment": environment.name, "made": venvs.is_known(environment)}
         rows.append(row)
     return rows
 
@@ -145,16 +145,16 @@ def _providers() -> dict[str, dict[str, Any]]:
 
 def _environments() -> list[dict[str, Any]]:
     """The isolated environments that were made on this machine."""
-    from orun.environment import isolated
+    from orun.environment import venvs
 
     return [
         {
             "folder": str(folder),
             "holds": [line for line in made.requirements if not line.startswith("-")],
             "packages": dict(made.packages),
-            "damage": isolated.damage(folder),
+            "damage": venvs.damage(folder),
         }
-        for folder, made in isolated.all_made().items()
+        for folder, made in venvs.all_made().items()
     ]
 
 

@@ -17,7 +17,7 @@ from orun.culprits.search import Outcome, causes
 from orun.culprits.sides import Side
 from orun.culprits.surroundings import Variables
 from orun.culprits.versions import Versions
-from orun.environment.once import forget
+from orun.environment.call_cache import forget
 from orun.errors import UsageError
 from orun.journal import Listener, ignore
 from orun.pipeline.model import Gate, conditions

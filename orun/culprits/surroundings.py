@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 
 from orun.culprits.changes import Change, Fixed, inputs_of, variable_of
 from orun.culprits.sides import Side
+from orun.environment.env_vars import variable
 from orun.fs.observed_state import ABSENT, value_digest
 from orun.key import UNSET
-from orun.variables import variable
 
 GIVEN = ("ORUN_GOOD_", "ORUN_BAD_")  # before the name of a variable: its value in the good run, and in the bad one
 

@@ -10,8 +10,8 @@ from orun.core.serialization import replace
 from orun.core.targets import Environment
 from orun.culprits.changes import Change, Fixed, inputs_of
 from orun.culprits.sides import Side
-from orun.environment.making import make
-from orun.environment.tools import ABSENT, BUILDS, developed, exact, installed, normalise
+from orun.environment.distributions import ABSENT, BUILDS, developed, exact, installed, normalise
+from orun.environment.venv_builder import make
 from orun.errors import EnvironmentFailed
 from orun.journal import Listener, ignore
 from orun.pipeline.model import Stage

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orun.core.targets import GPU_PROVIDERS, StageClass, Target
-from orun.environment.once import once
+from orun.environment.call_cache import once
+from orun.environment.distributions import exact, find, installed
 from orun.environment.processor import cpu
-from orun.environment.tools import exact, find, installed
 from orun.errors import DeviceUnknown
 
 TENSORRT_PACKAGES = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from orun.environment import groups
-from orun.environment.once import once
+from orun.environment import cgroups
+from orun.environment.call_cache import once
 
 VNNI = frozenset({"avx512_vnni", "avx_vnni"})
 CPUINFO = Path("/proc/cpuinfo")
@@ -63,4 +63,4 @@ def _numbered(fields: Mapping[str, str]) -> str:
 def usable_cores() -> int:
     """Cores that this process may use, or as many as its control group may keep busy if those are fewer."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min([cores, *groups.cores()])
+    return min([cores, *cgroups.cores()])

@@ -16,9 +16,9 @@ import sys
 
 from orun.core.serialization import Record
 from orun.core.targets import Environment, Target
-from orun.environment import isolated
-from orun.environment.once import once
-from orun.environment.tools import find
+from orun.environment import venvs
+from orun.environment.call_cache import once
+from orun.environment.distributions import find
 
 PROBE = """
 import json, sys
@@ -87,10 +87,10 @@ def probe(provider: str, options: str, environment: Environment | None = None) -
         options: its options as a JSON object.
         environment: where ONNX Runtime comes from; that of orun itself for None.
     """
-    packages = isolated.packages(environment)
+    packages = venvs.packages(environment)
     if find("onnx", packages) is None or find("onnxruntime", packages) is None:
         return Loaded((), "onnx and ONNX Runtime are not installed")
-    interpreter = isolated.interpreter(environment)
+    interpreter = venvs.interpreter(environment)
     command = [interpreter.python, "-P", "-c", PROBE, provider, options, FOUND]
     quiet = os.environ | {"ORT_DISABLE_TELEMETRY": "1"}
     if interpreter.path is not None:

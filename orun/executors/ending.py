@@ -17,7 +17,7 @@ from io import TextIOWrapper
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
-from orun import system
+from orun.environment import processes
 from orun.errors import OutputRefused
 from orun.executors import closing
 
@@ -48,7 +48,7 @@ def end_all(stage: str, output: str, progress: Callable[[int, int, str], None]) 
     _wait_for_threads(progress)
     _wait_for_processes(progress)
     call_exit_functions()
-    for process in (os.getpid(), *(system.descendants(os.getpid()) if _has_children() else ())):
+    for process in (os.getpid(), *(processes.descendants(os.getpid()) if _has_children() else ())):
         own, left = process == os.getpid(), sorted(_written_to(process, output))
         if left and own:
             _let_go()
@@ -158,7 +158,7 @@ def _flush_texts() -> None:
 
 def _written_to(process: int, folder: str) -> Iterator[str]:
     """The files below a folder that a process has open for writing, by their names in it; none where nobody tells."""
-    table = f"{system.PROC}/{process}"
+    table = f"{processes.PROC}/{process}"
     with contextlib.suppress(OSError):  # it ended, is another user's, or there is no such table here
         for number in os.listdir(f"{table}/fd"):
             with contextlib.suppress(OSError):  # closed meanwhile

@@ -8,8 +8,8 @@ import shlex
 import signal
 from pathlib import Path
 
-from orun.environment.memory import memory_here
-from orun.environment.paths import PACKAGE
+from orun.environment.physical_memory import memory_here
+from orun.environment.python_path import PACKAGE
 from orun.errors import OutputRefused, StageCrashed, StageError, StageFailed, StageTimeout
 from orun.executors.job import Job
 from orun.executors.messages import Ended, Trouble

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from resource import struct_rusage
 from typing import NoReturn
 
-from orun import system
 from orun.core.serialization import Record, from_json, to_json
+from orun.environment import processes
 from orun.executors import stage
 from orun.executors.channel import Channel
 from orun.executors.reads.observer import Observer
@@ -71,7 +71,7 @@ class Forker:
         parent = os.getpid()
 
         def serve() -> None:
-            system.die_with(parent)
+            processes.die_with(parent)
             ours.close()
             forget()
             _Forking(theirs, observer, become).serve()

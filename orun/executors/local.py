@@ -13,8 +13,8 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from orun.core.serialization import Record, decode, encode, field
 from orun.core.targets import Interpreter
+from orun.environment.env_vars import told
 from orun.executors.job import OPTIONS, Finished, Job, JobResult, Progress
-from orun.variables import told
 
 if TYPE_CHECKING:
     import selectors
@@ -53,9 +53,9 @@ class Root:
         try:
             self.process.wait(CLOSE_PATIENCE)
         except subprocess.TimeoutExpired:
-            from orun import system
+            from orun.environment import processes
 
-            system.end_tree(self.process.pid, CLOSE_PATIENCE)
+            processes.end_tree(self.process.pid, CLOSE_PATIENCE)
             self.process.wait()
         with contextlib.suppress(OSError):  # a full disk: nobody reads it any more
             self.log.close()

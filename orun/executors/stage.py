@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from io import TextIOWrapper
 from typing import Any, cast
 
-from orun import system
 from orun.core.serialization import decode, encode
+from orun.environment import processes
 from orun.executors import worker
 from orun.executors.channel import Channel
 from orun.executors.ending import let_trackers_end
@@ -58,7 +58,7 @@ def serve(channel: Channel, observer: Observer, parent: int) -> None:
         observer: sees what it reads; installed.
         parent: id of the process that this one is to die with.
     """
-    system.die_with(parent)
+    processes.die_with(parent)
     job, scope = receive(channel)
     try:
         _enter(job)
@@ -75,7 +75,7 @@ def serve(channel: Channel, observer: Observer, parent: int) -> None:
     with contextlib.suppress(OSError, ValueError, AttributeError):  # a full disk, or streams that the stage has closed
         sys.stdout.flush()
         sys.stderr.flush()
-    system.flush_native_output()
+    processes.flush_native_output()
     channel.send({"stage": job.stage, **said})
     channel.close()
 
@@ -85,14 +85,14 @@ def _enter(job: Job) -> None:
     sys.argv = ["orun"]  # not those by which its server was started, which differ from run to run
     if os.getpgid(0) != os.getpid():
         os.setpgid(0, 0)
-    system.adopt_orphans()  # a daemon that it starts is found below it, and is nobody else's when it ends
+    processes.adopt_orphans()  # a daemon that it starts is found below it, and is nobody else's when it ends
     log = os.open(job.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
     enter(job.stage, job.key, alone=job.spec.exclusive)
     if job.spec.stage_class != "measurement":  # a model is measured in the memory that it would have elsewhere
-        system.keep_freed_memory()
+        processes.keep_freed_memory()
     os.chdir(job.scratch)
     if len(os.fsencode(job.scratch)) <= LONGEST_TMPDIR:
         os.environ["TMPDIR"] = job.scratch

@@ -9,8 +9,8 @@ import sys
 from dataclasses import dataclass, field
 from time import monotonic
 
-from orun import system
-from orun.environment.memory import out_of_memory_kills
+from orun.environment import processes
+from orun.environment.physical_memory import out_of_memory_kills
 from orun.executors.channel import Channel
 from orun.executors.forker import End
 from orun.executors.job import Job
@@ -67,7 +67,7 @@ class Supervised:
                 self.kill()
         elif monotonic() >= self._deadline:
             self.stop("timeout")
-        elif self.job.memory is not None and system.held_memory(self.process) > self.job.memory:
+        elif self.job.memory is not None and processes.held_memory(self.process) > self.job.memory:
             self.stop("memory")
 
     @property

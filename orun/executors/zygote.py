@@ -24,8 +24,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from orun import system
 from orun.core.serialization import decode, encode
+from orun.environment import processes
 from orun.executors import closing, stage
 from orun.executors.channel import Channel
 from orun.executors.forker import End, Forker
@@ -72,7 +72,7 @@ class Zygote:
         self._end()
 
     def _begin(self) -> None:
-        system.adopt_orphans()
+        processes.adopt_orphans()
         if FORKS:
             self._observer.recorder.pause()
             gc.freeze()  # collections in the stages would copy the pages that they share
@@ -217,12 +217,12 @@ class Zygote:
         Its group goes with it, unless what may live on is in it.
         """
         own = {*self._running, *([self._forker.process] if self._forker else ())}
-        strays = [process for process in system.children(os.getpid()) if process not in own]
+        strays = [process for process in processes.children(os.getpid()) if process not in own]
         if strays:
-            alive = {os.getpid(), *own}.union(*map(system.descendants, own))
-            spared = {system.group(process) for process in alive}
+            alive = {os.getpid(), *own}.union(*map(processes.descendants, own))
+            spared = {processes.group(process) for process in alive}
             for process in strays:
-                system.kill(process, spared)
+                processes.kill(process, spared)
 
     def _end(self) -> None:
         """End with everything below this process."""
@@ -246,7 +246,7 @@ def become(module: str, control: Channel, observer: Observer, *, forks: bool) ->
             importlib.import_module(module)
     gc.enable()
     sys.stdout.flush()
-    system.flush_native_output()
+    processes.flush_native_output()
     alone = len(sys._current_frames()) == 1  # noqa: SLF001 - a thread that runs Python does not outlive a fork
     Zygote(control, observer, forks=forks and alone).serve()
 

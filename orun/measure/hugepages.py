@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from orun.system import libc
+from orun.environment.processes import libc
 
 ADVICE = 25  # MADV_COLLAPSE, of Linux 6.1 and later; older ones refuse it
 CHUNK = 32 << 20  # bytes between two looks at the clock; whole huge pages

@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orun.environment.processes import die_with
 from orun.errors import OrunError, UsageError
 from orun.measure import hugepages, machine, nodes
 from orun.measure.binding import caller, submitter
@@ -24,7 +25,6 @@ from orun.measure.session import open_session
 from orun.measure.streams import Stream, Streamed, stream_of, timed_on
 from orun.measure.subject import Opened, Subject
 from orun.measure.warmup import Warmth, warm_up
-from orun.system import die_with
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

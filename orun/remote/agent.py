@@ -17,13 +17,13 @@ from functools import partial
 from typing import Any
 
 from orun.core.serialization import decode
+from orun.environment.processes import die_with
 from orun.errors import UsageError
 from orun.executors.channel import Channel
 from orun.remote.envelope import RefusedError
 from orun.remote.keys import keyring
 from orun.remote.settings import Settings
 from orun.remote.transfers import Piece, Transfers
-from orun.system import die_with
 
 REQUESTS = 32  # under way at the same time; each waits for transfers
 TRANSFERS = 8  # at the same time

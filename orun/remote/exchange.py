@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable
 
 from orun.core.events import Event, Notice
+from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from orun.errors import Interrupted
 from orun.fs.digests import is_digest
 from orun.planner import Planner
@@ -22,7 +23,6 @@ from orun.remote.settings import Settings
 from orun.steps import Step
 from orun.store import Action
 from orun.text.units import show
-from orun.variables import SHARED_KEY, SIGNING_KEY
 
 # As CI systems have it where a secret is not to be had, in a pull request from a fork.
 EVERYBODY = f"{SHARED_KEY} is empty: what is in the remote is believed, whoever wrote it"

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.core.serialization import Record
+from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from orun.errors import UsageError
-from orun.variables import SHARED_KEY, SIGNING_KEY
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey

@@ -13,14 +13,14 @@ from typing import Any, Literal, cast
 from urllib.parse import unquote, urlsplit
 
 from orun.core.serialization import Record
-from orun.environment import tools
+from orun.environment import distributions
+from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from orun.errors import UsageError
 from orun.fs.observed_state import require_regular
 from orun.remote.asked import MODE, URL, Remote, config_file
 from orun.remote.keys import public_texts
 from orun.store.layout import VERSION_FILE
 from orun.text.suggestions import closest, one_of
-from orun.variables import SHARED_KEY, SIGNING_KEY
 
 Mode = Literal["read", "read-write"]
 
@@ -163,8 +163,8 @@ def _check_packages(settings: Settings, environment: Mapping[str, str]) -> None:
     """See that what the remote needs is installed, without importing it."""
     needs = ["obstore"] + (["cryptography"] if settings.trusted or environment.get(SIGNING_KEY) else [])
     for name in needs:
-        if tools.find(name) is None:
+        if distributions.find(name) is None:
             raise UsageError(
                 f"the remote {settings.url} needs {name}, which is not installed",
-                hint=tools.install_command([name], "remote"),
+                hint=distributions.install_command([name], "remote"),
             )

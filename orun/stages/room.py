@@ -37,7 +37,7 @@ def require_room(context: Context, times: float, weights: int | None = None) -> 
 
 def free_memory() -> int:
     """Bytes that are free on this machine, or that the control group of this process may have if those are fewer."""
-    from orun.environment.memory import memory_here
+    from orun.environment.physical_memory import memory_here
 
     here = memory_here()
     if MEMINFO.exists():

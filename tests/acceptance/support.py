@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.environment import making
+from orun.environment import venv_builder
 from orun.errors import EnvironmentFailed
 from orun.pipeline import load
 
@@ -25,7 +25,7 @@ def make_environments(file: Path) -> None:
     """Make the isolated environments of a pipeline, which later tests find; skip where there is no package index."""
     for environment in {one for stage in load(file).stages for one in stage.environments}:
         try:
-            making.make(environment)
+            venv_builder.make(environment)
         except EnvironmentFailed as error:
             if "could not be reached" in error.why or "from versions: none" in error.why:
                 pytest.skip(f"no package index has {', '.join(environment.requirements)} here: {error.why}")

@@ -12,7 +12,7 @@ import pytest
 
 import orun
 from orun.core.run_record import RunResult
-from orun.environment import isolated
+from orun.environment import venvs
 from orun.errors import PipelineError
 from orun.fs import locks
 from orun.pipeline import load
@@ -165,7 +165,7 @@ def test_a_cache_that_its_provider_does_not_take_back_is_no_engine(project: Path
     require_measured(result)
     (project / "cache").mkdir()
     (environment,) = {one for stage in load(project / "pipeline.yaml").stages for one in stage.environments}
-    python = isolated.interpreter(environment).python
+    python = venvs.interpreter(environment).python
     seen = {command(python, "-c", OPEN, "cache", cwd=project) for _ in range(2)}
     if len(seen) == 1:  # what it took back is what is there
         assert values(result, "engine")["compiled"] == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orun.cli.doctor import lines_of
-from orun.environment import tools
+from orun.environment import distributions
 from orun.report.terminal import Terminal
 
 from .conftest import CommandLine
@@ -80,7 +80,7 @@ def test_this_machine(orun: CommandLine, project: Path) -> None:
 def test_what_a_file_lacks(orun: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "model.onnx").touch()
     (project / "lacking.yaml").write_text("stages:\n  import: {uses: convert/onnx, with: {path: model.onnx}}\n")
-    monkeypatch.setattr(tools, "find", lambda *_: None)
+    monkeypatch.setattr(distributions, "find", lambda *_: None)
     shown = orun("doctor", "lacking.yaml")
     assert shown.code == 2
     assert shown.out.startswith("orun 0.1.0, Python 3.")

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from orun.cli.doctor import lines_of
-from orun.environment import tools
+from orun.environment import distributions
 from orun.report.terminal import Terminal
 
 from .conftest import CommandLine
@@ -27,8 +27,8 @@ def test_only_the_tools_of_its_stages_are_listed(orun: CommandLine, project: Pat
     (project / "model.onnx").touch()
     (project / "lean.yaml").write_text(PIPELINE)
     shown = orun("doctor", "lean.yaml", "--json")
-    installed = tools.installed()
-    runtime = tools.find("onnxruntime")
+    installed = distributions.installed()
+    runtime = distributions.find("onnxruntime")
     assert runtime is not None
     apart = {"version": None, "needed_by": ["latency"], "install": "", "environment": "apart", "made": False}
     assert (shown.code, shown.err) == (0, "")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orun.environment import isolated
-from orun.environment.cache import cache_folder
+from orun.environment import venvs
+from orun.environment.user_cache import cache_folder
 from orun.errors import UsageError
 from orun.stages.tuning.ledger import Ledger
 
@@ -31,7 +31,7 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(caught.value) == (
         "there is no folder for caches\n  this user has no home\n  hint: name one: export XDG_CACHE_HOME=FOLDER"
     )
-    assert isolated.all_made() == {}
+    assert venvs.all_made() == {}
 
 
 def test_a_cache_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from orun.core.targets import Environment
-from orun.environment import contents, isolated, making
+from orun.environment import venv_builder, venv_contents, venvs
 from orun.errors import EnvironmentFailed, StoreError
 
 from .wheels import use_index, wheel
@@ -26,7 +26,7 @@ from .wheels import use_index, wheel
 TINY = Environment("tiny", ("tiny==1.0",))
 MAKE = """
 import sys
-from orun.environment.making import make
+from orun.environment.venv_builder import make
 from orun.core.targets import Environment
 make(Environment("tiny", ("tiny==1.0",)), lambda text: print(text, flush=True))
 print("done", flush=True)
@@ -52,7 +52,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("once")
     with pytest.MonkeyPatch.context() as patch:
         offer(folder, patch)
-        making.make(TINY)
+        venv_builder.make(TINY)
     return folder / "environments"
 
 
@@ -60,19 +60,19 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(once: Path, tmp_path: Path) -> Path:
     """The folder of `TINY`, which was made before: a copy of it, which is as good."""
     shutil.copytree(once, tmp_path / "environments", symlinks=True)
-    return isolated.folder_of(TINY)
+    return venvs.folder_of(TINY)
 
 
 def make(environment: Environment = TINY) -> list[str]:
     """What was said while it was made."""
     said: list[str] = []
-    making.make(environment, said.append)
+    venv_builder.make(environment, said.append)
     return said
 
 
 def ask(code: str, environment: Environment = TINY) -> str:
     """What a program prints in the environment, isolated from this process's variables."""
-    found = isolated.interpreter(environment)
+    found = venvs.interpreter(environment)
     variables = {"PYTHONPATH": found.path or ""}
     done = subprocess.run([found.python, "-P", "-c", code], capture_output=True, text=True, check=True, env=variables)
     return done.stdout.strip()
@@ -83,33 +83,33 @@ def start_making() -> subprocess.Popen[str]:
 
 
 def test_made_once_whatever_its_name() -> None:
-    assert isolated.packages(TINY) == {}
-    assert not isolated.is_known(TINY)
+    assert venvs.packages(TINY) == {}
+    assert not venvs.is_known(TINY)
     assert make() == ["environment 'tiny': making it, once for this machine (tiny==1.0)"]
-    assert isolated.packages(TINY) == {"inner": "1.0", "tiny": "1.0"}
+    assert venvs.packages(TINY) == {"inner": "1.0", "tiny": "1.0"}
     assert make(Environment("other", ("tiny==1.0",))) == []
-    assert isolated.folder_of(TINY) != isolated.folder_of(Environment("tiny", ("tiny==2.0",)))
-    assert isolated.folder_of(TINY) != isolated.folder_of(Environment("tiny", TINY.requirements, ("inner==1.0",)))
+    assert venvs.folder_of(TINY) != venvs.folder_of(Environment("tiny", ("tiny==2.0",)))
+    assert venvs.folder_of(TINY) != venvs.folder_of(Environment("tiny", TINY.requirements, ("inner==1.0",)))
 
 
 def test_it_runs_orun_with_its_own_packages_and_no_other(made: Path) -> None:
     code = "import orun.executors.stage, tiny, inner, sys; print(tiny.version, sys.prefix, 'site' in sys.modules)"
-    assert ask(code) == f"1.0 {isolated.prefix(made)} True"
+    assert ask(code) == f"1.0 {venvs.prefix(made)} True"
     assert ask("import importlib.util as u; print(u.find_spec('numpy'), u.find_spec('click'))") == "None None"
 
 
 def test_a_package_that_was_changed_by_hand_is_put_right(made: Path) -> None:
-    (metadata,) = isolated.prefix(made).glob("lib/python3.*/site-packages/inner-1.0.dist-info")
+    (metadata,) = venvs.prefix(made).glob("lib/python3.*/site-packages/inner-1.0.dist-info")
     metadata.rename(metadata.with_name("inner-2.0.dist-info"))
     assert make() == [
         "environment 'tiny': making it again, because inner is 2.0 instead of 1.0 (tiny==1.0)",
     ]
-    assert isolated.damage(made) == ""
+    assert venvs.damage(made) == ""
 
 
 def test_what_was_removed_is_made_again_with_the_versions_it_had(index: Path, made: Path) -> None:
     wheel(index, "inner", "2.0")
-    isolated.prefix(made).rename(made / "away")
+    venvs.prefix(made).rename(made / "away")
     assert make() == ["environment 'tiny': making it again, because its interpreter is gone (tiny==1.0)"]
     assert ask("import inner; print(inner.version)") == "1.0"
 
@@ -140,14 +140,14 @@ def test_one_that_is_killed_leaves_nothing_that_passes_for_made(index: Path, mon
         assert asked.wait(60)
         os.kill(process.pid, signal.SIGKILL)
         process.communicate(timeout=60)
-        folder = isolated.folder_of(TINY)
-        assert isolated.damage(folder) == "it is not there"
+        folder = venvs.folder_of(TINY)
+        assert venvs.damage(folder) == "it is not there"
         answer.set()
         said = make()
         server.shutdown()
     # pip goes on alone, and is waited for
     assert said[-1] == "environment 'tiny': making it, once for this machine (tiny==1.0)"
-    assert isolated.damage(folder) == ""
+    assert venvs.damage(folder) == ""
 
 
 def edit(path: Path) -> None:
@@ -169,7 +169,7 @@ def edit_with_its_time(path: Path) -> None:
     ],
 )
 def test_a_file_that_was_changed_is_noticed(made: Path, harm: Callable[[Path], None], why: str) -> None:
-    (module,) = isolated.prefix(made).glob("lib/python3.*/site-packages/inner.py")
+    (module,) = venvs.prefix(made).glob("lib/python3.*/site-packages/inner.py")
     harm(module)
     why = why.format(python=module.parents[1].name)
     assert make() == [f"environment 'tiny': making it again, because {why} (tiny==1.0)"]
@@ -181,8 +181,8 @@ def test_a_copy_is_as_good_and_so_is_one_with_caches_beside_the_code(
 ) -> None:
     shutil.copytree(once, tmp_path / "copy", symlinks=True, copy_function=shutil.copyfile)
     monkeypatch.setenv("ORUN_ENVIRONMENTS", str(tmp_path / "copy"))
-    folder = isolated.folder_of(TINY)
-    for file in isolated.prefix(folder).glob("lib/python3.*/site-packages/*.py"):
+    folder = venvs.folder_of(TINY)
+    for file in venvs.prefix(folder).glob("lib/python3.*/site-packages/*.py"):
         os.utime(file, (1, 1))
         file.with_name(f"{file.stem}.cache").touch()
     assert make() == []
@@ -192,7 +192,7 @@ def test_a_copy_is_as_good_and_so_is_one_with_caches_beside_the_code(
     ("text", "why"), [(None, "gone"), ("{", "damaged"), ("[]", "damaged"), ('{"a": 1}', "damaged")]
 )
 def test_a_list_of_files_that_cannot_be_used(made: Path, text: str | None, why: str) -> None:
-    listed = made / contents.LIST
+    listed = made / venv_contents.LIST
     if text is None:
         listed.unlink()
     else:
@@ -205,8 +205,8 @@ def test_what_else_only_installs_is_there_again_when_it_was_asked_for(index: Pat
     wheel(index, "setuptools", "90.0")
     environment = Environment("built", ("built==1.0",))
     make(environment)
-    assert isolated.packages(environment) == {"built": "1.0", "setuptools": "90.0"}
-    shutil.rmtree(isolated.prefix(isolated.folder_of(environment)))
+    assert venvs.packages(environment) == {"built": "1.0", "setuptools": "90.0"}
+    shutil.rmtree(venvs.prefix(venvs.folder_of(environment)))
     make(environment)
     assert ask("import setuptools; print(setuptools.version)", environment) == "90.0"
 
@@ -220,11 +220,11 @@ def test_a_package_from_a_url_comes_from_there_again(index: Path) -> None:
         url = f"http://127.0.0.1:{server.server_port}/alone-1.0-py3-none-any.whl"
         environment = Environment("apart", (f"alone @ {url}",))
         make(environment)
-        shutil.rmtree(isolated.prefix(isolated.folder_of(environment)))
+        shutil.rmtree(venvs.prefix(venvs.folder_of(environment)))
         make(environment)
         server.shutdown()
     digest = hashlib.sha256((index / "apart" / "alone-1.0-py3-none-any.whl").read_bytes()).hexdigest()
-    assert isolated.packages(environment) == {"alone": f"1.0+sha256.{digest[:16]}", "inner": "1.0"}
+    assert venvs.packages(environment) == {"alone": f"1.0+sha256.{digest[:16]}", "inner": "1.0"}
     assert ask("import alone, inner; print(alone.version, inner.version)", environment) == "1.0 1.0"
 
 
@@ -233,7 +233,7 @@ def test_settings_of_pip_that_would_leave_it_empty(tmp_path: Path, monkeypatch: 
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("PIP_ROOT", str(tmp_path / "elsewhere"))
     make()
-    assert isolated.packages(TINY) == {"inner": "1.0", "tiny": "1.0"}
+    assert venvs.packages(TINY) == {"inner": "1.0", "tiny": "1.0"}
     (tmp_path / "pip.conf").write_text("[install]\ndry-run = true\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
     with pytest.raises(EnvironmentFailed) as caught:
@@ -252,7 +252,7 @@ def test_a_folder_whose_path_has_a_colon(tmp_path: Path, monkeypatch: pytest.Mon
     assert str(caught.value) == (
         "environment 'tiny' cannot be made\n"
         "  the path of its folder has a ':' in it, which parts the paths of PYTHONPATH: "
-        f"{isolated.folder_of(TINY)}\n"
+        f"{venvs.folder_of(TINY)}\n"
         "  hint: choose another folder: export ORUN_ENVIRONMENTS=FOLDER"
     )
 
@@ -266,14 +266,14 @@ def test_a_folder_with_blanks_quotes_and_letters_of_elsewhere(tmp_path: Path, mo
 def test_a_package_that_no_index_has() -> None:
     with pytest.raises(EnvironmentFailed) as caught:
         make(Environment("e", ("not-there==1.0",)))
-    folder = isolated.folder_of(Environment("e", ("not-there==1.0",)))
+    folder = venvs.folder_of(Environment("e", ("not-there==1.0",)))
     assert str(caught.value) == (
         "environment 'e' cannot be made\n"
         "  ERROR: Could not find a version that satisfies the requirement not-there==1.0 (from versions: none)\n"
         "  ERROR: No matching distribution found for not-there==1.0\n"
         f"  hint: all that pip said: {folder}/pip.log"
     )
-    assert isolated.damage(folder) == "it is not there"
+    assert venvs.damage(folder) == "it is not there"
 
 
 def test_an_index_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,8 +292,8 @@ def test_an_index_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_without_pip_the_one_that_python_brings_along_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    making.make(TINY)
-    assert isolated.packages(TINY) == {"inner": "1.0", "tiny": "1.0"}
+    venv_builder.make(TINY)
+    assert venvs.packages(TINY) == {"inner": "1.0", "tiny": "1.0"}
 
 
 def test_no_pip_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,7 +333,7 @@ def test_a_lock_file_is_installed_by_its_hashes(index: Path) -> None:
 
 @pytest.mark.usefixtures("made")
 def test_a_record_that_is_no_record_counts_for_nothing() -> None:
-    isolated.record_of(TINY).write_text("{")
-    assert not isolated.is_known(TINY)
+    venvs.record_of(TINY).write_text("{")
+    assert not venvs.is_known(TINY)
     assert make() == ["environment 'tiny': making it, once for this machine (tiny==1.0)"]
-    assert json.loads(isolated.record_of(TINY).read_text())["packages"] == {"inner": "1.0", "tiny": "1.0"}
+    assert json.loads(venvs.record_of(TINY).read_text())["packages"] == {"inner": "1.0", "tiny": "1.0"}

@@ -13,8 +13,8 @@ import pytest
 from blake3 import blake3
 
 import orun
-from orun.environment import tools
-from orun.environment.origin import NOTE, development, label
+from orun.environment import distributions
+from orun.environment.package_origin import NOTE, development, label
 
 from .wheels import wheel
 
@@ -126,5 +126,5 @@ def _install(folder: Path, packages: Path, text: str) -> str:
 
 
 def test_orun_s_own_environment_has_versions_from_an_index() -> None:
-    labelled = {name for name, version in tools.exact().items() if version != tools.installed()[name]}
-    assert labelled == set(tools.developed())  # orun itself, where it is worked on
+    labelled = {name for name, version in distributions.exact().items() if version != distributions.installed()[name]}
+    assert labelled == set(distributions.developed())  # orun itself, where it is worked on

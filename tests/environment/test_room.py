@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.environment import room
+from orun.environment import resources
 
 
 @pytest.fixture(autouse=True)
@@ -13,10 +13,10 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine with three GPUs."""
     for name in "abc":
         (tmp_path / name).mkdir()
-    monkeypatch.setattr(room, "NVIDIA", tmp_path)
-    room.visible_gpus.cache_clear()
+    monkeypatch.setattr(resources, "NVIDIA", tmp_path)
+    resources.visible_gpus.cache_clear()
     yield
-    room.visible_gpus.cache_clear()
+    resources.visible_gpus.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -27,5 +27,5 @@ def test_gpus_are_those_that_cuda_may_see(visible: str | None, count: int, monke
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert room.room(4).gpus == count
-    assert room.room(4, 7) == room.Room(4, None, 7)
+    assert resources.room(4).gpus == count
+    assert resources.room(4, 7) == resources.Room(4, None, 7)

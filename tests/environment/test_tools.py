@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.environment import tools
+from orun.environment import distributions as tools
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from orun.variables import SHARED_KEY, SIGNING_KEY
+from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from tests.remote import azurite, gcs
 from tests.remote.relay import Relay
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from orun.environment.env_vars import SHARED_KEY
 from orun.errors import UsageError
 from orun.remote import client as module
 from orun.remote.client import BrokenError, Client
 from orun.remote.settings import Settings
-from orun.variables import SHARED_KEY
 
 NOTHING = {"do": "records", "key": "1" * 64, "first": 0, "count": 1}
 

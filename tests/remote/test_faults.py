@@ -13,10 +13,10 @@ from time import sleep
 import pytest
 
 import orun
+from orun.environment.processes import children
 from orun.errors import RemoteError
 from orun.remote.client import Client
 from orun.remote.names import record_name
-from orun.system import children
 from tests.project import Project, built
 from tests.remote.relay import Relay
 from tests.remote.support import contents, holding, machine, named, notices, remove, traffic, write

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from orun.cli.main import main
-from orun.environment import tools
+from orun.environment import distributions
+from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from orun.errors import UsageError
 from orun.remote.asked import Remote
 from orun.remote.settings import Settings, resolve
-from orun.variables import SHARED_KEY, SIGNING_KEY
 from tests.remote.support import machine, traffic
 
 PEM = "-----BEGIN PUBLIC KEY-----\nabc\n-----END PUBLIC KEY-----\n"
@@ -143,7 +143,7 @@ def test_a_missing_package_is_said_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lacking: str
 ) -> None:
     one = machine(tmp_path, "one")
-    monkeypatch.setattr(tools, "find", lambda name, *_: None if name == lacking else (name, "1"))
+    monkeypatch.setattr(distributions, "find", lambda name, *_: None if name == lacking else (name, "1"))
     monkeypatch.setenv(SIGNING_KEY, "a key")
     words = [str(one.folder / "pipeline.yaml"), "--store", str(one.store), "--remote", "s3://bucket"]
     assert main(words) == 2

@@ -14,13 +14,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 import orun
 from orun import key as keys_of_stages
 from orun.core.serialization import encode
+from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from orun.errors import UsageError
 from orun.remote.envelope import RefusedError, seal, unseal
 from orun.remote.keys import ED25519, HMAC, Keyring, keyring
 from orun.remote.offers import listed, offered
 from orun.steps import Step
 from orun.store.sealed import canonical
-from orun.variables import SHARED_KEY, SIGNING_KEY
 from tests.project import built
 from tests.remote.support import contents, machine, named, notices, write
 from tests.store.support import action

@@ -78,7 +78,7 @@ def test_what_fits_or_is_small_is_let_through(tmp_path: Path, monkeypatch: pytes
 
 
 def test_free_memory_is_that_of_the_machine_or_its_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from orun.environment.memory import memory_here
+    from orun.environment.physical_memory import memory_here
 
     assert 0 < room.free_memory() <= memory_here()
     said = tmp_path / "meminfo"

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Collection
 
-from orun.environment.paths import PACKAGE
+from orun.environment.python_path import PACKAGE
 from orun.executors.reads.scope import PACKAGES
 
 FOLDER = "-packages/"  # what is common to their ends

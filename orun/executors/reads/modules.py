@@ -24,7 +24,7 @@ from importlib.machinery import (
 from itertools import takewhile
 from types import ModuleType
 
-from orun.environment.paths import CHECKOUT
+from orun.environment.python_path import CHECKOUT
 from orun.executors.reads.frames import FINDERS, calling
 from orun.executors.reads.recorder import Recorder
 from orun.executors.reads.scope import Scope

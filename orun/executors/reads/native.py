@@ -38,12 +38,12 @@ from collections.abc import Mapping
 from importlib.util import source_from_cache
 from typing import Any
 
+from orun.environment.processes import libc
 from orun.executors.reads.children import Children
 from orun.executors.reads.packages import imports_of, packages_of, stands_alone
 from orun.executors.reads.recorder import WRITES, Recorder
 from orun.executors.reads.scope import Scope
 from orun.stages.bytecode import may_be_stale
-from orun.system import libc
 
 PLAIN = (None, 0), (None, 1)
 FROM_FOLDERS = (0, 1), (2, 3)

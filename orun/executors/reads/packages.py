@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from pathlib import Path
 
-from orun.environment import tools
+from orun.environment import distributions
 from orun.executors.reads.recorder import absolute
 from orun.executors.reads.scope import PACKAGES
 from orun.executors.sources import read_source
@@ -57,21 +57,25 @@ def packages_of(modules: Iterable[str], absent: Iterable[str], loaded: Container
     """
     known = sys.modules if loaded is None else loaded
     waiting = [distribution for module in modules for distribution in _distributions(module)]
-    found = {name: tools.ABSENT for name in map(tools.normalise, absent) if name not in tools.installed()}
+    found = {
+        name: distributions.ABSENT
+        for name in map(distributions.normalise, absent)
+        if name not in distributions.installed()
+    }
     while waiting:
         name = waiting.pop()
-        if name in found or name not in tools.installed():
+        if name in found or name not in distributions.installed():
             continue
-        found[name] = tools.installed()[name]
+        found[name] = distributions.installed()[name]
         waiting.extend(required for required in _requirements(name) if _is_loaded(required, known))
     return dict(sorted(found.items()))
 
 
 def _distributions(module: str) -> list[str]:
     """Names of the distributions that a top-level module is of."""
-    if tools.normalise(module) in tools.installed():
-        return [tools.normalise(module)]
-    return [tools.normalise(name) for name in _owners().get(module, ())]
+    if distributions.normalise(module) in distributions.installed():
+        return [distributions.normalise(module)]
+    return [distributions.normalise(name) for name in _owners().get(module, ())]
 
 
 @functools.cache
@@ -102,7 +106,9 @@ def stands_alone(path: str) -> bool:
     find out than to compile one file.
     """
     folder, _, file = path.rpartition("/")
-    return folder.endswith(PACKAGES) and tools.normalise(file.removesuffix(".py")) not in tools.installed()
+    return (
+        folder.endswith(PACKAGES) and distributions.normalise(file.removesuffix(".py")) not in distributions.installed()
+    )
 
 
 def _requirements(distribution: str) -> set[str]:
@@ -110,11 +116,11 @@ def _requirements(distribution: str) -> set[str]:
     from importlib.metadata import requires
 
     matches = (REQUIREMENT.match(line) for line in requires(distribution) or ())
-    return {tools.normalise(matched[0]) for matched in matches if matched}
+    return {distributions.normalise(matched[0]) for matched in matches if matched}
 
 
 def _is_loaded(distribution: str, loaded: Container[str]) -> bool:
-    if distribution not in tools.installed():
+    if distribution not in distributions.installed():
         return False
     if distribution.replace("-", "_") in loaded:
         return True

@@ -13,8 +13,8 @@ from itertools import chain
 
 import blake3
 
-from orun.environment.paths import PACKAGE, VARIABLE, on_path
-from orun.environment.tools import installed_in
+from orun.environment.distributions import installed_in
+from orun.environment.python_path import PACKAGE, VARIABLE, on_path
 from orun.executors.job import Job
 
 # What belongs to the machine: it differs from one to the next without a stage meaning it.

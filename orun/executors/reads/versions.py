@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from orun.environment import tools
+from orun.environment import distributions
 from orun.executors.loading import when_loaded
 from orun.executors.reads.frames import FINDERS, calling
 from orun.executors.reads.scope import Scope
@@ -15,7 +15,7 @@ class Versions:
     """What the process of a stage has asked for.
 
     Attributes:
-        found: distribution -> version, `orun.environment.tools.ABSENT` for one that is not installed.
+        found: distribution -> version, `orun.environment.distributions.ABSENT` for one that is not installed.
     """
 
     def __init__(self) -> None:
@@ -42,6 +42,6 @@ class Versions:
         metadata.Distribution.discover = classmethod(noting)
 
     def _note(self, name: str, file: str) -> None:
-        normal = tools.normalise(name)
+        normal = distributions.normalise(name)
         if name and self._scope and self._scope.is_code(file) and normal not in self.found:
-            self.found[normal] = tools.installed().get(normal, tools.ABSENT)
+            self.found[normal] = distributions.installed().get(normal, distributions.ABSENT)

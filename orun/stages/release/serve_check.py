@@ -150,12 +150,12 @@ def _served(
     import numpy as np
 
     from orun.core.targets import Environment
-    from orun.environment import isolated, making
+    from orun.environment import venv_builder, venvs
     from orun.stages.releasing import serving
 
     environment = Environment("of the users of the release", tuple(params.requirements or _installed()))
-    making.make(environment, context.log.info)
-    python = isolated.python(isolated.folder_of(environment))
+    venv_builder.make(environment, context.log.info)
+    python = venvs.python(venvs.folder_of(environment))
     asked, answered = Path("asked.npz"), Path("answered.npz")
     fed = {
         f"{number}/{name}": value.astype(np.str_) if value.dtype == object else value  # texts, without pickle
@@ -167,7 +167,7 @@ def _served(
     told = _run(context, [str(python), "-I", *map(str, given), *params.providers])
     with np.load(answered) as found:
         values = [[_given(found[f"{number}/{name}"]) for name in outputs] for number in range(len(tries))]
-    made = isolated.packages(environment) or {}
+    made = venvs.packages(environment) or {}
     return values, {**told, "packages": dict(made)}
 
 

@@ -10,12 +10,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
+from orun.environment.env_vars import variable
 from orun.errors import UsageError
 from orun.stages.releasing import place
 from orun.stages.releasing.bucket import Bucket
 from orun.stages.releasing.manifest import MANIFEST
 from orun.stages.releasing.place import Publisher, digest_of, needing, patiently, refused
-from orun.variables import variable
 
 CLIENTS = {"hf": "huggingface-hub", "mlflow": "mlflow-skinny|mlflow", "oci": "oras"}
 BUCKETS = ("file", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss")

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orun.environment.env_vars import variable
 from orun.errors import StageFailed
 from orun.stages.contract import Context
 from orun.stages.data.packages import need
@@ -18,7 +19,6 @@ from orun.stages.params import Code
 from orun.stages.said import failing
 from orun.stages.torch.export import Bound, bind, bind_program, plain
 from orun.stages.warned import warnings_to
-from orun.variables import variable
 
 if TYPE_CHECKING:
     from orun.stages.convert.torch import Params, Transformers

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from orun.environment.cache import cache_folder
+from orun.environment.user_cache import cache_folder
 from orun.errors import UsageError
 from orun.measure.dataset import Dataset
 from orun.stages.tuning.settings import Settings

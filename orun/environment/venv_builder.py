@@ -15,8 +15,8 @@ from pathlib import Path
 
 from orun.core.serialization import encode
 from orun.core.targets import Environment
-from orun.environment import contents, isolated
-from orun.environment.tools import normalise
+from orun.environment import venv_contents, venvs
+from orun.environment.distributions import normalise
 from orun.errors import EnvironmentFailed
 from orun.fs.durable_files import replace_file
 from orun.fs.locks import Lock
@@ -51,16 +51,16 @@ def make(environment: Environment, tell: Tell = lambda _: None) -> None:
         EnvironmentFailed: when it cannot be made, with pip's own last words.
         StoreError: when its folder cannot be written.
     """
-    folder = isolated.folder_of(environment)
-    if not isolated.damage(folder):
+    folder = venvs.folder_of(environment)
+    if not venvs.damage(folder):
         return
     with refusals("make an environment", folder):
         folder.mkdir(parents=True, exist_ok=True)
     lock = Lock(folder / "lock", keep=True)
     lock.acquire(lambda: tell(f"environment {environment.name!r}: another orun process makes it"))
     with lock:
-        if damage := isolated.damage(folder):
-            again = isolated.is_known(environment)
+        if damage := venvs.damage(folder):
+            again = venvs.is_known(environment)
             what = f"making it again, because {damage}" if again else "making it, once for this machine"
             tell(f"environment {environment.name!r}: {what} ({', '.join(_packages(environment))})")
             with refusals("make an environment", folder):
@@ -68,14 +68,14 @@ def make(environment: Environment, tell: Tell = lambda _: None) -> None:
 
 
 def _build(environment: Environment, folder: Path, lock: int) -> None:
-    if isolated.prefix(folder).exists():
-        shutil.rmtree(isolated.prefix(folder))
+    if venvs.prefix(folder).exists():
+        shutil.rmtree(venvs.prefix(folder))
     pip = _create(environment, folder)
-    brought = isolated.packages_in(folder)
+    brought = venvs.packages_in(folder)
     lines = _lines(environment)
     (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
     (folder / "constraints.txt").write_text("".join(f"{line}\n" for line in environment.constraints), "utf-8")
-    exact = ["--no-deps"] if isolated.is_known(environment) else []
+    exact = ["--no-deps"] if venvs.is_known(environment) else []
     command = [*pip, "install", *PIP_OPTIONS, *exact, "-r", "requirements.txt", "-c", "constraints.txt"]
     log = folder / "pip.log"
     with log.open("wb") as output:
@@ -85,22 +85,22 @@ def _build(environment: Environment, folder: Path, lock: int) -> None:
         raise EnvironmentFailed(
             f"environment {environment.name!r} cannot be made", why=_why(said), hint=f"all that pip said: {log}"
         )
-    there = isolated.packages_in(folder)
+    there = venvs.packages_in(folder)
     if lacking := _lacking(lines, there):
         raise EnvironmentFailed(
             f"environment {environment.name!r} cannot be made",
             why=f"pip ended well, and {', '.join(lacking)} did not come to be there: its settings lead elsewhere",
             hint=f"see them: {sys.executable} -m pip config list",
         )
-    contents.note(folder, isolated.prefix(folder))
+    venv_contents.note(folder, venvs.prefix(folder))
     packages = {name: version for name, version in there.items() if brought.get(name) != version}
-    _record(environment, isolated.Made(environment.requirements, packages, isolated.exact_in(folder)))
+    _record(environment, venvs.Made(environment.requirements, packages, venvs.exact_in(folder)))
 
 
-def _record(environment: Environment, made: isolated.Made) -> None:
+def _record(environment: Environment, made: venvs.Made) -> None:
     """Write last of all what the request came to: from now on the environment counts as made."""
     text = json.dumps(encode(made), indent=1, sort_keys=True) + "\n"
-    record = isolated.record_of(environment)
+    record = venvs.record_of(environment)
     replace_file(str(record), text.encode(), str(record.with_name(f".packages-{os.urandom(6).hex()}")))
 
 
@@ -116,7 +116,7 @@ def _create(environment: Environment, folder: Path) -> list[str]:
         )
     own = importlib.util.find_spec("pip") is not None
     try:
-        venv.EnvBuilder(symlinks=True, with_pip=not own).create(isolated.prefix(folder))
+        venv.EnvBuilder(symlinks=True, with_pip=not own).create(venvs.prefix(folder))
     except (subprocess.CalledProcessError, ImportError) as error:
         said = getattr(error, "output", None) or b""
         why = said.decode(errors="replace").strip().splitlines()[-1:] or [str(error)]
@@ -125,13 +125,13 @@ def _create(environment: Environment, folder: Path) -> list[str]:
             why=f"neither is it beside orun, nor does this Python bring it along: {why[0]}",
             hint=f"install pip beside orun: {sys.executable} -m ensurepip, or uv pip install pip",
         ) from error
-    python = str(isolated.python(folder))
+    python = str(venvs.python(folder))
     return [sys.executable, "-m", "pip", "--python", python] if own else [python, "-m", "pip"]
 
 
 def _lines(environment: Environment) -> Sequence[str]:
     """What pip is to install: what was asked for, or the very versions that this came to before."""
-    made = isolated.read(isolated.record_of(environment))
+    made = venvs.read(venvs.record_of(environment))
     asked = environment.requirements
     if made is None or any("--hash" in line for line in asked):
         return asked

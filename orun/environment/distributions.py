@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 
-from orun.environment.once import once
+from orun.environment.call_cache import once
 
 ABSENT = "not installed"  # the version of what is not there
 # The extra of orun that brings a distribution, for the hint of a missing one.
@@ -90,7 +90,7 @@ def developed() -> Mapping[str, str]:
     noted = {name: metadata for name, (_, metadata) in _found(sys.path).items() if _is_noted(metadata)}
     if not noted:
         return {}
-    from orun.environment.origin import development
+    from orun.environment.package_origin import development
 
     return {name: folder for name, metadata in noted.items() if (folder := development(metadata))}
 
@@ -148,7 +148,7 @@ def _exact(version: str, metadata: str, *, development: bool = False) -> str:
     """A version, with a local label (PEP 440) where it has not one content, or one folder if that is asked for."""
     if not _is_noted(metadata):
         return version
-    from orun.environment.origin import label  # not for most: what comes from an index
+    from orun.environment.package_origin import label  # not for most: what comes from an index
 
     found = label(metadata, development=development)
     return f"{version}{'.' if '+' in version else '+'}{found}" if found else version

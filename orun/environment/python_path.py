@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from orun.environment.once import once
+from orun.environment.call_cache import once
 from orun.fs.observed_state import portable_name
 
 VARIABLE = "PYTHONPATH"

@@ -6,33 +6,33 @@ import contextlib
 import functools
 import os
 
-from orun.environment import groups
+from orun.environment import cgroups
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def out_of_memory_kills() -> int:
     """How many processes the kernel has killed for want of memory: in this control group, or on this machine."""
-    path = _kill_counter(groups.PROC, groups.GROUPS)
+    path = _kill_counter(cgroups.PROC, cgroups.GROUPS)
     return _kills_in(path) or 0 if path else 0
 
 
 @functools.lru_cache(maxsize=1)  # asked before and after each stage; the group of a process stays
 def _kill_counter(proc: str, _groups: str) -> str | None:
-    counters = (*groups.files("memory", "memory.events", "memory.oom_control"), f"{proc}/vmstat")
+    counters = (*cgroups.files("memory", "memory.events", "memory.oom_control"), f"{proc}/vmstat")
     return next((path for path in counters if _kills_in(path) is not None), None)
 
 
 def _kills_in(path: str) -> int | None:
     """The count in a file of the kernel's; None where there is none."""
-    _, found, rest = f"\n{groups.text(path)}".partition("\noom_kill ")
+    _, found, rest = f"\n{cgroups.text(path)}".partition("\noom_kill ")
     return int(rest.split(None, 1)[0]) if found else None
 
 
 def memory_here() -> int:
     """Bytes of memory that this machine, or the control group that the process is in, has."""
     limits = [os.sysconf("SC_PHYS_PAGES") * PAGE]
-    for path in groups.files("memory", "memory.max", "memory.limit_in_bytes"):
+    for path in cgroups.files("memory", "memory.max", "memory.limit_in_bytes"):
         with contextlib.suppress(ValueError):  # not there, or "max"
-            limits.append(int(groups.text(path)))
+            limits.append(int(cgroups.text(path)))
     return min(limits)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orun.core.serialization import Record
-from orun.environment.once import once
+from orun.environment.call_cache import once
 from orun.environment.processor import usable_cores
 
 NVIDIA = Path("/proc/driver/nvidia/gpus")  # holds a folder for each GPU
@@ -30,7 +30,7 @@ def room(jobs: int | None = None, gpus: int | None = None, *, memory: bool = Fal
         memory: whether to look how much memory there is.
     """
     if memory:
-        from orun.environment.memory import memory_here
+        from orun.environment.physical_memory import memory_here
 
         return Room(jobs or usable_cores(), memory_here(), visible_gpus() if gpus is None else gpus)
     return Room(jobs or usable_cores(), None, visible_gpus() if gpus is None else gpus)

@@ -21,8 +21,8 @@ import msgspec
 
 from orun.core.serialization import Record, decode, field
 from orun.core.targets import Environment, Interpreter
-from orun.environment import contents, tools
-from orun.environment.cache import cache_folder
+from orun.environment import distributions, venv_contents
+from orun.environment.user_cache import cache_folder
 from orun.errors import UsageError
 
 PACKAGE = Path(__file__).parent.parent
@@ -140,17 +140,17 @@ def damage(folder: Path) -> str:
     for name in sorted((there.keys() - BRINGERS) | made.packages.keys()):
         if there.get(name) != made.packages.get(name):
             return f"{name} is {there.get(name, 'gone')} instead of {made.packages.get(name, 'absent')}"
-    return contents.difference(folder, prefix(folder))
+    return venv_contents.difference(folder, prefix(folder))
 
 
 def packages_in(folder: Path) -> dict[str, str]:
     """Versions of what is installed there now."""
-    return dict(sorted(tools.installed_in(_site_packages(folder)).items()))
+    return dict(sorted(distributions.installed_in(_site_packages(folder)).items()))
 
 
 def exact_in(folder: Path) -> dict[str, str]:
     """The same of what did not come from an index, as `tools.exact` has them."""
-    there, found = packages_in(folder), tools.exact_in(_site_packages(folder))
+    there, found = packages_in(folder), distributions.exact_in(_site_packages(folder))
     return {name: version for name, version in found.items() if version != there[name]}
 
 
