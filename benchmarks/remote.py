@@ -21,11 +21,11 @@ from pathlib import Path
 from uuid import uuid4
 
 from benchmarks.spent import ROOT, Spent, in_turn, machine, spend, table
-from orun.bucket import Bucket
 from orun.fs.digests import digest_bytes
 from orun.remote.agent import TRANSFERS
 from orun.remote.keys import Keyring
 from orun.remote.transfers import Piece, Transfers
+from orun.store.object_storage import Bucket
 
 BUCKET = "benchmark"
 SERVER = ROOT / "tests" / "remote" / "s3_server.py"

@@ -10,7 +10,7 @@ from pathlib import Path
 from orun.core.events import Event, GateJudged, RunFinished, RunStarted, StageFinished, event_from_json
 from orun.core.run_record import RunResult, StageResult, Verdict
 from orun.core.serialization import decode, from_json, replace
-from orun.store.sealed import read_record, useless
+from orun.store.checksummed_json import read_record, useless
 
 
 class Fold:

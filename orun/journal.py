@@ -15,8 +15,8 @@ from orun.core.serialization import encode, replace, to_json
 from orun.fold import Fold
 from orun.fs.durable_files import replace_file, sync_folders, write_all
 from orun.fs.os_errors import refusals
+from orun.store.checksummed_json import seal
 from orun.store.layout import RECORD_FILE
-from orun.store.sealed import seal
 
 Listener = Callable[[Event], None]
 

@@ -30,9 +30,9 @@ from orun.fs.os_errors import refusals
 from orun.fs.signatures import Signature, signature_of
 from orun.journal import Journal, Listener
 from orun.remote.asked import Remote
+from orun.store.checksummed_json import BrokenSealError, unseal
 from orun.store.layout import RECORD_FILE, VERSION, VERSION_FILE, note_path
 from orun.store.runs import Runs
-from orun.store.sealed import BrokenSealError, unseal
 
 FORMAT = 5  # of a note; raise it when the meaning of a field changes
 

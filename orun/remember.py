@@ -26,7 +26,7 @@ from orun.planner import Planner
 from orun.remote.asked import FETCHED, VARIABLES, config_file
 from orun.steps import Done
 from orun.store import StatCache
-from orun.store.sealed import seal
+from orun.store.checksummed_json import seal
 
 PACKAGE = Path(__file__).parent
 SECOND = 1_000_000_000  # nanoseconds

@@ -15,7 +15,7 @@ from orun.fs.durable_files import replace_file
 from orun.journal import Listener
 from orun.memory import Recalled, Request, noted, replay
 from orun.store import Store
-from orun.store.sealed import seal
+from orun.store.checksummed_json import seal
 
 
 def restore(request: Request, recalled: Recalled, listener: Listener, started_at: float) -> RunResult | None:

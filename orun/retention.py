@@ -14,7 +14,7 @@ from orun.fs.os_errors import is_refusal
 from orun.gates.baseline_file import path_beside, read_file
 from orun.stages.releasing.manifest import MANIFEST, release_of
 from orun.store import Store
-from orun.store.survey import Survey
+from orun.store.inventory import Survey
 from orun.text.suggestions import near
 
 

@@ -17,7 +17,7 @@ from orun.core.serialization import encode
 from orun.errors import StoreError
 from orun.fold import Fold, read_log, read_result
 from orun.report import event_schema
-from orun.store.sealed import seal
+from orun.store.checksummed_json import seal
 from tests.project import Project
 
 GATED = """

@@ -15,7 +15,7 @@ from orun.core.serialization import decode
 from orun.report.stages import stage_table
 from orun.report.terminal import Terminal
 from orun.store import Store
-from orun.store.sealed import read_record
+from orun.store.checksummed_json import read_record
 from tests.project import Project
 from tests.store.support import flip, object_path
 

@@ -24,9 +24,9 @@ from orun.memory import Request
 from orun.pipeline.model import Pipeline
 from orun.planner import Planner
 from orun.steps import Done
-from orun.store import Store, evidence, stat_cache
-from orun.store.evidence import Evidence
-from orun.store.sealed import seal, unseal
+from orun.store import Store, integrity_snapshot, stat_cache
+from orun.store.checksummed_json import seal, unseal
+from orun.store.integrity_snapshot import Evidence
 from tests.project import Project, outcomes
 from tests.store.support import bytes_read, flip, needs_proc
 
@@ -160,7 +160,7 @@ def test_outputs_that_move_while_they_are_put_back_are_not_noted(
 def test_what_was_changed_by_hand_is_put_away_on_the_short_way(
     project: Project, monkeypatch: pytest.MonkeyPatch, clock: int
 ) -> None:
-    monkeypatch.setattr(evidence, "CLOCK", clock)
+    monkeypatch.setattr(integrity_snapshot, "CLOCK", clock)
     (note,) = project.store.glob("index/run-*.json")
     note.unlink()
     project.run()

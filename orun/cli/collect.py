@@ -114,8 +114,8 @@ def gc(
     """
     from orun import retention
     from orun.store.gc import Keep, collect
+    from orun.store.inventory import survey
     from orun.store.pins import pins
-    from orun.store.survey import survey
 
     with options.open_store(store) as one:
         found = survey(one)

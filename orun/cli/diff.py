@@ -84,7 +84,7 @@ def _completed(run: RunResult, repeated: RunResult | None) -> RunResult:
 def _of_file(path: Path) -> RunResult:
     """The run of a record, an event log, or the output of `--json`."""
     from orun.fold import read_log
-    from orun.store.sealed import BrokenSealError, unseal
+    from orun.store.checksummed_json import BrokenSealError, unseal
 
     try:
         if path.suffix == ".jsonl":

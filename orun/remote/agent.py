@@ -59,7 +59,7 @@ def ending_with_a_bug() -> Iterator[None]:
 
 
 def _transfers(settings: Settings) -> Transfers:
-    from orun.bucket import Bucket
+    from orun.store.object_storage import Bucket
 
     keys = keyring(settings.trusted)
     return Transfers(Bucket(settings.url), keys, ThreadPoolExecutor(TRANSFERS, "transfer"))
@@ -78,7 +78,7 @@ def _answer(transfers: Transfers, message: Mapping[str, Any]) -> dict[str, Any]:
 
 def _told(done: Future[dict[str, Any]]) -> dict[str, Any]:
     """The answer to a request, or what went wrong."""
-    from orun.bucket import DeniedError, UnreachableError
+    from orun.store.object_storage import DeniedError, UnreachableError
 
     error = done.exception()
     if error is None:

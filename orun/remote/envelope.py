@@ -12,7 +12,7 @@ import json
 from typing import Any
 
 from orun.remote.keys import Keyring
-from orun.store.sealed import canonical
+from orun.store.checksummed_json import canonical
 
 FORMAT = 1
 

@@ -15,7 +15,7 @@ from orun.remote.ledger import Ledger
 from orun.remote.link import Link, Message, TroubleError
 from orun.steps import Step
 from orun.store import Action
-from orun.store.sealed import canonical
+from orun.store.checksummed_json import canonical
 
 POLL_SECONDS = 0.05
 SILENCE = 1.0  # seconds that a run may go on for pushes without saying why

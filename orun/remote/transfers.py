@@ -28,7 +28,7 @@ TURN = 0.05  # seconds between two tries at the machine's lock
 
 
 class Place(Protocol):
-    """Where things are: see `orun.bucket.Bucket`."""
+    """Where things are: see `orun.store.object_storage.Bucket`."""
 
     ranged: bool
 

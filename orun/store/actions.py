@@ -15,11 +15,11 @@ from orun.fs.digests import digest_bytes
 from orun.fs.durable_files import replace_file
 from orun.fs.flushing import Flushing
 from orun.fs.signatures import Signature, signature_of
+from orun.store.checksummed_json import BrokenSealError, canonical, seal, unseal
 from orun.store.layout import safe_name
 from orun.store.quarantine import Quarantine
 from orun.store.records import Action
-from orun.store.scratch import Session
-from orun.store.sealed import BrokenSealError, canonical, seal, unseal
+from orun.store.session_directory import Session
 
 _SUFFIX = ".json"
 

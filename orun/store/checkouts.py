@@ -13,11 +13,11 @@ from orun.fs.locks import Lock
 from orun.fs.signatures import Signature, is_settled, read_steadily, signature_of
 from orun.store.index import Index
 from orun.store.layout import safe_name
+from orun.store.materialize import EXECUTABLE, Placer, move_folder, open_up
 from orun.store.objects import Objects
-from orun.store.placing import EXECUTABLE, Placer, move_folder, open_up
 from orun.store.quarantine import Quarantine
 from orun.store.records import Entry, Tree
-from orun.store.scratch import Session
+from orun.store.session_directory import Session
 from orun.store.trees import parents
 
 

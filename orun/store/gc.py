@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orun.fs.os_errors import refusals
-from orun.store.condemned import Condemned
+from orun.store.gc_candidates import Condemned
+from orun.store.inventory import Survey, survey
 from orun.store.layout import note_path
+from orun.store.materialize import move_folder
 from orun.store.old_runs import RemovedRun, old_runs, size_of
 from orun.store.pins import pins
-from orun.store.placing import move_folder
-from orun.store.scratch import live_leases
+from orun.store.session_directory import live_leases
 from orun.store.store import Store
-from orun.store.survey import Survey, survey
 
 _WEEK = 7 * 86400.0  # seconds that what was put away is left to be looked at, and notes of runs to be of use
 

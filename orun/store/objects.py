@@ -25,7 +25,7 @@ from orun.fs.os_errors import quoted
 from orun.fs.signatures import CLOCK, is_settled, read_steadily, set_stamp, signature_of
 from orun.store.index import Index
 from orun.store.quarantine import Quarantine
-from orun.store.scratch import Session
+from orun.store.session_directory import Session
 
 SMALL = 1 << 16  # bytes of a file that is read whole to see whether it is an object already
 Problem = Literal["", "missing", "damaged"]

@@ -9,11 +9,11 @@ from orun.fs.flushing import Flushing
 from orun.store.actions import Actions
 from orun.store.checkouts import Checkouts
 from orun.store.index import Index
+from orun.store.materialize import Placer
 from orun.store.objects import Objects
-from orun.store.placing import Placer
 from orun.store.quarantine import Quarantine
 from orun.store.runs import Runs
-from orun.store.scratch import Session
+from orun.store.session_directory import Session
 from orun.store.trees import Trees
 
 

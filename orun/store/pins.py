@@ -11,8 +11,8 @@ from orun.fs.digests import digest_bytes
 from orun.fs.durable_files import replace_file
 from orun.fs.observed_state import seen_at
 from orun.fs.os_errors import refusals
+from orun.store.checksummed_json import read_record, seal
 from orun.store.layout import safe_name
-from orun.store.sealed import read_record, seal
 from orun.store.store import Store
 
 

@@ -14,12 +14,12 @@ from orun.errors import StoreError
 from orun.fs.locks import Lock, remove_free_locks
 from orun.fs.os_errors import refusals
 from orun.fs.signatures import is_local
-from orun.store.condemned import Condemned
-from orun.store.evidence import Evidence, Witness
+from orun.store.gc_candidates import Condemned
+from orun.store.integrity_snapshot import Evidence, Witness
 from orun.store.layout import PRIVATE, VERSION_FILE, prepare, safe_name
 from orun.store.parts import Parts, assemble
 from orun.store.records import Action, Tree
-from orun.store.scratch import sweep
+from orun.store.session_directory import sweep
 from orun.store.stat_cache import StatCache
 
 

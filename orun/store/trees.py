@@ -14,11 +14,11 @@ from typing import Any
 
 from orun.errors import StoreError
 from orun.fs.digests import ALGORITHM, digest_bytes, digest_descriptor, is_digest
+from orun.store.checksummed_json import canonical
 from orun.store.objects import Objects
 from orun.store.outputs import Found, scan
 from orun.store.records import Entry, Tree
-from orun.store.scratch import Session
-from orun.store.sealed import canonical
+from orun.store.session_directory import Session
 
 _FORMAT = 1
 

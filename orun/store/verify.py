@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from orun.errors import StoreError
 from orun.fs.observed_state import seen_at
 from orun.fs.os_errors import is_refusal, refusals
+from orun.store.checksummed_json import read_record
 from orun.store.layout import RECORD_FILE
-from orun.store.sealed import read_record
 from orun.store.store import Store
 
 

@@ -14,7 +14,7 @@ from tests.faults.calls import Failing, Fault
 
 ONCE = """
 import sys
-from orun.bucket import Bucket, DeniedError, UnreachableError
+from orun.store.object_storage import Bucket, DeniedError, UnreachableError
 
 bucket = Bucket(sys.argv[1])
 print(bucket.put_if_absent("a/b", b"first"), bucket.put_if_absent("a/b", b"second"), bucket.read("a/b", 9))

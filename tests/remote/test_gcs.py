@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import orun
-from orun.bucket import PART as UPLOAD_PART
-from orun.bucket import Bucket, DeniedError
 from orun.environment.env_vars import SHARED_KEY
 from orun.errors import RemoteError
 from orun.fs import locks
 from orun.fs.digests import digest_bytes
 from orun.remote.keys import Keyring
 from orun.remote.transfers import PART, Piece, Transfers
+from orun.store.object_storage import PART as UPLOAD_PART
+from orun.store.object_storage import Bucket, DeniedError
 from tests.project import built
 from tests.remote.conftest import NO_GCS
 from tests.remote.gcs import Door

@@ -29,7 +29,7 @@ from orun.remote.names import object_name, record_name
 from orun.remote.settings import Settings
 from orun.steps import Step
 from orun.store import Store
-from orun.store.sealed import canonical
+from orun.store.checksummed_json import canonical
 from orun.text.units import show
 from tests.project import built, outcomes
 from tests.remote.relay import Relay

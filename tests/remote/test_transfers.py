@@ -13,16 +13,15 @@ from time import sleep
 
 import pytest
 
-from orun import bucket
-from orun.bucket import PART as UPLOAD_PART
-from orun.bucket import Bucket, DeniedError, UnreachableError
 from orun.fs import locks
 from orun.fs.digests import digest_bytes
 from orun.remote.envelope import RefusedError
 from orun.remote.keys import Keyring
 from orun.remote.names import SLOTS, UNKNOWN, object_name, record_name
 from orun.remote.transfers import PART, RECORD_LIMIT, Piece, Transfers
-from orun.store import Entry, machine_lock
+from orun.store import Entry, machine_lock, object_storage
+from orun.store.object_storage import PART as UPLOAD_PART
+from orun.store.object_storage import Bucket, DeniedError, UnreachableError
 from orun.store.trees import encode
 from tests.remote.relay import Relay
 from tests.remote.support import contents, named, remove, write
@@ -219,7 +218,7 @@ def test_nothing_is_transferred_while_a_stage_measures(
 
 
 def test_a_server_that_never_answers_is_given_up(s3: str, relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bucket, "QUICK", timedelta(milliseconds=300))
+    monkeypatch.setattr(object_storage, "QUICK", timedelta(milliseconds=300))
     relay.stalled = Event()
     with pytest.raises(UnreachableError, match="Error performing PUT"):
         Bucket(s3).put_if_absent("a", b"")

@@ -20,7 +20,7 @@ from orun.remote.envelope import RefusedError, seal, unseal
 from orun.remote.keys import ED25519, HMAC, Keyring, keyring
 from orun.remote.offers import listed, offered
 from orun.steps import Step
-from orun.store.sealed import canonical
+from orun.store.checksummed_json import canonical
 from tests.project import built
 from tests.remote.support import contents, machine, named, notices, write
 from tests.store.support import action

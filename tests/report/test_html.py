@@ -11,7 +11,7 @@ from orun.core.run_record import StageResult, Unjudged, Verdict
 from orun.core.serialization import encode, replace
 from orun.core.source_location import Position
 from orun.report.html.page import page
-from orun.store.sealed import seal
+from orun.store.checksummed_json import seal
 
 from .pages import Element, read, titles
 from .support import (

@@ -10,7 +10,7 @@ import pytest
 
 from orun.core.metrics import Estimate, Metric
 from orun.store import Discovered, Store
-from orun.store.sealed import BrokenSealError, seal, unseal
+from orun.store.checksummed_json import BrokenSealError, seal, unseal
 from tests.store.crash import Disk
 from tests.store.support import action, empty, flip, forks, in_child, needs_proc, overwrite, truncate
 

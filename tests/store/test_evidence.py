@@ -12,7 +12,7 @@ from blake3 import blake3
 from orun.fs import signatures
 from orun.fs.observed_state import listing_digest
 from orun.fs.signatures import signature_of
-from orun.store import Store, evidence
+from orun.store import Store, integrity_snapshot
 from orun.store.checkouts import Checkouts
 from orun.store.records import Tree
 from tests.store.support import add, flip, object_path
@@ -35,7 +35,7 @@ def test_a_folder_whose_names_are_not_new_is_known_by_its_times(store: Store, mo
     digest = add(store, FILES)
     out, _ = store.checkout(digest, "p", "s")
     new = store.evidence("p", {"s": digest})
-    monkeypatch.setattr(evidence, "CLOCK", 0)
+    monkeypatch.setattr(integrity_snapshot, "CLOCK", 0)
     old = store.evidence("p", {"s": digest})
     assert new is not None
     assert old is not None

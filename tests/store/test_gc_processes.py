@@ -17,8 +17,8 @@ from blake3 import blake3
 
 from orun.errors import StoreError
 from orun.store import Lock, Store
-from orun.store.condemned import Condemned
 from orun.store.gc import Keep, collect
+from orun.store.gc_candidates import Condemned
 from orun.store.verify import verify
 from tests.store.crash import Disk, child
 from tests.store.support import add, add_bytes, content, fill, needs_proc, object_path

@@ -16,11 +16,11 @@ from orun.errors import StoreError, UsageError
 from orun.retention import releases
 from orun.stages.releasing.manifest import MANIFEST
 from orun.store import Lock, Store
-from orun.store.condemned import Condemned
 from orun.store.gc import Keep, collect
+from orun.store.gc_candidates import Condemned
+from orun.store.inventory import survey
 from orun.store.old_runs import RemovedRun
 from orun.store.pins import pin, unpin
-from orun.store.survey import survey
 from tests.store.support import add, flip, in_an_image
 from tests.store.workload import write_run
 

@@ -19,7 +19,7 @@ from orun.errors import StoreError
 from orun.fs.digests import digest_descriptor
 from orun.fs.durable_files import replace_file
 from orun.fs.signatures import set_stamp, signature_of
-from orun.store import Store, objects, placing
+from orun.store import Store, materialize, objects
 from orun.store.objects import SMALL
 from tests.store.support import (
     DAMAGE,
@@ -172,7 +172,7 @@ def test_a_coarse_time_is_not_trusted(store: Store, monkeypatch: pytest.MonkeyPa
         return told
 
     monkeypatch.setattr(objects, "set_stamp", coarse)
-    monkeypatch.setattr(placing, "set_stamp", coarse)
+    monkeypatch.setattr(materialize, "set_stamp", coarse)
     digest = add(store, {"weights": bytes(1 << 20)})
     for _ in range(3):
         before = bytes_read()

@@ -16,7 +16,7 @@ from blake3 import blake3
 from orun.errors import StoreError
 from orun.fs.copying import link, reflink
 from orun.fs.durable_files import READ_ONLY
-from orun.store import Store, placing
+from orun.store import Store, materialize
 from tests.store.support import (
     add,
     bytes_read,
@@ -273,7 +273,7 @@ def test_an_object_that_is_edited_while_it_is_linked_is_not_trusted(
         flip(Path(source))
         return link(source, target)
 
-    monkeypatch.setattr(placing, "link", edit_and_link)
+    monkeypatch.setattr(materialize, "link", edit_and_link)
     store.place(digest, tmp_path / "placed")
     assert store.check(digest) == ("a.bin was damaged in the store",)
 

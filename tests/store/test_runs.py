@@ -12,7 +12,7 @@ import pytest
 
 from orun.errors import StoreError, UsageError
 from orun.store import Store
-from orun.store.sealed import read_record, seal
+from orun.store.checksummed_json import read_record, seal
 from tests.store.support import empty, flip, truncate
 
 

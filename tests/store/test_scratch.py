@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from orun.store import Store, scratch
-from orun.store.scratch import live_leases, sweep
+from orun.store import Store, session_directory
+from orun.store.session_directory import live_leases, sweep
 from tests.store.support import add, content, fill, forks, in_child, needs_proc
 
 ORPHAN = """
@@ -180,7 +180,7 @@ def test_a_forked_child_has_a_session_of_its_own(store: Store) -> None:
 def elsewhere(store: Store, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A scratch folder of a process that another kernel runs, whose locks are not seen here."""
     with monkeypatch.context() as patch:
-        patch.setattr(scratch, "system", lambda: "0123456789abcdef")
+        patch.setattr(session_directory, "system", lambda: "0123456789abcdef")
         other = Store.open(store.root)
         folder = fill(other.scratch("int8"), {"a": b"1", "b": b"2"})
     other.parts.session._begun[1].forget()  # type: ignore[index]  # as if it were held elsewhere
@@ -203,7 +203,9 @@ def test_what_died_on_this_system_goes(
     store: Store, elsewhere: Path, monkeypatch: pytest.MonkeyPatch, same: slice
 ) -> None:
     known = "0123456789abcdef"[same]
-    monkeypatch.setattr(scratch, "system", lambda: known.rjust(16, "0") if same.start else known.ljust(16, "0"))
+    monkeypatch.setattr(
+        session_directory, "system", lambda: known.rjust(16, "0") if same.start else known.ljust(16, "0")
+    )
     assert elsewhere.exists()
     store.sweep()
     assert names(store) == []

@@ -12,7 +12,7 @@ from typing import Any
 from orun.fs.durable_files import replace_file
 from orun.fs.os_errors import refusals
 from orun.store import Action, Store
-from orun.store.sealed import seal
+from orun.store.checksummed_json import seal
 from tests.store.support import action, content, fill
 
 STAGES = {

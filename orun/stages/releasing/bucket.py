@@ -22,7 +22,7 @@ from orun.stages.releasing.manifest import MANIFEST, PUBLISHING
 from orun.stages.releasing.place import Publisher, digest_of, needing, refused
 
 if TYPE_CHECKING:
-    from orun.bucket import Bucket as RemoteBucket
+    from orun.store.object_storage import Bucket as RemoteBucket
 
 LARGEST = 64 << 20  # bytes of a manifest, or of a note
 
@@ -43,11 +43,11 @@ class Bucket(Publisher):
             self._bucket = Folder(Path(unquote(urlsplit(url).path)))
             return
         with needing("remote"):
-            from orun import bucket
-        self._errors = (bucket.DeniedError, bucket.UnreachableError, ValueError)
-        self._denied = bucket.DeniedError
+            from orun.store import object_storage
+        self._errors = (object_storage.DeniedError, object_storage.UnreachableError, ValueError)
+        self._denied = object_storage.DeniedError
         with refused(url, *self._errors):
-            self._bucket = bucket.Bucket(url)
+            self._bucket = object_storage.Bucket(url)
 
     def manifest(self) -> str:
         """See `Publisher`."""

@@ -1,4 +1,4 @@
-"""A folder that takes a release, as `orun.bucket` does a bucket."""
+"""A folder that takes a release, as `orun.store.object_storage` does a bucket."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from typing import TextIO
 from orun.fs.digests import digest_bytes
 from orun.fs.durable_files import write_all
 from orun.fs.locks import Lock
-from orun.store.condemned import Condemned
+from orun.store.gc_candidates import Condemned
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 _LEASE = "lease"
