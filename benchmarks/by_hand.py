@@ -32,10 +32,10 @@ from onnxruntime.transformers.fusion_options import FusionOptions
 from onnxruntime.transformers.optimizer import optimize_by_fusion
 
 from orun.core.targets import Target
-from orun.measure import latency
+from orun.measure.benchmark_case import Subject
 from orun.measure.dataset import Values, batches, count
-from orun.measure.latency_metrics import metrics_of
-from orun.measure.subject import Subject
+from orun.measure.latency import measurement
+from orun.measure.latency.metrics import metrics_of
 from orun.stages.onnx.feeds import Case, Input, cases
 from orun.stages.onnx.ort_graph import IN_THE_WAY
 from pipelines import docs, minilm
@@ -185,8 +185,8 @@ def time(paths: Sequence[Path], launches: int) -> dict[str, float]:
     feeds = {**case.feed, "attention_mask": np.ones((1, SEQUENCE), np.int64)}
     target = Target("cpu", session={"intra_op_num_threads": 1})
     subjects = {name: Subject(path, target, feeds) for name, path in zip(("model", "reference"), paths, strict=True)}
-    budget = latency.Budget(time=20, resolution=0.05, launches=(launches, launches), samples=60, warmup=0.1)
-    metrics = metrics_of(latency.measure(subjects, budget, 0, lambda *_: None), 1)
+    budget = measurement.Budget(time=20, resolution=0.05, launches=(launches, launches), samples=60, warmup=0.1)
+    metrics = metrics_of(measurement.measure(subjects, budget, 0, lambda *_: None), 1)
     return {name: metrics[name].value for name in ("p50", "cpu", "speedup")}
 
 

@@ -30,12 +30,12 @@ from benchmarks.spent import ROOT, machine, table
 from orun.core.serialization import replace
 from orun.core.targets import Provider, Target
 from orun.environment import venv_builder, venvs
+from orun.measure.benchmark_case import Subject
 from orun.measure.dataset import Dataset, Values, batches, count
-from orun.measure.elsewhere import RemoteSession
-from orun.measure.metrics_task import ranks, recall
-from orun.measure.oncpu import Floats, Times, timed
+from orun.measure.foreign_process import RemoteSession
+from orun.measure.latency.cpu_time import Floats, Times, timed
+from orun.measure.metrics.task import ranks, recall
 from orun.measure.session import open_session
-from orun.measure.subject import Subject
 from orun.measure.workers import Worker
 from orun.pipeline import load
 

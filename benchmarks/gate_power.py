@@ -33,9 +33,9 @@ from benchmarks.rival_gates import RIVALS, RUNS, Floats
 from orun.core.source_location import Position
 from orun.core.targets import Target
 from orun.gates.judge import judge
-from orun.measure.latency import Measurement, measure
-from orun.measure.latency_metrics import metrics_of
-from orun.measure.subject import Subject
+from orun.measure.benchmark_case import Subject
+from orun.measure.latency.measurement import Measurement, measure
+from orun.measure.latency.metrics import metrics_of
 from orun.measure.workers import Worker
 from orun.pipeline.model import Gate, Stage, Threshold
 from orun.stages.measure.latency import Params, budget_for

@@ -46,9 +46,9 @@ from orun.core.targets import Target
 from orun.gates.baseline_file import Accepted
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
-from orun.measure.latency import measure
-from orun.measure.latency_metrics import metrics_of
-from orun.measure.subject import Subject
+from orun.measure.benchmark_case import Subject
+from orun.measure.latency.measurement import measure
+from orun.measure.latency.metrics import metrics_of
 from orun.pipeline.model import Gate, Stage, Threshold
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.timing import Sizes, feeds

@@ -28,8 +28,8 @@ from unittest.mock import patch
 from benchmarks.planting import noise
 from orun.core.targets import Target
 from orun.measure import workers
-from orun.measure.quads import BASELINE, MODEL, Launch, Method, Pace, launch
-from orun.measure.subject import Subject
+from orun.measure.benchmark_case import Subject
+from orun.measure.latency.abba_blocks import BASELINE, MODEL, Launch, Method, Pace, launch
 from orun.measure.workers import RESUMED_SECONDS, Worker
 from orun.stages.timing import Sizes, feeds
 

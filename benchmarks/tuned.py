@@ -4,7 +4,7 @@
     python -m benchmarks.tuned --store FOLDER
 
 Batch 1, 128 tokens, one thread, CPU time of the whole process: see `benchmarks.envelope`. The least is the median of
-the block that was disturbed least, see `orun.measure.undisturbed`. Accuracy is what the search found on all examples.
+the block that was disturbed least, see `orun.measure.latency.final_timing`. Accuracy is what the search found on all examples.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.spent import ROOT, machine, table
 from orun.core.serialization import replace
 from orun.core.targets import Provider, Target
 from orun.environment import venvs
-from orun.measure.oncpu import Floats
+from orun.measure.latency.cpu_time import Floats
 from orun.measure.plugins import CPU
 from orun.pipeline import load
 from orun.stages.onnx.io import load_graph

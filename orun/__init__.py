@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orun.core.source_location import Problem
     from orun.errors import OrunError, PipelineError, StageError, StoreError, UsageError
     from orun.measure.dataset import Dataset
-    from orun.measure.scores import compare, interval
+    from orun.measure.metrics.scores import compare, interval
     from orun.pipeline.model import Pipeline
     from orun.remote.asked import Remote
     from orun.stages.contract import Context, stage
@@ -32,7 +32,7 @@ _HOMES = {
     "orun.api": ("explain", "load", "plan", "run"),
     "orun.errors": ("OrunError", "PipelineError", "Problem", "StageError", "StoreError", "UsageError"),
     "orun.measure.dataset": ("Dataset",),
-    "orun.measure.scores": ("compare", "interval"),
+    "orun.measure.metrics.scores": ("compare", "interval"),
     "orun.core.metrics": ("Comparison", "Estimate", "Metric"),
     "orun.pipeline.model": ("Pipeline",),
     "orun.steps": ("Plan", "Step"),

@@ -10,9 +10,9 @@ from random import Random
 
 import numpy as np
 
-from orun.measure.machine import quietest_core
-from orun.measure.nodes import Node, Profile, quiet
-from orun.measure.subject import Subject
+from orun.measure.benchmark_case import Subject
+from orun.measure.latency.cpu_cores import quietest_core
+from orun.measure.latency.nodes import Node, Profile, quiet
 from orun.measure.workers import Worker
 
 BLOCK_SECONDS = 0.03

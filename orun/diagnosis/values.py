@@ -14,7 +14,7 @@ from onnx import ModelProto, TensorProto, helper
 
 from orun.core.targets import Target
 from orun.errors import UsageError
-from orun.measure.metrics_fidelity import SQNR_LIMIT, decibels
+from orun.measure.metrics.fidelity import SQNR_LIMIT, decibels
 from orun.measure.session import open_session
 
 if TYPE_CHECKING:

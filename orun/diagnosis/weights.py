@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, numpy_helper
 
 from orun.diagnosis.segments import Segment
-from orun.measure.metrics_fidelity import decibels
+from orun.measure.metrics.fidelity import decibels
 
 Array = NDArray[Any]
 VALUES = 2**21  # of a weight that are compared at once

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from orun.measure.sequential import FINEST, Evidence, student
+from orun.measure.latency.sequential_test import FINEST, Evidence, student
 
 # Metrics of `measure/latency`: what a user feels, and what the launches go on for.
 WALL = frozenset({"p50", "p90", "p95", "p99", "mean", "min", "max"})

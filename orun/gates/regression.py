@@ -16,7 +16,7 @@ from orun.gates.conditions import changed_since
 from orun.gates.finding import Change, Finding, distance, point
 from orun.gates.measured import Ports, changes, without_references
 from orun.gates.relative import by_interval, change
-from orun.measure.sequential import EQUAL, SLOWER, Evidence
+from orun.measure.latency.sequential_test import EQUAL, SLOWER, Evidence
 from orun.pipeline.model import Gate, Stage
 from orun.store.records import Action
 

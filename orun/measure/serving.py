@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 from orun.environment.processes import die_with
 from orun.errors import OrunError, UsageError
-from orun.measure import hugepages, machine, nodes
+from orun.measure.benchmark_case import Opened, Subject
 from orun.measure.binding import caller, submitter
-from orun.measure.elsewhere import receive
-from orun.measure.nodes import Profile
-from orun.measure.oncpu import Times, timed, watched
+from orun.measure.foreign_process import receive
+from orun.measure.latency import cpu_cores, huge_pages, nodes
+from orun.measure.latency.cpu_time import Times, timed, watched
+from orun.measure.latency.cuda_streams import Stream, Streamed, stream_of, timed_on
+from orun.measure.latency.nodes import Profile
+from orun.measure.latency.warmup import Warmth, warm_up
 from orun.measure.plugins import on_processor
 from orun.measure.session import open_session
-from orun.measure.streams import Stream, Streamed, stream_of, timed_on
-from orun.measure.subject import Opened, Subject
-from orun.measure.warmup import Warmth, warm_up
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -95,11 +95,11 @@ class _Server:
         return times
 
     def pin(self, core: int) -> None:
-        machine.pin(core)
+        cpu_cores.pin(core)
 
     def collapse(self) -> None:
         if self._on_processor:  # what an accelerator reads is not here
-            hugepages.collapse(max(self._load, PATIENCE))
+            huge_pages.collapse(max(self._load, PATIENCE))
 
     def profile(self, warmup: float) -> None:
         del self._session, self._run

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from orun.core.targets import Target
 from orun.errors import UsageError
 from orun.measure import engines, placement
-from orun.measure.options import disabled_optimizers, session_options
 from orun.measure.plugins import CPU, available, make_session
+from orun.measure.session_options import disabled_optimizers, session_options
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

@@ -20,12 +20,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from orun.errors import OrunError
-from orun.measure.elsewhere import Process
-from orun.measure.nodes import Profile
-from orun.measure.oncpu import Times
+from orun.measure.benchmark_case import Opened, Subject
+from orun.measure.foreign_process import Process
+from orun.measure.latency.cpu_time import Times
+from orun.measure.latency.cuda_streams import Streamed
+from orun.measure.latency.nodes import Profile
 from orun.measure.serving import serve
-from orun.measure.streams import Streamed
-from orun.measure.subject import Opened, Subject
 
 CLOSE_SECONDS = 10.0
 RESUMED_SECONDS = 0.01  # two ticks of a kernel that has 250 in a second
@@ -76,12 +76,12 @@ class Worker:
         return self._process.is_alive()
 
     def open(self, warmup: float, longest: float = 0.0) -> Opened:
-        """Make the session, warm it up, and look at it; see `orun.measure.warmup` for both times."""
+        """Make the session, warm it up, and look at it; see `orun.measure.latency.warmup` for both times."""
         opened: Opened = self._ask("open", warmup, longest)
         return opened
 
     def time(self, count: int, seconds: float = float("inf")) -> Times:
-        """Time inferences one after another; see `orun.measure.oncpu.timed`.
+        """Time inferences one after another; see `orun.measure.latency.cpu_time.timed`.
 
         Where the process rests in between, inferences for `RESUMED_SECONDS` come before, at least one, that do not
         count: threads that wake together often find themselves on one core, until a tick of the kernel parts them.
@@ -103,7 +103,7 @@ class Worker:
         self._ask("pin", core)
 
     def collapse(self) -> None:
-        """Move its memory onto huge pages; see `orun.measure.hugepages`."""
+        """Move its memory onto huge pages; see `orun.measure.latency.huge_pages`."""
         self._ask("collapse")
 
     def profile(self, warmup: float) -> None:
@@ -120,7 +120,7 @@ class Worker:
         self._ask("stream", warmup)
 
     def streamed(self, seconds: float) -> Streamed:
-        """Time inferences on that stream; see `orun.measure.streams.timed_on`."""
+        """Time inferences on that stream; see `orun.measure.latency.cuda_streams.timed_on`."""
         times: Streamed = self._ask("streamed", seconds)
         return times
 

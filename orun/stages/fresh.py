@@ -17,7 +17,7 @@ from orun.stages.timing import Batch, Bound, Fed, Shape
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from orun.measure.fresh import Reading, Request
+    from orun.measure.latency.cold_start import Reading, Request
 
     Array = NDArray[Any]
 
@@ -48,7 +48,7 @@ def readings(context: Context, params: Launches, runs: int) -> Mapping[str, Sequ
         params: how to launch them.
         runs: inferences in a launch.
     """
-    from orun.measure.fresh import rounds
+    from orun.measure.latency.cold_start import rounds
 
     requests, fed = prepared(context, params, runs)
     return rounds(requests, fed, params.launches, context.progress)
@@ -59,7 +59,7 @@ def prepared(
 ) -> tuple[Mapping[str, Request], Mapping[str, Mapping[str, Array]]]:
     """What each connected model is to do in a launch, and its inputs, by the model's role, as `readings` has it."""
     from orun.core.targets import Target
-    from orun.measure.fresh import Request
+    from orun.measure.latency.cold_start import Request
     from orun.stages.timing import Sizes, feeds
 
     target = context.target or Target("cpu")

@@ -10,8 +10,8 @@ import pytest
 from benchmarks.gate_power import _judge, _order
 from benchmarks.gate_table import exact_interval, share, table
 from benchmarks.rival_gates import RIVALS
-from orun.measure.latency import Measurement
-from orun.measure.pressure import Pressure
+from orun.measure.latency.measurement import Measurement
+from orun.measure.latency.pressure import Pressure
 from tests.measure.support import launched
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from orun.diagnosis.profiles import TICK, ModelTimes, _times
-from orun.measure.nodes import Node, Profile
+from orun.measure.latency.nodes import Node, Profile
 
 
 def profile(times: Mapping[str, list[float]], whole: list[float]) -> Profile:

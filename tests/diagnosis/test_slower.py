@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orun.diagnosis.profiles import ModelTimes, NodeTime
 from orun.diagnosis.slower import compare
-from orun.measure.nodes import Node
+from orun.measure.latency.nodes import Node
 
 CPU, GPU = "CPUExecutionProvider", "CUDAExecutionProvider"
 

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 from orun.core.targets import Target
 from orun.diagnosis.values import Probe, Tally
-from orun.measure.metrics_fidelity import SQNR_LIMIT
+from orun.measure.metrics.fidelity import SQNR_LIMIT
 
 RIGHT = np.array([3.0, 4.0], np.float32)
 

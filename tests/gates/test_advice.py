@@ -14,10 +14,10 @@ import pytest
 from orun.core.run_record import Verdict
 from orun.core.serialization import replace
 from orun.gates.advice import AGAIN, to_bound, to_narrow, to_tell
-from orun.measure import latency
-from orun.measure.latency_metrics import metrics_of
-from orun.measure.quads import Launch
-from orun.measure.sequential import Evidence
+from orun.measure.latency import measurement
+from orun.measure.latency.abba_blocks import Launch
+from orun.measure.latency.metrics import metrics_of
+from orun.measure.latency.sequential_test import Evidence
 from orun.pipeline.model import Gate
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.params import Duration, Ratio
@@ -110,7 +110,7 @@ def test_what_it_says_decides_it(
         ratio = generator.gauss(math.log(truth), spread)
         return launched({"model": [math.exp(ratio)] * 6, other: [1.0] * 6}, {other: ratio})
 
-    monkeypatch.setattr(latency, "launch", made)
+    monkeypatch.setattr(measurement, "launch", made)
     for _ in range(TRIALS):
         verdict = measured(other, condition, Params(time=Duration(1e6)))
         if verdict.outcome != "undecided":
@@ -126,7 +126,7 @@ def test_what_it_says_decides_it(
 
 def measured(other: str, condition: Gate, params: Params) -> Verdict:
     subjects = {name: subject(Path(name)) for name in ("model", other)}
-    found = latency.measure(subjects, budget_for(params), 0, lambda *_: None)
+    found = measurement.measure(subjects, budget_for(params), 0, lambda *_: None)
     known = accepted({}) if other == "baseline" else None
     given = {"resolution": params.resolution, "time": params.time, "max_launches": 30, "min_launches": 3}
     return verdict_of(condition, metrics_of(found, 1), known, params=given)

@@ -16,11 +16,12 @@ import pytest
 
 from orun.core.metrics import Comparison, Estimate, Metric
 from orun.core.run_record import Verdict
-from orun.measure import latency, paired
-from orun.measure.latency import Budget
-from orun.measure.quads import BASELINE
-from orun.measure.quantiles import bounded
-from orun.measure.sequential import ALPHA, BETA, FEWEST, Evidence
+from orun.measure.latency import measurement
+from orun.measure.latency.abba_blocks import BASELINE
+from orun.measure.latency.measurement import Budget
+from orun.measure.latency.quantiles import bounded
+from orun.measure.latency.sequential_test import ALPHA, BETA, FEWEST, Evidence
+from orun.measure.metrics import paired
 from tests.gates.support import accepted, gate, metric, verdict_of
 
 TRIALS = 400
@@ -148,8 +149,8 @@ def sequential(seed: int, slowdown: float, spread: float) -> str:
         if len(ratios) < FEWEST:
             continue
         found = {BASELINE: Evidence.of(ratios)}
-        enough = len(ratios) >= budget.enough and not latency._is_promising(found, budget)
-        if enough or latency._is_clear(found, budget.resolution):
+        enough = len(ratios) >= budget.enough and not measurement._is_promising(found, budget)
+        if enough or measurement._is_clear(found, budget.resolution):
             return found[BASELINE].answer(math.log1p(0.05))
 
 

@@ -12,7 +12,7 @@ from orun.core.serialization import replace
 from orun.gates.judge import judge
 from orun.gates.measured import Ports
 from orun.gates.regression import Terms
-from orun.measure.sequential import Evidence
+from orun.measure.latency.sequential_test import Evidence
 from orun.pipeline.model import Stage
 from orun.store.records import Action
 from tests.gates.support import HERE, PLACE, accepted, action, compared, gate, metric, verdict_of

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric
-from orun.measure.paired import tango
+from orun.measure.metrics.paired import tango
 from tests.gates.support import compared, gate, metric, verdict_of
 
 METHOD = "paired bootstrap over 312 examples"

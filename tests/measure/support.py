@@ -10,9 +10,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from orun.core.targets import Target
-from orun.measure.oncpu import Times, Work
-from orun.measure.quads import Launch, Method
-from orun.measure.subject import Opened, Subject
+from orun.measure.benchmark_case import Opened, Subject
+from orun.measure.latency.abba_blocks import Launch, Method
+from orun.measure.latency.cpu_time import Times, Work
 
 WIDTH = 32
 ALONE = Work(process=1.0, thread=1.0, awake=1.0, most=1.0, busy=1)

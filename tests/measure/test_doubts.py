@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from orun.measure.dataset import Dataset
-from orun.measure.doubts import repeated, unfed
+from orun.measure.dataset_warnings import repeated, unfed
 
 X = np.arange(40, dtype=np.float32).reshape(20, 2)
 

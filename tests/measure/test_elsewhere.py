@@ -13,9 +13,9 @@ import pytest
 
 from orun.core.targets import Interpreter, Target
 from orun.errors import OrunError, UsageError
-from orun.measure.elsewhere import RemoteSession, Value
+from orun.measure.benchmark_case import Subject
+from orun.measure.foreign_process import RemoteSession, Value
 from orun.measure.session import open_session
-from orun.measure.subject import Subject
 from orun.measure.workers import Worker
 
 MODEL = """

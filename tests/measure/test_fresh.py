@@ -13,7 +13,7 @@ from orun.core.metrics import Comparison, Estimate
 from orun.core.serialization import replace
 from orun.core.targets import Target
 from orun.errors import OrunError
-from orun.measure.fresh import Reading, Request, launch, metric, resident
+from orun.measure.latency.cold_start import Reading, Request, launch, metric, resident
 
 
 def readings(*loads: float) -> list[Reading]:

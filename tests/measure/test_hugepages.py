@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orun.measure import hugepages
+from orun.measure.latency import huge_pages
 
 MIB = 1 << 20
 HUGE = 2 * MIB
@@ -24,7 +24,7 @@ def _can_collapse() -> bool:
         memory.write(bytes(2 * HUGE))
         address = np.frombuffer(memory, np.uint8).ctypes.data
         try:
-            memory.madvise(hugepages.ADVICE, -address % HUGE, HUGE)
+            memory.madvise(huge_pages.ADVICE, -address % HUGE, HUGE)
         except OSError:
             return False
         return True
@@ -41,13 +41,13 @@ def _huge() -> int:
 def test_memory_moves_onto_huge_pages_and_keeps_what_it_holds() -> None:
     held = bytes(range(256)) * (32 * MIB // 256)  # NumPy would ask for huge pages itself
     before = _huge()
-    hugepages.collapse(0.0)
+    huge_pages.collapse(0.0)
     assert _huge() == before
-    hugepages.collapse(60.0)
+    huge_pages.collapse(60.0)
     assert _huge() > before  # how much, depends on the pages that the system has
     assert held == bytes(range(256)) * (32 * MIB // 256)
 
 
 def test_a_system_without_huge_pages_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    hugepages.collapse(60.0)
+    huge_pages.collapse(60.0)

@@ -17,12 +17,12 @@ import pytest
 from orun.core.targets import Target
 from orun.environment.processor import usable_cores
 from orun.errors import UsageError
-from orun.measure import latency, quads
-from orun.measure.latency import Budget, measure
-from orun.measure.oncpu import Times, Work
-from orun.measure.pressure import Pressure
-from orun.measure.quads import Launch, Method, Pace, launch
-from orun.measure.sequential import Evidence
+from orun.measure.latency import abba_blocks, measurement
+from orun.measure.latency.abba_blocks import Launch, Method, Pace, launch
+from orun.measure.latency.cpu_time import Times, Work
+from orun.measure.latency.measurement import Budget, measure
+from orun.measure.latency.pressure import Pressure
+from orun.measure.latency.sequential_test import Evidence
 from tests.measure.support import ALONE, launched, save_model, shared, subject
 
 QUICK = Budget(time=0.0, resolution=0.05, launches=(3, 3), samples=30, warmup=0.0)
@@ -44,7 +44,7 @@ def test_a_launch_compares_with_each_other_model(model: Path) -> None:
     assert set(found.opened) == set(found.beside) == set(found.busy) == set(subjects)
     assert set(found.ratios) == set(found.pairs) == {"reference", "baseline"}
     for name, values in found.pairs.items():
-        assert 2 * quads.FEWEST_QUADS <= len(values) <= 2 * quads.MOST_QUADS
+        assert 2 * abba_blocks.FEWEST_QUADS <= len(values) <= 2 * abba_blocks.MOST_QUADS
         assert found.ratios[name] == np.median(values)
     assert found.alone.wall.shape == (6,)
     assert found.waiting is None or found.waiting >= 0
@@ -62,13 +62,13 @@ class Recorder:
         return Times(taken, taken, taken, 0.0)
 
 
-def rounds_of(names: Sequence[str], *, resting: bool = False) -> tuple[list[quads.Round], list[str]]:
+def rounds_of(names: Sequence[str], *, resting: bool = False) -> tuple[list[abba_blocks.Round], list[str]]:
     """The quads of models whose inferences seem to take 0.1 s, in blocks of two, and who was asked in which order."""
     order: list[str] = []
     workers = {name: Recorder(name, order) for name in names}
     pace = replace(PACE, quads=12.0, error=-1.0)  # never known well enough
     counts = dict.fromkeys(names, 2)
-    rounds = quads._Rounds(workers, counts, "thread", pace, Random(3), resting=resting)  # type: ignore[arg-type]
+    rounds = abba_blocks._Rounds(workers, counts, "thread", pace, Random(3), resting=resting)  # type: ignore[arg-type]
     opened = replace(launched({"model": [1.0]}, {}).opened["model"], each=0.1)
     return rounds.run(dict.fromkeys(names, opened)), order
 
@@ -115,31 +115,31 @@ def test_a_block_counts_by_the_median_of_its_inferences() -> None:
         return Times(taken, 0.5 * taken, 0.25 * taken, None)
 
     ours, theirs = times(0.004, 0.002, 0.001), times(0.001, 0.001, 0.007)
-    found: list[quads.Round] = [("baseline", [("model", ours), ("baseline", theirs)] * 2)]
+    found: list[abba_blocks.Round] = [("baseline", [("model", ours), ("baseline", theirs)] * 2)]
     for method in ("thread", "process", "wall"):
-        assert quads._pairs(found, "baseline", method) == [math.log(0.002 / 0.001)] * 2
+        assert abba_blocks._pairs(found, "baseline", method) == [math.log(0.002 / 0.001)] * 2
     one = times(0.004, 0.002, 0.001)
     spent: dict[Method, float] = {"thread": 0.001, "process": 0.0005, "wall": 0.002}
-    assert {method: quads._median(one, method) for method in spent} == spent
+    assert {method: abba_blocks._median(one, method) for method in spent} == spent
 
 
 def test_waiting_is_a_share_of_the_time_of_inferences() -> None:
     taken = np.array([0.1, 0.3])
-    assert quads._waiting(Times(taken, 0.5 * taken, taken, waited=0.1)) == 0.25
-    assert quads._waiting(Times(taken, taken, taken, waited=None)) is None
+    assert abba_blocks._waiting(Times(taken, 0.5 * taken, taken, waited=0.1)) == 0.25
+    assert abba_blocks._waiting(Times(taken, taken, taken, waited=None)) is None
 
 
 def test_a_launch_ends_when_its_time_is_up_whatever_it_knows(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quads, "PATIENCE", 0.0)
+    monkeypatch.setattr(abba_blocks, "PATIENCE", 0.0)
     pace = replace(PACE, quads=1e6, error=0.0)
     found = launch({"model": subject(model), "baseline": subject(model)}, pace, Random(1))
-    assert len(found.pairs["baseline"]) == 2 * quads.FEWEST_QUADS
+    assert len(found.pairs["baseline"]) == 2 * abba_blocks.FEWEST_QUADS
 
 
 def test_a_launch_ends_when_it_knows_enough(model: Path) -> None:
     pace = replace(PACE, quads=1e6, error=100.0)
     found = launch({"model": subject(model), "baseline": subject(model)}, pace, Random(1))
-    assert len(found.pairs["baseline"]) == 2 * quads.STEADY_QUADS
+    assert len(found.pairs["baseline"]) == 2 * abba_blocks.STEADY_QUADS
 
 
 def test_a_model_alone(model: Path) -> None:
@@ -187,10 +187,10 @@ IN_TURN = Work(process=1.0, thread=0.1, awake=0.1, most=0.97, busy=2)
 def test_the_method_follows_from_what_works(
     monkeypatch: pytest.MonkeyPatch, work: Work, processor: bool, method: str
 ) -> None:
-    monkeypatch.setattr(quads, "usable_cores", lambda: 2)
+    monkeypatch.setattr(abba_blocks, "usable_cores", lambda: 2)
     one = launched({"model": [0.01]}, {}).opened["model"]
     opened = {"model": one, "reference": replace(one, work=work, processor=processor)}
-    assert quads.method_of(opened) == method
+    assert abba_blocks.method_of(opened) == method
 
 
 def test_launches_are_made_and_reported(model: Path) -> None:
@@ -230,7 +230,7 @@ def test_it_stops_when_the_answer_is_clear(
 
 def test_every_comparison_must_be_clear(monkeypatch: pytest.MonkeyPatch) -> None:
     made = iter([launched({"model": [1.0]}, {"reference": -0.5, "baseline": ratio}) for ratio in [0.0, 0.05] * 3])
-    monkeypatch.setattr(latency, "launch", lambda *_: next(made))
+    monkeypatch.setattr(measurement, "launch", lambda *_: next(made))
     names = {name: subject(Path(name)) for name in ("model", "reference", "baseline")}
     assert len(measure(names, Budget(1e6, 0.05, (3, 6), 30, 0.0), 0, lambda *_: None).launches) == 6
 
@@ -266,10 +266,10 @@ def test_more_launches_are_promising_up_to_twice_as_many() -> None:
     for enough, less in ((16, 15), (9, 8)):
         means = (step / 1e5 for step in range(5000))
         mean = next(mean for mean in means if _clear(enough, mean) and not _clear(less, mean))
-        assert latency._is_promising({"baseline": Evidence(less, mean, 0.04)}, budget)
+        assert measurement._is_promising({"baseline": Evidence(less, mean, 0.04)}, budget)
     means = (step / 1e5 for step in range(5000))
     late = next(mean for mean in means if _clear(17, mean) and not _clear(16, mean))
-    assert not latency._is_promising({"baseline": Evidence(15, late, 0.04)}, budget)
+    assert not measurement._is_promising({"baseline": Evidence(15, late, 0.04)}, budget)
 
 
 def _clear(count: int, mean: float) -> bool:
@@ -288,7 +288,7 @@ def test_every_launch_is_made_by_the_way_of_the_first_and_in_its_share_of_the_ti
         made = launched({"model": [1.0], "reference": [1.0]}, {"reference": 0.0, "baseline": 0.0}, "process")
         return replace(made, opened={name: replace(one, warm=warm[name]) for name, one in made.opened.items()})
 
-    monkeypatch.setattr(latency, "launch", launch)
+    monkeypatch.setattr(measurement, "launch", launch)
     names = {name: subject(Path(name)) for name in ("model", "reference", "baseline")}
     measure(names, Budget(24.0, 0.05, (4, 4), 30, 0.1, alone=8.0), 0, lambda *_: None)
     assert [method for _, method in given] == [None, "process", "process", "process"]
@@ -305,9 +305,9 @@ def test_time_spent_waiting_for_a_core_counts_up_to_as_long_again(monkeypatch: p
     for waiting, launches in ((0.8, 3), (0.0, 2), (None, 2)):
         names = {"model": [1.0], "baseline": [1.0]}
         made = iter([replace(launched(names, {"baseline": r}), waiting=waiting) for r in [0.0, 0.05] * 5])
-        monkeypatch.setattr(latency, "launch", lambda *_, made=made: next(made))
-        monkeypatch.setattr(latency, "PressureGauge", Quiet)
-        monkeypatch.setattr(latency, "FEWEST", 2)
+        monkeypatch.setattr(measurement, "launch", lambda *_, made=made: next(made))
+        monkeypatch.setattr(measurement, "PressureGauge", Quiet)
+        monkeypatch.setattr(measurement, "FEWEST", 2)
         assert len(measure(subjects, Budget(12.0, 0.05, (2, 9), 30, 0.0), 0, lambda *_: None).launches) == launches
 
 
@@ -322,4 +322,4 @@ def _replay(monkeypatch: pytest.MonkeyPatch, ratios: list[float], other: str = "
     def next_launch(*_: object) -> Launch:
         return next(made)
 
-    monkeypatch.setattr(latency, "launch", next_launch)
+    monkeypatch.setattr(measurement, "launch", next_launch)

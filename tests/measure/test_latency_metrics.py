@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from orun.core.metrics import Estimate
-from orun.measure.latency import Measurement
-from orun.measure.latency_metrics import NAMES, metrics_of
-from orun.measure.latency_record import summary, write
-from orun.measure.pressure import Pressure
-from orun.measure.quads import Launch
-from orun.measure.sequential import Evidence
-from orun.measure.streams import Streamed
+from orun.measure.latency.abba_blocks import Launch
+from orun.measure.latency.cuda_streams import Streamed
+from orun.measure.latency.measurement import Measurement
+from orun.measure.latency.metrics import NAMES, metrics_of
+from orun.measure.latency.pressure import Pressure
+from orun.measure.latency.record import summary, write
+from orun.measure.latency.sequential_test import Evidence
 from tests.measure.support import launched, subject
 
 MODEL = [0.010, 0.011, 0.012, 0.013, 0.014]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from orun.measure.load import Clock, Round, Traffic, drive
+from orun.measure.latency.load import Clock, Round, Traffic, drive
 
 
 @dataclass

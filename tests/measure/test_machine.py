@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from orun.measure import machine, pressure
-from orun.measure.machine import pin, quietest_core
-from orun.measure.pressure import PressureGauge
+from orun.measure.latency import cpu_cores, pressure
+from orun.measure.latency.cpu_cores import pin, quietest_core
+from orun.measure.latency.pressure import PressureGauge
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="cores are chosen on Linux alone")
 
@@ -25,13 +25,13 @@ def test_the_quietest_core_is_one_that_we_may_use() -> None:
 def test_the_core_that_was_idle_most_is_the_quietest(monkeypatch: pytest.MonkeyPatch) -> None:
     cores = sorted(os.sched_getaffinity(0))
     readings = iter([dict.fromkeys(cores, 1000), {core: 1000 + place for place, core in enumerate(cores)}])
-    monkeypatch.setattr(machine, "_idle", lambda: next(readings))
+    monkeypatch.setattr(cpu_cores, "_idle", lambda: next(readings))
     assert quietest_core() == cores[-1]
 
 
 @linux
 def test_idle_ticks_of_every_core_are_read() -> None:
-    assert set(machine._idle()) >= os.sched_getaffinity(0)
+    assert set(cpu_cores._idle()) >= os.sched_getaffinity(0)
 
 
 def test_a_system_that_cannot_pin_has_no_quietest_core(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import rel_entr, softmax
 
-from orun.measure.metrics_fidelity import SQNR_LIMIT, SUMMARIES, Difference, compare, concatenate
+from orun.measure.metrics.fidelity import SQNR_LIMIT, SUMMARIES, Difference, compare, concatenate
 
 # of softmax([3, 4]) from softmax([4, 3]), and of softmax([0, 2]) from softmax([0, 1])
 KL = (math.tanh(0.5), math.log((1 + math.e) / (1 + math.e**2)) + math.e**2 / (1 + math.e**2))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 from orun.errors import UsageError
-from orun.measure.metrics_pooled import Pooled, auc, average_precision, f1, f1_of_part
+from orun.measure.metrics.pooled import Pooled, auc, average_precision, f1, f1_of_part
 
 Floats = NDArray[np.float64]
 Metric = Callable[..., Pooled | None]

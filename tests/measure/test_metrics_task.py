@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import top_k_accuracy_score
 
 from orun.errors import UsageError
-from orun.measure.metrics_task import accuracy, accuracy_at, ranks, recall, reciprocal_rank
+from orun.measure.metrics.task import accuracy, accuracy_at, ranks, recall, reciprocal_rank
 
 
 def test_accuracy_of_scores() -> None:
@@ -88,7 +88,7 @@ def test_many_queries_are_ranked_in_pieces(monkeypatch: pytest.MonkeyPatch) -> N
     queries, candidates = generator.standard_normal((50, 8)), generator.standard_normal((30, 8))
     labels = generator.integers(0, 30, 50)
     whole = ranks(queries, candidates, labels)
-    monkeypatch.setattr("orun.measure.metrics_task.ROWS", 7)
+    monkeypatch.setattr("orun.measure.metrics.task.ROWS", 7)
     assert ranks(queries, candidates, labels).tolist() == whole.tolist()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from orun.measure.nodes import Node, quiet, read
+from orun.measure.latency.nodes import Node, quiet, read
 
 
 def event(name: str, start: int, length: int, index: int | None = None) -> dict[str, Any]:

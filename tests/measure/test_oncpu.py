@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orun.measure import oncpu
-from orun.measure.oncpu import Times, Work, joined, timed, waited_since, waits, watched
+from orun.measure.latency import cpu_time
+from orun.measure.latency.cpu_time import Times, Work, joined, timed, waited_since, waits, watched
 
 
 def work() -> None:
@@ -81,7 +81,7 @@ def test_what_other_threads_wait_for_a_core_is_not_taken_for_the_waiting_of_one_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     caller = str(threading.get_native_id())
-    monkeypatch.setattr(oncpu, "waits", lambda: {caller: 0.0, "other": 0.997 * time.perf_counter()})
+    monkeypatch.setattr(cpu_time, "waits", lambda: {caller: 0.0, "other": 0.997 * time.perf_counter()})
     assert not watched(lambda: time.sleep(0.01), 0.05).alone
 
 
@@ -101,7 +101,7 @@ def test_a_doubtful_look_is_repeated(
     monkeypatch: pytest.MonkeyPatch, seen: list[Work], found: Work, looks: int
 ) -> None:
     left = list(seen)
-    monkeypatch.setattr(oncpu, "_watched", lambda *_: left.pop(0))
+    monkeypatch.setattr(cpu_time, "_watched", lambda *_: left.pop(0))
     assert watched(work, 1.0) == found
     assert len(seen) - len(left) == looks
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from orun.core.metrics import UNBOUNDED, Comparison, Estimate
-from orun.measure.paired import Z, compare, exact, interval, tango
+from orun.measure.metrics.paired import Z, compare, exact, interval, tango
 
 
 def scores(right: int, wrong: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -170,7 +170,7 @@ class TestBootstrap:
     def test_many_examples_are_resampled_in_pieces(self, monkeypatch: pytest.MonkeyPatch) -> None:
         ours, theirs = np.random.default_rng(5).random((2, 50))
         whole = compare(ours, theirs, seed=4)
-        monkeypatch.setattr("orun.measure.paired.CHUNK", 170)
+        monkeypatch.setattr("orun.measure.metrics.paired.CHUNK", 170)
         assert compare(ours, theirs, seed=4) == whole
 
     def test_a_reference_of_zeros_keeps_figures_finite(self) -> None:

@@ -12,10 +12,10 @@ from typing import ClassVar, Self
 
 import pytest
 
-from orun.measure import quads
-from orun.measure.oncpu import Times
-from orun.measure.quads import Pace, launch
-from orun.measure.subject import Subject
+from orun.measure.benchmark_case import Subject
+from orun.measure.latency import abba_blocks
+from orun.measure.latency.abba_blocks import Pace, launch
+from orun.measure.latency.cpu_time import Times
 from orun.measure.workers import Worker
 from tests.measure.support import save_model, shared, subject
 
@@ -46,8 +46,8 @@ class Noted:
 
 
 def test_processes_start_in_random_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quads, "quietest_core", lambda: None)
-    monkeypatch.setattr(quads, "Worker", Noted)
+    monkeypatch.setattr(abba_blocks, "quietest_core", lambda: None)
+    monkeypatch.setattr(abba_blocks, "Worker", Noted)
     subjects = {name: subject(Path(f"{name}.onnx")) for name in ("model", "baseline")}
     found: Counter[tuple[str, ...]] = Counter()
     for seed in range(40):
@@ -68,7 +68,7 @@ def test_on_one_thread_each_is_kept_on_the_quietest_core(tmp_path: Path, monkeyp
         pin(worker, chosen)
         kept[worker.pid] = os.sched_getaffinity(worker.pid)
 
-    monkeypatch.setattr(quads, "quietest_core", lambda: core)
+    monkeypatch.setattr(abba_blocks, "quietest_core", lambda: core)
     monkeypatch.setattr(Worker, "pin", noted)
     subjects = {name: subject(save_model(tmp_path / f"{name}.onnx")) for name in ("model", "baseline")}
     assert launch(subjects, PACE, Random(0), "thread").core == core

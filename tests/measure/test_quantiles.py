@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from orun.measure.quantiles import bounded, quantile, ranks
+from orun.measure.latency.quantiles import bounded, quantile, ranks
 
 TRIALS = 1000
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orun.measure import latency
-from orun.measure.latency import Budget
-from orun.measure.oncpu import Times
-from orun.measure.quads import FEWEST_QUADS, STEADY_QUADS, Round, _pairs
-from orun.measure.quantiles import bounded, median_error, quantile, ranks
-from orun.measure.sequential import FEWEST, Evidence
+from orun.measure.latency import measurement
+from orun.measure.latency.abba_blocks import FEWEST_QUADS, STEADY_QUADS, Round, _pairs
+from orun.measure.latency.cpu_time import Times
+from orun.measure.latency.measurement import Budget
+from orun.measure.latency.quantiles import bounded, median_error, quantile, ranks
+from orun.measure.latency.sequential_test import FEWEST, Evidence
 
 DATA = Path(__file__).parent / "data"
 NEIGHBOURS: dict[str, Any] = json.loads((DATA / "neighbours.json").read_text(encoding="utf-8"))
@@ -116,7 +116,7 @@ def _promising(ratios: Sequence[float]) -> str:
     for count in range(FEWEST, len(ratios) + 1):
         found = Evidence.of(ratios[:count])
         answer = found.answer(math.log1p(0.05))
-        if answer != "undecided" or (count >= 8 and not latency._is_promising({"baseline": found}, budget)):
+        if answer != "undecided" or (count >= 8 and not measurement._is_promising({"baseline": found}, budget)):
             return answer
     return "undecided"
 

@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from orun.core.metrics import Comparison, Estimate
-from orun.measure import resampling
-from orun.measure.metrics_pooled import Pooled, Weighted, auc, average_precision, f1
-from orun.measure.newcombe import newcombe
-from orun.measure.paired import Z, quantiles, tango
-from orun.measure.resampling import resample
+from orun.measure.metrics import bootstrap
+from orun.measure.metrics.bootstrap import resample
+from orun.measure.metrics.newcombe import newcombe
+from orun.measure.metrics.paired import Z, quantiles, tango
+from orun.measure.metrics.pooled import Pooled, Weighted, auc, average_precision, f1
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -45,7 +45,7 @@ def drawn(seed: int, examples: int, share: float) -> tuple[Labels, Floats, Float
 def test_covers_the_truth_about_as_often_as_it_says(
     metric: type[Pooled], examples: int, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resampling, "RESAMPLES", (1000, 1000))
+    monkeypatch.setattr(bootstrap, "RESAMPLES", (1000, 1000))
     labels, ours, theirs = drawn(0, 100_000, share)
     truth = metric(ours, labels).overall, metric(theirs, labels).overall  # type: ignore[call-arg,arg-type]
     held = told = 0
@@ -184,13 +184,13 @@ def test_the_same_seed_gives_the_same_interval_whatever_the_order() -> None:
 def test_many_examples_are_resampled_in_pieces(metric: type[Pooled], monkeypatch: pytest.MonkeyPatch) -> None:
     labels, ours, theirs = drawn(5, 80, 0.4)
     whole = compared(metric(ours, labels), metric(theirs, labels))  # type: ignore[call-arg,arg-type]
-    monkeypatch.setattr(resampling, "CHUNK", 200)
+    monkeypatch.setattr(bootstrap, "CHUNK", 200)
     pieces = compared(metric(ours, labels), metric(theirs, labels))  # type: ignore[call-arg,arg-type]
     assert pieces[1].difference.low == pytest.approx(whole[1].difference.low, abs=1e-9)
 
 
 def test_much_work_is_resampled_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resampling, "WORK", 300_000)
+    monkeypatch.setattr(bootstrap, "WORK", 300_000)
     labels, ours, _ = drawn(5, 400, 0.4)
     for examples, resamples in ((50, 2000), (200, 1500), (400, 1000)):
         pooled = auc(ours[:examples, 1], labels[:examples])
@@ -204,11 +204,11 @@ def test_what_resampling_makes_too_high_is_put_right() -> None:
     """Sixty of 100 resamples lie below the value, so that the quantiles are those of 2 z(0.6) -/+ 1.96."""
     steps = np.arange(1000)[:, None] / 1000.0
     pooled = Pooled(steps, lambda _: lambda weights: np.full(len(weights), 0.5995), 1000)
-    found = resampling.Resampled(pooled, 0.5995, np.linspace(0.0, 0.999, 1000)).interval
+    found = bootstrap.Resampled(pooled, 0.5995, np.linspace(0.0, 0.999, 1000)).interval
     assert ends(found) == pytest.approx((0.5995, 0.073, 0.993), abs=1.5e-3)
-    alike = resampling.Resampled(pooled, 0.5, np.full(1000, 0.5)).interval
+    alike = bootstrap.Resampled(pooled, 0.5, np.full(1000, 0.5)).interval
     assert ends(alike) == (0.5, 0.5, 0.5)
-    far = resampling.Resampled(pooled, 2.0, np.linspace(0.0, 0.999, 1000)).interval
+    far = bootstrap.Resampled(pooled, 2.0, np.linspace(0.0, 0.999, 1000)).interval
     assert ends(far) == pytest.approx((2.0, 0.515, 2.0), abs=1.5e-3)  # an interval holds its value
 
 
@@ -235,13 +235,13 @@ def test_the_quantiles_are_of_as_few_examples_as_the_rarest_class_has() -> None:
     spread = np.linspace(4.0, 6.0, 1001)
     for fewest in (6, 30, 1000):
         pooled = Pooled(np.arange(1000.0)[:, None], lambda _: lambda weights: np.full(len(weights), 5.0), fewest)
-        found = resampling.Resampled(pooled, 5.0, spread).interval
+        found = bootstrap.Resampled(pooled, 5.0, spread).interval
         assert ends(found) == ends(quantiles(5.0, spread, fewest))  # as it is above 1, where no class is known
 
 
 @pytest.mark.parametrize("counts", [[5, 1, 1, 1], [1, 1, 1, 1], [30, 10, 20]])
 def test_each_kind_is_drawn_as_often_as_there_are_examples_of_it(counts: list[int]) -> None:
-    weights = np.concatenate(list(resampling._weights(np.array(counts), 4000, 0)))
+    weights = np.concatenate(list(bootstrap._weights(np.array(counts), 4000, 0)))
     assert weights.shape == (4000, len(counts))
     assert set(weights.sum(axis=1).tolist()) == {float(sum(counts))}
     assert weights.mean(axis=0).tolist() == pytest.approx(counts, rel=0.08)

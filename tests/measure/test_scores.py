@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import orun
 from orun.errors import UsageError
-from orun.measure import paired
+from orun.measure.metrics import paired
 
 Rows = NDArray[np.intp]
 GENERATOR = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from orun.core.metrics import Estimate
-from orun.measure.sequential import ALPHA, BETA, EQUAL, FLOOR, SLOWER, Evidence, student
+from orun.measure.latency.sequential_test import ALPHA, BETA, EQUAL, FLOOR, SLOWER, Evidence, student
 
 GATES = 2000
 

@@ -16,10 +16,10 @@ from onnxruntime import InferenceSession
 
 from orun.core.targets import Provider, Target
 from orun.errors import OrunError, UsageError
-from orun.measure import streams
 from orun.measure.binding import submitter
-from orun.measure.quads import Pace, _streamed, launch
-from orun.measure.streams import ROUND, Driver, Stream, Streamed, has_stream, stream_of, timed_on, together
+from orun.measure.latency import cuda_streams
+from orun.measure.latency.abba_blocks import Pace, _streamed, launch
+from orun.measure.latency.cuda_streams import ROUND, Driver, Stream, Streamed, has_stream, stream_of, timed_on, together
 from tests.measure.support import ONE_THREAD, WIDTH, save_model, subject
 
 COMPILER = shutil.which("cc")
@@ -52,7 +52,7 @@ def test_an_inference_takes_from_the_end_of_the_one_before_to_its_own(driver: st
 def test_rounds_go_on_for_the_time_that_they_are_given(driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter(range(100))
     clock = SimpleNamespace(perf_counter=lambda: next(seconds), thread_time_ns=lambda: 0)
-    monkeypatch.setattr(streams, "time", clock)
+    monkeypatch.setattr(cuda_streams, "time", clock)
     times = timed_on(Stream(Driver(driver), 0, ROUND + 1), lambda: None, 3.5)
     assert len(times.device) == 5 * ROUND  # two, and the clock is read before each of the others
     assert len(together([times, times]).host) == 10 * ROUND
@@ -60,7 +60,7 @@ def test_rounds_go_on_for_the_time_that_they_are_given(driver: str, monkeypatch:
 
 @compiled
 def test_every_provider_of_the_device_is_given_the_stream(driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "DRIVER", driver)
+    monkeypatch.setattr(cuda_streams, "DRIVER", driver)
     target = Target("gpu", (TENSORRT, CUDA, CPU))
     assert has_stream(target)
     stream, given = stream_of(target)

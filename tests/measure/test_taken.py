@@ -8,7 +8,7 @@ import pytest
 
 from orun.core.targets import Provider, Target
 from orun.errors import DeviceUnknown
-from orun.measure.taken import arena, gpu_memory
+from orun.measure.latency.peak_memory import arena, gpu_memory
 
 LOG = """
 I [I:onnxruntime:Default, bfc_arena.cc:33 BFCArena] Creating BFCArena for Cpu with following configs: ...

@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from orun.measure import undisturbed as module
-from orun.measure.quads import Launch, Method, Pace
-from orun.measure.subject import Subject
-from orun.measure.undisturbed import FEWEST, undisturbed
+from orun.measure.benchmark_case import Subject
+from orun.measure.latency import final_timing as module
+from orun.measure.latency.abba_blocks import Launch, Method, Pace
+from orun.measure.latency.final_timing import FEWEST, undisturbed
 from tests.measure.support import launched, save_model, subject
 
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from orun.measure.oncpu import Times
-from orun.measure.warmup import Warmth, warm_up
+from orun.measure.latency.cpu_time import Times
+from orun.measure.latency.warmup import Warmth, warm_up
 
 
 class Model:

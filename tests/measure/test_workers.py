@@ -17,7 +17,7 @@ import pytest
 from orun.core.targets import Target
 from orun.errors import OrunError, UsageError
 from orun.measure import workers
-from orun.measure.subject import Subject
+from orun.measure.benchmark_case import Subject
 from orun.measure.workers import Worker
 from tests.measure.support import ONE_THREAD, save_model, subject
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from orun.measure.options import OPTIONS
+from orun.measure.session_options import OPTIONS
 from orun.pipeline import schema
 from orun.pipeline.fragments import fragment, plain_default, words
 from orun.pipeline.grammar import Session

@@ -11,7 +11,7 @@ from orun.core.targets import Target
 from orun.errors import OrunError, StageFailed
 from orun.measure.answers import Answers, Question, ask
 from orun.measure.engines import Engine
-from orun.measure.fresh import Reading, metric
+from orun.measure.latency.cold_start import Reading, metric
 from orun.measure.plugins import OPENVINO
 from orun.stages.contract import Context
 from orun.stages.engines.compiling import PLUG_IN, stored

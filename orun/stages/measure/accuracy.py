@@ -57,7 +57,7 @@ from orun.core.metrics import Metric
 from orun.core.serialization import encode, replace
 from orun.core.targets import Target
 from orun.errors import StageFailed
-from orun.measure.accuracy_names import FIDELITY, TASK, UNITS, named
+from orun.measure.accuracy.names import FIDELITY, TASK, UNITS, named
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.data.source import Examples
 from orun.stages.datasets import load_dataset, title
@@ -69,9 +69,9 @@ from orun.stages.params import Code, Doc, Range
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-    from orun.measure.accuracy import Report, Request
+    from orun.measure.accuracy.measurement import Report, Request
     from orun.measure.dataset import Dataset
-    from orun.measure.elsewhere import RemoteSession
+    from orun.measure.foreign_process import RemoteSession
 
 Known = Literal[
     "cosine", "max_abs", "relative", "sqnr", "agreement", "agreement_at_5", "kl",
@@ -176,7 +176,7 @@ def judge(
     progress: Callable[[int, int, str], None],
 ) -> Report:
     """Measure the accuracy of models; other kinds call it for their candidates."""
-    from orun.measure.accuracy import evaluate
+    from orun.measure.accuracy.measurement import evaluate
 
     return evaluate(sessions, dataset, request, progress)
 
@@ -184,7 +184,7 @@ def judge(
 def _note_doubts(
     context: Context, request: Request, dataset: Dataset, sessions: Mapping[str, InferenceSession | RemoteSession]
 ) -> None:
-    from orun.measure.doubts import repeated, unfed
+    from orun.measure.dataset_warnings import repeated, unfed
 
     taken = {role: [one.name for one in session.get_inputs()] for role, session in sessions.items()}
     if not request.functions:  # which may read what no model takes
@@ -209,7 +209,7 @@ def _dataset(context: Context, params: Params) -> Dataset:
 
 def _sessions(context: Context, stack: ExitStack) -> dict[str, InferenceSession | RemoteSession]:
     """The model of each role where it is to run: in this process, or in one of another environment."""
-    from orun.measure.elsewhere import RemoteSession
+    from orun.measure.foreign_process import RemoteSession
     from orun.measure.session import open_session
 
     sessions: dict[str, InferenceSession | RemoteSession] = {}
@@ -235,7 +235,7 @@ def _name(asked: str) -> str:
 
 
 def _request(context: Context, params: Params) -> Request:
-    from orun.measure.accuracy import Request
+    from orun.measure.accuracy.measurement import Request
 
     if not params.metrics:
         raise StageFailed(

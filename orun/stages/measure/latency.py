@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.measure.sequential import FINEST
+from orun.measure.latency.sequential_test import FINEST
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import load_dataset
 from orun.stages.given import Where, WhereReferences
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from orun.core.targets import Target
-    from orun.measure.latency import Budget
-    from orun.measure.subject import Subject
+    from orun.measure.benchmark_case import Subject
+    from orun.measure.latency.measurement import Budget
 
 FEW_SAMPLES = 36  # which bound p90 with 95 %
 ALONE_SHARE = 0.2  # of the time, for samples that nobody asked for
@@ -129,9 +129,9 @@ def metrics(params: Params) -> tuple[str, ...]:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Measure, and leave the launches and the time of each inference."""
-    from orun.measure.latency import measure
-    from orun.measure.latency_metrics import metrics_of
-    from orun.measure.latency_record import summary, write
+    from orun.measure.latency.measurement import measure
+    from orun.measure.latency.metrics import metrics_of
+    from orun.measure.latency.record import summary, write
 
     if params.min_launches > params.max_launches:
         raise StageFailed(
@@ -152,7 +152,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 def _require_stream(context: Context, params: Params) -> None:
     """Refuse to tell the time of a device that has no stream, or whose stream waits for copies."""
     from orun.core.targets import Target
-    from orun.measure.streams import has_stream
+    from orun.measure.latency.cuda_streams import has_stream
 
     target = context.target or Target("cpu")
     if not has_stream(target):
@@ -174,7 +174,7 @@ def _require_stream(context: Context, params: Params) -> None:
 
 def budget_for(params: Params) -> Budget:
     """How much is measured; a slow-down half as large takes more launches to tell from none, and so more time."""
-    from orun.measure.latency import Budget
+    from orun.measure.latency.measurement import Budget
 
     time = params.time
     if time is None:
@@ -207,7 +207,7 @@ def _subjects(context: Context, params: Params) -> dict[str, Subject]:
 
 def _subject(path: Path, target: Target, fed: Mapping[str, NDArray[Any]], params: Params) -> Subject:
     """A reference on another target has its time on a stream told where it has one."""
-    from orun.measure.streams import has_stream
-    from orun.measure.subject import Subject
+    from orun.measure.benchmark_case import Subject
+    from orun.measure.latency.cuda_streams import has_stream
 
     return Subject(path, target, fed, params.io_binding, streamed=params.device_time and has_stream(target))

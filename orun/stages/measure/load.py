@@ -29,7 +29,7 @@ from orun.stages.params import Doc, Duration, Range, WithUnit
 from orun.stages.timing import Batch, Bound, Fed, Shape
 
 if TYPE_CHECKING:
-    from orun.measure.load import Round, Traffic
+    from orun.measure.latency.load import Round, Traffic
 
 LATENCIES = ("p50", "p90", "p99", "mean", "max")
 SPEC = Spec(
@@ -73,7 +73,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Drive the models, and leave every request."""
     import numpy as np
 
-    from orun.measure.load import Traffic, drive
+    from orun.measure.latency.load import Traffic, drive
 
     requests = _requests(context, params)
     random = {role: np.random.default_rng([context.seed, place]) for place, role in enumerate(requests)}
@@ -124,7 +124,7 @@ def _try(context: Context, role: str, call: Callable[[], object]) -> None:
 
 
 def _metrics(context: Context, params: Params, found: Mapping[str, Sequence[Round]]) -> dict[str, Metric]:
-    from orun.measure.fresh import metric
+    from orun.measure.latency.cold_start import metric
 
     served = metric(found, lambda one: one.served, "ratio", "higher")
     if served.value < 1:

@@ -50,8 +50,8 @@ class Params(Launches):
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Launch the models, and leave what each launch took."""
-    from orun.measure.fresh import STATUS, metric
-    from orun.measure.paired import exact_metric
+    from orun.measure.latency.cold_start import STATUS, metric
+    from orun.measure.metrics.paired import exact_metric
 
     if not STATUS.exists():
         raise StageFailed(context.stage, f"memory is read from {STATUS}, which this system does not have")
@@ -69,7 +69,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 def _watched(context: Context, params: Params) -> Mapping[str, Mapping[str, int]]:
     """What the arena and the GPU give in a launch of each model, by the model's role; nothing without a GPU."""
     from orun.core.serialization import replace
-    from orun.measure.fresh import launch
+    from orun.measure.latency.cold_start import launch
 
     found: dict[str, dict[str, int]] = {"arena": {}, "gpu": {}}
     requests, fed = prepared(context, params, params.runs)

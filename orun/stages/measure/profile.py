@@ -73,7 +73,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.core.targets import Target
     from orun.diagnosis.profiles import Course, profile
     from orun.diagnosis.slower import compare
-    from orun.measure.subject import Subject
+    from orun.measure.benchmark_case import Subject
     from orun.stages.timing import Sizes, feeds
 
     target = context.target or Target("cpu")
@@ -89,7 +89,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _metrics(found: Mapping[str, ModelTimes]) -> dict[str, Metric]:
-    from orun.measure.sequential import Evidence
+    from orun.measure.latency.sequential_test import Evidence
 
     model = found["model"]
     total = Evidence.of([math.log(value) for value in model.totals]).ratio
@@ -103,7 +103,7 @@ def _metrics(found: Mapping[str, ModelTimes]) -> dict[str, Metric]:
 
 
 def _against(found: Mapping[str, ModelTimes]) -> Comparison | None:
-    from orun.measure.sequential import Evidence
+    from orun.measure.latency.sequential_test import Evidence
 
     if "reference" not in found:
         return None

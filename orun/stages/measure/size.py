@@ -44,7 +44,7 @@ class Params:
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Weigh the models, and leave their operators."""
     del params
-    from orun.measure.paired import exact_metric
+    from orun.measure.metrics.paired import exact_metric
     from orun.stages.onnx.io import load_graph
 
     models = {role: load_graph(context.model(role)) for role in context.inputs}

@@ -36,7 +36,7 @@ class Params(Launches):
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Launch the models, and leave what each launch took."""
-    from orun.measure.fresh import metric
+    from orun.measure.latency.cold_start import metric
 
     found = readings(context, params, runs=1)
     write(context, found)

@@ -89,7 +89,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _metrics(found: Analysis) -> dict[str, Metric]:
-    from orun.measure.metrics_fidelity import decibels
+    from orun.measure.metrics.fidelity import decibels
 
     def higher(value: float) -> Metric:
         return Metric(value, better="higher")

@@ -113,7 +113,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _require_meant(context: Context, params: Params) -> None:
     """Refuse goals that no model can be held to, and what would be ignored."""
-    from orun.measure.accuracy_names import ERRORS, FIDELITY, TASK
+    from orun.measure.accuracy.names import ERRORS, FIDELITY, TASK
 
     known = [*(name for names in FIDELITY.values() for name in names), *TASK]
     if params.metric not in known:
@@ -174,9 +174,9 @@ def _search(context: Context, params: Params) -> Search:
 
 def _judge(context: Context, params: Params, dataset: Dataset, where: Mapping[str, Target]) -> Judge:
     from orun.core.targets import Target as Where
-    from orun.measure.accuracy_names import FIDELITY
-    from orun.measure.accuracy_request import Request
-    from orun.measure.subject import Subject
+    from orun.measure.accuracy.names import FIDELITY
+    from orun.measure.accuracy.request import Request
+    from orun.measure.benchmark_case import Subject
     from orun.stages.timing import Sizes, feeds
     from orun.stages.tuning.judge import Goal, Judge
 

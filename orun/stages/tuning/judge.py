@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from orun.core.serialization import replace
 from orun.core.targets import Interpreter, Target
-from orun.measure.elsewhere import RemoteSession
-from orun.measure.latency import Budget, measure
+from orun.measure.benchmark_case import Subject
+from orun.measure.foreign_process import RemoteSession
+from orun.measure.latency.final_timing import undisturbed
+from orun.measure.latency.measurement import Budget, measure
 from orun.measure.plugins import CPU
-from orun.measure.subject import Subject
-from orun.measure.undisturbed import undisturbed
 from orun.stages.contract import module_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnxruntime import InferenceSession
 
-    from orun.measure.accuracy_request import Request
+    from orun.measure.accuracy.request import Request
     from orun.measure.dataset import Dataset
 
 QUICK = Budget(time=4.0, resolution=0.05, launches=(3, 3), samples=6, warmup=0.05, alone=0.3)

@@ -19,8 +19,8 @@ from onnx import TensorProto, helper, numpy_helper
 from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from orun.core.targets import Provider, Target
 from orun.errors import StageFailed, UsageError
-from orun.measure.accuracy_names import FIDELITY, TASK
-from orun.measure.paired import interval, tango
+from orun.measure.accuracy.names import FIDELITY, TASK
+from orun.measure.metrics.paired import interval, tango
 from orun.stages.measure.accuracy import Params, metrics
 from orun.stages.params import build, params_of
 from tests.stages.support import StageRun, artifact, run_stage

@@ -9,7 +9,7 @@ import pytest
 
 from orun.errors import StageFailed, UsageError
 from orun.measure.dataset import Dataset
-from orun.measure.paired import tango
+from orun.measure.metrics.paired import tango
 from tests.stages.measure.test_accuracy import EYE, linear, measure
 
 DATA = """

@@ -14,8 +14,8 @@ import pytest
 
 from orun.core.targets import Provider, Target
 from orun.errors import OrunError, StageFailed, UsageError
-from orun.measure.latency_metrics import NAMES
-from orun.measure.quantiles import ranks
+from orun.measure.latency.metrics import NAMES
+from orun.measure.latency.quantiles import ranks
 from orun.stages.contract import MODEL, Context
 from orun.stages.measure.latency import SPEC, Params, _subjects, budget_for, metrics
 from orun.stages.params import Duration, Ratio, params_of

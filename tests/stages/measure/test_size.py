@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from orun.core.metrics import Metric
-from orun.measure.paired import exact
+from orun.measure.metrics.paired import exact
 from tests.stages.support import artifact, run_stage
 
 

@@ -12,7 +12,7 @@ from onnx import numpy_helper
 
 from orun.diagnosis import weights
 from orun.errors import UsageError
-from orun.measure.metrics_fidelity import SQNR_LIMIT
+from orun.measure.metrics.fidelity import SQNR_LIMIT
 from tests.diagnosis.planted import layers
 from tests.processors import exact_sums
 from tests.stages.models import ADD, parse

@@ -2,14 +2,14 @@
 
 The examples are resampled for all models together (Efron and Tibshirani 1993, "An Introduction to the Bootstrap",
 chapters 13 and 16). The quantiles are corrected for bias (Efron 1981, Canadian Journal of Statistics 9:139-158), of
-which average precision has much, and expanded as in `orun.measure.paired`, by the examples of the rarest class: these
+which average precision has much, and expanded as in `orun.measure.metrics.paired`, by the examples of the rarest class: these
 are what the metric is known by. Of fewer than six in a class nothing is told. A resample that lacks a class is averaged
 over the others, as F1 is by definition; one that lacks them all is left out, which the method then says.
 
 Resampling is blind to what no example shows: two models that answer alike would never differ. For classes that are
 answered the interval is never narrower than Tango's (1998) for no change among the examples of the rarest class, by its
 share in the mean; for scores that holds where all resamples are equal, as where both models tell the classes apart.
-Of the area under one ROC curve by itself there is a better bound: `orun.measure.newcombe`.
+Of the area under one ROC curve by itself there is a better bound: `orun.measure.metrics.newcombe`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.core.metrics import Comparison, Estimate
-from orun.measure.metrics_pooled import Pooled
-from orun.measure.paired import FEWEST, Floats, Z, quantiles, ratio, unknown
+from orun.measure.metrics.paired import FEWEST, Floats, Z, quantiles, ratio, unknown
+from orun.measure.metrics.pooled import Pooled
 
 RESAMPLES = (1000, 2000)  # the fewest and the most
 WORK = 10_000_000  # weights by classes: what one metric of one model may take

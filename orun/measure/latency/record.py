@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.core.serialization import encode
-from orun.measure.latency import Measurement
-from orun.measure.latency_metrics import METHODS
-from orun.measure.oncpu import Floats, joined
-from orun.measure.quads import MODEL, Launch
-from orun.measure.sequential import Evidence
-from orun.measure.streams import together
-from orun.measure.subject import Subject
+from orun.measure.benchmark_case import Subject
+from orun.measure.latency.abba_blocks import MODEL, Launch
+from orun.measure.latency.cpu_time import Floats, joined
+from orun.measure.latency.cuda_streams import together
+from orun.measure.latency.measurement import Measurement
+from orun.measure.latency.metrics import METHODS
+from orun.measure.latency.sequential_test import Evidence
 from orun.text.units import show
 
 FORMAT = 1

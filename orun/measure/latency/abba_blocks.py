@@ -12,7 +12,7 @@ faster than its reference it would hide up to a fifth of the speed-up, which use
 would see: there a block that counts comes after one that does not.
 
 Where a process is stuck with the places of its data in memory, huge pages let most of that go, as far as the system has
-them: see `orun.measure.hugepages`.
+them: see `orun.measure.latency.huge_pages`.
 
 What is compared is the time on the CPU, by one of three methods:
 
@@ -42,11 +42,11 @@ from typing import Literal
 import numpy as np
 
 from orun.environment.processor import usable_cores
-from orun.measure.machine import quietest_core
-from orun.measure.oncpu import Times, joined
-from orun.measure.quantiles import median_error
-from orun.measure.streams import Streamed, together
-from orun.measure.subject import Opened, Subject
+from orun.measure.benchmark_case import Opened, Subject
+from orun.measure.latency.cpu_cores import quietest_core
+from orun.measure.latency.cpu_time import Times, joined
+from orun.measure.latency.cuda_streams import Streamed, together
+from orun.measure.latency.quantiles import median_error
 from orun.measure.workers import RESUMED_SECONDS, Worker
 
 Method = Literal["thread", "process", "wall"]

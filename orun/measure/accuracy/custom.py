@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from orun.errors import StageFailed
-from orun.measure.accuracy_request import Floats, Function, Request, unlabelled
+from orun.measure.accuracy.request import Floats, Function, Request, unlabelled
 from orun.measure.dataset import Dataset, Values, choose
-from orun.measure.metrics_pooled import Pooled, Rows, of_function
+from orun.measure.metrics.pooled import Pooled, Rows, of_function
 
 CANDIDATES = "candidates."  # before the names of their outputs, which belong to no example
 

@@ -21,7 +21,7 @@ import numpy as np
 from orun.core.serialization import replace
 from orun.core.targets import GPU_PROVIDERS, Target
 from orun.errors import OrunError, UsageError
-from orun.measure.oncpu import Floats
+from orun.measure.latency.cpu_time import Floats
 
 DRIVER = "libcuda.so.1"
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: as ONNX Runtime makes its own

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from orun.errors import StageFailed
-from orun.measure.accuracy_fidelity import fidelity_report
-from orun.measure.accuracy_names import BASELINE, FIDELITY, MODEL, REFERENCE, RETRIEVAL
-from orun.measure.accuracy_request import Report, Request, unlabelled
-from orun.measure.accuracy_run import TEXT, Plan, answer, choose_outputs
-from orun.measure.accuracy_task import task_report
+from orun.measure.accuracy.fidelity import fidelity_report
+from orun.measure.accuracy.names import BASELINE, FIDELITY, MODEL, REFERENCE, RETRIEVAL
+from orun.measure.accuracy.request import Report, Request, unlabelled
+from orun.measure.accuracy.run import TEXT, Plan, answer, choose_outputs
+from orun.measure.accuracy.task import task_report
 from orun.measure.dataset import Dataset, count
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 
 from orun.core.metrics import Comparison, Estimate
 from orun.errors import UsageError
-from orun.measure import paired
-from orun.measure.metrics_pooled import Pooled, Rows, of_function
-from orun.measure.resampling import resample
+from orun.measure.metrics import paired
+from orun.measure.metrics.bootstrap import resample
+from orun.measure.metrics.pooled import Pooled, Rows, of_function
 
 RESAMPLES = 1000
 

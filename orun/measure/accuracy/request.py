@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from orun.core.metrics import Better, Metric, Unit
 from orun.errors import StageFailed
-from orun.measure.accuracy_names import ERRORS, FIDELITY, SHARES
+from orun.measure.accuracy.names import ERRORS, FIDELITY, SHARES
 from orun.measure.dataset import Dataset, Values
 
 Floats: TypeAlias = NDArray[np.float64]

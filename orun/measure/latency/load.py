@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.measure.quantiles import quantile
+from orun.measure.latency.quantiles import quantile
 
 PATIENCE = 2.0  # times the seconds of a round after which requests that are still due are given up
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from orun.measure.oncpu import Times
+from orun.measure.latency.cpu_time import Times
 
 LEAST = 2  # inferences after the first, whatever time they take
 FASTER = 0.9  # least time over that of the inferences before, from which on the model gets faster: not by chance

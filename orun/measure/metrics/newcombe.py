@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from orun.measure.paired import Z, turning_point
+from orun.measure.metrics.paired import Z, turning_point
 
 
 def newcombe(area: float, positive: int, negative: int, z: float = Z) -> tuple[float, float]:

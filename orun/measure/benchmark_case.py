@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from orun.core.targets import Target
-from orun.measure.oncpu import Work
+from orun.measure.latency.cpu_time import Work
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from random import Random
 
 from orun.core.serialization import replace
-from orun.measure.pressure import Pressure, PressureGauge
-from orun.measure.quads import BASELINE, MODEL, PATIENCE, Launch, Pace, launch
-from orun.measure.sequential import FEWEST, FLOOR, Evidence
-from orun.measure.subject import Subject
+from orun.measure.benchmark_case import Subject
+from orun.measure.latency.abba_blocks import BASELINE, MODEL, PATIENCE, Launch, Pace, launch
+from orun.measure.latency.pressure import Pressure, PressureGauge
+from orun.measure.latency.sequential_test import FEWEST, FLOOR, Evidence
 
 QUADS_SHARE = 0.5  # of the time, for quads
 PROMISED = 2  # in times of the launches that are enough

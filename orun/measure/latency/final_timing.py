@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from random import Random
 
-from orun.measure.quads import MODEL, Pace, launch, method_of
-from orun.measure.subject import Subject
+from orun.measure.benchmark_case import Subject
+from orun.measure.latency.abba_blocks import MODEL, Pace, launch, method_of
 
 FEWEST = 3
 PACE = Pace(warmup=0.05, samples=1, alone=0.0, quads=0.5)

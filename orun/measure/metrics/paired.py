@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, Unit, further
-from orun.measure.sequential import student
+from orun.measure.latency.sequential_test import student
 
 Floats = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 
 from orun.core.metrics import Estimate
-from orun.measure.sequential import CONFIDENCE, Evidence
+from orun.measure.latency.sequential_test import CONFIDENCE, Evidence
 
 TAIL = (1 - CONFIDENCE) / 2
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from orun.core.metrics import Comparison, Estimate, Metric, further
 from orun.core.serialization import replace
-from orun.measure.latency import Measurement
-from orun.measure.oncpu import Floats
-from orun.measure.quads import MODEL, Launch, Method
-from orun.measure.quantiles import bounded, quantile
-from orun.measure.sequential import Evidence
+from orun.measure.latency.abba_blocks import MODEL, Launch, Method
+from orun.measure.latency.cpu_time import Floats
+from orun.measure.latency.measurement import Measurement
+from orun.measure.latency.quantiles import bounded, quantile
+from orun.measure.latency.sequential_test import Evidence
 
 OfTimes = Callable[[Floats], float]  # a figure of the wall times of inferences
 OfLaunch = Callable[[Launch, str], float]  # a figure of a model in a launch

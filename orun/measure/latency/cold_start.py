@@ -22,9 +22,9 @@ from orun.core.serialization import Record, decode, encode, replace
 from orun.core.targets import Target
 from orun.errors import OrunError
 from orun.measure.binding import caller
-from orun.measure.quantiles import quantile, ranks
+from orun.measure.latency.peak_memory import INFORMATION, arena, gpu_memory
+from orun.measure.latency.quantiles import quantile, ranks
 from orun.measure.session import open_session
-from orun.measure.taken import INFORMATION, arena, gpu_memory
 
 STATUS = Path("/proc/self/status")
 
@@ -86,7 +86,7 @@ def launch(request: Request, feeds: Mapping[str, NDArray[Any]]) -> Reading:
             plain = value.astype(np.str_) if value.dtype == object else value
             np.save(work / f"{number}.npy", plain, allow_pickle=False)
         (work / "names.json").write_text(json.dumps(list(feeds)), "utf-8")
-        command = [sys.executable, "-P", "-m", "orun.measure.fresh", folder]
+        command = [sys.executable, "-P", "-m", "orun.measure.latency.cold_start", folder]
         result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if result.returncode:
             said = result.stderr.strip().splitlines()

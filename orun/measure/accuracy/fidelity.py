@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from orun.core.metrics import Metric
 from orun.core.serialization import replace
 from orun.errors import StageFailed
-from orun.measure import paired
-from orun.measure.accuracy_names import BASELINE, FIDELITY, MODEL, named
-from orun.measure.accuracy_request import Floats, Report, Request
-from orun.measure.accuracy_run import CLASSES, FLOATS, Answers
+from orun.measure.accuracy.names import BASELINE, FIDELITY, MODEL, named
+from orun.measure.accuracy.request import Floats, Report, Request
+from orun.measure.accuracy.run import CLASSES, FLOATS, Answers
+from orun.measure.accuracy.slices import slices
 from orun.measure.dataset import Dataset
-from orun.measure.metrics_fidelity import PER_EXAMPLE, SUMMARIES, Difference, concatenate
-from orun.measure.slices import slices
+from orun.measure.metrics import paired
+from orun.measure.metrics.fidelity import PER_EXAMPLE, SUMMARIES, Difference, concatenate
 
 Differences = Mapping[str, Mapping[str, Difference]]
 

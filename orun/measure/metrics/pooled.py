@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.errors import UsageError
-from orun.measure.metrics_fidelity import Floats
-from orun.measure.metrics_task import predicted_classes
-from orun.measure.newcombe import newcombe
+from orun.measure.metrics.fidelity import Floats
+from orun.measure.metrics.newcombe import newcombe
+from orun.measure.metrics.task import predicted_classes
 
 Array = NDArray[Any]
 Rows = NDArray[np.intp]

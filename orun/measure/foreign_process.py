@@ -44,7 +44,7 @@ class Process:
             variables["PYTHONPATH"] = interpreter.path
         with theirs:
             self._process = subprocess.Popen(
-                [interpreter.python, "-P", "-m", "orun.measure.elsewhere", str(theirs.fileno())],
+                [interpreter.python, "-P", "-m", "orun.measure.foreign_process", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 env=variables,
@@ -92,7 +92,7 @@ class RemoteSession:
     def __init__(self, model: Path, target: Target) -> None:
         if target.interpreter is None:
             raise ValueError(f"target {target.name!r} runs in this process")
-        self._process = Process(target.interpreter, "orun.measure.elsewhere:serve_session", (model, target))
+        self._process = Process(target.interpreter, "orun.measure.foreign_process:serve_session", (model, target))
         try:
             self._ask("open")
         except BaseException:

@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 from blake3 import blake3
 
-from orun.measure.accuracy_names import MODEL
+from orun.measure.accuracy.names import MODEL
 from orun.measure.dataset import Array, Dataset
 
 MANY = 0.05  # share of examples that repeat others from which that is told: a few coincide in most data

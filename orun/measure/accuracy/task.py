@@ -10,15 +10,17 @@ import numpy as np
 from orun.core.metrics import Comparison, Estimate, Metric, further
 from orun.core.serialization import replace
 from orun.errors import StageFailed, UsageError
-from orun.measure import metrics_pooled, metrics_task, paired
-from orun.measure.accuracy_names import BASELINE, LABEL, MODEL, RECALL, REFERENCE, RETRIEVAL
-from orun.measure.accuracy_own import CANDIDATES, own_parts, own_scores
-from orun.measure.accuracy_request import Floats, Report, Request
-from orun.measure.accuracy_run import Answers, classes_last
+from orun.measure.accuracy.custom import CANDIDATES, own_parts, own_scores
+from orun.measure.accuracy.names import BASELINE, LABEL, MODEL, RECALL, REFERENCE, RETRIEVAL
+from orun.measure.accuracy.request import Floats, Report, Request
+from orun.measure.accuracy.run import Answers, classes_last
+from orun.measure.accuracy.slices import Slice, slices
 from orun.measure.dataset import Array, Dataset, Values
-from orun.measure.metrics_pooled import Pooled
-from orun.measure.resampling import resample
-from orun.measure.slices import Slice, slices
+from orun.measure.metrics import paired
+from orun.measure.metrics import pooled as metrics_pooled
+from orun.measure.metrics import task as metrics_task
+from orun.measure.metrics.bootstrap import resample
+from orun.measure.metrics.pooled import Pooled
 
 Scores = Mapping[str, Floats | Pooled]
 """By metric: one value for each example `[n]`, or what is one number of all of them: `[]`, or `Pooled`."""

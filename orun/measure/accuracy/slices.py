@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.errors import StageFailed
-from orun.measure.accuracy_names import LABEL, sliced
-from orun.measure.accuracy_request import Request
+from orun.measure.accuracy.names import LABEL, sliced
+from orun.measure.accuracy.request import Request
 from orun.measure.dataset import Array, Dataset
 
 MOST = 100  # values of a field, above which it does not tell slices but examples apart

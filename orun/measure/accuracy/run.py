@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.errors import StageFailed, UsageError
-from orun.measure.accuracy_names import MODEL, REFERENCE
+from orun.measure.accuracy.names import MODEL, REFERENCE
 from orun.measure.dataset import Array, Batch, Values, as_type, batches, count
-from orun.measure.metrics_fidelity import Difference, compare, concatenate
+from orun.measure.metrics.fidelity import Difference, compare, concatenate
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from orun.measure.oncpu import Floats
+from orun.measure.latency.cpu_time import Floats
 
 PREFIX = "profile"  # of the file in the working folder
 KERNEL = "_kernel_time"  # the end of the name of an event that times a node

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.errors import UsageError
-from orun.measure.metrics_fidelity import Floats, is_classes, top_class, top_classes
+from orun.measure.metrics.fidelity import Floats, is_classes, top_class, top_classes
 
 ROWS = 1024  # queries scored at once, so that the table of similarities stays small
 

@@ -1,0 +1,1 @@
+"""Accuracy measurement: models over a dataset, against a reference and against labels."""

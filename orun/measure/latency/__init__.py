@@ -1,0 +1,1 @@
+"""Latency measurement: launches, ABBA blocks, CPU time, the sequential test."""
