@@ -36,8 +36,8 @@ from orun.measure.benchmark_case import Subject
 from orun.measure.dataset import Values, batches, count
 from orun.measure.latency import measurement
 from orun.measure.latency.metrics import metrics_of
-from orun.stages.onnx.feeds import Case, Input, cases
-from orun.stages.onnx.ort_graph import IN_THE_WAY
+from orun.stages._graph.feeds import Case, Input, cases
+from orun.stages._graph.ort_graph import IN_THE_WAY
 from pipelines import docs, minilm
 
 Floats = NDArray[np.float32]

@@ -34,16 +34,16 @@ from benchmarks.families import FAMILIES, export
 from benchmarks.spent import machine, table
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
+from orun.stages._graph.agreement import session
+from orun.stages._graph.domains import tidy_domains
+from orun.stages._graph.feeds import cases
+from orun.stages._graph.io import save
+from orun.stages._graph.ort_graph import optimized
+from orun.stages._graph.signature import inputs_of
 from orun.stages.contract import MODEL, Context
 from orun.stages.convert import torch
-from orun.stages.fusion.report import ATTENTION, count
-from orun.stages.onnx.agreement import session
-from orun.stages.onnx.domains import tidy_domains
-from orun.stages.onnx.feeds import cases
-from orun.stages.onnx.io import save
-from orun.stages.onnx.ort_graph import optimized
-from orun.stages.onnx.signature import inputs_of
 from orun.stages.optimize import transformer
+from orun.stages.optimize._fusion.report import ATTENTION, count
 from orun.stages.params import build as parameters
 
 # Exporter, attention and operator set: from 23 on PyTorch exports the standard's own Attention.

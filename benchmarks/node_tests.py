@@ -47,7 +47,7 @@ from orun.environment import processor
 if TYPE_CHECKING:
     from onnx.backend.test.case.test_case import TestCase
 
-    from orun.stages.onnx.agreement import Tolerance
+    from orun.stages._graph.agreement import Tolerance
 
 # Without VNNI processors cut sums of 8-bit products off: the model is right, and the answers there are not.
 INTEGERS = {"reduce_range": True} if processor.saturates() else {}
@@ -181,7 +181,7 @@ def stored(asked: Question) -> Question:
 
 def answer(folder: Path, asked: Question, kind: str) -> str:
     """What is wrong with the outputs of the model in a folder, if anything."""
-    from orun.stages.onnx.agreement import session
+    from orun.stages._graph.agreement import session
 
     try:
         found = session(folder / "model.onnx", list(asked.expected))(asked.feed)
@@ -197,7 +197,7 @@ def allowed(asked: Question, kind: str, right: Any) -> Tolerance:
     """How far an output may be off."""
     import numpy as np
 
-    from orun.stages.onnx.agreement import Tolerance
+    from orun.stages._graph.agreement import Tolerance
 
     if kind == "optimize/float16":
         return Tolerance(CAST_TOLERANCE, CAST_TOLERANCE)
@@ -210,7 +210,7 @@ def allowed(asked: Question, kind: str, right: Any) -> Tolerance:
 def _difference(right: Any, value: Any, tolerance: Callable[[Any], Tolerance]) -> str:
     import numpy as np
 
-    from orun.stages.onnx.agreement import difference
+    from orun.stages._graph.agreement import difference
 
     if right is None or value is None:
         return "" if right is value else "something instead of nothing, or the other way round"

@@ -25,7 +25,7 @@ from orun.environment import venvs
 from orun.measure.latency.cpu_time import Floats
 from orun.measure.plugins import CPU
 from orun.pipeline import load
-from orun.stages.onnx.io import load_graph
+from orun.stages._graph.io import load_graph
 from orun.stages.quantize.tune import PROPERTY
 
 EXPORT = "plain export"

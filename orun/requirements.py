@@ -143,7 +143,7 @@ def needed(pipeline: Pipeline, stage: Stage) -> Mapping[str, str]:
     own = dict.fromkeys(kind.spec.tools, "")
     if kind.origin == "file":
         return own
-    from orun.stages.asked import asked
+    from orun.stages.required_packages import asked
 
     return {**own, **asked(import_module(kind.entry), stage.params, pipeline.root), **own}
 

@@ -12,7 +12,7 @@ from orun.core.run_record import ASIDE
 from orun.errors import StoreError
 from orun.fs.os_errors import is_refusal
 from orun.gates.baseline_file import path_beside, read_file
-from orun.stages.releasing.manifest import MANIFEST, release_of
+from orun.stages.release._manifest import MANIFEST, release_of
 from orun.store import Store
 from orun.store.inventory import Survey
 from orun.text.suggestions import near

@@ -65,7 +65,7 @@ def command(target: str, rebuild: Sequence[str], overrides: Sequence[str], store
 
 
 def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
-    from orun.stages.releasing.manifest import verify_bundle
+    from orun.stages.release._manifest import verify_bundle
 
     problems = verify_bundle(bundle)
     if as_json:

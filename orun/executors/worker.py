@@ -25,10 +25,10 @@ from orun.executors.reads.packages import foreign_imports, packages_of, unowned
 from orun.executors.reads.recorder import Recorder, absolute, signature_of
 from orun.executors.reads.scope import Scope
 from orun.executors.returned import checked_metrics
+from orun.stages._data.packages import NEEDED
 from orun.stages.bytecode import distrust_package
 from orun.stages.code import load_function
 from orun.stages.contract import Context
-from orun.stages.data.packages import NEEDED
 from orun.stages.ensure import check_output
 from orun.stages.params import build
 

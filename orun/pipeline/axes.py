@@ -12,8 +12,8 @@ from orun.pipeline.instances import Instance
 from orun.pipeline.model import Stage
 from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar
 from orun.pipeline.problems import Problems
+from orun.stages._graph.axes import free, is_made_up
 from orun.stages.kind import Kind
-from orun.stages.onnx.axes import free, is_made_up
 from orun.stages.params import Param
 from orun.text.suggestions import closest, one_of
 

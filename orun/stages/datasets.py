@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from orun.errors import StageFailed
+from orun.stages._data.source import Examples, Source
 from orun.stages.contract import Context
-from orun.stages.data.source import Examples, Source
 from orun.stages.params import Code, FilePath
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def load_dataset(context: Context, examples: Examples, inputs: Collection[str] =
     if isinstance(examples, str) and CODE.fullmatch(examples):
         dataset = _returned(context, Code(examples))
     else:
-        from orun.stages.data.files import read
+        from orun.stages._data.files import read
 
         source = examples if isinstance(examples, Source) else Source(FilePath(examples))
         dataset = read(context.root, source)
@@ -52,10 +52,10 @@ def load_dataset(context: Context, examples: Examples, inputs: Collection[str] =
 
 
 def _require_fitting(context: Context, source: str, dataset: Dataset, names: Collection[str]) -> None:
-    from orun.stages.onnx.feeds import one_example
-    from orun.stages.onnx.fitting import require_fitting
-    from orun.stages.onnx.io import load_graph
-    from orun.stages.onnx.signature import inputs_of
+    from orun.stages._graph.feeds import one_example
+    from orun.stages._graph.fitting import require_fitting
+    from orun.stages._graph.io import load_graph
+    from orun.stages._graph.signature import inputs_of
 
     taken = [item for item in inputs_of(load_graph(context.model())) if item.name in names]
     feed = one_example(dataset.inputs, 0, {item.name: len(item.shape) for item in taken})
@@ -66,7 +66,7 @@ def _in_columns(context: Context, dataset: Dataset) -> Dataset:
     """Values `[n]` as `[n, 1]` where the model takes them so, as a converted estimator does for each column."""
     import numpy as np
 
-    from orun.stages.onnx.io import load_graph
+    from orun.stages._graph.io import load_graph
 
     flat = {name for name, values in dataset.inputs.items() if isinstance(values, np.ndarray) and values.ndim == 1}
     if not flat or "model" not in context.inputs:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.errors import OutputRefused, UsageError
+from orun.stages._graph import io as onnx_io
 from orun.stages.contract import MODEL, Spec
-from orun.stages.onnx import io as onnx_io
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
@@ -126,7 +126,7 @@ def _check_validity(stage: str, path: Path) -> None:
     """The model passes the checker."""
     from onnx import checker
 
-    from orun.stages.onnx.validity import check
+    from orun.stages._graph.validity import check
 
     try:
         check(path)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.errors import UsageError
-from orun.stages.data.source import Examples
-from orun.stages.onnx.feeds import Input, cases, symbols
-from orun.stages.onnx.signature import inputs_of
+from orun.stages._data.source import Examples
+from orun.stages._graph.feeds import Input, cases, symbols
+from orun.stages._graph.signature import inputs_of
 from orun.stages.params import Doc, Range
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _inputs(path: Path) -> tuple[Input, ...]:
 
 def _take(inputs: tuple[Input, ...], dataset: Dataset, batch: int) -> dict[str, Array]:
     from orun.measure.dataset import batches
-    from orun.stages.onnx.fitting import require_fitting
+    from orun.stages._graph.fitting import require_fitting
 
     for item in inputs:
         if item.name not in dataset.inputs:

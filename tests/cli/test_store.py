@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from orun.stages.releasing.manifest import MANIFEST
+from orun.stages.release._manifest import MANIFEST
 from orun.store import Store
 from orun.store.actions import Actions
 from orun.text.units import show

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.stages.releasing.manifest import REQUIRED, write_manifest
+from orun.stages.release._manifest import REQUIRED, write_manifest
 
 from .conftest import CommandLine
 

@@ -20,7 +20,7 @@ from orun.diagnosis.segments import Segment, differing, segments
 from orun.diagnosis.trials import Trials, weight
 from orun.diagnosis.values import Pair, Probe, Tally
 from orun.errors import UsageError
-from orun.stages.onnx.apart import load_apart
+from orun.stages._graph.apart import load_apart
 from tests.diagnosis.planted import layers
 from tests.stages.support import artifact, run_stage
 

@@ -10,7 +10,7 @@ import pytest
 from orun.environment import venvs
 from orun.environment.user_cache import cache_folder
 from orun.errors import UsageError
-from orun.stages.tuning.ledger import Ledger
+from orun.stages.quantize._tuning.ledger import Ledger
 
 
 def test_a_home_or_what_is_said_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -331,7 +331,7 @@ def test_a_failure_inside_a_kind_is_placed_there(executor: LocalExecutor, projec
             "ROOT", job.root
         )
     )
-    assert re.fullmatch(r"at orun/stages/onnx/io\.py:\d+ in load_graph", error.why)
+    assert re.fullmatch(r"at orun/stages/_graph/io\.py:\d+ in load_graph", error.why)
     assert error.hint.splitlines()[1] == f"Run it alone: orun {job.file} --only 'model[a=1]'"
 
 

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from orun.errors import StageFailed
-from orun.stages import room
+from orun.stages import memory_headroom
 from orun.stages.contract import Context, KindModule
 from orun.stages.params import build
 from orun.stages.registry import module_of
@@ -56,7 +56,7 @@ def test_a_kind_refuses_what_does_not_fit(
     weighs: str,
     times: str,
 ) -> None:
-    monkeypatch.setattr(room, "free_memory", lambda: 8 * 10**9)
+    monkeypatch.setattr(memory_headroom, "free_memory", lambda: 8 * 10**9)
     module = cast("KindModule", module_of(kind))
     with pytest.raises(StageFailed) as caught:
         module.run(context(tmp_path, kind, 10**12, *ports), build(module.Params, {}))
@@ -69,21 +69,21 @@ def test_a_kind_refuses_what_does_not_fit(
 
 def test_what_fits_or_is_small_is_let_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = context(tmp_path, "quantize/dynamic", 2 * GIB, "model")
-    monkeypatch.setattr(room, "free_memory", lambda: 8 * GIB)
-    room.require_room(asked, 4.0)
-    monkeypatch.setattr(room, "free_memory", lambda: 0)
-    room.require_room(asked, 4.0, weights=room.LARGE - 1)
+    monkeypatch.setattr(memory_headroom, "free_memory", lambda: 8 * GIB)
+    memory_headroom.require_room(asked, 4.0)
+    monkeypatch.setattr(memory_headroom, "free_memory", lambda: 0)
+    memory_headroom.require_room(asked, 4.0, weights=memory_headroom.LARGE - 1)
     with pytest.raises(StageFailed):
-        room.require_room(asked, 4.0, weights=room.LARGE)
+        memory_headroom.require_room(asked, 4.0, weights=memory_headroom.LARGE)
 
 
 def test_free_memory_is_that_of_the_machine_or_its_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from orun.environment.physical_memory import memory_here
 
-    assert 0 < room.free_memory() <= memory_here()
+    assert 0 < memory_headroom.free_memory() <= memory_here()
     said = tmp_path / "meminfo"
     said.write_text("MemTotal:  100 kB\nMemAvailable:  7 kB\n")
-    monkeypatch.setattr(room, "MEMINFO", said)
-    assert room.free_memory() == 7 * 1024
-    monkeypatch.setattr(room, "MEMINFO", tmp_path / "nowhere")
-    assert room.free_memory() == memory_here()
+    monkeypatch.setattr(memory_headroom, "MEMINFO", said)
+    assert memory_headroom.free_memory() == 7 * 1024
+    monkeypatch.setattr(memory_headroom, "MEMINFO", tmp_path / "nowhere")
+    assert memory_headroom.free_memory() == memory_here()

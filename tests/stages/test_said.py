@@ -10,7 +10,7 @@ import pytest
 
 from orun.errors import StageFailed, UsageError
 from orun.stages.contract import Context
-from orun.stages.said import failing, said
+from orun.stages.library_errors import failing, said
 from tests.stages.models import WORDY, parse
 from tests.stages.support import artifact, run_stage
 

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from orun.errors import OrunError, UsageError
 from orun.measure.metrics.fidelity import SQNR_LIMIT
-from orun.stages.onnx.io import load_graph
+from orun.stages._graph.io import load_graph
 from tests.processors import exact_sums
 from tests.stages.support import artifact, run_stage
 

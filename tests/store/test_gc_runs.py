@@ -14,7 +14,7 @@ import pytest
 
 from orun.errors import StoreError, UsageError
 from orun.retention import releases
-from orun.stages.releasing.manifest import MANIFEST
+from orun.stages.release._manifest import MANIFEST
 from orun.store import Lock, Store
 from orun.store.gc import Keep, collect
 from orun.store.gc_candidates import Condemned

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
 from orun.errors import OrunError, StageFailed
+from orun.stages._graph.domains import STANDARD
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.onnx.domains import STANDARD
 from orun.stages.params import Doc, Range, TargetName
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Check the model, and leave what was found."""
-    from orun.stages.onnx.io import load_graph
+    from orun.stages._graph.io import load_graph
 
     if params.min_opset is not None and params.max_opset is not None and params.min_opset > params.max_opset:
         raise StageFailed(
@@ -95,7 +95,7 @@ def _opset(model: ModelProto) -> int:
 
 def _custom(model: ModelProto) -> dict[str, int]:
     """How often each operator outside the standard occurs; the model's own functions are none."""
-    from orun.stages.onnx.io import nodes
+    from orun.stages._graph.io import nodes
 
     own = {(function.domain, function.name) for function in model.functions}
     return dict(
@@ -125,7 +125,7 @@ def _limits(model: ModelProto, params: Params) -> Iterator[str]:
 def _invalid(context: Context) -> Iterator[str]:
     from onnx import checker, shape_inference
 
-    from orun.stages.onnx.validity import check
+    from orun.stages._graph.validity import check
 
     try:
         check(context.model(), full=True)

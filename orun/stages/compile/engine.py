@@ -26,8 +26,8 @@ from typing import Annotated, Literal
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
+from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc, Range, TargetName
 
 
@@ -65,9 +65,9 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Leave the compiled model and `engine.json`."""
-    from orun.stages.engines.check import loaded_back
-    from orun.stages.engines.compiling import chosen_form, compile_model, tries
-    from orun.stages.onnx.agreement import Tolerance
+    from orun.stages._graph.agreement import Tolerance
+    from orun.stages.compile._check import loaded_back
+    from orun.stages.compile._compiling import chosen_form, compile_model, tries
 
     form = chosen_form(context, params.form)
     if params.embed and form != "context":

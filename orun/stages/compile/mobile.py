@@ -21,8 +21,8 @@ from typing import Annotated, Literal
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
+from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc
 
 CHECKED = ("nnapi", "coreml", "coreml-mlprogram")
@@ -67,9 +67,9 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Leave `model.ort`, `required_operators.config` and `usability.json`."""
-    from orun.stages.engines.mobile import convert, usability
-    from orun.stages.onnx.agreement import Agreement, Tolerance, Trial, answers, check, session, tries_for
-    from orun.stages.onnx.io import load_graph
+    from orun.stages._graph.agreement import Agreement, Tolerance, Trial, answers, check, session, tries_for
+    from orun.stages._graph.io import load_graph
+    from orun.stages.compile._mobile import convert, usability
 
     if params.optimization == "runtime" and params.platform == "amd64":
         raise StageFailed(

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.stages.contract import Context, Spec
-from orun.stages.known import require_known
+from orun.stages.name_checks import require_known
 from orun.stages.params import Doc, FilePath
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model to `context.result`."""
-    from orun.stages.onnx.io import external_files, load, load_graph, save, weigh
-    from orun.stages.onnx.order import sort_nodes
-    from orun.stages.onnx.plain import complete_outputs, fill, part_weights, tell_apart
+    from orun.stages._graph.io import external_files, load, load_graph, save, weigh
+    from orun.stages._graph.order import sort_nodes
+    from orun.stages._graph.plain import complete_outputs, fill, part_weights, tell_apart
 
     path = _fetched(context, params) if params.path is None else context.root / params.path
     if params.path is not None and params.digest is not None:
@@ -107,7 +107,7 @@ def _require_shapes(context: Context, model: ModelProto) -> None:
 
 def _name_axes(context: Context, model: ModelProto, names: Mapping[str, str]) -> None:
     """Give dynamic axes other names."""
-    from orun.stages.onnx.signature import axis_names
+    from orun.stages._graph.signature import axis_names
 
     inputs = {value.name: axis_names(value) for value in model.graph.input}
     require_known("axes", names, [name for axes in inputs.values() for name in axes if isinstance(name, str)])

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from orun.core.metrics import Metric
+from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages.library_errors import failing
 from orun.stages.params import Doc, Range
-from orun.stages.said import failing
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     import onnx
     import onnx.inliner
 
-    from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
-    from orun.stages.onnx.io import external_files, load_graph, save, store_freely, weigh
+    from orun.stages._graph.agreement import Tolerance, Trial, check_against_input
+    from orun.stages._graph.io import external_files, load_graph, save, store_freely, weigh
 
     before = load_graph(context.model())  # without external data, so that any size goes through the converter
     other = "export the model at that version: `opset` of `convert/torch`"

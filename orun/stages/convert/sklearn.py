@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
+from orun.stages._data.source import Examples
+from orun.stages._graph.agreement import Atol, Rtol
 from orun.stages.contract import Context, Spec
-from orun.stages.data.source import Examples
 from orun.stages.datasets import CODE
-from orun.stages.onnx.agreement import Atol, Rtol
 from orun.stages.params import Code, Doc, FilePath, Range, Ratio
 
 if TYPE_CHECKING:
-    from orun.stages.sklearn.plain import Estimator
+    from orun.stages._sklearn.plain import Estimator
 
 ROOM = 14  # times the numbers of the estimator is held at once: skl2onnx makes Python's own of them
 
@@ -72,12 +72,12 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the converted model to `context.result`."""
+    from orun.stages._graph.agreement import Tolerance
+    from orun.stages._graph.io import save, weigh
+    from orun.stages._sklearn.check import compare
+    from orun.stages._sklearn.export import Wishes, export, learned, table
     from orun.stages.datasets import load_dataset
-    from orun.stages.onnx.agreement import Tolerance
-    from orun.stages.onnx.io import save, weigh
-    from orun.stages.room import require_room
-    from orun.stages.sklearn.check import compare
-    from orun.stages.sklearn.export import Wishes, export, learned, table
+    from orun.stages.memory_headroom import require_room
 
     estimator = _estimator(context, params)
     require_room(context, ROOM, learned(estimator))
@@ -103,7 +103,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _estimator(context: Context, params: Params) -> Estimator:
-    from orun.stages.warned import warnings_to
+    from orun.stages.library_warnings import warnings_to
 
     with warnings_to(context.log):  # a file of another version of scikit-learn warns
         made = context.load(Code(params.model), ())() if CODE.fullmatch(params.model) else _unpickled(context, params)

@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
+from orun.stages._graph.agreement import Atol, Dims, Rtol
+from orun.stages.common_parameters import PADDED, DType, ExternalData, Fill, High, Low
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.given import PADDED, DType, ExternalData, Fill, High, Low
-from orun.stages.onnx.agreement import Atol, Dims, Rtol
 from orun.stages.params import Code, Doc, FilePath, Range
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from orun.stages.onnx.feeds import Input
-    from orun.stages.tf.model import Model
+    from orun.stages._graph.feeds import Input
+    from orun.stages._tf.model import Model
 
 SIGNATURE = "serving_default"  # the name of what a SavedModel is served by
 UNFIT = (
@@ -102,13 +102,13 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the converted model to `context.result`."""
-    from orun.stages.onnx.agreement import Agreement, Tolerance, answers, require_finite
-    from orun.stages.onnx.feeds import cases
-    from orun.stages.onnx.io import save, weigh
-    from orun.stages.onnx.names import name_axes
-    from orun.stages.onnx.processor import check_result
-    from orun.stages.tf.export import export
-    from orun.stages.tf.source import open_model
+    from orun.stages._graph.agreement import Agreement, Tolerance, answers, require_finite
+    from orun.stages._graph.feeds import cases
+    from orun.stages._graph.io import save, weigh
+    from orun.stages._graph.names import name_axes
+    from orun.stages._graph.processor import check_result
+    from orun.stages._tf.export import export
+    from orun.stages._tf.source import open_model
 
     source = open_model(context, params)
     model = export(context, source, params.opset, params.outputs)
@@ -134,7 +134,7 @@ def _inputs(context: Context, params: Params, source: Model, model: ModelProto) 
     """What the model takes, with the bounds that its graph has for indices, unless the pipeline says others."""
     from dataclasses import replace
 
-    from orun.stages.onnx.signature import inputs_of
+    from orun.stages._graph.signature import inputs_of
 
     known = {item.name: item for item in inputs_of(model)}
     unknown = sorted(set(params.inputs) - {item.name for item in source.inputs})

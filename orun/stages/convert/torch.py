@@ -25,17 +25,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
+from orun.stages._graph.agreement import Atol, Dims, Rtol
+from orun.stages.common_parameters import PADDED, DType, ExternalData, Fill, High, Low
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.given import PADDED, DType, ExternalData, Fill, High, Low
-from orun.stages.onnx.agreement import Atol, Dims, Rtol
+from orun.stages.library_errors import failing
 from orun.stages.params import Code, Doc, FilePath, Range
-from orun.stages.said import failing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from orun.stages.onnx.feeds import Case, Input
-    from orun.stages.torch.export import Bound
+    from orun.stages._graph.feeds import Case, Input
+    from orun.stages._torch.export import Bound
 
     Array = NDArray[Any]
 
@@ -138,12 +138,12 @@ def packages(params: Params, root: Path) -> Mapping[str, str]:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the exported model to `context.result`."""
-    from orun.stages.onnx.agreement import Agreement, Tolerance, answers
-    from orun.stages.onnx.feeds import Input, cases
-    from orun.stages.onnx.io import load, save, weigh
-    from orun.stages.onnx.names import clean, name_axes, name_input_axes, name_values, restore_inputs
-    from orun.stages.onnx.processor import check_result
-    from orun.stages.torch.mend import mend
+    from orun.stages._graph.agreement import Agreement, Tolerance, answers
+    from orun.stages._graph.feeds import Input, cases
+    from orun.stages._graph.io import load, save, weigh
+    from orun.stages._graph.names import clean, name_axes, name_input_axes, name_values, restore_inputs
+    from orun.stages._graph.processor import check_result
+    from orun.stages._torch.mend import mend
 
     inputs = [
         Input(
@@ -184,7 +184,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _bind(context: Context, params: Params, inputs: Sequence[Input]) -> Bound:
-    from orun.stages.torch.source import open_model
+    from orun.stages._torch.source import open_model
 
     clash = sorted(set(params.outputs) & set(params.inputs))
     if clash or len(set(params.outputs)) < len(params.outputs):
@@ -199,7 +199,7 @@ def _check_answers(
     context: Context, outputs: Sequence[str], tries: Sequence[Case], expected: Sequence[Sequence[Array]]
 ) -> None:
     """Refuse what PyTorch itself answers when `outputs` does not name it, or it is not finite."""
-    from orun.stages.onnx.agreement import require_finite
+    from orun.stages._graph.agreement import require_finite
 
     if len(expected[0]) != len(outputs):
         raise StageFailed(
@@ -213,7 +213,7 @@ def _check_answers(
 
 def _export(context: Context, params: Params, bound: Bound, tries: Sequence[Case]) -> Path:
     """Export with the example whose dynamic axes are plainest: all above 1 and each of another size."""
-    from orun.stages.torch.export import export
+    from orun.stages._torch.export import export
 
     example = max(tries, key=lambda case: (min(case.sizes.values(), default=2) > 1, len(set(case.sizes.values()))))
     other = "torchscript" if params.exporter == "dynamo" else "dynamo"

@@ -42,9 +42,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.diagnosis.findings import put_right
     from orun.diagnosis.segments import differing, segments
     from orun.diagnosis.values import Pair
-    from orun.stages.onnx.apart import load_apart, load_whole
-    from orun.stages.onnx.domains import tidy_domains
-    from orun.stages.onnx.io import save, weigh
+    from orun.stages._graph.apart import load_apart, load_whole
+    from orun.stages._graph.domains import tidy_domains
+    from orun.stages._graph.io import save, weigh
 
     model, reference = (load_apart(context.model(port), f"{port}.data") for port in ("model", "reference"))
     pair = Pair(model, reference, (), Target("cpu"))

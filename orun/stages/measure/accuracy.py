@@ -58,12 +58,12 @@ from orun.core.serialization import encode, replace
 from orun.core.targets import Target
 from orun.errors import StageFailed
 from orun.measure.accuracy.names import FIDELITY, TASK, UNITS, named
+from orun.stages._data.source import Examples
+from orun.stages._graph.missing import require_numbers
+from orun.stages.common_parameters import MadeUpDims, Where, WhereReferences
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.data.source import Examples
 from orun.stages.datasets import load_dataset, title
-from orun.stages.given import MadeUpDims, Where, WhereReferences
-from orun.stages.known import require_made_up
-from orun.stages.onnx.missing import require_numbers
+from orun.stages.name_checks import require_made_up
 from orun.stages.params import Code, Doc, Range
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _note_doubts(
 
 
 def _dataset(context: Context, params: Params) -> Dataset:
-    from orun.stages.data.synthetic import synthetic
+    from orun.stages._data.synthetic import synthetic
 
     if params.dataset is None:
         return synthetic(context.model(), params.samples or MADE_UP, params.dims, context.seed)

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.measure.latency.sequential_test import FINEST
+from orun.stages.common_parameters import Where, WhereReferences
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import load_dataset
-from orun.stages.given import Where, WhereReferences
 from orun.stages.params import Doc, Duration, Range, Ratio, WithUnit
 from orun.stages.timing import Batch, Bound, Fed, Shape
 

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
+from orun.stages.cold_start import INPUTS, LEAST
+from orun.stages.common_parameters import Where
 from orun.stages.contract import Context, Spec
 from orun.stages.datasets import load_dataset
-from orun.stages.fresh import INPUTS, LEAST
-from orun.stages.given import Where
 from orun.stages.params import Doc, Duration, Range, WithUnit
 from orun.stages.timing import Batch, Bound, Fed, Shape
 

@@ -21,8 +21,8 @@ from typing import Annotated
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
+from orun.stages.cold_start import INPUTS, Launches, prepared, readings, write
 from orun.stages.contract import Context, Spec
-from orun.stages.fresh import INPUTS, Launches, prepared, readings, write
 from orun.stages.params import Doc, Range
 
 FIGURES = ("peak", "added", "held", "arena", "gpu")

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.core.metrics import Comparison, Estimate, Metric
 from orun.core.serialization import encode
+from orun.stages.common_parameters import Where
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import load_dataset
-from orun.stages.given import Where
 from orun.stages.params import Doc, Duration, Range, WithUnit
 from orun.stages.timing import Batch, Fed, Shape
 

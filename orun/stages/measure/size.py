@@ -45,7 +45,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Weigh the models, and leave their operators."""
     del params
     from orun.measure.metrics.paired import exact_metric
-    from orun.stages.onnx.io import load_graph
+    from orun.stages._graph.io import load_graph
 
     models = {role: load_graph(context.model(role)) for role in context.inputs}
     operators = {role: _operators(model) for role, model in models.items()}
@@ -59,7 +59,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _weigh(folder: Path, model: ModelProto) -> dict[str, float]:
-    from orun.stages.onnx.io import nodes, tensors
+    from orun.stages._graph.io import nodes, tensors
 
     return {
         "size": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
@@ -69,6 +69,6 @@ def _weigh(folder: Path, model: ModelProto) -> dict[str, float]:
 
 
 def _operators(model: ModelProto) -> dict[str, int]:
-    from orun.stages.onnx.io import nodes
+    from orun.stages._graph.io import nodes
 
     return dict(Counter(f"{node.domain}.{node.op_type}" if node.domain else node.op_type for node in nodes(model)))

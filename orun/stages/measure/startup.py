@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orun.core.metrics import Metric
+from orun.stages.cold_start import INPUTS, Launches, readings, write
 from orun.stages.contract import Context, Spec
-from orun.stages.fresh import INPUTS, Launches, readings, write
 
 SPEC = Spec(
     inputs=INPUTS,

@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
+from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.known import require_known
-from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages.library_errors import failing
+from orun.stages.name_checks import require_known
 from orun.stages.params import Doc
-from orun.stages.said import failing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnx import ModelProto, NodeProto, ValueInfoProto
 
-    from orun.stages.onnx.agreement import Feed, Model
+    from orun.stages._graph.agreement import Feed, Model
 
 
 QUANTIZING = ("QuantizeLinear", "DequantizeLinear")  # whose scales would lose half of their digits
@@ -68,7 +68,7 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the converted model to `context.result`."""
-    from orun.stages.onnx.io import save, weigh
+    from orun.stages._graph.io import save, weigh
 
     _require_names(context, params)
     kept = _kept(context, params) if params.mixed else []
@@ -93,8 +93,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _require_names(context: Context, params: Params) -> None:
-    from orun.stages.onnx.io import load_graph
-    from orun.stages.onnx.plain import inline
+    from orun.stages._graph.io import load_graph
+    from orun.stages._graph.plain import inline
 
     nodes = inline(load_graph(context.model())).graph.node
     require_known("block_nodes", params.block_nodes, [node.name for node in nodes])
@@ -102,7 +102,7 @@ def _require_names(context: Context, params: Params) -> None:
 
 
 def _compare(context: Context, params: Params) -> Metric:
-    from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
+    from orun.stages._graph.agreement import Tolerance, Trial, check_against_input
 
     narrow = params.to == "bfloat16"
     return check_against_input(
@@ -119,8 +119,8 @@ def _compare(context: Context, params: Params) -> Metric:
 
 def _rounding(context: Context) -> Path:
     """The result as the CPU can run it: in float32, each value rounded to what bfloat16 has."""
-    from orun.stages.onnx.bfloat16 import rounded
-    from orun.stages.onnx.io import load, save
+    from orun.stages._graph.bfloat16 import rounded
+    from orun.stages._graph.io import load, save
 
     model = load(context.result)
     rounded(model)
@@ -132,9 +132,9 @@ def _rounding(context: Context) -> Path:
 def _kept(context: Context, params: Params) -> list[str]:
     """What the nodes yield that must stay float32 for the result to be near enough; leaves the output folder empty."""
     from orun.errors import OrunError
+    from orun.stages._graph.io import load_graph, save
+    from orun.stages._graph.plain import inline
     from orun.stages.halving import needed
-    from orun.stages.onnx.io import load_graph, save
-    from orun.stages.onnx.plain import inline
 
     blocked = {*_blocked_types(params), "Constant"}
     free = [_mark(node) for node in inline(load_graph(context.model())).graph.node if node.op_type not in blocked]
@@ -170,11 +170,11 @@ def _blocked_types(params: Params) -> list[str]:
 
 def _convert(context: Context, params: Params, kept: Collection[str]) -> ModelProto:
     """The converted model; nodes that yield one of the values `kept` stay float32."""
-    from orun.stages.onnx.bfloat16 import narrow
-    from orun.stages.onnx.float16 import to_float16
-    from orun.stages.onnx.io import load
-    from orun.stages.onnx.ort_graph import add_types
-    from orun.stages.onnx.plain import inline
+    from orun.stages._graph.bfloat16 import narrow
+    from orun.stages._graph.float16 import to_float16
+    from orun.stages._graph.io import load
+    from orun.stages._graph.ort_graph import add_types
+    from orun.stages._graph.plain import inline
 
     model = add_types(inline(load(context.model())))
     if params.to == "float16":
@@ -194,7 +194,7 @@ def _convert(context: Context, params: Params, kept: Collection[str]) -> ModelPr
 def _half_weights(model: ModelProto, to: str) -> int:
     from onnx import TensorProto
 
-    from orun.stages.onnx.io import tensors
+    from orun.stages._graph.io import tensors
 
     kind = TensorProto.DataType.Value(to.upper())
     return sum(tensor.data_type == kind for tensor in tensors(model))
@@ -205,7 +205,7 @@ def _in_float32(context: Context, model: Model) -> Model:
     import numpy as np
     from onnx import TensorProto
 
-    from orun.stages.onnx.io import load_graph
+    from orun.stages._graph.io import load_graph
 
     before, after = (load_graph(path).graph for path in (context.model(), context.result))
 

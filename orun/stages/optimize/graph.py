@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from orun.core.metrics import Metric
+from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc, TargetName
 
 
@@ -48,9 +48,9 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the optimized model to `context.result`."""
-    from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
-    from orun.stages.onnx.io import save, weigh
-    from orun.stages.onnx.ort_graph import optimized, require_optimizers
+    from orun.stages._graph.agreement import Tolerance, Trial, check_against_input
+    from orun.stages._graph.io import save, weigh
+    from orun.stages._graph.ort_graph import optimized, require_optimizers
 
     require_optimizers(params.skip)
     save(optimized(context.model(), params.level, params.skip, context.target), context.result)

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
+from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.known import require_known
-from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages.name_checks import require_known
 from orun.stages.params import Doc
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnx import ModelProto, ValueInfoProto
 
-    from orun.stages.onnx.agreement import Feed, Model
+    from orun.stages._graph.agreement import Feed, Model
 
 IMAGES = 4  # axes of a batch of images
 LEAST = 3  # axes of anything that has a batch, channels and places
@@ -61,9 +61,9 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the changed model to `context.result`."""
-    from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
-    from orun.stages.onnx.io import load, save, weigh
-    from orun.stages.onnx.ort_graph import IN_THE_WAY, optimized
+    from orun.stages._graph.agreement import Tolerance, Trial, check_against_input
+    from orun.stages._graph.io import load, save, weigh
+    from orun.stages._graph.ort_graph import IN_THE_WAY, optimized
 
     model = load(context.model())
     ranks = _chosen(context, model, params)
@@ -94,7 +94,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _chosen(context: Context, model: ModelProto, params: Params) -> dict[str, int]:
     """How many axes each value to turn has, by name."""
-    from orun.stages.onnx.signature import input_names
+    from orun.stages._graph.signature import input_names
 
     names = {*input_names(model), *(value.name for value in model.graph.output)}
     values = [value for value in (*model.graph.input, *model.graph.output) if value.name in names]
@@ -148,7 +148,7 @@ def _rename(model: ModelProto, name: str) -> str:
     """Give a value of the main graph a new name wherever a node yields or reads it; what that is."""
     from onnx import GraphProto
 
-    from orun.stages.onnx.io import graphs
+    from orun.stages._graph.io import graphs
 
     read = [graph for graph in graphs(model) if isinstance(graph, GraphProto)]
     used = {other for graph in read for node in graph.node for other in (*node.input, *node.output)}
@@ -163,7 +163,7 @@ def _rename(model: ModelProto, name: str) -> str:
 
 
 def _transposes(model: ModelProto) -> int:
-    from orun.stages.onnx.io import nodes
+    from orun.stages._graph.io import nodes
 
     return sum(node.op_type == "Transpose" for node in nodes(model))
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
+from orun.stages._graph.agreement import Dims, Inputs
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.known import require_known
-from orun.stages.onnx.agreement import Dims, Inputs
+from orun.stages.name_checks import require_known
 from orun.stages.params import Doc, Range, Ratio
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the pruned model to `context.result`."""
-    from orun.stages.onnx.agreement import Trial, check_against_input
-    from orun.stages.onnx.io import load, nodes, save, weigh
-    from orun.stages.onnx.plain import hoist, inline
+    from orun.stages._graph.agreement import Trial, check_against_input
+    from orun.stages._graph.io import load, nodes, save, weigh
+    from orun.stages._graph.plain import hoist, inline
 
     model = inline(load(context.model()))
     require_known("exclude", params.exclude, [node.name for node in nodes(model)])
@@ -85,7 +85,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _prune(context: Context, model: ModelProto, params: Params) -> None:
     """Change the model, or refuse it when nothing of it can go."""
-    from orun.stages.pruning.weights import Choice, shrink, zero
+    from orun.stages.optimize._pruning.weights import Choice, shrink, zero
 
     choice = Choice(params.proportion, params.scope == "global", params.op_types, params.exclude)
     reasons: list[str] = []

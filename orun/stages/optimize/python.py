@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
+from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.ensure import check_interface
-from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Code, Doc
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the changed model to `context.result`."""
-    from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
-    from orun.stages.onnx.io import load_graph, save, weigh
-    from orun.stages.onnx.signature import shared_outputs
+    from orun.stages._graph.agreement import Tolerance, Trial, check_against_input
+    from orun.stages._graph.io import load_graph, save, weigh
+    from orun.stages._graph.signature import shared_outputs
 
     save(_change(context, params), context.result)
     before, after = load_graph(context.model()), load_graph(context.result)
@@ -82,7 +82,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _run_alone(context: Context, params: Params, model: ModelProto) -> None:
     """Run a result that nothing can be compared with."""
-    from orun.stages.onnx.agreement import Trial, answers, session, tries_for
+    from orun.stages._graph.agreement import Trial, answers, session, tries_for
 
     own = replace(context, inputs={"model": context.output})
     tries = tries_for(own, model, Trial(params.dims, params.inputs))
@@ -94,7 +94,7 @@ def _run_alone(context: Context, params: Params, model: ModelProto) -> None:
 def _change(context: Context, params: Params) -> ModelProto:
     from onnx import ModelProto
 
-    from orun.stages.onnx.io import load
+    from orun.stages._graph.io import load
 
     function = context.load(params.function, ("model",))
     model = load(context.model())

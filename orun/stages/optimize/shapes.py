@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
+from orun.stages._graph import axes
+from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.known import require_known
-from orun.stages.onnx import axes
-from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages.library_errors import failing, said
+from orun.stages.name_checks import require_known
 from orun.stages.params import Doc
-from orun.stages.said import failing, said
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
@@ -53,8 +53,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model with its shapes to `context.result`."""
     import onnx
 
-    from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
-    from orun.stages.onnx.io import external_files, load_graph, save, weigh
+    from orun.stages._graph.agreement import Tolerance, Trial, check_against_input
+    from orun.stages._graph.io import external_files, load_graph, save, weigh
 
     model = load_graph(context.model())
     external = bool(external_files(model))
@@ -105,7 +105,7 @@ def _infer(context: Context, model: ModelProto) -> ModelProto:
     """The model with its shapes, by ONNX Runtime's inference; by ONNX's own where that cannot follow the model."""
     from onnx import shape_inference
 
-    from orun.stages.onnx.symbolic import infer
+    from orun.stages._graph.symbolic import infer
 
     try:
         return infer(model)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
+from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages.library_errors import failing
 from orun.stages.params import Doc
-from orun.stages.said import failing
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -82,9 +82,9 @@ def packages(params: Params, _root: Path) -> Mapping[str, str]:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the simplified model to `context.result`."""
-    from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
-    from orun.stages.onnx.io import load, load_graph, save, weigh
-    from orun.stages.onnx.ties import tie, tied
+    from orun.stages._graph.agreement import Tolerance, Trial, check_against_input
+    from orun.stages._graph.io import load, load_graph, save, weigh
+    from orun.stages._graph.ties import tie, tied
 
     _require_own(context, params)
     model = load(_by_onnxsim(context, params)) if params.tool == "onnxsim" else _by_onnxslim(context, params)
@@ -133,9 +133,9 @@ def _by_onnxsim(context: Context, params: Params) -> Path:
 
 
 def _by_onnxslim(context: Context, params: Params) -> ModelProto:
-    from orun.stages.data.packages import need
-    from orun.stages.onnx.domains import STANDARD
-    from orun.stages.onnx.io import load, store_freely
+    from orun.stages._data.packages import need
+    from orun.stages._graph.domains import STANDARD
+    from orun.stages._graph.io import load, store_freely
 
     need("onnxslim", "`tool: onnxslim`", "'orun[slim]'")
     import onnxslim

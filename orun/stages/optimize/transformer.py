@@ -30,12 +30,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
+from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc, Range
 
 if TYPE_CHECKING:
-    from orun.stages.fusion.methods import Made
+    from orun.stages.optimize._fusion.methods import Made
 
 ROOM = 3.0  # times the weights is held at once, of what fusions read and what they make
 COUNTED = (
@@ -120,10 +120,10 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the fused model to `context.result`."""
-    from orun.stages.fusion.methods import candidates
-    from orun.stages.fusion.report import ATTENTION, count, layers
-    from orun.stages.onnx.io import save, weigh
-    from orun.stages.room import require_room
+    from orun.stages._graph.io import save, weigh
+    from orun.stages.memory_headroom import require_room
+    from orun.stages.optimize._fusion.methods import candidates
+    from orun.stages.optimize._fusion.report import ATTENTION, count, layers
 
     require_room(context, ROOM)
     refused: StageFailed | None = None
@@ -169,7 +169,7 @@ def _missing(params: Params, fused: Mapping[str, int], made: Made, attentions: i
 
 
 def _compare(context: Context, params: Params) -> Metric:
-    from orun.stages.onnx.agreement import Tolerance, Trial, check_against_input
+    from orun.stages._graph.agreement import Tolerance, Trial, check_against_input
 
     return check_against_input(
         context,

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Annotated
 from orun.core.metrics import Metric
 from orun.core.serialization import encode
 from orun.errors import StageFailed
+from orun.stages._data.source import Examples
+from orun.stages.common_parameters import MadeUpDims, Where
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.data.source import Examples
-from orun.stages.given import MadeUpDims, Where
 from orun.stages.params import Doc, Duration, Range
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.core.targets import Target
     from orun.diagnosis.findings import Effort, analyse
     from orun.diagnosis.values import Pair
-    from orun.stages.comparing import feeds_of
-    from orun.stages.onnx.apart import load_apart
-    from orun.stages.room import require_room
+    from orun.stages._graph.apart import load_apart
+    from orun.stages.compared_inputs import feeds_of
+    from orun.stages.memory_headroom import require_room
 
     require_room(context, ROOM)
     feeds = feeds_of(context, params.dataset, params.samples, params.dims)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
+from orun.stages._graph.agreement import Dims, Inputs
+from orun.stages.common_parameters import Excluded, Preprocess
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.given import Excluded, Preprocess
-from orun.stages.known import require_known
-from orun.stages.onnx.agreement import Dims, Inputs
+from orun.stages.name_checks import require_known
 from orun.stages.params import Doc
-from orun.stages.quantizing.integers import quantizing, require_integers, require_types
+from orun.stages.quantize._integers import quantizing, require_integers, require_types
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -64,10 +64,10 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the quantized model to `context.result`."""
-    from orun.stages.onnx.agreement import Trial, check_against_input
-    from orun.stages.onnx.domains import tidy_domains
-    from orun.stages.onnx.io import save, weigh
-    from orun.stages.room import require_room
+    from orun.stages._graph.agreement import Trial, check_against_input
+    from orun.stages._graph.domains import tidy_domains
+    from orun.stages._graph.io import save, weigh
+    from orun.stages.memory_headroom import require_room
 
     require_types(context, params.op_types)
     require_room(context, ROOM)
@@ -86,8 +86,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _prepare(context: Context, params: Params, path: Path) -> list[str]:
     """Write the float model that is going to be quantized, and let go of it; the types of operators to quantize."""
-    from orun.stages.onnx.io import load, save
-    from orun.stages.onnx.ort_graph import IN_THE_WAY, add_types, optimized
+    from orun.stages._graph.io import load, save
+    from orun.stages._graph.ort_graph import IN_THE_WAY, add_types, optimized
 
     model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
     require_known("exclude", params.exclude, [node.name for node in model.graph.node])
@@ -131,7 +131,7 @@ def _op_types(model: ModelProto, params: Params) -> list[str]:
     """Without Attention where it is the standard's, which ONNX Runtime's quantizer takes for its own, as of 1.31."""
     from onnxruntime.quantization.registry import IntegerOpsRegistry
 
-    from orun.stages.onnx.domains import STANDARD
+    from orun.stages._graph.domains import STANDARD
 
     chosen = list(IntegerOpsRegistry) if params.op_types is None else params.op_types
     standard = {node.op_type for node in model.graph.node if node.domain in STANDARD}
@@ -142,8 +142,8 @@ def _quantize(source: Path, op_types: list[str], params: Params) -> ModelProto:
     """The quantized model, made of the one at a path in a folder of its own."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    from orun.stages.onnx.io import load
-    from orun.stages.onnx.order import sort_nodes
+    from orun.stages._graph.io import load
+    from orun.stages._graph.order import sort_nodes
 
     result = source.with_name("quantized.onnx")
     quantize_dynamic(

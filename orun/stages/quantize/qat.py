@@ -31,8 +31,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
+from orun.stages._graph.agreement import Dims, Inputs
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.onnx.agreement import Dims, Inputs
 from orun.stages.params import Doc, Range
 
 if TYPE_CHECKING:
@@ -69,12 +69,12 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the integer model to `context.result`."""
-    from orun.stages.onnx.domains import tidy_domains
-    from orun.stages.onnx.io import save, weigh
-    from orun.stages.onnx.ort_graph import IN_THE_WAY, optimized
-    from orun.stages.quantizing.fake_quantize import PAIR_OPTIMIZERS, check_pairs, in_float
-    from orun.stages.quantizing.grids import store_integers
-    from orun.stages.quantizing.integers import require_integers
+    from orun.stages._graph.domains import tidy_domains
+    from orun.stages._graph.io import save, weigh
+    from orun.stages._graph.ort_graph import IN_THE_WAY, optimized
+    from orun.stages.quantize._fake_quantize import PAIR_OPTIMIZERS, check_pairs, in_float
+    from orun.stages.quantize._grids import store_integers
+    from orun.stages.quantize._integers import require_integers
 
     # ONNX Runtime folds constants, a weight that is quantized into its integers, and drops a pair that repeats another.
     model = optimized(context.model(), "basic", (*IN_THE_WAY, *PAIR_OPTIMIZERS))
@@ -101,7 +101,7 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
     import numpy as np
 
     from orun.core.targets import Target
-    from orun.stages.onnx.agreement import (
+    from orun.stages._graph.agreement import (
         Agreement,
         Tolerance,
         Trial,
@@ -110,8 +110,8 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
         session,
         tries_for,
     )
-    from orun.stages.onnx.processor import check_result
-    from orun.stages.quantizing.fake_quantize import steps_of
+    from orun.stages._graph.processor import check_result
+    from orun.stages.quantize._fake_quantize import steps_of
 
     written = Target("cpu", session={"graph_optimization_level": "disable"})
     names = [output.name for output in model.graph.output]

@@ -28,20 +28,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
+from orun.stages._data.source import Examples
+from orun.stages._graph.agreement import Dims, Inputs
+from orun.stages._graph.precision import TYPES, Override
+from orun.stages.common_parameters import Excluded, Preprocess
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.data.source import Examples
-from orun.stages.given import Excluded, Preprocess
-from orun.stages.known import require_known
-from orun.stages.onnx.agreement import Dims, Inputs
-from orun.stages.onnx.precision import TYPES, Override
+from orun.stages.name_checks import require_known
 from orun.stages.params import Doc, Range
-from orun.stages.quantizing.integers import require_integers, require_scales, require_types
+from orun.stages.quantize._integers import require_integers, require_scales, require_types
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
     from orun.measure.dataset import Dataset
-    from orun.stages.onnx.agreement import Trial
+    from orun.stages._graph.agreement import Trial
 
 FLOAT8 = "float8e4m3fn"
 Stored = Literal["int8", "uint8", "int16", "uint16", "float8e4m3fn"]
@@ -128,12 +128,12 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the quantized model to `context.result`."""
-    from orun.stages.onnx.agreement import check_against_input
-    from orun.stages.onnx.domains import tidy_domains
-    from orun.stages.onnx.io import load, save, weigh
-    from orun.stages.quantizing.float8 import UNFUSED, to_float8
-    from orun.stages.quantizing.pairs import leave
-    from orun.stages.room import require_room
+    from orun.stages._graph.agreement import check_against_input
+    from orun.stages._graph.domains import tidy_domains
+    from orun.stages._graph.io import load, save, weigh
+    from orun.stages.memory_headroom import require_room
+    from orun.stages.quantize._float8 import UNFUSED, to_float8
+    from orun.stages.quantize._pairs import leave
 
     _require_possible(context, params)
     require_room(context, ROOM)
@@ -156,14 +156,14 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _trial(params: Params) -> Trial:
-    from orun.stages.quantizing.calibrating import trial
+    from orun.stages.quantize._calibration import trial
 
     return trial(params.dims, params.inputs, ranges_made_up=params.dataset is None)
 
 
 def _require_possible(context: Context, params: Params) -> None:
     if FLOAT8 in (params.activation_type, params.weight_type):
-        from orun.stages.quantizing.float8 import require_float8
+        from orun.stages.quantize._float8 import require_float8
 
         require_float8(context, params)
     require_types(context, params.op_types)
@@ -198,12 +198,12 @@ class Prepared:
 
 def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     """Write the float model, and let go of it."""
-    from orun.stages.onnx.io import load, save
-    from orun.stages.onnx.ort_graph import IN_THE_WAY, add_types, optimized
-    from orun.stages.onnx.precision import tensor_overrides
-    from orun.stages.onnx.signature import input_names, ranks_of
-    from orun.stages.quantizing.calibrating import typical
-    from orun.stages.quantizing.clipping import with_bounds
+    from orun.stages._graph.io import load, save
+    from orun.stages._graph.ort_graph import IN_THE_WAY, add_types, optimized
+    from orun.stages._graph.precision import tensor_overrides
+    from orun.stages._graph.signature import input_names, ranks_of
+    from orun.stages.quantize._calibration import typical
+    from orun.stages.quantize._clipping import with_bounds
 
     model = optimized(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())
     names = [node.name for node in model.graph.node]
@@ -230,9 +230,9 @@ def _smooth(context: Context, model: ModelProto, params: Params, dataset: Datase
     """Smooth what is going to be quantized, and check that the float model still computes the same."""
     import onnx
 
-    from orun.stages.onnx.agreement import Tolerance, check_against_input
-    from orun.stages.onnx.io import save
-    from orun.stages.quantizing.smoothing import smooth
+    from orun.stages._graph.agreement import Tolerance, check_against_input
+    from orun.stages._graph.io import save
+    from orun.stages.quantize._smoothing import smooth
 
     def wanted(node: NodeProto) -> bool:
         of_type = params.op_types is None or node.op_type in params.op_types
@@ -259,9 +259,9 @@ def _quantize(context: Context, params: Params, prepared: Prepared) -> ModelProt
     import numpy as np
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
-    from orun.stages.onnx.io import load
-    from orun.stages.quantizing.calibrating import histograms_told, reader_of
-    from orun.stages.quantizing.float8 import AROUND, OPERATORS
+    from orun.stages._graph.io import load
+    from orun.stages.quantize._calibration import histograms_told, reader_of
+    from orun.stages.quantize._float8 import AROUND, OPERATORS
 
     float8 = params.weight_type == FLOAT8
     result = prepared.path.with_name("quantized.onnx")

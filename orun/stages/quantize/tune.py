@@ -28,17 +28,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed, UnknownName
+from orun.stages._data.source import Examples
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.data.source import Examples
 from orun.stages.datasets import load_dataset, title
 from orun.stages.params import Doc, Duration, Range, Ratio, TargetName
 
 if TYPE_CHECKING:
     from orun.core.targets import Target
     from orun.measure.dataset import Dataset
-    from orun.stages.tuning.judge import Judge
-    from orun.stages.tuning.ledger import Trial
-    from orun.stages.tuning.search import Search
+    from orun.stages.quantize._tuning.judge import Judge
+    from orun.stages.quantize._tuning.ledger import Trial
+    from orun.stages.quantize._tuning.search import Search
 
 PROPERTY = "orun.tune"
 METRICS = ("accuracy", "speedup", "size", "nodes", "tried", "refused", "front")
@@ -88,7 +88,7 @@ def metrics(params: Params) -> Collection[str]:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Search, and write the chosen model to `context.result`."""
-    from orun.stages.onnx.io import load_graph, save_graph, weigh
+    from orun.stages._graph.io import load_graph, save_graph, weigh
 
     _require_meant(context, params)
     search = _search(context, params)
@@ -132,14 +132,14 @@ def _require_meant(context: Context, params: Params) -> None:
 def _search(context: Context, params: Params) -> Search:
     from orun.core.targets import Target as Where
     from orun.environment import processor
-    from orun.stages.onnx.feeds import one_example
-    from orun.stages.onnx.io import load_graph
-    from orun.stages.onnx.missing import require_ranges
-    from orun.stages.onnx.signature import input_names, ranks_of
-    from orun.stages.tuning.build import Workshop
-    from orun.stages.tuning.ledger import Ledger, name_of
-    from orun.stages.tuning.search import Search
-    from orun.stages.tuning.settings import places, recipes
+    from orun.stages._graph.feeds import one_example
+    from orun.stages._graph.io import load_graph
+    from orun.stages._graph.missing import require_ranges
+    from orun.stages._graph.signature import input_names, ranks_of
+    from orun.stages.quantize._tuning.build import Workshop
+    from orun.stages.quantize._tuning.ledger import Ledger, name_of
+    from orun.stages.quantize._tuning.search import Search
+    from orun.stages.quantize._tuning.settings import places, recipes
 
     where = places(context.target or Where("cpu"))
     dataset = load_dataset(context, params.dataset)
@@ -177,8 +177,8 @@ def _judge(context: Context, params: Params, dataset: Dataset, where: Mapping[st
     from orun.measure.accuracy.names import FIDELITY
     from orun.measure.accuracy.request import Request
     from orun.measure.benchmark_case import Subject
+    from orun.stages.quantize._tuning.judge import Goal, Judge
     from orun.stages.timing import Sizes, feeds
-    from orun.stages.tuning.judge import Goal, Judge
 
     name = next((known for known, yielded in FIDELITY.items() if params.metric in yielded), params.metric)
     few = dataset.take(params.samples)

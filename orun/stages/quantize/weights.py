@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
+from orun.stages._data.source import Examples
+from orun.stages._graph.agreement import Dims, Inputs
+from orun.stages._graph.names import unique
+from orun.stages.common_parameters import Excluded
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.data.source import Examples
-from orun.stages.given import Excluded
-from orun.stages.known import require_known
-from orun.stages.onnx.agreement import Dims, Inputs
-from orun.stages.onnx.names import unique
+from orun.stages.library_errors import failing
+from orun.stages.library_warnings import warnings_to
+from orun.stages.name_checks import require_known
 from orun.stages.params import Doc, Range
-from orun.stages.quantizing.integers import not_finite, nothing
-from orun.stages.said import failing
-from orun.stages.warned import warnings_to
+from orun.stages.quantize._integers import not_finite, nothing
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -93,10 +93,10 @@ def packages(params: Params, _root: Path) -> Mapping[str, str]:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the quantized model to `context.result`."""
-    from orun.stages.onnx.agreement import check_against_input
-    from orun.stages.onnx.io import load, save, weigh
-    from orun.stages.onnx.plain import hoist, inline, turn
-    from orun.stages.quantizing.calibrating import trial
+    from orun.stages._graph.agreement import check_against_input
+    from orun.stages._graph.io import load, save, weigh
+    from orun.stages._graph.plain import hoist, inline, turn
+    from orun.stages.quantize._calibration import trial
 
     model = inline(load(context.model()))
     require_known("exclude", params.exclude, [node.name for node in model.graph.node])
@@ -157,7 +157,7 @@ def _require_supported(context: Context, params: Params, model: ModelProto) -> N
 def _quantize(context: Context, params: Params, model: ModelProto) -> ModelProto:
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
-    from orun.stages.onnx.domains import tidy_domains
+    from orun.stages._graph.domains import tidy_domains
 
     what = f"ONNX Runtime cannot quantize the model by {params.algorithm}"
     with failing(context, what, "try `algorithm: rtn`, or another `block_size`"), warnings_to(context.log):
@@ -170,10 +170,10 @@ def _quantize(context: Context, params: Params, model: ModelProto) -> ModelProto
 
 
 def _gptq(context: Context, params: Params, model: ModelProto) -> ModelProto:
-    from orun.stages.onnx.domains import tidy_domains
-    from orun.stages.onnx.signature import input_names
-    from orun.stages.quantizing.calibrating import typical
-    from orun.stages.quantizing.gptq import Grid, quantize
+    from orun.stages._graph.domains import tidy_domains
+    from orun.stages._graph.signature import input_names
+    from orun.stages.quantize._calibration import typical
+    from orun.stages.quantize._gptq import Grid, quantize
 
     dataset = typical(context, params.dataset, input_names(model), params.samples or SAMPLES, params.dims)
     grid = Grid(params.bits, params.block_size, params.symmetric)

@@ -24,7 +24,7 @@ from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
-from orun.stages.releasing.manifest import FORMAT, MANIFEST, MEASUREMENTS, PROVENANCE, write_json, write_manifest
+from orun.stages.release._manifest import FORMAT, MANIFEST, MEASUREMENTS, PROVENANCE, write_json, write_manifest
 
 MEASURED = ("metrics", "verdicts", "host")  # of a stage's entry in the lineage; the others are its provenance
 

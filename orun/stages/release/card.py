@@ -50,8 +50,8 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the card."""
-    from orun.stages.onnx.io import load_graph
-    from orun.stages.releasing.card_text import card
+    from orun.stages._graph.io import load_graph
+    from orun.stages.release._card_text import card
 
     if context.lineage is None:
         raise StageFailed(context.stage, "a card needs the lineage of its model, and none was given")

@@ -53,7 +53,7 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model with its description to `context.result`."""
-    from orun.stages.onnx.io import load_graph, save_graph, weigh
+    from orun.stages._graph.io import load_graph, save_graph, weigh
 
     model = load_graph(context.model())
     _describe(model, params)

@@ -35,7 +35,7 @@ from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
 
 if TYPE_CHECKING:
-    from orun.stages.releasing.place import Publisher
+    from orun.stages.release._destination import Publisher
 
 RECEIPT = "receipt.json"
 
@@ -57,7 +57,7 @@ class Params:
 
 def packages(params: Params, _root: Path) -> Mapping[str, str]:
     """What the place asks for."""
-    from orun.stages.releasing.publishing import package_of
+    from orun.stages.release._publishing import package_of
 
     package = package_of(params.to)
     place = params.to.partition("://")[0]  # no more of it: an URL may hold what is not to be shown
@@ -66,8 +66,8 @@ def packages(params: Params, _root: Path) -> Mapping[str, str]:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Check the bundle, copy it, and leave the receipt."""
-    from orun.stages.releasing.manifest import MANIFEST, verify_bundle
-    from orun.stages.releasing.publishing import publisher_for
+    from orun.stages.release._manifest import MANIFEST, verify_bundle
+    from orun.stages.release._publishing import publisher_for
 
     bundle = context.inputs["bundle"]
     if problems := verify_bundle(bundle):
@@ -107,7 +107,7 @@ def _is_there(context: Context, params: Params, publisher: Publisher, digest: st
 
 
 def _leave_receipt(context: Context, params: Params, manifest: Mapping[str, object], reference: str) -> None:
-    from orun.stages.releasing.manifest import write_json
+    from orun.stages.release._manifest import write_json
 
     told = {name: manifest[name] for name in ("name", "version", "digest", "files")}
     write_json(context.output / RECEIPT, {"to": params.to, "reference": reference, **told})

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed, UnknownName
+from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import MODEL, Context, Port, Spec
-from orun.stages.onnx.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.params import Doc
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnx import ModelProto
 
-    from orun.stages.onnx.feeds import Case
+    from orun.stages._graph.feeds import Case
 
 SPEC = Spec(
     inputs={"bundle": Port(("bundle",), "The release.")},
@@ -103,8 +103,8 @@ def _checked(context: Context, params: Params, name: str) -> tuple[int, Metric, 
     """How many answers of a model were compared, their largest error, and what the process of a user said."""
     import numpy as np
 
-    from orun.stages.onnx.agreement import Agreement, Tolerance, Trial, answers, check, session, tries_for
-    from orun.stages.onnx.io import load_graph
+    from orun.stages._graph.agreement import Agreement, Tolerance, Trial, answers, check, session, tries_for
+    from orun.stages._graph.io import load_graph
 
     folder = context.inputs["bundle"] / name
     model = load_graph(folder / MODEL)
@@ -151,7 +151,7 @@ def _served(
 
     from orun.core.targets import Environment
     from orun.environment import venv_builder, venvs
-    from orun.stages.releasing import serving
+    from orun.stages.release import _serving
 
     environment = Environment("of the users of the release", tuple(params.requirements or _installed()))
     venv_builder.make(environment, context.log.info)
@@ -163,7 +163,7 @@ def _served(
         for name, value in case.feed.items()
     }
     np.savez(asked, **fed)  # type: ignore[arg-type]  # arrays by name, none of them called `file`
-    given = (Path(serving.__file__), context.inputs["bundle"], model, asked, answered)
+    given = (Path(_serving.__file__), context.inputs["bundle"], model, asked, answered)
     told = _run(context, [str(python), "-I", *map(str, given), *params.providers])
     with np.load(answered) as found:
         values = [[_given(found[f"{number}/{name}"]) for name in outputs] for number in range(len(tries))]

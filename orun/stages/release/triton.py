@@ -56,8 +56,8 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the repository."""
-    from orun.stages.onnx.io import load_graph
-    from orun.stages.releasing.triton_config import config, untold
+    from orun.stages._graph.io import load_graph
+    from orun.stages.release._triton_config import config, untold
 
     text = config(load_graph(context.model()), params, context.target)
     if context.target and (options := untold(context.target)):

@@ -14,10 +14,10 @@ import pytest
 from orun.core.targets import Target
 from orun.errors import StageFailed
 from orun.measure.engines import Engine
+from orun.stages._graph.agreement import Tolerance
+from orun.stages._graph.feeds import Case
+from orun.stages.compile._check import loaded_back
 from orun.stages.contract import MODEL, Context
-from orun.stages.engines.check import loaded_back
-from orun.stages.onnx.agreement import Tolerance
-from orun.stages.onnx.feeds import Case
 from tests.stages.support import artifact
 
 TEXT = (

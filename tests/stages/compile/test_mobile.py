@@ -15,9 +15,9 @@ import pytest
 from onnx import numpy_helper
 
 from orun.errors import StageFailed
+from orun.stages.compile import _mobile as engines
 from orun.stages.compile import mobile
 from orun.stages.contract import Context
-from orun.stages.engines import mobile as engines
 from tests.stages.models import convolution
 from tests.stages.support import artifact, run_stage
 

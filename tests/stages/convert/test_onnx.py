@@ -11,7 +11,7 @@ from onnxruntime import InferenceSession
 
 from orun.core.metrics import Metric
 from orun.errors import OrunError
-from orun.stages.onnx import io as onnx_io
+from orun.stages._graph import io as onnx_io
 from tests.stages.models import ADD, WORDY, parse
 from tests.stages.support import run_stage
 

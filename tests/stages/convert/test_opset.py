@@ -6,7 +6,7 @@ import onnx
 import pytest
 
 from orun.errors import StageFailed
-from orun.stages.onnx import io as onnx_io
+from orun.stages._graph import io as onnx_io
 from tests.stages.models import WORDY, parse
 from tests.stages.support import artifact, run_stage
 

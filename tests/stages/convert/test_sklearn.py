@@ -19,9 +19,9 @@ from skl2onnx.shape_calculators.quadratic_discriminant_analysis import calculate
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 
 from orun.errors import OrunError
-from orun.stages import room
-from orun.stages.sklearn import check, converters
-from orun.stages.sklearn.export import learned
+from orun.stages import memory_headroom
+from orun.stages._sklearn import check, converters
+from orun.stages._sklearn.export import learned
 from tests.stages.modules import estimators
 from tests.stages.support import StageRun, run_stage
 
@@ -216,8 +216,8 @@ def test_what_does_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.Monke
     arrays = [value for value in vars(classifier).values() if isinstance(value, np.ndarray)]
     assert learned(classifier) == 4 * sum(array.size for array in arrays) > 4 * 640
     assert learned(estimators.pipeline()) > learned(classifier)
-    monkeypatch.setattr(room, "LARGE", 0)
-    monkeypatch.setattr(room, "free_memory", lambda: 0)
+    monkeypatch.setattr(memory_headroom, "LARGE", 0)
+    monkeypatch.setattr(memory_headroom, "free_memory", lambda: 0)
     said = refusal(tmp_path, "pipeline", "digits")
     assert re.match(r"the model takes .* kB of memory here, and 0 B are free\n", said)
 
@@ -264,7 +264,7 @@ def test_columns_are_fed_as_the_model_takes_them_and_words_are_compared(tmp_path
 def test_tuples_in_tuples_are_as_they_were() -> None:
     from sklearn.linear_model import Ridge
 
-    from orun.stages.sklearn.plain import plainly
+    from orun.stages._sklearn.plain import plainly
 
     ridge = Ridge()
     ridge.held = (("a", (1, 2)), 3)

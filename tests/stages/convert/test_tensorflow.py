@@ -20,7 +20,7 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 
 import orun
 from orun.errors import OrunError, PipelineError
-from orun.stages.tf import export
+from orun.stages._tf import export
 from tests.stages.modules import networks
 from tests.stages.support import StageRun, run_stage
 

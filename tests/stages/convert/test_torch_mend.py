@@ -10,7 +10,7 @@ import pytest
 from onnxruntime import InferenceSession
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, RuntimeException
 
-from orun.stages.torch.mend import mend
+from orun.stages._torch.mend import mend
 from tests.stages.models import parse
 
 ROTATED = """

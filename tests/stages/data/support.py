@@ -10,8 +10,8 @@ import pytest
 
 from orun.errors import UsageError
 from orun.measure.dataset import Array, Dataset
-from orun.stages.data.files import read
-from orun.stages.data.source import Source
+from orun.stages._data.files import read
+from orun.stages._data.source import Source
 from orun.stages.params import build
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from orun.errors import UsageError
-from orun.stages.data.synthetic import synthetic
+from orun.stages._data.synthetic import synthetic
 from tests.stages.models import parse
 from tests.stages.support import artifact
 

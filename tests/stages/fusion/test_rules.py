@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper, parser
 
 from orun.errors import StageFailed
-from orun.stages.fusion import optimizer
+from orun.stages.optimize._fusion import optimizer
 from tests.stages.support import StageRun, artifact, run_stage
 
 HEADER = '<ir_version: 9, opset_import: ["" : 20]>'
@@ -240,7 +240,7 @@ def test_what_the_rules_cannot_follow_is_said(tmp_path: Path, monkeypatch: pytes
     def lost(_: object) -> None:
         raise AssertionError("no shape")
 
-    monkeypatch.setattr("orun.stages.fusion.rules.infer", lost)
+    monkeypatch.setattr("orun.stages.optimize._fusion.rules.infer", lost)
     with pytest.raises(StageFailed) as caught:
         fuse(tmp_path, build("sum = Add (x, bias) y = Gelu (sum)", vectors("bias")))
     assert str(caught.value) == (
@@ -254,7 +254,7 @@ def test_when_every_method_fails_the_first_says_why(tmp_path: Path, monkeypatch:
     def lost(_: object) -> None:
         raise AssertionError("no shape")
 
-    monkeypatch.setattr("orun.stages.fusion.rules.infer", lost)
+    monkeypatch.setattr("orun.stages.optimize._fusion.rules.infer", lost)
     model = build(UNBIASED, matrices("weight") | vectors("scale", "shift"))
     with pytest.raises(StageFailed) as caught:
         fuse(tmp_path, model, method="auto", model_type="gpt2")

@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from orun.errors import StageFailed
+from orun.stages._graph.agreement import Agreement, Tolerance, answers, check, difference, session
+from orun.stages._graph.feeds import Case
 from orun.stages.contract import Context
-from orun.stages.onnx.agreement import Agreement, Tolerance, answers, check, difference, session
-from orun.stages.onnx.feeds import Case
 from tests.stages.models import ADD, parse
 from tests.stages.support import artifact, run_stage
 

@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import numpy_helper, parser
 
-from orun.stages.onnx.apart import load_apart, load_whole
-from orun.stages.onnx.io import save
+from orun.stages._graph.apart import load_apart, load_whole
+from orun.stages._graph.io import save
 
 LAYERS = """
 <ir_version: 9, opset_import: ["" : 20]>

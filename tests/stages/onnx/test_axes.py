@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from orun.stages.onnx import axes
-from orun.stages.onnx.feeds import Input, assignments, cases
+from orun.stages._graph import axes
+from orun.stages._graph.feeds import Input, assignments, cases
 
 
 @pytest.mark.parametrize(

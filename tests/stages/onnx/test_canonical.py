@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnxruntime import InferenceSession
 
-from orun.stages.onnx.canonical import canonical
+from orun.stages._graph.canonical import canonical
 from tests.stages.models import parse
 
 ONE = """

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import onnx
 
-from orun.stages.onnx.domains import tidy_domains
+from orun.stages._graph.domains import tidy_domains
 
 
 def tidied(imports: str, body: str) -> dict[str, int]:

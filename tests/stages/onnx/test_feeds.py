@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from orun.errors import UsageError
-from orun.stages.onnx.feeds import Input, assignments, cases, symbols
+from orun.stages._graph.feeds import Input, assignments, cases, symbols
 
 IDS = Input("ids", "int64", ("batch", "length"), low=0, high=9)
 MASK = Input("mask", "int32", ("batch", "length"), mask=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import GraphProto, NodeProto, helper
 
-from orun.stages.onnx import float16
+from orun.stages._graph import float16
 
 
 def cast(source: str, result: str, to: int, name: str) -> NodeProto:

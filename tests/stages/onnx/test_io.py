@@ -9,7 +9,7 @@ from onnx import TensorProto, numpy_helper
 
 from orun.core.metrics import Metric
 from orun.errors import UsageError
-from orun.stages.onnx import io as onnx_io
+from orun.stages._graph import io as onnx_io
 from tests.stages.models import ADD, WORDY, parse
 
 BRANCH = """

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
-from orun.stages.onnx.plain import hoist, inline, part_weights
+from orun.stages._graph.plain import hoist, inline, part_weights
 from tests.stages.support import artifact, run_stage
 
 BLOCKS = """

@@ -6,8 +6,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from orun.errors import UsageError
-from orun.stages.onnx.feeds import Input
-from orun.stages.onnx.signature import inputs_of
+from orun.stages._graph.feeds import Input
+from orun.stages._graph.signature import inputs_of
 from tests.stages.models import ADD, LOOKUP, parse
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orun.stages.onnx.symbolic import infer
+from orun.stages._graph.symbolic import infer
 from tests.stages.models import parse
 
 FILLED = """

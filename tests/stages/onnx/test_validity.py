@@ -9,8 +9,8 @@ import pytest
 from onnx import checker, helper, numpy_helper
 
 from orun.errors import OutputRefused
+from orun.stages._graph.validity import check
 from orun.stages.ensure import check_output
-from orun.stages.onnx.validity import check
 from orun.stages.optimize.transformer import SPEC
 from tests.stages.models import ADD, parse
 

@@ -10,7 +10,7 @@ import pytest
 from onnx import numpy_helper, parser
 
 from orun.errors import StageFailed
-from orun.stages.fusion.optimizer import heads
+from orun.stages.optimize._fusion.optimizer import heads
 from orun.stages.optimize.transformer import COUNTED
 from tests.stages.models import ADD, TIED, parse
 from tests.stages.support import StageRun, artifact, run_stage

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from orun.stages.quantizing.clipping import Moments, laplacian_width, normal_width
+from orun.stages.quantize._clipping import Moments, laplacian_width, normal_width
 
 NORMAL = {2: 1.71063519, 3: 2.15159277, 4: 2.55913646, 5: 2.93620062, 6: 3.28691474, 7: 3.6151146, 8: 3.92403714}
 LAPLACIAN = {2: 2.83, 3: 3.89, 4: 5.03, 5: 6.2, 6: 7.41, 7: 8.64, 8: 9.89}  # in scales of the distribution

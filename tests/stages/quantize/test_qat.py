@@ -156,7 +156,7 @@ def test_integers_too_far_off(tmp_path: Path, steps: float) -> None:
 
 def test_integers_that_are_not_those_of_the_fake_quantization(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A weight that is one step off: far less than what integers may be off, and no rounding of float32."""
-    from orun.stages.quantizing import grids
+    from orun.stages.quantize import _grids
 
     def shifted(model: onnx.ModelProto) -> list[str]:
         (weight,) = [tensor for tensor in model.graph.initializer if len(tensor.dims) > 1]
@@ -165,7 +165,7 @@ def test_integers_that_are_not_those_of_the_fake_quantization(tmp_path: Path, mo
         weight.CopyFrom(numpy_helper.from_array(values, weight.name))
         return []
 
-    monkeypatch.setattr(grids, "store_integers", shifted)
+    monkeypatch.setattr(_grids, "store_integers", shifted)
     with pytest.raises(StageFailed, match=r"^the model with stored integers disagrees with the fake quantization in "):
         quantize(tmp_path, FAKE_QUANTIZED, steps=20.0)
 

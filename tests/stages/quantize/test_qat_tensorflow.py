@@ -13,7 +13,7 @@ from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnxruntime import InferenceSession
 
-from orun.stages.quantizing.grids import store_integers
+from orun.stages.quantize._grids import store_integers
 from tests.stages.models import parse
 from tests.stages.support import run_stage
 

@@ -15,7 +15,7 @@ from torch import nn
 from torch.ao.quantization import FakeQuantize, MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver
 
 from orun.errors import StageFailed
-from orun.stages.torch.quantized import at_rest, frozen
+from orun.stages._torch.quantized import at_rest, frozen
 from tests.stages.modules import rounding
 from tests.stages.support import StageRun, run_stage
 

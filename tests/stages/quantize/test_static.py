@@ -13,7 +13,7 @@ from onnx import TensorProto, numpy_helper, parser
 from orun.core.targets import Target
 from orun.environment import processor
 from orun.errors import StageFailed, UnknownName, UsageError
-from orun.stages.onnx import io as onnx_io
+from orun.stages._graph import io as onnx_io
 from tests.processors import exact_sums
 from tests.stages.conftest import MODULES
 from tests.stages.models import ADD, WORDY, convolution, parse

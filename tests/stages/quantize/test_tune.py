@@ -20,12 +20,12 @@ from orun.core.targets import Provider, Target
 from orun.environment import processor
 from orun.errors import StageFailed
 from orun.pipeline import load
-from orun.stages.onnx.agreement import session
-from orun.stages.onnx.io import load_graph
-from orun.stages.tuning.harm import answers, candidates, energy, grouped, rank
-from orun.stages.tuning.judge import Goal, Judge
-from orun.stages.tuning.ledger import KEPT_SECONDS, Ledger, Trial, folder
-from orun.stages.tuning.settings import places, recipes, settings
+from orun.stages._graph.agreement import session
+from orun.stages._graph.io import load_graph
+from orun.stages.quantize._tuning.harm import answers, candidates, energy, grouped, rank
+from orun.stages.quantize._tuning.judge import Goal, Judge
+from orun.stages.quantize._tuning.ledger import KEPT_SECONDS, Ledger, Trial, folder
+from orun.stages.quantize._tuning.settings import places, recipes, settings
 from tests.stages.support import StageRun, artifact, run_stage
 
 RECIPES = 5 + processor.saturates()  # without data to calibrate with

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from orun.core.metrics import Metric
 from orun.core.serialization import encode
 from orun.errors import StageFailed
-from orun.stages.releasing.manifest import verify_bundle, write_manifest
+from orun.stages.release._manifest import verify_bundle, write_manifest
 from tests.stages.support import StageRun, artifact, run_stage
 
 LINEAGE: Mapping[str, Any] = {

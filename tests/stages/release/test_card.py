@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from orun.errors import StageFailed
-from orun.stages.releasing.manifest import verify_bundle
+from orun.stages.release._manifest import verify_bundle
 from tests.stages.models import parse
 from tests.stages.support import StageRun, artifact, run_stage
 

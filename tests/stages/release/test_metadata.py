@@ -13,7 +13,7 @@ import pytest
 from onnx import numpy_helper
 
 from orun.errors import StageFailed
-from orun.stages.onnx.io import load_graph, save
+from orun.stages._graph.io import load_graph, save
 from tests.stages.models import WORDY, parse
 from tests.stages.support import artifact, digest, run_stage
 

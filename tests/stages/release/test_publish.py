@@ -14,8 +14,8 @@ import pytest
 
 import orun
 from orun.errors import StageFailed, UsageError
-from orun.stages.releasing.folder import Folder
-from orun.stages.releasing.manifest import verify_bundle
+from orun.stages.release._folder import Folder
+from orun.stages.release._manifest import verify_bundle
 from tests.stages.models import parse
 from tests.stages.support import digest
 
@@ -84,8 +84,8 @@ def test_what_another_manifest_names_outside_is_left_alone(tmp_path: Path, bundl
 KILLED = """
 import os, sys
 from pathlib import Path
-from orun.stages.releasing.folder import Folder
-from orun.stages.releasing.publishing import publisher_for
+from orun.stages.release._folder import Folder
+from orun.stages.release._publishing import publisher_for
 upload, remaining = Folder.upload, int(sys.argv[3])
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from orun.errors import UsageError
-from orun.stages.releasing import place
-from orun.stages.releasing.manifest import verify_bundle
+from orun.stages.release import _destination
+from orun.stages.release._manifest import verify_bundle
 
 from .registry import Registry
 from .support import MATMUL, make_bundle, publish, receipt
@@ -127,8 +127,8 @@ def test_a_place_that_never_answers(
     tmp_path: Path, bundle: Path, deaf: socket.socket, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     deaf.listen()
-    monkeypatch.setattr(place, "QUICK", 1.0)
-    monkeypatch.setattr(place, "PAUSES", (0.0,))
+    monkeypatch.setattr(_destination, "QUICK", 1.0)
+    monkeypatch.setattr(_destination, "PAUSES", (0.0,))
     port = deaf.getsockname()[1]
     to = where.format(port=port)
     with pytest.raises(UsageError) as caught:

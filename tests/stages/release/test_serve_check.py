@@ -13,7 +13,7 @@ import pytest
 
 from orun.errors import OrunError, StageFailed, UnknownName, UsageError
 from orun.providers.registry import PROVIDERS
-from orun.stages.onnx import agreement
+from orun.stages._graph import agreement
 from tests.stages.models import parse
 from tests.stages.support import artifact, run_stage
 

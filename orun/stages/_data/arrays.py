@@ -1,0 +1,57 @@
+"""Arrays in files: .npz, .npy and .safetensors. None of them is unpickled."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from orun.errors import UsageError
+from orun.stages._data.columns import Columns
+from orun.stages._data.packages import need
+
+
+def npz(path: Path, name: str) -> Columns:
+    """Every array of an archive."""
+    if not zipfile.is_zipfile(path):  # NumPy would take it for a pickle
+        raise UsageError(
+            f"{name} is no archive of arrays", why="it is no zip file", hint="np.savez(path, x=values, labels=labels)"
+        )
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {array: _member(archive, array, name) for array in archive.files}
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError, TypeError) as error:
+        raise _broken(name, "archive of arrays", error) from error
+
+
+def _member(archive: np.lib.npyio.NpzFile, array: str, name: str) -> np.ndarray:
+    try:
+        return np.asarray(archive[array])
+    except ValueError as error:  # Python objects, which only a pickle holds
+        raise UsageError(f"{name}: the array {array!r} cannot be read", why=str(error)) from error
+
+
+def npy(path: Path, name: str) -> Columns:
+    """Its one array, under the name of the file."""
+    try:
+        return {path.stem: np.load(path, allow_pickle=False)}
+    except (ValueError, EOFError) as error:
+        raise _broken(name, "array", error) from error
+
+
+def safetensors(path: Path, name: str) -> Columns:
+    """Every tensor."""
+    need("safetensors", f"reading {name}")
+    import ml_dtypes  # noqa: F401 - NumPy knows bfloat16 and the like from then on
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        return dict(sorted(load_file(path).items()))
+    except SafetensorError as error:
+        raise _broken(name, "file of tensors", error) from error
+
+
+def _broken(name: str, what: str, error: Exception) -> UsageError:
+    return UsageError(f"{name} is no {what}", why=str(error).strip())

@@ -1,0 +1,58 @@
+"""A dataset from a file or folder, by what kind of file it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from orun.errors import UsageError
+from orun.measure.dataset import Dataset
+from orun.stages._data import arrays, tables
+from orun.stages._data.columns import Columns, assemble
+from orun.stages._data.source import Source
+
+READERS: Mapping[str, Callable[[Path, str], Columns]] = {
+    ".npz": arrays.npz,
+    ".npy": arrays.npy,
+    ".safetensors": arrays.safetensors,
+    ".txt": tables.lines,
+}
+TABLES = {".csv": tables.csv, ".parquet": tables.parquet}
+KNOWN = (".npz", ".npy", ".safetensors", *TABLES, ".txt")
+
+
+def read(root: Path, source: Source) -> Dataset:
+    """The dataset of a source; messages name its file as the pipeline does.
+
+    Raises:
+        UsageError: when a file, an array, a column or a row is not what it should be.
+    """
+    path, name = root / source.path, str(source.path)
+    if path.is_dir():
+        from orun.stages._data.images import images
+
+        if given := [key for key in ("classes", "fields") if getattr(source, key)]:
+            raise UsageError(
+                f"`{given[0]}` is of columns, and {name} is a folder",
+                why="images are of the class of their folder, in order of names, and nothing else is known of them",
+            )
+        return images(path, name, source.images)
+    if path.suffix.lower() not in KNOWN:
+        raise UsageError(
+            f"{name} is no dataset that can be read",
+            why=f"its name ends in {path.suffix or 'nothing'}, not in {', '.join(KNOWN)}; images are in a folder",
+            hint="read it in a function of your own: `file.py:function` that returns an orun.Dataset",
+        )
+    columns = _columns(path, name, source)
+    if source.text is not None:
+        from orun.stages._data.texts import tokenized
+
+        return tokenized(root, name, columns, source)
+    return assemble(name, columns, source)
+
+
+def _columns(path: Path, name: str, source: Source) -> Columns:
+    suffix = path.suffix.lower()
+    if suffix in TABLES:
+        return TABLES[suffix](path, name, nan=source.missing == "nan")
+    return READERS[suffix](path, name)

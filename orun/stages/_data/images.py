@@ -1,0 +1,96 @@
+"""A folder of images: resized, cut and normalised as models of vision are trained with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orun.errors import UsageError
+from orun.measure.dataset import Array, Dataset
+from orun.stages._data.packages import need
+from orun.stages._data.source import Images
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+
+
+def images(folder: Path, name: str, how: Images | None) -> Dataset:
+    """Every image below a folder, in order of its path.
+
+    Where they lie in folders of their own, a folder is a class, and labels count the folders in order of their names.
+
+    Raises:
+        UsageError: when there is none, one cannot be read, or the parameters do not fit together.
+    """
+    need("PIL", f"reading the images in {name}")
+    if how is None:
+        hint = f"say how: {{path: {name}, images: {{input: pixel_values}}}}"
+        raise UsageError(f"{name} is a folder, and it is not said how its images become an input", hint=hint)
+    _check(name, how)
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    if not files:
+        raise UsageError(f"{name} has no images", why=f"none of its files ends in {', '.join(sorted(SUFFIXES))}")
+    pixels = np.stack([_prepared(path, f"{name}/{path.relative_to(folder).as_posix()}", how) for path in files])
+    return Dataset({how.input: pixels}, _labels(folder, name, files))
+
+
+def _labels(folder: Path, name: str, files: list[Path]) -> Array | None:
+    parents = [path.relative_to(folder).parts[0] if path.parent != folder else "" for path in files]
+    classes = sorted(set(parents))
+    if classes == [""]:
+        return None
+    if "" in classes:
+        stray = next(path.name for path, parent in zip(files, parents, strict=True) if not parent)
+        raise UsageError(f"{name} has images in folders, by class, and others beside them", why=f"{stray} has no class")
+    return np.array([classes.index(parent) for parent in parents])
+
+
+def _check(name: str, how: Images) -> None:
+    channels = 3 if how.channels == "rgb" else 1
+    if len(how.size) != 2:  # noqa: PLR2004 - height and width
+        raise UsageError(f"{name}: `size` must be a height and a width", why=f"it is {how.size}")
+    if min(how.size) < 1:
+        raise UsageError(f"{name}: `size` must be of at least one pixel each way", why=f"it is {how.size}")
+    if 0 in how.std:
+        raise UsageError(f"{name}: `std` must not be zero: values are divided by it", why=f"it is {how.std}")
+    for field in ("mean", "std"):
+        if len(getattr(how, field)) != channels:
+            raise UsageError(
+                f"{name}: `{field}` must have {channels} value{'s' if channels > 1 else ''} for {how.channels} images",
+                why=f"it is {getattr(how, field)}",
+            )
+    if how.resize is not None and how.resize < max(how.size):
+        raise UsageError(f"{name}: `resize` {how.resize} is too small to cut {how.size} out of it")
+
+
+def _prepared(path: Path, name: str, how: Images) -> Array:
+    """One image, `[c, h, w]` or `[h, w, c]` float32."""
+    from PIL import Image, ImageOps, UnidentifiedImageError
+    from PIL.Image import DecompressionBombError
+
+    try:
+        with Image.open(path) as opened:
+            upright = ImageOps.exif_transpose(opened)
+            image = _cut(upright.convert("RGB" if how.channels == "rgb" else "L"), how)
+    except (UnidentifiedImageError, OSError, DecompressionBombError) as error:
+        raise UsageError(f"{name} cannot be read as an image", why=str(error)) from error
+    scaled: Array = np.asarray(image, np.float32).reshape(*how.size, -1) * np.float32(how.scale)
+    pixels: Array = (scaled - np.array(how.mean, np.float32)) / np.array(how.std, np.float32)
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1)) if how.layout == "nchw" else pixels
+
+
+def _cut(image: Image, how: Images) -> Image:
+    from PIL.Image import Resampling
+
+    height, width = how.size
+    method = Resampling[how.resample.upper()]
+    if how.resize is None:
+        return image.resize((width, height), method)
+    shorter = min(image.size)
+    wide, high = (round(side * how.resize / shorter) for side in image.size)
+    left, top = round((wide - width) / 2), round((high - height) / 2)
+    return image.resize((wide, high), method).crop((left, top, left + width, top + height))

@@ -1,0 +1,62 @@
+"""Examples that are made up from a model's signature: seeded, within its tables, with masks that end early."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from orun.errors import UsageError
+from orun.measure.dataset import Dataset
+from orun.stages._graph.feeds import Input, assignments, random_values, symbols
+from orun.stages._graph.signature import inputs_of
+
+
+def synthetic(model: Path, examples: int, dims: Mapping[str, Sequence[int]], seed: int) -> Dataset:
+    """Random inputs without labels.
+
+    Args:
+        model: path of the proto whose inputs they are for.
+        examples: how many.
+        dims: sizes of dynamic axes that are not `feeds.SIZES`; the examples take turns at them. Those of the first axis
+            are not for examples, each of which is one.
+        seed: of the values.
+
+    Raises:
+        UsageError: when an input is no tensor or has no axis for examples, or `dims` names an axis that is not there.
+    """
+    import numpy as np
+
+    from orun.stages._graph.io import load_graph
+
+    inputs = inputs_of(load_graph(model))
+    if not inputs:
+        raise UsageError("the model takes nothing, so that there are no examples for it")
+    for item in inputs:
+        _check(item)
+    one = [_one(item, {item.shape[0] for item in inputs}) for item in inputs]
+    assignments(inputs, dims)  # refuses what the model does not have
+    axes = symbols(one)
+    turns = assignments(one, {axis: sizes for axis, sizes in dims.items() if axis in axes})
+    feeds = [
+        random_values(one, turns[number % len(turns)], "right-padded", np.random.default_rng([seed, number]))
+        for number in range(examples)
+    ]
+    return Dataset({item.name: [feed[item.name][0] for feed in feeds] for item in inputs})
+
+
+def _one(item: Input, examples: Collection[int | str]) -> Input:
+    """The input for one example: the axis of examples is of size 1, wherever it stands."""
+    shape = (
+        1 if place == 0 or (axis in examples and isinstance(axis, str)) else axis
+        for place, axis in enumerate(item.shape)
+    )
+    return Input(item.name, item.dtype, tuple(shape), item.low, item.high, mask=item.mask)
+
+
+def _check(item: Input) -> None:
+    if not item.shape or item.shape[0] == 0 or (isinstance(item.shape[0], int) and item.shape[0] > 1):
+        raise UsageError(
+            f"examples for input {item.name!r} cannot be made up",
+            why=f"its shape is {list(item.shape)}, and the first axis must be that of the examples",
+            hint="give a dataset: `file.py:function` or a file",
+        )

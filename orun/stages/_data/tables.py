@@ -1,0 +1,114 @@
+"""Tables as columns: .csv and .parquet by pyarrow, and the lines of a .txt file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orun.errors import UsageError
+from orun.measure.dataset import Values
+from orun.stages._data.columns import Columns
+from orun.stages._data.packages import need
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def csv(path: Path, name: str, *, nan: bool = False) -> Columns:
+    """The columns of a text file whose first line names them; see `_Table`."""
+    need("pyarrow", f"reading {name}")
+    from pyarrow import ArrowInvalid
+    from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
+
+    options = {
+        "read_options": ReadOptions(use_threads=False),  # one thread knows the row of a mistake
+        "parse_options": ParseOptions(newlines_in_values=True),
+        "convert_options": ConvertOptions(strings_can_be_null=False),
+    }
+    try:
+        return _table(read_csv(path, **options), name, nan=nan)
+    except ArrowInvalid as error:
+        raise UsageError(f"{name} is no table", why=str(error).strip()) from error
+
+
+def parquet(path: Path, name: str, *, nan: bool = False) -> Columns:
+    """The columns of a Parquet file; see `_Table`."""
+    need("pyarrow", f"reading {name}")
+    from pyarrow import ArrowInvalid
+    from pyarrow.parquet import read_table
+
+    try:
+        return _table(read_table(path), name, nan=nan)
+    except ArrowInvalid as error:
+        raise UsageError(f"{name} is no Parquet file", why=str(error).strip()) from error
+
+
+def lines(path: Path, name: str) -> Columns:
+    """The column `text`: one text a line, empty lines left out."""
+    try:
+        texts = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not text in UTF-8", why=str(error)) from error
+    if not texts:
+        raise UsageError(f"{name} has no lines")
+    return {"text": np.array(texts, dtype=object)}
+
+
+class _Table(Mapping[str, Values]):
+    """The columns of a table, each read when it is asked for: what is wrong with one that nobody uses does not matter.
+
+    Raises:
+        UsageError: on asking for a column that lacks a value, unless these are to be NaN in columns of numbers.
+    """
+
+    def __init__(self, table: pa.Table, name: str, *, nan: bool) -> None:
+        self._table, self._name, self._nan = table, name, nan
+
+    def __getitem__(self, title: str) -> Values:
+        if title not in self._table.column_names:
+            raise KeyError(title)
+        values: Values = _values(self._table.column(title), title, self._name, nan=self._nan)
+        return values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table.column_names)
+
+    def __len__(self) -> int:
+        return len(self._table.column_names)
+
+
+def _table(table: pa.Table, name: str, *, nan: bool) -> Columns:
+    if not table.num_rows:
+        raise UsageError(f"{name} has no rows")
+    if twice := sorted({column for column in table.column_names if table.column_names.count(column) > 1}):
+        raise UsageError(f"{name} has several columns of one name", why=f"{', '.join(twice)}")
+    return _Table(table, name, nan=nan)
+
+
+def _values(column: pa.ChunkedArray, title: str, name: str, *, nan: bool) -> Any:
+    """One value for each row: an array, or a list of arrays for a column of lists of several lengths."""
+    import pyarrow as pa
+
+    numbers = any(is_one(column.type) for is_one in (pa.types.is_integer, pa.types.is_floating, pa.types.is_null))
+    if column.null_count and nan and numbers:
+        return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    if column.null_count:
+        row = column.is_null().to_pylist().index(True) + 1
+        raise UsageError(
+            f"{name}: column {title!r} is empty in row {row}",
+            why=f"{column.null_count} of {len(column)} rows have no value",
+            hint="fill it in, or leave the row out"
+            + ("; where the model takes NaN for what is missing: `missing: nan`" if numbers else ""),
+        )
+    if pa.types.is_nested(column.type):
+        try:
+            rows = [np.asarray(row) for row in column.to_pylist()]
+        except ValueError as error:  # lists inside of a list differ in length
+            raise UsageError(f"{name}: column {title!r} is no array in each row", why=str(error)) from error
+        return np.stack(rows) if len({row.shape for row in rows}) == 1 else rows
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return np.array(column.to_pylist(), dtype=object)
+    return column.to_numpy()

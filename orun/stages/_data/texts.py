@@ -1,0 +1,63 @@
+"""Texts of a table as the tokens that a tokenizer of `transformers` makes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from orun.errors import UsageError
+from orun.measure.dataset import Array, Dataset
+from orun.stages._data.columns import Columns, column, fields_of, labels_of
+from orun.stages._data.packages import need
+from orun.stages._data.source import Source, Text
+
+FILES = ("tokenizer", "vocab", "tekken")  # what a tokenizer's files are called, as far as names tell
+VOCABULARIES = (".model", ".spm", ".tiktoken", ".bpe")
+
+
+def tokenized(root: Path, name: str, columns: Columns, source: Source) -> Dataset:
+    """Every text by itself, so that none is padded to the length of another unless `pad` asks for it.
+
+    Raises:
+        UsageError: when a column is missing or holds no text, or the tokenizer cannot be read.
+    """
+    how = source.text
+    assert how is not None  # noqa: S101 - the caller has looked
+    texts = [_texts(name, columns, title) for title in (how.column, how.pair) if title is not None]
+    tokenizer = _tokenizer(root, how)
+    options: dict[str, Any] = (
+        {"truncation": True} if how.length is None else {"truncation": True, "max_length": how.length}
+    )
+    if how.pad:
+        options["padding"] = "max_length"
+    rows = [tokenizer(*row, **options) for row in zip(*texts, strict=True)]
+    inputs: dict[str, list[Array]] = {key: [np.array(row[key], np.int64) for row in rows] for key in rows[0]}
+    return Dataset(inputs, labels_of(name, columns, source), fields=fields_of(name, columns, source))
+
+
+def _texts(name: str, columns: Columns, title: str) -> list[str]:
+    values = column(name, columns, title)
+    for row, value in enumerate(values, 1):
+        if not isinstance(value, str):
+            raise UsageError(f"{name}: column {title!r} is no text in row {row}", why=f"it is {value!s:.80}")
+    return [str(value) for value in values]
+
+
+def _tokenizer(root: Path, how: Text) -> Any:
+    need("transformers", f"the tokenizer {how.tokenizer}", "transformers")
+    if not any(path.name.startswith(FILES) or path.suffix in VOCABULARIES for path in (root / how.tokenizer).glob("*")):
+        raise UsageError(  # transformers 5.0 would make one without a word
+            f"{how.tokenizer} is no folder of a tokenizer",
+            why="it holds no tokenizer.json, tokenizer_config.json or vocabulary",
+            hint="tokenizer.save_pretrained(folder)",
+        )
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(root / how.tokenizer, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{how.tokenizer} is no folder of a tokenizer", why=str(error).strip().splitlines()[0]
+        ) from error

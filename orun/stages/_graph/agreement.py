@@ -1,0 +1,291 @@
+"""Two models that must compute the same, run on the same inputs, on the CPU, by one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from orun.core.metrics import Metric
+from orun.core.targets import Target
+from orun.errors import StageFailed, UsageError
+from orun.stages._data.source import Examples
+from orun.stages._graph.feeds import Case, Masks, cases, one_example
+from orun.stages.contract import Context
+from orun.stages.params import Doc, Range
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnx import ModelProto
+
+    Array = NDArray[Any]
+
+EXAMPLES = 16  # of a dataset that models are compared with
+UNFIT = "say which sizes the axes can take, `dims: {axis: [16, 32]}`, or give inputs, `inputs: file.py:function`"
+
+Feed = Mapping[str, "Array"]
+Model = Callable[[Feed], Sequence["Array"]]
+
+Dims = Annotated[
+    dict[str, list[int]], Doc("Sizes at which each dynamic axis is tried, by its name; 1, 2 and 7 when left out.")
+]
+Inputs = Annotated[
+    Examples | None,
+    Doc("A dataset of inputs to compare with (see `measure/accuracy`); made up from the model when left out."),
+]
+Atol = Annotated[float, Doc("Largest absolute error that is allowed, beside `rtol` times the value."), Range(0)]
+Rtol = Annotated[float, Doc("Largest relative error that is allowed, beside `atol`."), Range(0)]
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far a value may be from its reference: `atol + rtol * abs(reference)`; integers and text must be equal."""
+
+    atol: float
+    rtol: float
+
+    def __str__(self) -> str:
+        return f"{self.atol:g} + {self.rtol:g} x |reference|"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a model and the one that it was made of are both fed.
+
+    Attributes:
+        dims: sizes of dynamic axes that are not `feeds.SIZES`, for inputs that are made up.
+        inputs: a dataset of inputs; they are made up when it is None.
+        masks: what a mask that is made up may hide.
+    """
+
+    dims: Mapping[str, Sequence[int]]
+    inputs: Examples | None = None
+    masks: Masks = "any"
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What must agree, and how a disagreement is told.
+
+    Attributes:
+        candidate, reference: what they are, for messages ("the simplified model", "the model before it").
+        outputs: names of the outputs.
+        tolerance: None when only shapes, types and finiteness must agree.
+        hint: what to do about a disagreement.
+    """
+
+    candidate: str
+    reference: str
+    outputs: Sequence[str]
+    tolerance: Tolerance | None
+    hint: str
+
+
+def session(path: Path, outputs: Sequence[str], target: Target | None = None) -> Model:
+    """An ONNX model as a function of its inputs, on the target, or the CPU when that is None.
+
+    It runs on one thread, so that sums are made in the same order, and figures are the same, on every run; and with
+    dynamic axes of any size, whichever the target fixes.
+    """
+    from orun.measure.session import open_session
+
+    made = open_session(path, (target or Target("cpu")).any_size(intra_op_num_threads=1))
+    names = {item.name for item in made.get_inputs()}
+    return lambda feed: made.run(outputs, {name: value for name, value in feed.items() if name in names})
+
+
+def answers(
+    context: Context, what: str, model: Model, tries: Sequence[Case], hint: str = UNFIT
+) -> list[Sequence[Array]]:
+    """What a model makes of each case.
+
+    Args:
+        context: of the stage.
+        what: the model, for messages ("the model before it").
+        model: as a function.
+        tries: what it is fed.
+        hint: what to do when it fails on one.
+
+    Raises:
+        StageFailed: when it fails on one of them.
+    """
+    found = []
+    for done, case in enumerate(tries):
+        context.progress(done, len(tries), f"run {what}")
+        try:
+            found.append(model(case.feed))
+        except UsageError as error:  # it is no matter of what it was fed
+            raise StageFailed(context.stage, error.what, why=error.why, hint=error.hint) from error
+        except Exception as error:  # those of the frameworks share no base class but this
+            raise StageFailed(
+                context.stage,
+                f"{what} cannot run {case.title}",
+                why="\n".join(str(error).strip().splitlines()[:3]),
+                hint=hint,
+            ) from error
+    return found
+
+
+def require_finite(
+    context: Context, what: str, outputs: Sequence[str], tries: Sequence[Case], answers: Sequence[Sequence[Array]]
+) -> None:
+    """Refuse inputs for which a model that others are compared with yields what is not finite.
+
+    Raises:
+        StageFailed: when one of its answers has such a value.
+    """
+    import numpy as np
+
+    for case, values in zip(tries, answers, strict=True):
+        for name, value in zip(outputs, values, strict=True):
+            if value.dtype.kind == "f" and not np.isfinite(value).all():
+                raise StageFailed(
+                    context.stage,
+                    f"{what} yields values that are not finite in output {name!r}",
+                    why=f"for {case.title}",
+                    hint="say in `inputs` which values the model takes: `low`, `high`, `fill`",
+                )
+
+
+def check(
+    context: Context, agreement: Agreement, tries: Sequence[Case], expected: Sequence[Sequence[Array]], candidate: Model
+) -> Metric:
+    """Run the candidate on every case and return its largest absolute error.
+
+    Args:
+        context: of the stage.
+        agreement: what must agree.
+        tries: what both are fed.
+        expected: the answers of the reference.
+        candidate: the model to check.
+
+    Raises:
+        StageFailed: when the candidate fails, disagrees, or yields what is not finite where the reference is finite.
+    """
+    largest = 0.0
+    found = answers(context, agreement.candidate, candidate, tries)
+    for case, right, values in zip(tries, expected, found, strict=True):
+        for name, reference, value in zip(agreement.outputs, right, values, strict=True):
+            problem, error = difference(reference, value, agreement.tolerance)
+            if problem:
+                raise StageFailed(
+                    context.stage,
+                    f"{agreement.candidate} disagrees with {agreement.reference} in output {name!r}",
+                    why=f"{problem}\nfor {case.title}",
+                    hint=agreement.hint,
+                )
+            largest = max(largest, error)
+    text = "compared %s with %s on %d inputs: largest error %.3g"
+    context.log.info(text, agreement.candidate, agreement.reference, len(tries), largest)
+    return Metric(largest, better="lower")
+
+
+def check_against_input(
+    context: Context,
+    candidate: str,
+    trial: Trial,
+    tolerance: Tolerance | None,
+    *,
+    adapt: Callable[[Model], Model] | None = None,
+    stand_in: Path | None = None,
+    outputs: Sequence[str] | None = None,
+    hint: str = "",
+) -> Metric:
+    """Compare `context.result` with the model that the stage was given.
+
+    Args:
+        context: of the stage.
+        candidate: what the result is, for messages.
+        trial: what both are fed.
+        tolerance: None when only shapes, types and finiteness must agree.
+        adapt: makes the result take what the model before it takes, and yield what it yields, where they differ.
+        stand_in: what computes as the result does, where that cannot be run here.
+        outputs: names of those that both have; all of the model before when None.
+        hint: what to do about a disagreement.
+
+    Raises:
+        StageFailed: as `check` does.
+    """
+    from orun.stages._graph.io import load_graph
+
+    before = load_graph(context.model())
+    outputs = [output.name for output in before.graph.output] if outputs is None else outputs
+    agreement = Agreement(candidate, "the model before it", outputs, tolerance, hint)
+    tries = tries_for(context, before, trial)
+    expected = answers(context, agreement.reference, session(context.model(), outputs, context.target), tries)
+    try:
+        result = session(stand_in or context.result, outputs, context.target)
+    except UsageError as error:
+        what = f"ONNX Runtime cannot open {candidate}"
+        raise StageFailed(context.stage, what, why=error.why, hint=hint or error.hint) from error
+    return check(context, agreement, tries, expected, adapt(result) if adapt else result)
+
+
+def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, ...]:
+    """What a model is fed: examples of the trial's dataset, or values made up from what the model takes."""
+    from orun.stages._graph.signature import input_names, inputs_of, ranks_of
+    from orun.stages.datasets import load_dataset, title
+    from orun.stages.name_checks import require_made_up
+
+    if trial.inputs is None:
+        return tuple(cases(inputs_of(model), trial.dims, context.seed, trial.masks))
+    require_made_up(context, trial.dims, "inputs")
+    ranks = ranks_of(model)
+    names = input_names(model)
+    dataset = load_dataset(context, trial.inputs, names).take(EXAMPLES)
+
+    return tuple(
+        Case(f"example {number} of {title(trial.inputs)}", {}, one_example(dataset.inputs, number, ranks))
+        for number in range(len(dataset))
+    )
+
+
+def difference(
+    right: Array | list[Array], value: Array | list[Array], tolerance: Tolerance | None
+) -> tuple[str, float]:
+    """What is wrong with a value beside its reference, if anything, and its largest absolute error.
+
+    What is NaN or infinite on both sides, in the same places, is equal. Of a sequence it is the first thing that is.
+    """
+    import numpy as np
+
+    if isinstance(right, list) and isinstance(value, list):
+        if len(right) != len(value):
+            return f"{len(value)} values instead of {len(right)}", 0.0
+        found = [difference(one, other, tolerance) for one, other in zip(right, value, strict=True)]
+        return next((problem for problem, _ in found if problem), ""), max((error for _, error in found), default=0.0)
+    if isinstance(right, dict) and isinstance(value, dict):
+        if right.keys() != value.keys():
+            return "a map with other keys", 0.0
+        return difference([right[key] for key in right], [value[key] for key in right], tolerance)
+    right, value = np.asarray(right), np.asarray(value)
+    if right.shape != value.shape or right.dtype != value.dtype:
+        return f"{value.dtype}{list(value.shape)} instead of {right.dtype}{list(right.shape)}", 0.0
+    if right.dtype.kind != "f":
+        wrong = int(np.count_nonzero(right != value))
+        return (f"{wrong} of {right.size} values differ", 0.0) if wrong and tolerance else ("", 0.0)
+    return _float_difference(right.astype(np.float64), value.astype(np.float64), tolerance)
+
+
+def _float_difference(right: Array, value: Array, tolerance: Tolerance | None) -> tuple[str, float]:
+    import numpy as np
+
+    finite = np.isfinite(right)
+    bad = int(np.count_nonzero(~np.isfinite(value[finite])))
+    if bad:
+        return f"{bad} of {value.size} values are not finite", 0.0
+    error = np.abs(np.where(finite, value, 0.0) - np.where(finite, right, 0.0))
+    largest = float(error.max(initial=0.0))
+    if tolerance is None:
+        return "", largest
+    if not np.array_equal(right[~finite], value[~finite], equal_nan=True):
+        return "values that are not finite differ", largest
+    beyond = error > tolerance.atol + tolerance.rtol * np.abs(np.where(finite, right, 0.0))
+    if not beyond.any():
+        return "", largest
+    place = np.unravel_index(int(error.argmax()), error.shape)
+    return (
+        f"{np.count_nonzero(beyond)} of {error.size} values are further off than {tolerance}; "
+        f"the worst is {value[place]:.6g} instead of {right[place]:.6g} at {[int(index) for index in place]}"
+    ), largest

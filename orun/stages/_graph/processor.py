@@ -1,0 +1,50 @@
+"""A result compared on the CPU of this machine, whose own errors do not count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orun.core.metrics import Metric
+from orun.core.targets import Target
+from orun.environment import processor
+from orun.errors import StageFailed
+from orun.stages._graph.agreement import Agreement, check, session
+from orun.stages._graph.io import load_graph, nodes
+
+if TYPE_CHECKING:
+    from orun.measure.dataset import Array
+    from orun.stages._graph.feeds import Case
+    from orun.stages.contract import Context
+
+
+def check_result(
+    context: Context, agreement: Agreement, tries: Sequence[Case], expected: Sequence[Sequence[Array]]
+) -> Metric:
+    """Run `context.result` on the CPU on every case and return its largest absolute error.
+
+    Where this processor cuts sums of 8-bit products off, the disagreement of a model with such may be its own, and
+    another one would give the right answer. So integers are then computed as the model says it, in float, and the log
+    says so.
+
+    Raises:
+        StageFailed: as `check` does.
+    """
+
+    def compared(target: Target | None) -> Metric:
+        return check(context, agreement, tries, expected, session(context.result, agreement.outputs, target))
+
+    try:
+        return compared(None)
+    except StageFailed as disagreement:
+        if not processor.saturates() or not _rounds(context.result):
+            raise
+        text = "%s here: this processor, without VNNI, cuts sums of 8-bit products off. Compared in float instead"
+        context.log.warning(text, disagreement.what)
+    return compared(Target("cpu", session={"session.disable_quant_qdq": "1"}))
+
+
+def _rounds(model: Path) -> bool:
+    """Whether ONNX Runtime may compute parts of a model in 8 bits that can be computed in float."""
+    return any(node.op_type == "DequantizeLinear" for node in nodes(load_graph(model)))

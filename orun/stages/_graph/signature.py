@@ -1,0 +1,127 @@
+"""The inputs that an ONNX model takes, as its graph has them, with bounds that keep a look-up inside its table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from orun.errors import UsageError
+from orun.stages._graph.feeds import Input
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+
+# Operators behind which indices are still the same indices, and a table still has the same shape.
+SAME_VALUES = frozenset({"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Expand"})
+SAME_SHAPE = frozenset({"Cast", "Identity", "DequantizeLinear"})
+# Pairs (indices, table) among the inputs of the fused embedding operators.
+EMBEDDINGS = {"EmbedLayerNormalization": ((0, 2), (1, 4)), "QEmbedLayerNormalization": ((0, 2), (1, 4))}
+
+
+def inputs_of(model: ModelProto) -> tuple[Input, ...]:
+    """What a model takes.
+
+    An integer that looks up a table is bounded by the rows of the table; any other integer is taken for a mask of 0
+    and 1, since that suits flags and lengths as well.
+
+    Raises:
+        UsageError: when an input is no tensor, or of a type that ONNX Runtime takes from no array.
+    """
+    rows = _rows(model.graph)
+    names = input_names(model)
+    return tuple(_input(value, rows.get(value.name)) for value in model.graph.input if value.name in names)
+
+
+def input_names(model: ModelProto) -> tuple[str, ...]:
+    """Names of what a model takes; models of old have their weights among the inputs too."""
+    stored = {tensor.name for tensor in model.graph.initializer}
+    return tuple(value.name for value in model.graph.input if value.name not in stored)
+
+
+def shared_outputs(model: ModelProto, other: ModelProto) -> list[str]:
+    """Names of the outputs that can be compared: of one type and shape, where both models take the same."""
+    given = [
+        {value.name: value for value in one.graph.input if value.name in input_names(one)} for one in (model, other)
+    ]
+    if given[0].keys() != given[1].keys() or not all(_alike(value, given[1][name]) for name, value in given[0].items()):
+        return []
+    there = {value.name: value for value in other.graph.output}
+    return [value.name for value in model.graph.output if value.name in there and _alike(value, there[value.name])]
+
+
+def _alike(value: ValueInfoProto, other: ValueInfoProto) -> bool:
+    """Whether two values are of one type, and their axes of one size wherever it is known of both."""
+    kinds = [(one.type.WhichOneof("value"), one.type.tensor_type.elem_type) for one in (value, other)]
+    axes, others = axis_names(value), axis_names(other)
+    return (
+        kinds[0] == kinds[1]
+        and len(axes) == len(others)
+        and all(isinstance(a, str) or isinstance(b, str) or a == b for a, b in zip(axes, others, strict=True))
+    )
+
+
+def ranks_of(model: ModelProto) -> dict[str, int]:
+    """How many axes each input has."""
+    return {value.name: len(value.type.tensor_type.shape.dim) for value in model.graph.input}
+
+
+def axis_names(value: ValueInfoProto) -> tuple[int | str, ...]:
+    """Each axis of a value: its size, or its name, which is told by its place where it has none."""
+    return tuple(
+        axis.dim_value
+        if axis.HasField("dim_value") and axis.dim_value >= 0  # some exporters write -1 for any size
+        else axis.dim_param or f"{value.name}.{place}"
+        for place, axis in enumerate(value.type.tensor_type.shape.dim)
+    )
+
+
+def _input(value: ValueInfoProto, rows: int | None) -> Input:
+    import numpy as np
+    from onnx import TensorProto, helper
+
+    if not value.type.HasField("tensor_type"):
+        raise UsageError(f"input {value.name!r} of the model is no tensor", why="values for it cannot be made up")
+    tensor = value.type.tensor_type
+    shape = axis_names(value)
+    if tensor.elem_type == TensorProto.STRING:
+        return Input(value.name, "object", shape)
+    dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+    if dtype.isbuiltin != 1:  # 2 is a type that `ml_dtypes` registered
+        raise UsageError(
+            f"input {value.name!r} of the model is of {dtype.name}, which ONNX Runtime takes from no array of NumPy",
+            hint="let the model take float32 and cast it",
+        )
+    if dtype.kind not in "iub":
+        return Input(value.name, dtype.name, shape)
+    if rows is None:
+        return Input(value.name, dtype.name, shape, mask=dtype.kind != "b")
+    most = np.iinfo(dtype).max if dtype.kind in "iu" else 1
+    return Input(value.name, dtype.name, shape, low=0, high=min(rows - 1, most))
+
+
+def _rows(graph: GraphProto) -> dict[str, int]:
+    """For each input that looks up tables, the rows of the smallest of them."""
+    origin = {value.name: value.name for value in graph.input}
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    found: dict[str, int] = {}
+    for node in graph.node:
+        if node.op_type == "Constant":
+            shapes.update((node.output[0], tuple(item.t.dims)) for item in node.attribute if item.name == "value")
+        if node.op_type in SAME_VALUES and node.input[0] in origin:
+            origin[node.output[0]] = origin[node.input[0]]
+        if node.op_type in SAME_SHAPE and node.input[0] in shapes:
+            shapes[node.output[0]] = shapes[node.input[0]]
+        for indices, table, axis in _lookups(node):
+            if indices in origin and table in shapes:
+                rows = shapes[table][axis]
+                found[origin[indices]] = min(rows, found.get(origin[indices], rows))
+    return found
+
+
+def _lookups(node: NodeProto) -> Iterator[tuple[str, str, int]]:
+    """The value of the indices, that of the table, and the axis of its rows, for each look-up of a node."""
+    if node.op_type == "Gather":
+        yield node.input[1], node.input[0], next((item.i for item in node.attribute if item.name == "axis"), 0)
+    for indices, table in EMBEDDINGS.get(node.op_type, ()):
+        if table < len(node.input):
+            yield node.input[indices], node.input[table], 0

@@ -1,0 +1,196 @@
+"""Converters for estimators that skl2onnx has none for, or one that is wrong, as of 1.20."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from skl2onnx import update_registered_converter
+from skl2onnx._supported_operators import sklearn_operator_name_map
+from skl2onnx.common._apply_operation import apply_identity, apply_reshape
+from skl2onnx.common._registration import get_converter
+from skl2onnx.common.data_types import Int64TensorType, guess_proto_type
+from skl2onnx.common.shape_calculator import (
+    calculate_linear_classifier_output_shapes,
+    calculate_linear_regressor_output_shapes,
+)
+from skl2onnx.operator_converters.feature_selection import convert_sklearn_feature_selection
+from skl2onnx.operator_converters.function_transformer import convert_sklearn_function_transformer
+from skl2onnx.operator_converters.quadratic_discriminant_analysis import (
+    convert_quadratic_discriminant_analysis_classifier,
+)
+from skl2onnx.shape_calculators.feature_selection import calculate_sklearn_select
+from skl2onnx.shape_calculators.function_transformer import calculate_sklearn_function_transformer_output_shapes
+from skl2onnx.shape_calculators.quadratic_discriminant_analysis import calculate_quadratic_discriminant_analysis_shapes
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.feature_selection import SequentialFeatureSelector
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+
+Node = Callable[..., str]
+
+CLASSIFIER: Mapping[str, list[Any]] = {
+    "zipmap": [True, False, "columns"], "nocl": [True, False], "output_class_labels": [False, True],
+}  # fmt: skip
+FUNCTIONS: Mapping[Callable[..., Any], Callable[[str, Node], str]] = {
+    np.exp: lambda value, node: node("Exp", value),
+    np.expm1: lambda value, node: node("Sub", node("Exp", value), 1.0),
+    np.log: lambda value, node: node("Log", value),
+    np.log1p: lambda value, node: node("Log", node("Add", value, 1.0)),
+    np.sqrt: lambda value, node: node("Sqrt", value),
+    np.square: lambda value, node: node("Mul", value, value),
+    np.abs: lambda value, node: node("Abs", value),
+}
+
+
+def register() -> None:
+    """Let skl2onnx use these converters in this process."""
+    quadratic, turned = "SklearnQuadraticDiscriminantAnalysis", "OrunTransformedTargetRegressor"
+    update_registered_converter(
+        QuadraticDiscriminantAnalysis, quadratic, _quadratic_shapes, _quadratic, options={**CLASSIFIER}
+    )
+    update_registered_converter(
+        TransformedTargetRegressor, turned, calculate_linear_regressor_output_shapes, _with_turned_target
+    )
+    update_registered_converter(FunctionTransformer, "SklearnFunctionTransformer", _function_shapes, _function)
+    for kind in (FixedThresholdClassifier, TunedThresholdClassifierCV):
+        update_registered_converter(
+            kind, f"Orun{kind.__name__}", calculate_linear_classifier_output_shapes, _threshold, options={**CLASSIFIER}
+        )
+    selectors = {SequentialFeatureSelector: "OrunSequentialFeatureSelector"} | {
+        kind: alias
+        for kind, alias in sklearn_operator_name_map.items()
+        if get_converter(alias)._fct is convert_sklearn_feature_selection  # noqa: SLF001 - skl2onnx has no other word
+    }
+    for kind, alias in selectors.items():
+        update_registered_converter(kind, alias, calculate_sklearn_select, _select)
+
+
+class _Writer:
+    """Writes nodes, whose inputs are names of values or numbers."""
+
+    def __init__(self, scope: Any, container: Any, kind: Any) -> None:
+        self._scope, self._container, self._element = scope, container, guess_proto_type(kind)
+
+    def __call__(self, operation: str, *inputs: Any, **attributes: Any) -> str:
+        made: str = self._scope.get_unique_variable_name(operation.lower())
+        name = self._scope.get_unique_operator_name(operation)
+        self._container.add_node(operation, [self._name(one) for one in inputs], made, name=name, **attributes)
+        return made
+
+    def _name(self, value: Any) -> str:
+        if isinstance(value, str):
+            return value
+        values = np.ravel(value)
+        element = guess_proto_type(Int64TensorType()) if values.dtype.kind == "i" else self._element
+        name: str = self._scope.get_unique_variable_name("constant")
+        self._container.add_initializer(name, element, [values.size], values.tolist())
+        return name
+
+
+def _select(scope: Any, operator: Any, container: Any) -> None:
+    """The columns that are kept; skl2onnx makes zeros where that is the first alone."""
+    node = _Writer(scope, container, operator.inputs[0].type)
+    chosen = node("Gather", operator.inputs[0].full_name, operator.raw_operator.get_support(indices=True), axis=1)
+    apply_identity(scope, chosen, operator.outputs[0].full_name, container)
+
+
+def _function_shapes(operator: Any) -> None:
+    if operator.raw_operator.func not in FUNCTIONS:
+        calculate_sklearn_function_transformer_output_shapes(operator)
+    elif len(operator.inputs) > 1:
+        raise NotImplementedError("a function of several inputs: give it one, or put it into a ColumnTransformer")
+    else:
+        operator.outputs[0].type = operator.inputs[0].type
+
+
+def _function(scope: Any, operator: Any, container: Any) -> None:
+    """A function of NumPy over all columns; skl2onnx knows none."""
+    function = operator.raw_operator.func
+    if function not in FUNCTIONS:
+        convert_sklearn_function_transformer(scope, operator, container)
+        return
+    node = _Writer(scope, container, operator.outputs[0].type)
+    made = FUNCTIONS[function](operator.inputs[0].full_name, node)
+    apply_identity(scope, made, operator.outputs[0].full_name, container)
+
+
+def _quadratic_shapes(operator: Any) -> None:
+    calculate_quadratic_discriminant_analysis_shapes(operator)
+    operator.outputs[0].type = type(operator.outputs[0].type)([None])
+
+
+def _quadratic(scope: Any, operator: Any, container: Any) -> None:
+    """Labels as `[n]`, where skl2onnx's own are `[1, n]`."""
+    label, scores = operator.outputs
+    row = scope.declare_local_variable("labels", type(label.type)([1, None]))
+    changed = SimpleNamespace(
+        inputs=operator.inputs,
+        input_full_names=operator.input_full_names,
+        outputs=[row, scores],
+        raw_operator=operator.raw_operator,
+    )
+    convert_quadratic_discriminant_analysis_classifier(scope, changed, container)
+    apply_reshape(scope, row.full_name, label.full_name, container, desired_shape=(-1,))
+
+
+def _threshold(scope: Any, operator: Any, container: Any) -> None:
+    """The label by the probability of the second class: skl2onnx knows no fixed threshold and minds no tuned one."""
+    estimator, (label, scores) = operator.raw_operator, operator.outputs
+    if not hasattr(estimator.estimator_, "predict_proba") or estimator.response_method == "decision_function":
+        raise NotImplementedError("its threshold is one of scores, and only those of probabilities are converted")
+    if getattr(estimator, "pos_label", None) not in (None, estimator.classes_[1]):
+        raise NotImplementedError("its threshold is one of the first class")
+    threshold = getattr(estimator, "best_threshold_", getattr(estimator, "threshold", "auto"))
+    told = _inner(scope, operator, estimator.estimator_, [label, scores])[1]
+    node = _Writer(scope, container, scores.type)
+    chance = node("Gather", told, np.array([1]), axis=1)
+    beyond = node("Not", node("Less", chance, 0.5 if threshold == "auto" else threshold))
+    place = node("Reshape", node("Cast", beyond, to=guess_proto_type(Int64TensorType())), np.array([-1]))
+    classes = scope.get_unique_variable_name("classes")
+    words = estimator.classes_.dtype.kind in "OUS"
+    values = [str(one).encode() if words else int(one) for one in estimator.classes_]
+    container.add_initializer(classes, guess_proto_type(label.type), [len(values)], values)
+    apply_identity(scope, node("Gather", classes, place), label.full_name, container)
+    apply_identity(scope, told, scores.full_name, container)
+
+
+def _with_turned_target(scope: Any, operator: Any, container: Any) -> None:
+    """What the regressor predicts, turned back as `inverse_func` or the `transformer` does."""
+    (answer,) = operator.outputs
+    (predicted,) = _inner(scope, operator, operator.raw_operator.regressor_, [answer])
+    node = _Writer(scope, container, answer.type)
+    turned = _turned_back(operator.raw_operator.transformer_, predicted, node)
+    apply_identity(scope, turned, answer.full_name, container)
+
+
+def _inner(scope: Any, operator: Any, estimator: Any, outputs: list[Any]) -> list[str]:
+    """Names of what an estimator inside answers to the inputs of the one around it, of the types of these outputs."""
+    inner = scope.declare_local_operator(sklearn_operator_name_map[type(estimator)], estimator)
+    inner.inputs = operator.inputs
+    made = [scope.declare_local_variable(f"inner_{one.raw_name}", one.type) for one in outputs]
+    for one in made:
+        inner.outputs.append(one)
+    return [one.full_name for one in made]
+
+
+def _turned_back(transformer: Any, value: str, node: Node) -> str:
+    if isinstance(transformer, FunctionTransformer) and transformer.inverse_func is None:
+        return value
+    if isinstance(transformer, FunctionTransformer) and transformer.inverse_func in FUNCTIONS:
+        return FUNCTIONS[transformer.inverse_func](value, node)
+    if isinstance(transformer, MinMaxScaler) and not transformer.clip:
+        return node("Div", node("Sub", value, transformer.min_), transformer.scale_)
+    if isinstance(transformer, MaxAbsScaler):
+        return node("Mul", value, transformer.scale_)
+    if isinstance(transformer, (StandardScaler, RobustScaler)):
+        scale = transformer.scale_
+        shift = transformer.mean_ if isinstance(transformer, StandardScaler) else transformer.center_
+        scaled = value if scale is None else node("Mul", value, scale)
+        return scaled if shift is None else node("Add", scaled, shift)
+    told = getattr(transformer, "inverse_func", None) or transformer
+    known = ", ".join(f"np.{function.__name__}" for function in FUNCTIONS)
+    raise NotImplementedError(f"its target is turned back by {told}, which is none of {known} and plain scalers")

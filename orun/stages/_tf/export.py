@@ -1,0 +1,101 @@
+"""A TensorFlow model to an ONNX model that says the same in every process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from orun.errors import StageFailed
+from orun.stages.contract import Context
+from orun.stages.library_errors import failing
+from orun.stages.library_warnings import warnings_to
+from orun.text.units import show
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
+
+    from orun.stages._tf.model import Model
+
+GRAPH_LIMIT = 2**31 - 1  # bytes of one protobuf message, which a graph is
+
+
+def export(context: Context, source: Model, opset: int, outputs: Sequence[str]) -> ModelProto:
+    """The ONNX model, in canonical form, with the inputs of the source in order.
+
+    Args:
+        context: of the stage.
+        source: the model.
+        opset: version of the ONNX operator set.
+        outputs: names for its outputs; the source's own when empty.
+
+    Raises:
+        StageFailed: when it is too large, tf2onnx cannot convert it, or names do not fit.
+    """
+    from orun.stages._graph.canonical import canonical
+    from orun.stages._graph.domains import tidy_domains
+    from orun.stages._graph.names import clean, name_input_axes, name_values
+    from orun.stages._tf.mend import mend
+
+    names = _output_names(context, source, outputs)
+    _require_small(context, source)
+    with warnings_to(context.log), failing(context, "tf2onnx cannot convert the model", "try another `opset`"):
+        model, inside, yielded = source.convert(opset)
+    mend(context, model)
+    _arrange(model, source, inside)
+    order = {name: place for place, name in enumerate(yielded)}
+    model.graph.output.sort(key=lambda value: order[value.name])
+    clean(model)
+    name_values(model, [item.name for item in source.inputs], names)
+    canonical(model)
+    name_input_axes(model, source.inputs)
+    tidy_domains(model)
+    return model
+
+
+def _require_small(context: Context, source: Model) -> None:
+    """Refuse a model that no graph of TensorFlow can hold, before the long way to finding out."""
+    if source.weights > GRAPH_LIMIT:
+        raise StageFailed(
+            context.stage,
+            f"the model's variables take {show(source.weights, 'B')}, and it cannot be converted from TensorFlow",
+            why="tf2onnx makes constants of them in one graph of TensorFlow, which ends at 2 GiB",
+            hint="convert it in parts, or build the model in PyTorch and use `convert/torch`",
+        )
+
+
+def _output_names(context: Context, source: Model, outputs: Sequence[str]) -> list[str]:
+    if outputs and len(outputs) != len(source.outputs):
+        raise StageFailed(
+            context.stage,
+            f"the TensorFlow model returns {len(source.outputs)} tensors, and `outputs` names {len(outputs)}",
+            why=f"by its own names {', '.join(source.outputs)}",
+            hint="name each tensor that the model returns, in order",
+        )
+    names = list(outputs or source.outputs)
+    inputs = [item.name for item in source.inputs]
+    if "" in names:
+        raise StageFailed(context.stage, "outputs need names", why="one of `outputs` is empty")
+    if len({*names, *inputs}) < len(names) + len(inputs):
+        why = f"inputs {', '.join(inputs)}; outputs {', '.join(names)}"
+        raise StageFailed(context.stage, "inputs and outputs need names that differ", why=why, hint="set `outputs`")
+    return names
+
+
+def _arrange(model: ModelProto, source: Model, inside: Sequence[str]) -> None:
+    """Bring the graph's inputs into the order of the source; one that nothing takes is an input all the same."""
+    import numpy as np
+    from onnx import helper
+
+    known: dict[str, ValueInfoProto] = {}
+    for value in model.graph.input:
+        kept = type(value)()
+        kept.CopyFrom(value)
+        known[value.name.removesuffix(":0")] = kept
+    del model.graph.input[:]
+    for name, item in zip(inside, source.inputs, strict=True):
+        value = known.get(name.removesuffix(":0"))
+        if value is None:
+            value = helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(np.dtype(item.dtype)), item.shape
+            )
+        model.graph.input.append(value)

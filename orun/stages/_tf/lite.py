@@ -1,0 +1,81 @@
+"""TFLite models: run by TensorFlow's interpreter, converted by tf2onnx from the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+
+from orun.stages._graph.agreement import Feed
+from orun.stages._graph.feeds import Input
+from orun.stages._tf.model import axes
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from orun.stages._tf.model import Array
+    from orun.stages.convert.tensorflow import InputSpec
+
+
+class Lite:
+    """A TFLite file; its inputs and outputs go by the names of its first signature where it has one."""
+
+    def __init__(self, path: Path, said: Mapping[str, InputSpec]) -> None:
+        self._path = path
+        self._interpreter = tf.lite.Interpreter(str(path), num_threads=1)
+        self._inputs = _named(self._interpreter, "inputs")
+        self._outputs = _named(self._interpreter, "outputs")
+        self.inputs = tuple(
+            Input(
+                name,
+                np.dtype(detail["dtype"]).name,
+                axes(name, _shape(detail), said[name].shape if name in said else None),
+            )
+            for name, detail in self._inputs.items()
+        )
+        self.outputs = tuple(self._outputs)
+
+    @property
+    def weights(self) -> int:
+        """Bytes of the file, which holds little else."""
+        return self._path.stat().st_size
+
+    def __call__(self, feed: Feed) -> Sequence[Array]:
+        """What the interpreter makes of the inputs."""
+        for name, detail in self._inputs.items():
+            self._interpreter.resize_tensor_input(detail["index"], feed[name].shape)
+        self._interpreter.allocate_tensors()
+        for name, detail in self._inputs.items():
+            self._interpreter.set_tensor(detail["index"], feed[name])
+        self._interpreter.invoke()
+        return [self._interpreter.get_tensor(detail["index"]) for detail in self._outputs.values()]
+
+    def convert(self, opset: int) -> tuple[ModelProto, Sequence[str], Sequence[str]]:
+        """What tf2onnx makes of it."""
+        import tf2onnx
+
+        model, _ = tf2onnx.convert.from_tflite(str(self._path), opset=opset)
+        return (
+            model,
+            [detail["name"] for detail in self._inputs.values()],
+            [detail["name"] for detail in self._outputs.values()],
+        )
+
+
+def _named(interpreter: Any, part: str) -> dict[str, dict[str, Any]]:
+    """Details of the tensors by name: that of the first signature, otherwise that of the tensor."""
+    details = interpreter.get_input_details() if part == "inputs" else interpreter.get_output_details()
+    signatures = interpreter.get_signature_list()
+    if not signatures:
+        return {detail["name"]: detail for detail in details}
+    runner = interpreter.get_signature_runner(next(iter(signatures)))
+    named = runner.get_input_details() if part == "inputs" else runner.get_output_details()
+    return dict(sorted(named.items()))
+
+
+def _shape(detail: Mapping[str, Any]) -> list[int]:
+    """Sizes, -1 where an axis is open."""
+    return [int(size) for size in (detail["shape_signature"] if len(detail["shape_signature"]) else detail["shape"])]

@@ -1,0 +1,75 @@
+"""What the kinds that launch a model in processes of its own have in common."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+from orun.core.serialization import encode
+from orun.stages.common_parameters import Where
+from orun.stages.contract import Context, Port
+from orun.stages.datasets import load_dataset
+from orun.stages.params import Doc, Range
+from orun.stages.timing import Batch, Bound, Fed, Shape
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from orun.measure.latency.cold_start import Reading, Request
+
+    Array = NDArray[Any]
+
+INPUTS = {
+    "model": Port(("onnx", "engine"), "The model to launch."),
+    "reference": Port(("onnx", "engine"), "The model that it is compared with.", optional=True, many=True),
+}
+LEAST = 6  # launches that bound a median with 95 %
+
+
+@dataclass(frozen=True)
+class Launches:
+    """How a model is launched."""
+
+    target: Where = None
+    inputs: Fed = None
+    batch: Batch = 1
+    shape: Shape = field(default_factory=dict)
+    io_binding: Bound = False
+    launches: Annotated[int, Doc("Launches of each model."), Range(low=LEAST)] = LEAST
+
+
+def readings(context: Context, params: Launches, runs: int) -> Mapping[str, Sequence[Reading]]:
+    """Launch every connected model; what was found by the model's role.
+
+    Args:
+        context: of the stage.
+        params: how to launch them.
+        runs: inferences in a launch.
+    """
+    from orun.measure.latency.cold_start import rounds
+
+    requests, fed = prepared(context, params, runs)
+    return rounds(requests, fed, params.launches, context.progress)
+
+
+def prepared(
+    context: Context, params: Launches, runs: int
+) -> tuple[Mapping[str, Request], Mapping[str, Mapping[str, Array]]]:
+    """What each connected model is to do in a launch, and its inputs, by the model's role, as `readings` has it."""
+    from orun.core.targets import Target
+    from orun.measure.latency.cold_start import Request
+    from orun.stages.timing import Sizes, feeds
+
+    target = context.target or Target("cpu")
+    models = {role: context.model(role) for role in context.inputs}
+    dataset = load_dataset(context, params.inputs) if params.inputs else None
+    fed = feeds(models, Sizes(params.batch, params.shape), context.seed, dataset)
+    return {role: Request(path, target, runs, params.io_binding) for role, path in models.items()}, fed
+
+
+def write(context: Context, found: Mapping[str, Sequence[Reading]]) -> None:
+    """Leave every launch in the artifact."""
+    text = json.dumps(encode(found), indent=2)
+    (context.output / "launches.json").write_text(text + "\n", "utf-8")

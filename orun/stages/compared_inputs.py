@@ -1,0 +1,39 @@
+"""What two models are fed that are compared inside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from orun.stages._data.source import Examples
+from orun.stages.contract import Context
+from orun.stages.datasets import load_dataset
+from orun.stages.name_checks import require_made_up
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def feeds_of(
+    context: Context, examples: Examples | None, samples: int, dims: Mapping[str, Sequence[int]]
+) -> list[dict[str, NDArray[Any]]]:
+    """The first examples of a dataset, one at a time, or as many that are made up from the model's signature.
+
+    Args:
+        context: of the stage, whose models say which inputs there are.
+        examples: the dataset; None for inputs that are made up.
+        samples: how many.
+        dims: sizes of dynamic axes by name, for inputs that are made up.
+    """
+    from orun.measure.dataset import batches
+    from orun.stages._data.synthetic import synthetic
+    from orun.stages._graph.io import load_graph
+    from orun.stages._graph.signature import input_names
+
+    names = dict.fromkeys(name for port in context.inputs for name in input_names(load_graph(context.model(port))))
+    if examples is None:
+        dataset = synthetic(context.model(), samples, dims, context.seed)
+    else:
+        require_made_up(context, dims, "dataset")
+        dataset = load_dataset(context, examples, list(names)).take(samples)
+    return [dict(batch.feed) for batch in batches({name: dataset.inputs[name] for name in names}, 1)]

@@ -1,0 +1,32 @@
+"""GELU in its forms, with the bias before it."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from orun.stages.optimize._fusion.graph import MICROSOFT, Rewriter, constant, dims, made_by, required, sides
+
+
+def fuse_bias_gelu(edit: Rewriter) -> None:
+    """A bias and the GELU after it, exact or by tanh, as one node."""
+    for gelu in edit.nodes("Gelu") + edit.nodes("Gelu", "FastGelu", domain=MICROSOFT):
+        attribute = gelu.attributes.get("approximate")
+        fast = gelu.op_type == "FastGelu" or (attribute is not None and attribute.as_string() == "tanh")
+        if len(gelu.inputs) > 1 and gelu.inputs[1] is not None:
+            continue
+        source, bias = required(gelu, 0), None
+        add = made_by(source, "Add")
+        if add is not None and len(source.uses()) == 1:
+            pairs = ((rest, vector) for rest, vector in sides(add) if _is_bias(rest, vector))
+            source, bias = next(pairs, (source, None))
+        if bias is None:
+            continue
+        operator = "FastGelu" if fast else "BiasGelu"
+        name = f"{gelu.outputs[0].name}_fused"
+        made = edit.put(gelu, operator, [source, bias], name, dims(gelu.outputs[0]), domain=MICROSOFT)
+        edit.replace(gelu.outputs[0], made)
+
+
+def _is_bias(rows: ir.Value, vector: ir.Value) -> bool:
+    held, shape = constant(vector), dims(rows)
+    return held is not None and held.ndim == 1 and shape is not None and shape[-1] == held.shape[0]

@@ -1,0 +1,128 @@
+"""Embeddings of tokens, positions and segments, and the layer normalisation of their sum, as one node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from orun.stages.optimize._fusion.graph import MICROSOFT, Rewriter, alike, constant, dims, made_by, required, setting
+
+IDS = 2  # axes of token ids: batch and length
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Rows of a constant table."""
+
+    table: ir.Value
+    ids: ir.Value
+
+
+def fuse_embedding(edit: Rewriter) -> None:
+    """The sum of two or three lookups and the normalisation after it as one EmbedLayerNormalization."""
+    _measure_ids(edit)
+    for norm in edit.nodes("LayerNormalization"):
+        lookups = _lookups(required(norm, 0))
+        if lookups is None or len(norm.inputs) != 3 or int(setting(norm, "axis", -1)) not in (-1, 2):  # noqa: PLR2004
+            continue
+        roles = _roles(lookups, norm)
+        if roles is not None:
+            _fuse(edit, norm, *roles)
+
+
+def _measure_ids(edit: Rewriter) -> None:
+    """Take the number of texts and tokens from the ids and not from what was looked up by them."""
+    for node in edit.nodes("Shape"):
+        gather = made_by(node.inputs[0], "Gather")
+        table = constant(gather.inputs[0]) if gather is not None else None
+        if gather is None or table is None or setting(gather, "axis", 0) or node.outputs[0].is_graph_output():
+            continue
+        ids, name, one = required(gather, 1), node.outputs[0].name, edit.ints(1)
+        start, end = int(setting(node, "start", 0)), node.attributes.get("end")
+        if start >= 0 and end is not None and 0 <= int(end.value) <= len(dims(ids) or ()):
+            bounds = {"start": start, "end": int(end.value)}
+            made = edit.put(node, "Shape", [ids], f"{name}_ids", dims(node.outputs[0]), like=one, attributes=bounds)
+        elif not start and end is None:
+            length = edit.put(node, "Shape", [ids], f"{name}_ids", (len(dims(ids) or ()),), like=one)
+            inputs = [length, edit.ints(*table.shape[1:])]
+            made = edit.put(node, "Concat", inputs, f"{name}_whole", dims(node.outputs[0]), attributes={"axis": 0})
+        else:
+            continue
+        edit.replace(node.outputs[0], made)
+        edit.graph.remove(node, safe=True)
+
+
+def _lookups(value: ir.Value) -> list[Lookup] | None:
+    """The lookups whose sum a value is, which nothing else reads."""
+    if len(value.uses()) != 1 or value.is_graph_output():
+        return None
+    add = made_by(value, "Add")
+    if add is not None:
+        parts = [_lookups(required(add, place)) for place in (0, 1)]
+        return None if None in parts else [lookup for part in parts for lookup in part or []]
+    gather = made_by(value, "Gather")
+    if gather is None or setting(gather, "axis", 0):
+        return None
+    table = constant(gather.inputs[0])
+    if table is None or table.ndim != IDS:
+        return None
+    return [Lookup(required(gather, 0), required(gather, 1))]
+
+
+def _roles(lookups: list[Lookup], norm: ir.Node) -> tuple[Lookup, Lookup, Lookup | None] | None:
+    """Which lookup is by tokens, which by positions, and which, if any, by segments.
+
+    They only have to be told apart by shape: positions may be the same for all texts.
+    """
+    shape = dims(norm.outputs[0])
+    if shape is None or len(shape) != IDS + 1 or len(lookups) not in (2, 3):
+        return None
+    whole = [lookup for lookup in lookups if alike(dims(lookup.ids), shape[:2])]
+    given = sorted(whole, key=lambda lookup: not lookup.ids.is_graph_input())
+    rest = [lookup for lookup in lookups if lookup not in whole]
+    if len(rest) == 1 and alike(dims(rest[0].ids), (1, shape[1])):
+        return (given[0], rest[0], given[1] if len(given) > 1 else None) if given else None
+    if rest:
+        return None
+    return given[0], given[1], given[2] if len(given) > 2 else None  # noqa: PLR2004
+
+
+def _fuse(edit: Rewriter, norm: ir.Node, tokens: Lookup, positions: Lookup, segments: Lookup | None) -> None:
+    def ids(lookup: Lookup | None) -> ir.Value | None:
+        return None if lookup is None else _narrow(edit, norm, lookup.ids)
+
+    inputs = [
+        ids(tokens),
+        ids(segments),
+        tokens.table,
+        positions.table,
+        segments.table if segments is not None else None,
+        *norm.inputs[1:],
+        None,
+        ids(positions),
+    ]
+    name = f"{norm.outputs[0].name}_fused"
+    made = edit.put(
+        norm,
+        "EmbedLayerNormalization",
+        inputs,
+        name,
+        dims(norm.outputs[0]),
+        like=norm.outputs[0],
+        domain=MICROSOFT,
+        attributes={"epsilon": setting(norm, "epsilon", 1e-5)},
+    )
+    edit.name_output(made, 1, f"{norm.outputs[0].name}_mask")  # the operator insists on it
+    edit.replace(norm.outputs[0], made)
+
+
+def _narrow(edit: Rewriter, before: ir.Node, ids: ir.Value) -> ir.Value:
+    """Ids in 32 bits, as the operator takes them."""
+    key = ("narrow", ids)
+    if key not in edit.cache:
+        kind = ir.DataType.INT32
+        made = edit.put(before, "Cast", [ids], f"{ids.name}_int32", dims(ids), attributes={"to": int(kind)})
+        made.type = ir.TensorType(kind)
+        edit.cache[key] = made
+    return edit.cache[key]

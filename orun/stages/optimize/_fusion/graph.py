@@ -1,0 +1,210 @@
+"""A graph that is being rewritten: what its values are made of, and nodes that take the place of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from orun.stages._graph.names import unique
+
+MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operators
+
+Array = NDArray[Any]
+Dim = int | str | None  # a size, the name of one, or nothing known
+Operator = tuple[str, str]  # domain and name
+
+
+def dims(value: ir.Value) -> tuple[Dim, ...] | None:
+    """Sizes of the axes as shape inference left them; None when not even their number is known."""
+    if value.shape is None:
+        return None
+    return tuple(axis if isinstance(axis, int) else axis.value for axis in value.shape)
+
+
+def alike(one: Sequence[Dim] | None, other: Sequence[Dim] | None) -> bool:
+    """Whether two shapes are known to be the same for inputs of any size."""
+    return one is not None and other is not None and None not in one and tuple(one) == tuple(other)
+
+
+def made_by(value: ir.Value | None, *operators: str, domain: str = "") -> ir.Node | None:
+    """The node that makes a value, if it is one of these operators."""
+    node = value.producer() if value is not None else None
+    return node if node is not None and node.domain == domain and node.op_type in operators else None
+
+
+def required(node: ir.Node, number: int) -> ir.Value:
+    """An input that the operator always has."""
+    value = node.inputs[number]
+    if value is None:
+        raise ValueError(f"{node.op_type} {node.name} lacks input {number}")
+    return value
+
+
+def present(node: ir.Node, number: int) -> ir.Value | None:
+    """An input that the operator may lack."""
+    return node.inputs[number] if number < len(node.inputs) else None
+
+
+def constant(value: ir.Value | None) -> Array | None:
+    """What a value holds when it is an initializer."""
+    if value is None or value.const_value is None or value.is_graph_input():
+        return None
+    return value.const_value.numpy()
+
+
+def number(value: ir.Value | None) -> float | None:
+    """The only element of a constant."""
+    held = constant(value)
+    return float(held.reshape(-1)[0]) if held is not None and held.size == 1 else None
+
+
+def typed(value: float, like: ir.Value) -> Array:
+    """A scalar of the element type of a value."""
+    return np.array(value, _numpy_type(like))
+
+
+def lowest(like: ir.Value) -> float:
+    """The lowest finite number of the element type of a value."""
+    return float(ml_dtypes.finfo(_numpy_type(like)).min)  # type: ignore[no-untyped-call]  # it has no types
+
+
+def _numpy_type(value: ir.Value) -> np.dtype[Any]:
+    return np.dtype(np.float32) if value.dtype is None else value.dtype.numpy()
+
+
+def integers(node: ir.Node, name: str) -> tuple[int, ...] | None:
+    """An attribute of integers."""
+    attribute = node.attributes.get(name)
+    return tuple(attribute.as_ints()) if attribute is not None else None
+
+
+def setting(node: ir.Node, name: str, default: float) -> float:
+    """An attribute that is one number."""
+    attribute = node.attributes.get(name)
+    return default if attribute is None else float(attribute.value)
+
+
+def sides(node: ir.Node) -> Iterator[tuple[ir.Value, ir.Value]]:
+    """The two inputs of a commutative node, either way round."""
+    one, other = required(node, 0), required(node, 1)
+    yield one, other
+    yield other, one
+
+
+@dataclass
+class Rewriter:
+    """Puts nodes into a graph.
+
+    Attributes:
+        model: that is rewritten, in place.
+        cache: values that serve several layers, by what they are.
+    """
+
+    model: ir.Model
+    cache: dict[tuple[object, ...], ir.Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        graph = self.model.graph
+        made = {value.name for node in graph.all_nodes() for value in node.outputs}
+        self._taken = {*made, *graph.initializers, *(value.name for value in graph.inputs)}
+
+    @property
+    def graph(self) -> ir.Graph:
+        """The main graph, the only one that is rewritten."""
+        return self.model.graph
+
+    def nodes(self, *operators: str, domain: str = "") -> list[ir.Node]:
+        """Nodes of these operators in the main graph, in its order."""
+        return [node for node in self.graph if node.domain == domain and node.op_type in operators]
+
+    def put(
+        self,
+        before: ir.Node,
+        operator: str,
+        inputs: Sequence[ir.Value | None],
+        name: str,
+        shape: Sequence[Dim] | None,
+        *,
+        like: ir.Value | None = None,
+        domain: str = "",
+        attributes: dict[str, Any] | None = None,
+    ) -> ir.Value:
+        """A new node's only output.
+
+        Args:
+            before: the node that it stands in front of.
+            operator: of the node.
+            inputs: of the node.
+            name: of the output, made unique.
+            shape: of the output, None when unknown.
+            like: a value of the same element type; the first input when None.
+            domain: of the operator.
+            attributes: of the node.
+        """
+        node = ir.Node(
+            domain, operator, list(inputs), ir.convenience.convert_attributes(attributes or {}), num_outputs=1
+        )
+        node.name = node.outputs[0].name = self.unique(name)
+        node.outputs[0].shape = ir.Shape(shape) if shape is not None else None
+        node.outputs[0].type = (like if like is not None else required(node, 0)).type
+        self.graph.insert_before(before, node)
+        self._import(domain)
+        return node.outputs[0]
+
+    def name_output(self, made: ir.Value, place: int, name: str) -> ir.Value:
+        """A further output of the node that makes a value."""
+        node = made.producer()
+        if node is None:
+            raise ValueError(f"{made.name} is made by no node")
+        node.resize_outputs(max(len(node.outputs), place + 1))
+        for number, output in enumerate(node.outputs):
+            output.name = output.name or ("" if number != place else self.unique(name))
+        return node.outputs[place]
+
+    def hold(self, array: Array, name: str) -> ir.Value:
+        """A new initializer."""
+        value = ir.Value(name=self.unique(name), const_value=ir.tensor(array))
+        value.shape, value.type = ir.Shape(array.shape), ir.TensorType(ir.DataType.from_numpy(array.dtype))
+        self.graph.register_initializer(value)
+        return value
+
+    def shared(self, array: Array) -> ir.Value:
+        """An initializer for a small constant, one for all that hold the same."""
+        key = (str(array.dtype), array.shape, array.tobytes())
+        if key not in self.cache:
+            self.cache[key] = self.hold(array, "fusion_constant")
+        return self.cache[key]
+
+    def ints(self, *values: int) -> ir.Value:
+        """An initializer of integers, as axes and shapes take them."""
+        return self.shared(np.array(values, np.int64))
+
+    def replace(self, old: ir.Value, new: ir.Value) -> None:
+        """Let every reader of a value read another, which takes its name, its type and what is known of its shape."""
+        name = old.name
+        old.name = self.unique(f"{name}_replaced")
+        new.name = name
+        new.type = old.type
+        new.shape = old.shape if old.shape is not None else new.shape
+        old.replace_all_uses_with(new, replace_graph_outputs=True)
+
+    def forward(self, old: ir.Value, new: ir.Value) -> bool:
+        """Let every reader of a value read one that is there already; False for an output of the graph."""
+        if old.is_graph_output():
+            return False
+        old.replace_all_uses_with(new)
+        return True
+
+    def unique(self, name: str) -> str:
+        """The name, or one like it that no value has."""
+        return unique(name, self._taken)
+
+    def _import(self, domain: str) -> None:
+        if domain:
+            self.graph.opset_imports.setdefault(domain, 1)

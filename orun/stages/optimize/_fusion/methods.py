@@ -1,0 +1,120 @@
+"""The ways to fuse a model, and the choice between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnx import ModelProto
+from onnx.external_data_helper import load_external_data_for_model
+
+from orun.errors import StageFailed
+from orun.stages._graph.domains import tidy_domains
+from orun.stages._graph.io import load, load_graph, store_freely
+from orun.stages._graph.ort_graph import IN_THE_WAY, write_optimized
+from orun.stages._graph.ties import tie, tied
+from orun.stages.contract import Context
+from orun.stages.library_errors import failing
+from orun.stages.optimize._fusion.optimizer import apply_optimizer
+from orun.stages.optimize._fusion.report import unfused
+from orun.stages.optimize._fusion.rules import apply_rules
+
+if TYPE_CHECKING:
+    from orun.stages.optimize.transformer import Params
+
+
+@dataclass(frozen=True)
+class Made:
+    """A fused model.
+
+    Attributes:
+        method: that made it.
+        model: whose weights may still lie in files of the working folder.
+        left: attentions that are still in pieces, by the value that they yield.
+    """
+
+    method: str
+    model: ModelProto
+    left: tuple[str, ...]
+
+    def whole(self) -> ModelProto:
+        """The model with all of its weights, for as long as they are needed: they may be large."""
+        copy = ModelProto()
+        copy.CopyFrom(self.model)
+        load_external_data_for_model(copy, ".")
+        return copy
+
+
+def candidates(context: Context, params: Params) -> Iterator[Made]:
+    """The model fused as the parameters say; by `auto` in several ways, the best first.
+
+    One that leaves no attention in pieces goes before one that leaves some, and ONNX Runtime's optimizer before rules.
+
+    Raises:
+        StageFailed: when the method, or each of them, fails.
+    """
+    read = _reader(context, params)
+    if params.method != "auto":
+        yield _apply(context, params, params.method, read)
+        return
+    partial: list[Made] = []
+    failures: list[StageFailed] = []
+    for method in METHODS:
+        try:
+            made = _apply(context, params, method, read)
+        except StageFailed as failure:
+            context.log.warning("method %s: %s", method, failure)
+            failures.append(failure)
+            continue
+        if made.left:
+            context.log.info("method %s leaves %d attentions in pieces", method, len(made.left))
+            partial.append(made)
+        else:
+            yield made
+    yield from sorted(partial, key=lambda made: len(made.left))
+    if len(failures) == len(METHODS):
+        raise failures[0]
+
+
+def _reader(context: Context, params: Params) -> Callable[[], ModelProto]:
+    """Gives the model as the methods take it, one to each; those weights that no fusion reads stay on the disk."""
+    if params.level == "disable":
+        return lambda: load(context.model())
+    path = write_optimized(context.model(), params.level, IN_THE_WAY)
+
+    def read() -> ModelProto:
+        model = load_graph(path)
+        store_freely(model)
+        tidy_domains(model)
+        return model
+
+    return read
+
+
+def _apply(context: Context, params: Params, method: str, read: Callable[[], ModelProto]) -> Made:
+    model = read()
+    inputs = [type(value).FromString(value.SerializeToString()) for value in model.graph.input]
+    fused = METHODS[method](context, model, params)
+    left = {value.name for value in fused.graph.input}
+    fused.graph.input.extend(value for value in inputs if value.name not in left)  # no node reads them
+    order = {value.name: place for place, value in enumerate(inputs)}
+    fused.graph.input.sort(key=lambda value: order[value.name])
+    tidy_domains(fused)
+    if again := tie(fused, tied(load_graph(context.model()))):
+        context.log.info("stored once: %s", ", ".join(again))
+    with failing(context, "the fused model cannot be looked into"):
+        return Made(method, fused, tuple(unfused(fused)))
+
+
+def _rules(context: Context, model: ModelProto, params: Params) -> ModelProto:
+    disabled = [*params.disable, *(["packing"] if params.multi_head_attention else [])]
+    hint = "use `method: onnxruntime`, or leave fusions out: `disable: [...]`"
+    with failing(context, "the model cannot be fused by rules", hint):
+        return apply_rules(model, disabled)
+
+
+METHODS: Mapping[str, Callable[[Context, ModelProto, Params], ModelProto]] = {
+    "onnxruntime": apply_optimizer,
+    "rules": _rules,
+}

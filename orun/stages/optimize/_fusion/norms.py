@@ -1,0 +1,134 @@
+"""Layer and RMS normalisations, and the residual sums before them."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from orun.stages.optimize._fusion.graph import (
+    MICROSOFT,
+    Rewriter,
+    alike,
+    constant,
+    dims,
+    made_by,
+    number,
+    present,
+    required,
+    setting,
+    sides,
+)
+
+ROWS = 3  # axes of what a residual sum adds: batch, length, width
+SKIPPED = {
+    "LayerNormalization": "SkipLayerNormalization",
+    "SimplifiedLayerNormalization": "SkipSimplifiedLayerNormalization",
+    "RMSNormalization": "SkipSimplifiedLayerNormalization",
+}
+BIAS = {"SkipLayerNormalization": 4, "SkipSimplifiedLayerNormalization": 3}  # its place among the inputs
+SUM = 3  # the output of a skip normalisation that is the sum
+
+
+def fuse_rms_normalization(edit: Rewriter) -> None:
+    """`weight * x / sqrt(mean(x ** 2) + epsilon)` as one SimplifiedLayerNormalization."""
+    for scaled in edit.nodes("Mul"):
+        for weight, normal in sides(scaled):
+            found = _root_mean_square(normal) if _is_vector(weight) else None
+            if found is not None:
+                source, epsilon = found
+                made = edit.put(
+                    scaled,
+                    "SimplifiedLayerNormalization",
+                    [source, weight],
+                    f"{scaled.outputs[0].name}_fused",
+                    dims(source),
+                    attributes={"axis": -1, "epsilon": epsilon, "stash_type": 1},
+                )
+                edit.replace(scaled.outputs[0], made)
+                break
+
+
+def _root_mean_square(normal: ir.Value) -> tuple[ir.Value, float] | None:
+    """What a value is the normalised form of, and its epsilon."""
+    node = made_by(normal, "Div", "Mul")
+    for source, divisor in sides(node) if node is not None else ():
+        root = divisor
+        if node is not None and node.op_type == "Mul":
+            inverse = made_by(divisor, "Reciprocal")
+            if inverse is None:
+                continue
+            root = required(inverse, 0)
+        epsilon = _epsilon(source, root)
+        if epsilon is not None:
+            return source, epsilon
+        if node is not None and node.op_type == "Div":
+            break
+    return None
+
+
+def _epsilon(source: ir.Value, root: ir.Value) -> float | None:
+    """The epsilon of `sqrt(mean(source ** 2) + epsilon)` over the last axis."""
+    square_root = made_by(root, "Sqrt")
+    total = made_by(square_root.inputs[0], "Add") if square_root is not None else None
+    for left, right in sides(total) if total is not None else ():
+        mean, epsilon = made_by(left, "ReduceMean"), number(right)
+        if mean is None or epsilon is None:
+            continue
+        axes = number(mean.inputs[1]) if len(mean.inputs) > 1 else None
+        power = made_by(mean.inputs[0], "Pow")
+        last = axes is not None and axes in (-1, len(dims(source) or ()) - 1)
+        if power is not None and power.inputs[0] is source and number(power.inputs[1]) == 2 and last:  # noqa: PLR2004
+            return epsilon if setting(mean, "keepdims", 1) else None
+    return None
+
+
+def fuse_skip(edit: Rewriter) -> None:
+    """A sum of two values of the same shape together with the normalisation after it."""
+    for norm in edit.nodes(*SKIPPED):
+        total = made_by(norm.inputs[0], "Add")
+        if total is None or not _skips(norm, total):
+            continue
+        inputs = [*total.inputs, *norm.inputs[1:]]
+        name, shape = f"{norm.outputs[0].name}_fused", dims(norm.outputs[0])
+        attributes = {"epsilon": setting(norm, "epsilon", 1e-5)}
+        made = edit.put(norm, SKIPPED[norm.op_type], inputs, name, shape, domain=MICROSOFT, attributes=attributes)
+        edit.replace(norm.outputs[0], made)
+        whole = total.outputs[0]
+        if len(whole.uses()) > 1 or whole.is_graph_output():
+            edit.replace(whole, edit.name_output(made, SUM, f"{whole.name}_fused"))
+
+
+def _skips(norm: ir.Node, total: ir.Node) -> bool:
+    shape, other = dims(required(total, 0)), dims(required(total, 1))
+    last = int(setting(norm, "axis", -1)) in (-1, ROWS - 1)
+    vectors = len(norm.inputs) > 1 and all(_is_vector(value) for value in norm.inputs[1:])
+    return (
+        shape is not None and len(shape) == ROWS and alike(shape, other) and last and vectors and len(norm.outputs) == 1
+    )
+
+
+def fuse_bias_skip(edit: Rewriter) -> None:
+    """A bias of what is added, together with the sum and the normalisation after it."""
+    for node in edit.nodes(*BIAS, domain=MICROSOFT):
+        place = BIAS[node.op_type]
+        if present(node, place) is not None:
+            continue
+        for side in (0, 1):
+            found = _biased(required(node, side))
+            if found is not None:
+                node.resize_inputs(place + 1)
+                node.replace_input_with(side, found[0])
+                node.replace_input_with(place, found[1])
+                break
+
+
+def _biased(value: ir.Value) -> tuple[ir.Value, ir.Value] | None:
+    """A value and the vector that is added to it, when nothing else reads their sum."""
+    add = made_by(value, "Add")
+    if add is None or len(value.uses()) != 1 or value.is_graph_output():
+        return None
+    return next(((rest, vector) for rest, vector in sides(add) if _is_vector(vector)), None)
+
+
+def _is_vector(value: ir.Value | None) -> bool:
+    held = constant(value)
+    return held is not None and held.ndim == 1

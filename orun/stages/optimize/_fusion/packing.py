@@ -1,0 +1,92 @@
+"""A MultiHeadAttention together with the projections before it, to one Attention of ONNX Runtime."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from orun.stages.optimize._fusion.graph import (
+    MICROSOFT,
+    Array,
+    Rewriter,
+    constant,
+    dims,
+    made_by,
+    present,
+    required,
+    sides,
+)
+
+INPUTS = 3  # query, key and value
+BIAS = 5  # the place of the attention bias, in MultiHeadAttention and in Attention
+
+
+@dataclass(frozen=True)
+class Projection:
+    """`source @ weight + bias`."""
+
+    source: ir.Value
+    weight: Array
+    bias: Array
+
+
+def pack(edit: Rewriter) -> None:
+    """Join the projections of self-attention whose weights are constant."""
+    for node in edit.nodes("MultiHeadAttention", domain=MICROSOFT):
+        parts = _projections(node)
+        if parts is None or any(part.source is not parts[0].source for part in parts):
+            continue
+        name = node.outputs[0].name
+        weight = edit.hold(np.concatenate([part.weight for part in parts], axis=1), f"{name}_weight")
+        bias = edit.hold(np.concatenate([part.bias for part in parts]), f"{name}_bias")
+        inputs: list[ir.Value | None] = [parts[0].source, weight, bias]
+        added = present(node, BIAS)
+        if added is not None:
+            inputs += [None, None, added]
+        attributes = {key: attribute.value for key, attribute in node.attributes.items()}
+        sizes = [part.weight.shape[1] for part in parts]
+        if len(set(sizes)) > 1:
+            attributes["qkv_hidden_sizes"] = sizes
+        made = edit.put(
+            node, "Attention", inputs, f"{name}_packed", dims(node.outputs[0]), domain=MICROSOFT, attributes=attributes
+        )
+        edit.replace(node.outputs[0], made)
+
+
+def _projections(node: ir.Node) -> list[Projection] | None:
+    """The projections of queries, keys and values, three of their own or one that is split."""
+    values = [required(node, place) for place in range(INPUTS)]
+    makers = {value.producer() for value in values}
+    if len(makers) == 1 and (cut := made_by(values[0], "Split")) is not None:
+        whole = _projection(required(cut, 0))
+        if whole is None or list(cut.outputs) != values:
+            return None
+        ends = np.cumsum([int((dims(value) or (0,))[-1] or 0) for value in values])
+        if ends[-1] != whole.bias.shape[0]:
+            return None
+        weights, biases = np.split(whole.weight, ends[:-1], axis=1), np.split(whole.bias, ends[:-1])
+        return [Projection(whole.source, weight, bias) for weight, bias in zip(weights, biases, strict=True)]
+    found = [_projection(value) for value in values]
+    return [part for part in found if part is not None] if None not in found else None
+
+
+def _projection(value: ir.Value) -> Projection | None:
+    """A linear layer of constant weight, with its bias or zeros."""
+    add = made_by(value, "Add")
+    if add is None:
+        return _product(value, None)
+    for product, bias in sides(add):
+        held = constant(bias)
+        if held is not None and held.ndim == 1 and (found := _product(product, held)) is not None:
+            return found
+    return None
+
+
+def _product(value: ir.Value, bias: Array | None) -> Projection | None:
+    node = made_by(value, "MatMul")
+    weight = constant(node.inputs[1]) if node is not None else None
+    if node is None or weight is None or weight.ndim != len(("in", "out")):
+        return None
+    return Projection(required(node, 0), weight, np.zeros(weight.shape[1], weight.dtype) if bias is None else bias)

@@ -1,0 +1,88 @@
+"""Our own fusions, in the order in which they build on one another.
+
+They look at what a graph computes, and at the sizes that shape inference proves, and not at how an exporter happens to
+write it: attention is found from its softmax, and the many ways to get shapes, masks and transpositions do not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import onnx_ir as ir
+from onnx import ModelProto
+from onnx_ir.passes import common
+from onnxruntime.transformers.fusion_fastgelu import FusionFastGelu
+from onnxruntime.transformers.fusion_gelu import FusionGelu
+from onnxruntime.transformers.fusion_layernorm import FusionLayerNormalization
+from onnxruntime.transformers.fusion_quickgelu import FusionQuickGelu
+from onnxruntime.transformers.onnx_model import OnnxModel
+
+from orun.stages._graph.symbolic import infer
+from orun.stages.optimize._fusion.activations import fuse_bias_gelu
+from orun.stages.optimize._fusion.attention import fuse_attention
+from orun.stages.optimize._fusion.embedding import fuse_embedding
+from orun.stages.optimize._fusion.graph import Rewriter
+from orun.stages.optimize._fusion.norms import fuse_bias_skip, fuse_rms_normalization, fuse_skip
+from orun.stages.optimize._fusion.optimizer import hasten
+from orun.stages.optimize._fusion.packing import pack
+from orun.stages.optimize._fusion.rotary import fuse_rotary
+from orun.stages.optimize._fusion.tidy import separate_linear, tidy
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A fusion and the names under which it is left out."""
+
+    fuse: Callable[[Rewriter], None]
+    names: tuple[str, ...] = ()
+
+
+RULES = (
+    Rule(separate_linear),
+    Rule(fuse_rotary, ("rotary_embeddings",)),
+    Rule(fuse_attention, ("attention",)),
+    Rule(separate_linear),  # what was flattened behind an attention
+    Rule(pack, ("attention", "packing")),
+    Rule(fuse_rms_normalization, ("layer_norm",)),
+    Rule(fuse_embedding, ("embed_layer_norm",)),
+    Rule(fuse_skip, ("skip_layer_norm",)),
+    Rule(fuse_bias_skip, ("skip_layer_norm", "bias_skip_layer_norm")),
+    Rule(fuse_bias_gelu, ("bias_gelu",)),
+)
+# ONNX Runtime's own, which recognise every way to write these; those of later operator sets are written as one node.
+PRIMITIVES = (
+    (FusionGelu, "gelu"),
+    (FusionFastGelu, "gelu"),
+    (FusionQuickGelu, "gelu"),
+    (FusionLayerNormalization, "layer_norm"),
+)
+
+
+def apply_rules(model: ModelProto, disabled: Collection[str]) -> ModelProto:
+    """The model with every layer fused that is understood.
+
+    Args:
+        model: as ONNX Runtime's basic optimizations leave it; it is changed.
+        disabled: names of fusions to leave out.
+
+    Raises:
+        Exception: of any kind, when shape inference cannot follow the model.
+    """
+    hasten()
+    primitive = OnnxModel(model)
+    for fusion, name in PRIMITIVES:
+        if name not in disabled:
+            fusion(primitive).apply()
+    primitive.topological_sort()
+    graph = ir.from_proto(infer(primitive.model))
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(graph)
+    edit = Rewriter(graph)
+    for rule in RULES:
+        if not set(rule.names) & set(disabled):
+            rule.fuse(edit)
+            edit.graph.sort()
+            tidy(edit)
+            common.RemoveUnusedNodesPass()(edit.model)
+    edit.graph.sort()
+    return ir.to_proto(edit.model)

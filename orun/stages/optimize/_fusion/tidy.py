@@ -1,0 +1,92 @@
+"""Transpositions and reshapes that fusions leave without a purpose."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from orun.stages.optimize._fusion.graph import (
+    Dim,
+    Rewriter,
+    alike,
+    constant,
+    dims,
+    integers,
+    made_by,
+    present,
+    required,
+    setting,
+)
+
+
+def tidy(edit: Rewriter) -> None:
+    """Take out transpositions that undo one another, reshapes that change nothing, and what nothing reads."""
+    for node in edit.nodes("Transpose", "Reshape"):
+        source = _untransposed(node) if node.op_type == "Transpose" else _unreshaped(node)
+        if source is not None:
+            edit.forward(node.outputs[0], source)
+
+
+def _untransposed(node: ir.Node) -> ir.Value | None:
+    """The value that two transpositions give back."""
+    inner = made_by(node.inputs[0], "Transpose")
+    outer_order, inner_order = integers(node, "perm"), integers(inner, "perm") if inner is not None else None
+    if inner is None or outer_order is None or inner_order is None:
+        return None
+    back = [inner_order[axis] for axis in outer_order] == list(range(len(outer_order)))
+    return required(inner, 0) if back else None
+
+
+def _unreshaped(node: ir.Node) -> ir.Value | None:
+    """A value that is reshaped, at the end of a row of reshapes, to what it was."""
+    shape, reshape = dims(node.outputs[0]), node
+    found = None
+    while True:
+        source = required(reshape, 0)
+        if alike(dims(source), shape):
+            found = source
+        inner = made_by(source, "Reshape")
+        if inner is None:
+            return found
+        reshape = inner
+
+
+def separate_linear(edit: Rewriter) -> None:
+    """Rows that are flattened for a Gemm and back to a MatMul and an Add, which need no flattening."""
+    for gemm in edit.nodes("Gemm"):
+        plain = setting(gemm, "alpha", 1) == setting(gemm, "beta", 1) == 1 and not setting(gemm, "transA", 0)
+        weight = constant(gemm.inputs[1])
+        if weight is None or not plain:
+            continue
+        width = weight.shape[1 if setting(gemm, "transB", 0) else 0]
+        for use in list(gemm.outputs[0].uses()):
+            whole = dims(use.node.outputs[0]) if use.node.op_type == "Reshape" else None
+            rows = _unflattened(gemm, (*whole[:-1], width)) if whole is not None else None
+            if rows is not None:
+                _separate(edit, gemm, use.node, rows)
+
+
+def _unflattened(gemm: ir.Node, shape: tuple[Dim, ...]) -> ir.Value | None:
+    """The rows of this shape that were flattened, once or more, for a Gemm."""
+    reshape = made_by(gemm.inputs[0], "Reshape")
+    while reshape is not None:
+        if alike(dims(required(reshape, 0)), shape):
+            return required(reshape, 0)
+        reshape = made_by(reshape.inputs[0], "Reshape")
+    return None
+
+
+def _separate(edit: Rewriter, gemm: ir.Node, back: ir.Node, rows: ir.Value) -> None:
+    weight, bias, name = required(gemm, 1), present(gemm, 2), back.outputs[0].name
+    if setting(gemm, "transB", 0):
+        held = constant(weight)
+        if held is None:
+            return
+        key = ("turned", weight)
+        if key not in edit.cache:
+            edit.cache[key] = edit.hold(held.T.copy(), f"{weight.name}_turned")
+        weight = edit.cache[key]
+    shape = dims(back.outputs[0])
+    made = edit.put(back, "MatMul", [rows, weight], f"{name}_product", shape)
+    if bias is not None:
+        made = edit.put(back, "Add", [made, bias], f"{name}_sum", shape)
+    edit.replace(back.outputs[0], made)

@@ -1,0 +1,149 @@
+"""Weights that count least, taken out of a model: zeros in their places, or whole channels gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import numpy_helper
+
+from orun.stages.optimize._pruning.channels import Layer, Stored, Stuck, follow, stored, weights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnx import ModelProto
+
+    Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What may go, and how much of it.
+
+    Attributes:
+        share: of the weights or channels.
+        together: whether layers are ranked together; each by itself otherwise.
+        op_types: of the layers that may lose any.
+        exclude: names of layers that stay as they are.
+    """
+
+    share: float
+    together: bool
+    op_types: Collection[str]
+    exclude: Collection[str]
+
+    def layers(self, model: ModelProto, kept: Stored) -> Iterator[tuple[Any, str, int]]:
+        """The layers that may lose any: their node, the name of their weights, and the axis of their channels."""
+        spared = {name for node, name, _ in weights(model, kept) if node.name in self.exclude}
+        for node, name, axis in weights(model, kept):
+            if name not in spared and node.op_type in self.op_types:
+                yield node, name, axis
+
+
+def zero(model: ModelProto, choice: Choice) -> int:
+    """Set the weights of least magnitude to zero, in place; how many layers' weights there were to choose from.
+
+    Of equal magnitudes the first goes first.
+    """
+    kept = stored(model)
+    found = dict.fromkeys(name for _, name, _ in choice.layers(model, kept))
+    names = [name for name in found if kept.arrays[name].size]
+    tensors = {tensor.name: tensor for tensor in model.graph.initializer}
+    ranks = (np.abs(kept.arrays[name]).ravel() for name in names)
+    for name, gone in zip(names, _least(ranks, choice), strict=True):  # one at a time, as they may be large
+        array = np.array(kept.arrays[name])
+        array.reshape(-1)[gone] = 0
+        tensors[name].CopyFrom(numpy_helper.from_array(array, name))
+    return len(names)
+
+
+def shrink(model: ModelProto, choice: Choice, tell: Callable[[str], None]) -> list[Layer]:
+    """Take out the channels whose weights have the least mean magnitude, with all that follows from them, in place.
+
+    A layer's order is that of L1 norms, as in Li et al., "Pruning Filters for Efficient ConvNets", 2017.
+
+    Args:
+        model: whose nodes are sorted.
+        choice: what may go.
+        tell: hears which layers keep theirs, and why.
+
+    Returns:
+        The layers that lost channels.
+    """
+    kept = stored(model)
+    layers = []
+    for node, name, axis in choice.layers(model, kept):
+        try:
+            layers.append(follow(model, kept, node, name, axis))
+        except Stuck as why:
+            tell(f"{node.op_type} {node.name or node.output[0]!r} keeps its channels: {why}")
+    ranks = [_channel_means(kept.arrays[layer.weight], layer.axis) for layer in layers]
+    arrays: dict[str, Array] = {}
+    changed = []
+    for layer, gone in zip(layers, _least(ranks, choice, spare=1), strict=True):
+        if len(gone):
+            _cut(layer, gone, kept.arrays, arrays)
+            changed.append(layer)
+    _store(model, arrays)
+    if changed:
+        del model.graph.value_info[:]  # it tells shapes that no longer are
+    return changed
+
+
+def _channel_means(array: Array, axis: int) -> Array:
+    others = tuple(other for other in range(array.ndim) if other != axis)
+    means: Array = np.abs(array.astype(np.float64)).mean(axis=others)
+    return means
+
+
+def _least(ranks: Iterable[Array], choice: Choice, spare: int = 0) -> Iterator[Array]:
+    """Of each array the places of what is least, but for `spare` at least."""
+    if choice.together:
+        ranks = list(ranks)
+        counts = list(_shared(ranks, choice.share))
+    for number, rank in enumerate(ranks):
+        count = counts[number] if choice.together else int(choice.share * rank.size)
+        yield _places(rank, min(count, rank.size - spare))
+
+
+def _shared(ranks: Sequence[Array], share: float) -> Iterator[int]:
+    """How many of each array are among the least of all; of equals the first."""
+    every = np.concatenate(ranks) if ranks else np.zeros(0)
+    left = int(share * every.size)
+    if not left:
+        yield from (0 for _ in ranks)
+        return
+    every.partition(left - 1)
+    bound = every[left - 1]
+    below = [int(np.count_nonzero(rank < bound)) for rank in ranks]
+    left -= sum(below)
+    for rank, count in zip(ranks, below, strict=True):
+        equal = min(int(np.count_nonzero(rank == bound)), left)
+        left -= equal
+        yield count + equal
+
+
+def _places(rank: Array, count: int) -> Array:
+    """The places of the `count` least values, in order; of equals the first."""
+    if count <= 0:
+        return np.zeros(0, np.int64)
+    bound = np.partition(rank, count - 1)[count - 1]
+    below = np.flatnonzero(rank < bound)
+    equal = np.flatnonzero(rank == bound)[: count - len(below)]
+    return np.sort(np.concatenate([below, equal]))
+
+
+def _cut(layer: Layer, gone: Array, before: Mapping[str, Array], after: dict[str, Array]) -> None:
+    for cut in layer.cuts:
+        places = (gone[:, None] * cut.repeat + np.arange(cut.repeat)).ravel()
+        after[cut.name] = np.delete(after.get(cut.name, before[cut.name]), places, cut.axis)
+    for node in layer.depthwise:
+        next(item for item in node.attribute if item.name == "group").i -= len(gone)
+
+
+def _store(model: ModelProto, arrays: Mapping[str, Array]) -> None:
+    for tensor in model.graph.initializer:
+        if tensor.name in arrays:
+            tensor.CopyFrom(numpy_helper.from_array(arrays[tensor.name], tensor.name))

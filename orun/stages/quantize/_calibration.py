@@ -1,0 +1,146 @@
+"""Typical inputs of a model, and the values that they bring about inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from orun.errors import StageFailed
+from orun.stages._data.source import Examples
+from orun.stages.contract import Context
+from orun.stages.quantize._integers import CANNOT, quantizing
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnx import ModelProto
+
+    from orun.measure.dataset import Dataset
+    from orun.stages._graph.agreement import Feed, Trial
+
+
+def typical(
+    context: Context, dataset: Examples | None, names: Sequence[str], samples: int, dims: Mapping[str, Sequence[int]]
+) -> Dataset:
+    """The examples that a parameter names, or made-up ones, with a warning, when it names none.
+
+    Args:
+        context: of the stage.
+        dataset: the parameter.
+        names: of the model's inputs.
+        samples: how many at most.
+        dims: sizes of dynamic axes for inputs that are made up.
+
+    Raises:
+        StageFailed: when the parameter's function fails, or an example holds NaN.
+    """
+    from orun.stages._data.synthetic import synthetic
+    from orun.stages._graph.missing import require_ranges
+    from orun.stages.datasets import load_dataset
+
+    if dataset is not None:
+        examples = load_dataset(context, dataset, names).take(samples)
+        require_ranges(context, examples)
+        return examples
+    context.log.warning("no dataset: ranges are those of made-up inputs, which are not those of data")
+    return synthetic(context.model(), samples, dims, context.seed)
+
+
+def trial(dims: Mapping[str, Sequence[int]], inputs: Examples | None, *, ranges_made_up: bool) -> Trial:
+    """What the result is compared on: where ranges come of made-up inputs, `dims` are the sizes of these, too."""
+    from orun.stages._graph.agreement import Trial
+
+    return Trial({} if ranges_made_up and inputs is not None else dims, inputs)
+
+
+def reader_of(context: Context, dataset: Dataset, ranks: Mapping[str, int]) -> Any:
+    """The examples as ONNX Runtime asks for them: one dictionary after another, then None.
+
+    Args:
+        context: of the stage.
+        dataset: the examples.
+        ranks: how many axes each input of the model has.
+    """
+    import numpy as np
+    from onnxruntime.quantization import CalibrationDataReader
+
+    from orun.stages._graph.feeds import one_example
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]  # ONNX Runtime is not checked
+        shapes_differ = not all(isinstance(dataset.inputs[name], np.ndarray) for name in ranks)
+
+        def __init__(self) -> None:
+            self.set_range(0, len(dataset))
+
+        def __len__(self) -> int:
+            return len(dataset)
+
+        def set_range(self, start_index: int, end_index: int) -> None:
+            self.numbers = iter(range(start_index, end_index))
+
+        def get_next(self) -> Feed | None:
+            number = next(self.numbers, None)
+            if number is None:
+                return None
+            context.progress(number, len(dataset), "calibrate")
+            return one_example(dataset.inputs, number, ranks)
+
+    return Reader()
+
+
+def watched(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iterator[dict[str, NDArray[Any]]]:
+    """`values_of` as rows, `[anything, channels]`; the channels are their last axis."""
+    for values in values_of(model, names, dataset):
+        yield {name: value.reshape(-1, value.shape[-1]) for name, value in values.items()}
+
+
+def values_of(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iterator[dict[str, NDArray[Any]]]:
+    """For each example, these values of a model.
+
+    Args:
+        model: whole in memory.
+        names: of its inputs, or values inside, whose types are declared or follow.
+        dataset: the examples.
+    """
+    from onnx.onnx_pb import ValueInfoProto
+
+    from orun.core.targets import Target
+    from orun.measure.session import open_session
+    from orun.stages._graph.feeds import one_example
+    from orun.stages._graph.io import save
+    from orun.stages._graph.signature import input_names, ranks_of
+
+    inputs, ranks = input_names(model), ranks_of(model)
+    inner = [name for name in names if name not in inputs]
+    declared = {value.name for value in model.graph.output}
+    copy = type(model)()
+    copy.CopyFrom(model)
+    copy.graph.output.extend(ValueInfoProto(name=name) for name in inner if name not in declared)
+    with TemporaryDirectory(dir=".") as folder:
+        path = Path(folder, "watched.onnx")
+        save(copy, path, external=True)
+        session = open_session(path, Target("cpu", session={"intra_op_num_threads": 1}))
+    for number in range(len(dataset)):
+        feed = one_example(dataset.inputs, number, ranks)
+        made = dict(zip(inner, session.run(inner, feed), strict=True)) if inner else {}
+        yield {name: made[name] if name in made else feed[name] for name in names}
+
+
+@contextmanager
+def histograms_told(context: Context, path: Path) -> Iterator[None]:
+    """Tell what the quantizer refuses, and what to do about it."""
+    with quantizing(context, path, "try another `format`, `activation_type` or `weight_type`"):
+        try:
+            yield
+        except ValueError as error:
+            if "bins" not in str(error):
+                raise
+            raise StageFailed(
+                context.stage,
+                CANNOT,
+                why=str(error),
+                hint="a value that never changes, such as a mask's, has no histogram: use `method: minmax`, or "
+                "`op_types` without the operators that yield it",
+            ) from error

@@ -1,0 +1,130 @@
+"""8-bit floats in place of 8-bit integers, by the ranges that ONNX Runtime's quantizer found for these.
+
+Its own way to them, `CalibrationMethod.Distribution`, cuts off what is beyond 4.5 standard deviations, and takes a Relu
+out before a value that it rounds, as if zero were the least of the floats, as of 1.31.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from orun.core.targets import Target
+from orun.errors import StageFailed
+from orun.stages._graph.io import load_graph
+from orun.stages._graph.plain import hoist
+from orun.stages.contract import Context
+from orun.stages.quantize._fake_quantize import DEQUANTIZE, QUANTIZE
+from orun.stages.quantize._pairs import INTEGERS
+
+if TYPE_CHECKING:
+    from orun.stages.quantize.static import Params
+
+NAME = "float8e4m3fn"
+FROM = 19  # version of the operator set that has them
+LARGEST = 448.0  # of float8e4m3fn
+HALF_RANGE = 127  # steps of int8 that a symmetric range has on each side
+OPERATORS = ("Conv", "Gemm", "MatMul")  # what accelerators compute in them
+# Options of ONNX Runtime's quantizer: what operators take is rounded, and not what they yield; a Relu before it stays.
+AROUND = {"OpTypesToExcludeOutputQuantization": [*OPERATORS], "QDQKeepRemovableActivations": True}
+# Where it makes no operators on integers of pairs.
+UNFUSED = Target("cpu", session={"graph_optimization_level": "basic"})
+
+
+def require_float8(context: Context, params: Params) -> None:
+    """Refuse what 8-bit floats do not go with."""
+    if params.activation_type != params.weight_type:
+        raise StageFailed(context.stage, f"{NAME} is for weights and activations", hint="say both types, or neither")
+    if params.method == "distribution":
+        raise StageFailed(
+            context.stage,
+            f"`method: distribution` cuts off what {NAME} holds",
+            why="ONNX Runtime's Distribution leaves room for 4.5 standard deviations alone, and loses a Relu before "
+            "what it rounds",
+            hint="`method: minmax` keeps all values; `percentile` cuts off",
+        )
+    asked = {
+        "format: qoperator": params.format != "qdq",
+        "method: entropy": params.method == "entropy",
+        "overrides": bool(params.overrides),
+        "reduce_range": params.reduce_range,
+        "op_types": bool(set(params.op_types or ()) - set(OPERATORS)),
+    }
+    if wrong := [name for name, is_asked in asked.items() if is_asked]:
+        why = f"pairs around {', '.join(OPERATORS)} are what is computed in it, by `minmax` or `percentile`"
+        raise StageFailed(context.stage, f"`{wrong[0]}` does not go with {NAME}", why=why)
+    version = max((item.version for item in load_graph(context.model()).opset_import if item.domain == ""), default=0)
+    if version < FROM:
+        raise StageFailed(
+            context.stage,
+            f"{NAME} needs operator set {FROM}, and the model has {version}",
+            hint=f"put `convert/opset` with `version: {FROM}` before it",
+        )
+
+
+def to_float8(model: ModelProto, before: ModelProto) -> None:
+    """Let pairs of int8 be of float8e4m3fn, in place: the largest magnitude becomes 448.
+
+    Args:
+        model: with pairs whose integers are int8 with a zero point of 0, as ONNX Runtime's quantizer leaves it.
+        before: the float model, whole in memory, which is changed; pairs of its own stay as they are.
+    """
+    hoist(before)
+    weights = {tensor.name: tensor for tensor in before.graph.initializer}
+    known = {name for node in before.graph.node for name in node.output if node.op_type in (QUANTIZE, DEQUANTIZE)}
+    graph = model.graph
+    stored = {tensor.name: tensor for tensor in graph.initializer}
+    int8 = {tensor.name for tensor in graph.initializer if tensor.data_type == TensorProto.INT8}
+    pairs = [
+        node
+        for node in graph.node
+        if node.op_type in (QUANTIZE, DEQUANTIZE) and node.output[0] not in known and int8.intersection(node.input[2:])
+    ]
+    for node in pairs:
+        if node.op_type == DEQUANTIZE and node.input[0] in stored:
+            _store(stored, node, numpy_helper.to_array(weights[node.input[0].removesuffix(INTEGERS)]))
+    activations = {node.input[1] for node in pairs if node.op_type == QUANTIZE}
+    for scale in activations:
+        values = numpy_helper.to_array(stored[scale]) * np.float32(HALF_RANGE / LARGEST)
+        stored[scale].CopyFrom(numpy_helper.from_array(values, scale))
+    for zero in {node.input[2] for node in pairs}:
+        count = int(np.prod(stored[zero].dims))
+        stored[zero].CopyFrom(_tensor(zero, stored[zero].dims, bytes(count)))
+    made = {name for node in pairs for name in node.output if node.op_type == QUANTIZE}
+    kept = [value for value in graph.value_info if value.name not in made]
+    del graph.value_info[:]
+    graph.value_info.extend(kept)
+    _keep_relu(model, {node.input[0] for node in pairs if node.op_type == QUANTIZE})
+
+
+def _store(stored: Mapping[str, TensorProto], node: NodeProto, weight: NDArray[Any]) -> None:
+    """Round a weight to 8-bit floats with the same scales as its integers had, one or one for each channel."""
+    scale = stored[node.input[1]]
+    axis = next((item.i for item in node.attribute if item.name == "axis"), 1) if scale.dims else None
+    others = tuple(place for place in range(weight.ndim) if axis is None or place != axis % weight.ndim)
+    largest = np.abs(weight).max(axis=others, keepdims=True)
+    steps = np.where(largest > 0, largest / LARGEST, 1).astype(np.float32)
+    scale.CopyFrom(numpy_helper.from_array(steps.reshape(tuple(scale.dims)), scale.name))
+    values = (weight / steps).astype(ml_dtypes.float8_e4m3fn)
+    name = node.input[0]
+    stored[name].CopyFrom(_tensor(name, weight.shape, values.tobytes()))
+
+
+def _tensor(name: str, dims: Sequence[int], data: bytes) -> TensorProto:
+    return helper.make_tensor(name, TensorProto.FLOAT8E4M3FN, tuple(dims), data, raw=True)
+
+
+def _keep_relu(model: ModelProto, rounded: set[str]) -> None:
+    """Say a Relu before a rounded value as Max: ONNX Runtime takes the former out, whatever type it is rounded to."""
+    graph, zero = model.graph, "float8/zero"
+    found = [node for node in graph.node if node.op_type == "Relu" and node.output[0] in rounded]
+    for node in found:
+        node.op_type = "Max"
+        node.input.append(zero)
+    if found:
+        graph.initializer.append(numpy_helper.from_array(np.array(0, np.float32), zero))

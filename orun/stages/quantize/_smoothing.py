@@ -1,0 +1,156 @@
+"""SmoothQuant: outliers of activations move into the weights that they are multiplied with, before both are rounded.
+
+Xiao et al., "SmoothQuant: Accurate and Efficient Post-Training Quantization for Large Language Models", 2023: channel j
+of an activation X is divided by `s[j] = max|X[j]| ** alpha / max|W[j]| ** (1 - alpha)`, and row j of the weights W is
+multiplied by it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from orun.stages.quantize._calibration import watched
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnx import ModelProto, NodeProto
+
+    from orun.measure.dataset import Dataset
+
+    Floats = NDArray[np.float32]
+
+MATRIX = 2  # axes of a weight
+LEAST = 1e-5  # of a largest value, so that nothing is divided by zero
+PRODUCTS = ("MatMul", "Gemm")
+
+
+def smooth(model: ModelProto, alpha: float, dataset: Dataset, wanted: Callable[[NodeProto], bool]) -> list[str]:
+    """Rewrite a model so that the inputs of its matrix products have channels of like size; it computes the same.
+
+    A LayerNormalization whose output goes into such products alone takes the factors into its own scale and bias; any
+    other activation gets a Mul of its own.
+
+    Args:
+        model: whole in memory, with the types of its values declared; changed in place.
+        alpha: how much of the outliers moves into the weights, 0 to 1.
+        dataset: typical inputs.
+        wanted: whether a node is one to be quantized.
+
+    Returns:
+        names of the products whose input is smoother.
+    """
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    groups = _groups(model, weights, wanted)
+    largest = _largest(model, list(groups), dataset)
+    uses = [name for node in model.graph.node for name in node.input]
+    uses += [value.name for value in model.graph.output]
+    for activation, nodes in groups.items():
+        rows = [np.abs(_matrix(node, weights)).max(axis=1) for node in nodes]
+        factors = _factors(largest[activation], np.max(rows, axis=0), alpha)
+        for node in nodes:
+            _scale_weight(model, node, weights, factors, uses)
+        alone = uses.count(activation) == len(nodes)
+        if not (alone and _scale_normalization(model, activation, weights, factors, uses)):
+            _insert(model, activation, nodes, factors)
+    return [node.name or node.output[0] for nodes in groups.values() for node in nodes]
+
+
+def _groups(
+    model: ModelProto, weights: Mapping[str, TensorProto], wanted: Callable[[NodeProto], bool]
+) -> dict[str, list[NodeProto]]:
+    """The products to be quantized whose right side is a constant matrix, by what they take."""
+    groups: dict[str, list[NodeProto]] = defaultdict(list)
+    for node in model.graph.node:
+        if node.op_type not in PRODUCTS or node.domain or not wanted(node) or _attribute(node, "transA"):
+            continue
+        weight = weights.get(node.input[1])
+        fits = weight is not None and len(weight.dims) == MATRIX and weight.data_type == TensorProto.FLOAT
+        if fits and node.input[0] not in weights:
+            groups[node.input[0]].append(node)
+    return groups
+
+
+def _attribute(node: NodeProto, name: str) -> int:
+    return next((attribute.i for attribute in node.attribute if attribute.name == name), 0)
+
+
+def _matrix(node: NodeProto, weights: Mapping[str, TensorProto]) -> Floats:
+    """The weights of a product, a row for each channel of what it takes."""
+    matrix: Floats = numpy_helper.to_array(weights[node.input[1]])
+    return matrix.T if _attribute(node, "transB") else matrix
+
+
+def _largest(model: ModelProto, names: Sequence[str], dataset: Dataset) -> dict[str, Floats]:
+    """The largest absolute value of each channel (the last axis) of these values over the dataset."""
+    found: dict[str, Floats] = {}
+    for values in watched(model, names, dataset):
+        for name, rows in values.items():
+            one = np.abs(rows).max(axis=0)
+            found[name] = np.maximum(found.get(name, one), one)
+    return found
+
+
+def _factors(activations: Floats, rows: Floats, alpha: float) -> Floats:
+    factors = np.maximum(activations, LEAST) ** alpha / np.maximum(rows, LEAST) ** (1 - alpha)
+    return np.where(activations > 0, factors, 1).astype(np.float32)
+
+
+def _scale_weight(
+    model: ModelProto, node: NodeProto, weights: dict[str, TensorProto], factors: Floats, uses: list[str]
+) -> None:
+    matrix = _matrix(node, weights) * factors[:, None]
+    _replace(model, node, 1, matrix.T if _attribute(node, "transB") else matrix, weights, uses)
+
+
+def _scale_normalization(
+    model: ModelProto, activation: str, weights: dict[str, TensorProto], factors: Floats, uses: list[str]
+) -> bool:
+    """Divide what a LayerNormalization yields; False when something else yields the value."""
+    (maker,) = [node for node in model.graph.node if activation in node.output] or [None]
+    if maker is None or maker.op_type != "LayerNormalization" or activation != maker.output[0]:
+        return False
+    places = [place for place in range(1, len(maker.input)) if maker.input[place]]
+    if any(weights.get(maker.input[place]) is None for place in places):
+        return False
+    for place in places:
+        value: Floats = numpy_helper.to_array(weights[maker.input[place]])
+        _replace(model, maker, place, value / factors, weights, uses)
+    return True
+
+
+def _replace(
+    model: ModelProto, node: NodeProto, place: int, value: Floats, weights: dict[str, TensorProto], uses: list[str]
+) -> None:
+    """Give a node another weight; one that others use stays as it is."""
+    name = node.input[place]
+    if uses.count(name) > 1:
+        uses.remove(name)
+        name = _unused(f"{name}_smooth", weights)
+        node.input[place] = name
+        uses.append(name)
+        weights[name] = model.graph.initializer.add()
+    weights[name].CopyFrom(numpy_helper.from_array(np.ascontiguousarray(value, np.float32), name))
+
+
+def _unused(name: str, taken: Mapping[str, object]) -> str:
+    return _unused(f"{name}_", taken) if name in taken else name
+
+
+def _insert(model: ModelProto, activation: str, nodes: Sequence[NodeProto], factors: Floats) -> None:
+    """Divide a value on its way into these nodes."""
+    graph = model.graph
+    factor, smoothed = f"{activation}_smooth_factor", f"{activation}_smooth"
+    graph.initializer.append(numpy_helper.from_array(1 / factors, factor))
+    for node in nodes:
+        node.input[0] = smoothed
+    first = min(list(graph.node).index(node) for node in nodes)
+    graph.node.insert(first, helper.make_node("Mul", [activation, factor], [smoothed], name=smoothed))
+    declared = [value for value in (*graph.value_info, *graph.input, *graph.output) if value.name == activation]
+    for value in declared[:1]:
+        graph.value_info.add().CopyFrom(value)
+        graph.value_info[-1].name = smoothed

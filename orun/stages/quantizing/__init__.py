@@ -1,1 +1,0 @@
-"""What the kinds of `quantize/` share."""

@@ -1,0 +1,156 @@
+"""A release in a folder or a bucket, where its files come to be one after the other.
+
+While that lasts a note lies beside them, `PUBLISHING`, and there is no manifest, so that what was interrupted does not
+pass for a release. The note says which files may be there, for the next one who publishes to remove what is not his.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from orun.errors import UsageError
+from orun.stages.release._destination import Publisher, digest_of, needing, refused
+from orun.stages.release._folder import Folder
+from orun.stages.release._manifest import MANIFEST, PUBLISHING
+
+if TYPE_CHECKING:
+    from orun.store.object_storage import Bucket as RemoteBucket
+
+LARGEST = 64 << 20  # bytes of a manifest, or of a note
+
+
+class Bucket(Publisher):
+    """A folder, or a bucket; files of the release before that the new one lacks are removed.
+
+    Args:
+        url: of the folder (`file://`) or bucket.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._bucket: Folder | RemoteBucket
+        if url.startswith("file://"):
+            self._errors: tuple[type[Exception], ...] = (OSError, ValueError)
+            self._denied: type[Exception] = PermissionError
+            self._bucket = Folder(Path(unquote(urlsplit(url).path)))
+            return
+        with needing("remote"):
+            from orun.store import object_storage
+        self._errors = (object_storage.DeniedError, object_storage.UnreachableError, ValueError)
+        self._denied = object_storage.DeniedError
+        with refused(url, *self._errors):
+            self._bucket = object_storage.Bucket(url)
+
+    def manifest(self) -> str:
+        """See `Publisher`."""
+        with refused(self._url, *self._errors):
+            return digest_of(self._bucket.read(MANIFEST, LARGEST))
+
+    def unfinished(self) -> str:
+        """See `Publisher`."""
+        with refused(self._url, *self._errors):
+            return digest_of(self._bucket.read(PUBLISHING, LARGEST))
+
+    def lacks(self, bundle: Path, names: Sequence[str]) -> list[str]:
+        """See `Publisher`; told by their sizes."""
+        with refused(self._url, *self._errors):
+            return [name for name in names if self._bucket.size(name) != (bundle / name).stat().st_size]
+
+    def publish(self, bundle: Path, names: Sequence[str]) -> None:
+        """See `Publisher`."""
+        *files, manifest = names
+        digest = digest_of((bundle / MANIFEST).read_bytes())
+        with refused(self._url, *self._errors):
+            before, begun = (self._bucket.read(name, LARGEST) for name in (MANIFEST, PUBLISHING))
+            old = _listed(before) | _listed(begun)
+            note = _note(digest, {*names, *old})
+            self._begin(note, begun)
+            for name in files:
+                self._require_mine(note)
+                self._upload(bundle, name)
+            for name in sorted(old - set(names)):
+                self._bucket.remove(name)
+            if begun is not None and digest_of(begun) != digest:  # whoever began may still have been writing
+                self._require(all(self._holds(bundle, name) for name in files))
+            self._require_mine(note)
+            self._upload(bundle, manifest)
+            self._end(note)
+
+    def reference(self) -> str:
+        """See `Publisher`."""
+        return ""
+
+    def _begin(self, note: bytes, begun: bytes | None) -> None:
+        """Leave the note in the place of the one that was found, and take the manifest away."""
+        if not self._bucket.put_if_absent(PUBLISHING, note):
+            self._require(begun is not None)
+            with tempfile.NamedTemporaryFile() as file:
+                file.write(note)
+                file.flush()
+                self._bucket.upload(PUBLISHING, file.name, len(note))
+        if self._bucket.size(MANIFEST) is not None:
+            self._bucket.remove(MANIFEST)
+
+    def _end(self, note: bytes) -> None:
+        try:
+            self._require_mine(note)
+        except UsageError:
+            self._bucket.remove(MANIFEST)
+            raise
+        try:
+            self._bucket.remove(PUBLISHING)
+        except self._denied:  # a bucket where nothing may be removed; beside a manifest the note says nothing
+            return
+
+    def _holds(self, bundle: Path, name: str) -> bool:
+        """Whether a file that was copied is what lies there now."""
+        with (bundle / name).open("rb") as file, tempfile.TemporaryFile() as copy:
+            try:
+                there = self._bucket.copy(name, copy.fileno(), os.fstat(file.fileno()).st_size)
+            except ValueError:  # of another size
+                return False
+            wanted, found = (hashlib.file_digest(one, "sha256").digest() for one in (file, copy))
+            return there and wanted == found
+
+    def _upload(self, bundle: Path, name: str) -> None:
+        path = bundle / name
+        self._bucket.upload(name, str(path), path.stat().st_size)
+
+    def _require_mine(self, note: bytes) -> None:
+        self._require(self._bucket.read(PUBLISHING, LARGEST) == note)
+
+    def _require(self, alone: bool) -> None:
+        if not alone:
+            raise UsageError(
+                f"somebody else publishes to {self._url} at the same time",
+                why="no manifest makes a release of what this one has copied",
+                hint="publish again when nobody else does",
+            )
+
+
+def _note(digest: str, names: Iterable[str]) -> bytes:
+    """Whose release is being published, and which files may be there because of it."""
+    told = {
+        "digest": digest,
+        "files": [{"path": name} for name in sorted({*names} - {MANIFEST})],
+        "by": f"process {os.getpid()} of {platform.node()}, {os.urandom(8).hex()}",
+    }
+    return json.dumps(told, indent=1).encode()
+
+
+def _listed(content: bytes | None) -> set[str]:
+    """Files that a manifest or a note found there names, but for what is outside: it may be anybody's."""
+    try:
+        entries: list[dict[str, Any]] = json.loads(content or b"{}").get("files", ())
+        names = [PurePosixPath(entry["path"]) for entry in entries]
+    except (ValueError, AttributeError, KeyError, TypeError):  # none of ours: nothing of it is ours to remove
+        return set()
+    return {str(name) for name in names if name.parts and not name.is_absolute() and ".." not in name.parts}

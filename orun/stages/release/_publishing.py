@@ -1,0 +1,182 @@
+"""Where a release can be published: a folder or bucket, a Hugging Face hub, MLflow, an OCI registry."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+
+from orun.environment.env_vars import variable
+from orun.errors import UsageError
+from orun.stages.release import _destination
+from orun.stages.release._bucket import Bucket
+from orun.stages.release._destination import Publisher, digest_of, needing, patiently, refused
+from orun.stages.release._manifest import MANIFEST
+
+CLIENTS = {"hf": "huggingface-hub", "mlflow": "mlflow-skinny|mlflow", "oci": "oras"}
+BUCKETS = ("file", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
+
+
+def package_of(to: str) -> str:
+    """The distribution that publishing there takes, alternatives joined by `|`; empty where it takes none."""
+    scheme, separator, _ = to.partition("://")
+    if not separator or scheme == "file":
+        return ""
+    return "obstore" if scheme in BUCKETS else CLIENTS.get(scheme, "")
+
+
+def publisher_for(to: str, root: Path) -> Publisher:
+    """The publisher for the parameter `to`.
+
+    Args:
+        to: a folder or an URL.
+        root: what a folder is relative to.
+
+    Raises:
+        UsageError: when nothing is known of such an URL, it holds credentials, or what it needs is not installed.
+    """
+    if not to.strip():
+        raise UsageError("`to` is empty", why="the files of a release need a folder of their own")
+    scheme, separator, rest = to.partition("://")
+    if not separator:
+        return Bucket((root / to).resolve().as_uri())
+    _require_no_secrets(to)
+    if scheme in BUCKETS:
+        return Bucket(to)
+    if scheme == "hf":
+        return _Hub(rest)
+    if scheme == "mlflow":
+        return _MLflow(rest)
+    if scheme == "oci":
+        with needing("oci"):
+            from orun.stages.release._registry import Registry
+        return Registry(rest)
+    expected = "a folder, file://, s3://, gs://, az://, hf://, mlflow:// or oci://"
+    raise UsageError(f"a release cannot be published to {scheme}://", why=f"expected {expected}")
+
+
+def _require_no_secrets(to: str) -> None:
+    """Refuse a user's name, password or token in a URL, and do not show it: receipts and logs would hold it."""
+    try:
+        address = urlsplit(to)
+    except ValueError as error:  # brackets that do not match
+        raise UsageError("`to` is no URL", why=str(error)) from error
+    if address.username is not None or address.query:
+        raise UsageError(
+            f"`to` must not hold credentials or a query: {address.scheme}://...",
+            why="what the pipeline file says is stored with its results",
+            hint="credentials come from the environment, as each place has them; see docs/stages.md",
+        )
+
+
+class _Hub(Publisher):
+    """A model repository of a Hugging Face hub: one commit, which removes what the release does not hold."""
+
+    def __init__(self, address: str) -> None:
+        with needing("hub"):
+            from huggingface_hub import HfApi, errors
+        name, _, revision = address.partition("@")
+        self._name, self._revision = name, revision or "main"
+        network = vars(errors)["HTTPError"]  # of the HTTP library that its client uses, which changes with its version
+        self._errors = (errors.HfHubHTTPError, network, OSError, ValueError)
+        self._network, self._answers = (network,), (errors.HfHubHTTPError,)
+        self._api = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None, token=os.environ.get("HF_TOKEN") or None)
+        self._commit = ""
+
+    def manifest(self) -> str:
+        from huggingface_hub.errors import EntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
+
+        with refused(f"hf://{self._name}", *self._errors):
+            try:
+                host = _host(self._api.endpoint)
+                return digest_of(patiently(host, self._read_manifest, self._network, self._answers))
+            except (EntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError):
+                return ""
+
+    def _read_manifest(self) -> bytes:
+        """The manifest that is there: not one of a cache, which serves when the hub does not answer."""
+        from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status
+        from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # which it imports when used
+
+        answer = get_session().get(
+            hf_hub_url(self._name, MANIFEST, revision=self._revision, endpoint=self._api.endpoint),
+            headers=build_hf_headers(token=self._api.token),
+            follow_redirects=True,
+            timeout=_destination.QUICK,
+        )
+        hf_raise_for_status(answer)
+        return bytes(answer.content)
+
+    def publish(self, bundle: Path, names: Sequence[str]) -> None:
+        with refused(f"hf://{self._name}", *self._errors):
+            self._api.create_repo(self._name, exist_ok=True)
+            done = self._api.upload_folder(
+                repo_id=self._name,
+                folder_path=bundle,
+                revision=self._revision,
+                allow_patterns=list(names),
+                delete_patterns="*",
+                commit_message="orun release",
+            )
+        self._commit = done.oid
+
+    def reference(self) -> str:
+        return self._commit
+
+
+class _MLflow(Publisher):
+    """The artifacts of a run in an experiment of MLflow, found again by the digest of the manifest."""
+
+    def __init__(self, experiment: str) -> None:
+        with needing("mlflow"):
+            from mlflow import MlflowClient
+            from mlflow.exceptions import MlflowException
+        self._errors = (MlflowException, OSError)
+        with refused(f"mlflow://{experiment}", *self._errors):  # where runs were once kept in files, it takes none
+            self._client = MlflowClient()
+        self._experiment = experiment
+        self._run = ""
+
+    def manifest(self) -> str:
+        return ""  # every release is a run of its own
+
+    def publish(self, bundle: Path, names: Sequence[str]) -> None:
+        client = self._client
+        with refused(f"mlflow://{self._experiment}", *self._errors):
+            found = self._find()
+            experiment = found.experiment_id if found else client.create_experiment(self._experiment)
+            digest = digest_of((bundle / MANIFEST).read_bytes())
+            self._run = client.create_run(experiment, run_name=f"release {digest[:12]}").info.run_id
+            try:
+                for name in names:
+                    folder = PurePosixPath(name).parent
+                    client.log_artifact(self._run, str(bundle / name), str(folder) if folder.name else None)
+                client.set_tag(self._run, "orun.manifest", digest)  # last: by it a whole release is found
+            except self._errors:
+                with suppress(*self._errors):
+                    client.set_terminated(self._run, "FAILED")
+                raise
+            client.set_terminated(self._run)
+
+    def _find(self) -> Any:
+        """The experiment, if it is there; MLflow itself would wait minutes for a server that does not answer."""
+        from mlflow.exceptions import MlflowException, RestException
+
+        first = {"MLFLOW_HTTP_REQUEST_TIMEOUT": f"{_destination.QUICK:.0f}", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
+        find = partial(self._client.get_experiment_by_name, self._experiment)
+        with ExitStack() as stack:
+            for name, value in first.items():
+                stack.enter_context(variable(name, os.environ.get(name, value)))
+            return patiently(_host(self._client.tracking_uri), find, (MlflowException,), (RestException,))
+
+    def reference(self) -> str:
+        return self._run
+
+
+def _host(url: str) -> str:
+    """Host and port of an URL, without the credentials that it may hold; all of one that names no host."""
+    return urlsplit(url).netloc.rpartition("@")[2] or url
