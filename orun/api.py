@@ -13,8 +13,8 @@ from orun.core.run_record import RunResult
 from orun.core.serialization import replace
 from orun.environment.call_cache import forget
 from orun.errors import UsageError
+from orun.eventlog.writer import Journal, Listener, ignore
 from orun.fs.observed_state import project_of
-from orun.journal import Journal, Listener, ignore
 from orun.memory import Request, recall, replay
 from orun.remote.asked import Remote
 

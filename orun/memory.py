@@ -25,10 +25,10 @@ from orun.core.serialization import Record, decode, encode
 from orun.core.targets import Target
 from orun.environment import device, distributions
 from orun.environment.env_vars import given, value_told
+from orun.eventlog.writer import Journal, Listener
 from orun.fs.observed_state import appearance_as, digest_file, listing_digest, value_digest
 from orun.fs.os_errors import refusals
 from orun.fs.signatures import Signature, signature_of
-from orun.journal import Journal, Listener
 from orun.remote.asked import Remote
 from orun.store.checksummed_json import BrokenSealError, unseal
 from orun.store.layout import RECORD_FILE, VERSION, VERSION_FILE, note_path

@@ -75,7 +75,7 @@ def namesake(store: Store, pipeline: Pipeline) -> str:
 
     Checkouts of one project that share a store have the same names on purpose.
     """
-    from orun.fold import read_result  # a run with nothing to do does without
+    from orun.eventlog.reducer import read_result  # a run with nothing to do does without
 
     folded = _folding(store)
     end = folded(f"-{safe_name(pipeline.name)}")
@@ -134,7 +134,7 @@ def _repository(folder: Path) -> Path:
 
 def _had(store: Store, pipeline: Pipeline, folders: Collection[str]) -> Iterator[str]:
     """The stages with these folders that a run of the very file had."""
-    from orun.fold import read_result  # needed where a stage is gone
+    from orun.eventlog.reducer import read_result  # needed where a stage is gone
 
     left = set(folders)
     for folder in islice(store.ended_runs(), LOOKED):

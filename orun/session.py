@@ -14,9 +14,9 @@ from orun.core.serialization import Record, replace
 from orun.environment import device
 from orun.environment.resources import Room
 from orun.errors import Interrupted, OrunError, StoreError
+from orun.eventlog.writer import Journal
 from orun.executors import LocalExecutor
 from orun.fs.observed_state import portable_name
-from orun.journal import Journal
 from orun.planner import Planner
 from orun.requirements import provide
 from orun.revision import commit_of

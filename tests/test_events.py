@@ -15,7 +15,7 @@ from orun.core.events import KINDS, Event, StageProgress, StageWaiting, event_fr
 from orun.core.run_record import RunResult
 from orun.core.serialization import encode
 from orun.errors import StoreError
-from orun.fold import Fold, read_log, read_result
+from orun.eventlog.reducer import Fold, read_log, read_result
 from orun.report import event_schema
 from orun.store.checksummed_json import seal
 from tests.project import Project

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.fold import read_log
+from orun.eventlog.reducer import read_log
 from orun.fs import locks
 from orun.revision import commit_of, edited
 from tests.git import commit, git

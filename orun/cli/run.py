@@ -19,7 +19,7 @@ from orun.errors import PipelineError, UsageError
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult
-    from orun.journal import Listener
+    from orun.eventlog.writer import Listener
     from orun.report.console import Detail
 
 EXAMPLES = (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from orun.core.events import Event, RunStarted
-from orun.journal import Listener
+from orun.eventlog.writer import Listener
 
 
 @contextmanager

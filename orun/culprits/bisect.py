@@ -19,7 +19,7 @@ from orun.culprits.surroundings import Variables
 from orun.culprits.versions import Versions
 from orun.environment.call_cache import forget
 from orun.errors import UsageError
-from orun.journal import Listener, ignore
+from orun.eventlog.writer import Listener, ignore
 from orun.pipeline.model import Gate, conditions
 from orun.store import Store
 

@@ -19,9 +19,9 @@ from orun.culprits.found import Diagnosis
 from orun.culprits.levels import judged
 from orun.culprits.origin import brought, past
 from orun.errors import UsageError
+from orun.eventlog.writer import Listener, ignore
 from orun.fs.os_errors import quoted
 from orun.gates import baselines
-from orun.journal import Listener, ignore
 from orun.pipeline.model import Gate, Pipeline, Stage, conditions
 from orun.store import Store
 from orun.text.suggestions import near

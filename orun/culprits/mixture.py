@@ -17,9 +17,9 @@ from orun.culprits.sides import Layout, Side
 from orun.culprits.surroundings import Variables
 from orun.culprits.versions import Versions
 from orun.errors import Interrupted, PipelineError
+from orun.eventlog.writer import Listener, ignore
 from orun.fs.observed_state import seen_at
 from orun.gates.baselines import path_for
-from orun.journal import Listener, ignore
 from orun.pipeline.graph import ordered
 from orun.pipeline.model import Gate, Pipeline, Stage
 from orun.store import Store

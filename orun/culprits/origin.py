@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orun.core.run_record import RunResult, StageResult
 from orun.culprits.bench import Bench
-from orun.fold import read_result
+from orun.eventlog.reducer import read_result
 from orun.gates import baselines
 from orun.outs import is_another
 from orun.pipeline.model import Gate, Pipeline, Reference, Stage

@@ -10,7 +10,7 @@ from pathlib import Path
 from orun import sources
 from orun.core.run_record import ASIDE, RunResult
 from orun.errors import UsageError
-from orun.fold import read_result
+from orun.eventlog.reducer import read_result
 from orun.fs.observed_state import seen_at
 from orun.pipeline import load
 from orun.pipeline.model import Pipeline

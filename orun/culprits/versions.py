@@ -13,7 +13,7 @@ from orun.culprits.sides import Side
 from orun.environment.distributions import ABSENT, BUILDS, developed, exact, installed, normalise
 from orun.environment.venv_builder import make
 from orun.errors import EnvironmentFailed
-from orun.journal import Listener, ignore
+from orun.eventlog.writer import Listener, ignore
 from orun.pipeline.model import Stage
 
 MOST = 4  # packages that are mixed one by one: each may take an environment of its own

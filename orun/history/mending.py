@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orun.core.run_record import ASIDE
 from orun.errors import StoreError
-from orun.fold import read_result
+from orun.eventlog.reducer import read_result
 from orun.fs.os_errors import is_refusal, refusals
 from orun.history.database import History
 from orun.history.points import Point, points_of

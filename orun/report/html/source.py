@@ -11,7 +11,7 @@ from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import decode, from_json
 from orun.culprits.found import Diagnosis
 from orun.errors import StoreError
-from orun.fold import read_result
+from orun.eventlog.reducer import read_result
 from orun.history.points import Series
 from orun.report.html.tags import anchors
 from orun.store.layout import RECORD_FILE

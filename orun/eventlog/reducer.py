@@ -55,7 +55,7 @@ class Fold:
 
 
 def read_result(path: Path) -> RunResult:
-    """The result in the record of a run, as `orun.journal` writes it into the run's folder.
+    """The result in the record of a run, as `orun.eventlog.writer` writes it into the run's folder.
 
     Raises:
         StoreError: when it is not there, cannot be read, was damaged, or another version of orun wrote it.
