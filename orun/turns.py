@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from orun.core.events import Event, StageWaiting
 from orun.core.serialization import Record
-from orun.nested import outer
+from orun.executors.local.reentrancy import outer
 from orun.steps import Step
 from orun.store import Lock, MachineLock, Store, machine_lock
 

@@ -37,7 +37,7 @@ def native_reads() -> None:
 
     What orun sees nevertheless is tested where this is refused on purpose.
     """
-    code = "import os; from orun.executors.reads.native import listen; os._exit(listen() is None)"
+    code = "import os; from orun.executors.tracing.native import listen; os._exit(listen() is None)"
     if subprocess.run([sys.executable, "-c", code], check=False).returncode:
         pytest.skip("what native code and programs open is not told here")
 

@@ -16,7 +16,7 @@ from blake3 import blake3
 from orun import key
 
 PINS = Path(__file__).with_name("process_code.json")
-ENTRIES = ("orun.executors.stage", "orun.executors.zygote")
+ENTRIES = ("orun.executors.local.stage_process", "orun.executors.local.zygote")
 FACADES = frozenset({"orun", "orun.executors"})  # they import on demand, and a stage's process demands nothing of them
 
 

@@ -68,13 +68,13 @@ def test_the_pin_is_not_moved_without_a_new_version(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(process_code, "PINS", tmp_path / "pins.json")
     process_code.main()
     before = process_code.pinned()
-    monkeypatch.setattr(process_code, "modules", lambda: {"orun.executors.worker": "edited"})
+    monkeypatch.setattr(process_code, "modules", lambda: {"orun.executors.local.stage_function": "edited"})
     with pytest.raises(SystemExit, match=r"raise FORMAT in orun/key\.py"):
         process_code.main()
     assert process_code.pinned() == before
     monkeypatch.setattr(key, "FORMAT", key.FORMAT + 1)
     process_code.main()
-    assert process_code.pinned() == {"format": key.FORMAT, "modules": {"orun.executors.worker": "edited"}}
+    assert process_code.pinned() == {"format": key.FORMAT, "modules": {"orun.executors.local.stage_function": "edited"}}
 
 
 def test_a_kind_that_builds_with_others_has_their_code_in_its_key() -> None:

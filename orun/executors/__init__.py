@@ -7,6 +7,6 @@ a server (`zygote.py`) that has imported, but not used, the libraries that the s
 from __future__ import annotations
 
 from orun.executors.job import Executor, Finished, Job, JobResult, Progress
-from orun.executors.local import LocalExecutor
+from orun.executors.local.executor import LocalExecutor
 
 __all__ = ["Executor", "Finished", "Job", "JobResult", "LocalExecutor", "Progress"]

@@ -12,8 +12,8 @@ from orun.environment.physical_memory import memory_here
 from orun.environment.python_path import PACKAGE
 from orun.errors import OutputRefused, StageCrashed, StageError, StageFailed, StageTimeout
 from orun.executors.job import Job
-from orun.executors.messages import Ended, Trouble
-from orun.executors.reads.scope import Scope
+from orun.executors.local.messages import Ended, Trouble
+from orun.executors.tracing.scope import Scope
 from orun.text import units
 from orun.text.suggestions import closest, near, settings
 

@@ -8,10 +8,10 @@ from orun.core.serialization import replace
 from orun.errors import StageError
 from orun.executors.failures import from_end, from_trouble
 from orun.executors.job import Job, JobResult, Signature
-from orun.executors.messages import Ended, Trouble
-from orun.executors.reads.recorder import signature_of
-from orun.executors.reads.scope import Scope
-from orun.executors.strays import strays
+from orun.executors.local.messages import Ended, Trouble
+from orun.executors.local.undeclared_writes import strays
+from orun.executors.tracing.recorder import signature_of
+from orun.executors.tracing.scope import Scope
 from orun.fs.observed_state import (
     ABSENT,
     BYTES,

@@ -19,7 +19,7 @@ from typing import Any
 from orun.core.serialization import decode
 from orun.environment.processes import die_with
 from orun.errors import UsageError
-from orun.executors.channel import Channel
+from orun.executors.local.channel import Channel
 from orun.remote.envelope import RefusedError
 from orun.remote.keys import keyring
 from orun.remote.settings import Settings

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from orun.core.serialization import encode
 from orun.errors import UsageError
-from orun.executors.channel import Channel
+from orun.executors.local.channel import Channel
 from orun.remote.settings import Settings
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 from orun.core.targets import Target
 from orun.errors import StageError
 from orun.executors import Executor, Finished, Job, JobResult, Progress
-from orun.executors.preload import FORKS
+from orun.executors.local.preload import FORKS
 from orun.stages.contract import Spec
 
 forked = pytest.mark.skipif(not FORKS, reason="stages are not forked here")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orun.executors.channel import Channel
+from orun.executors.local.channel import Channel
 
 Pair = tuple[Channel, Channel]
 

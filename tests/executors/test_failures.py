@@ -11,10 +11,10 @@ import pytest
 from orun.core.serialization import replace
 from orun.errors import OutputRefused, StageCrashed, StageError, StageFailed, UnknownName
 from orun.executors import Job, LocalExecutor
-from orun.executors.blame import write
 from orun.executors.failures import from_end, from_trouble
-from orun.executors.messages import Ended, Trouble
-from orun.executors.reads.scope import Scope
+from orun.executors.local.failure_location import write
+from orun.executors.local.messages import Ended, Trouble
+from orun.executors.tracing.scope import Scope
 from orun.stages.contract import Port, Spec
 from tests import project as pipelines
 from tests.executors.support import Project, failure, log_of, outcomes, result, until_progress

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from orun.executors.forker import Forker
+from orun.executors.local.forker import Forker
 
 
 def test_one_that_is_killed_before_it_reads_a_request_is_gone() -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from orun.core.serialization import encode
 from orun.errors import StageCrashed
-from orun.executors import JobResult, LocalExecutor, local
+from orun.executors import JobResult, LocalExecutor
+from orun.executors.local import executor as local
 from tests.executors.support import PATIENCE, Project, outcomes, result, until_progress
 
 CODE = """

@@ -9,7 +9,7 @@ import pytest
 from orun.core.serialization import replace
 from orun.errors import StageCrashed, StageError, StageFailed, StageTimeout
 from orun.executors import JobResult
-from orun.executors.messages import Ended, Stop
+from orun.executors.local.messages import Ended, Stop
 from orun.executors.outcome import outcome_of
 from tests.executors.support import Project
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from orun.executors.preload import modules_of
+from orun.executors.local.preload import modules_of
 from orun.stages.contract import Spec
 from tests.executors.support import Project, forked
 

@@ -6,13 +6,13 @@ import json
 import subprocess
 import sys
 
-from orun.executors.rehearsal import HERE
+from orun.executors.local.rehearsal import HERE
 
 SCRIPT = """
 import json, os, sys
 from importlib.machinery import SourceFileLoader
-from orun.executors.reads.observer import Observer
-from orun.executors.rehearsal import rehearse
+from orun.executors.tracing.observer import Observer
+from orun.executors.local.rehearsal import rehearse
 from orun.stages import code
 
 def state():

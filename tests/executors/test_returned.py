@@ -9,7 +9,7 @@ import pytest
 from orun.core.metrics import Comparison, Estimate, Metric
 from orun.core.serialization import decode, encode, from_json, replace, to_json
 from orun.errors import OutputRefused
-from orun.executors.returned import checked_metrics
+from orun.executors.local.returned_metrics import checked_metrics
 
 NAME = "a name is a text of printable characters, not empty"
 HINT = "  hint: Return a mapping of names to finite numbers or orun.Metric"

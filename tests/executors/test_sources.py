@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from orun.executors.sources import Source, read_source
+from orun.executors.local.module_sources import Source, read_source
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import pytest
 
 from orun.errors import StageCrashed, StageFailed
 from orun.executors import LocalExecutor
-from orun.executors.channel import Channel
-from orun.executors.reads.observer import Observer
-from orun.executors.zygote import Zygote
+from orun.executors.local.channel import Channel
+from orun.executors.local.zygote import Zygote
+from orun.executors.tracing.observer import Observer
 from orun.stages.contract import Spec
 from tests.executors.support import Project, failure, forked, log_of, outcomes, result, until_progress
 

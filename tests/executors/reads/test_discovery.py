@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 from orun.executors import JobResult, LocalExecutor
 from orun.executors.job import Signature
-from orun.executors.reads.recorder import signature_of
+from orun.executors.tracing.recorder import signature_of
 from orun.fs.observed_state import ABSENT, listing_digest
 from tests.executors.support import Project, result
 

@@ -19,7 +19,7 @@ FORBIDDEN = """
 import ctypes, json, struct, sys
 from orun.core.serialization import decode
 from orun.executors import Job, LocalExecutor
-from orun.executors.reads.native import ARCHITECTURES, _Program, listen
+from orun.executors.tracing.native import ARCHITECTURES, _Program, listen
 import platform
 audit, seccomp, _ = ARCHITECTURES[platform.machine()]
 rows = [(0x20, 0, 0, 0), (0x15, 0, 1, seccomp), (6, 0, 0, 0x00050001), (6, 0, 0, 0x7FFF0000)]  # EPERM, or allow

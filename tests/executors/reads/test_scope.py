@@ -9,8 +9,8 @@ import pytest
 
 import orun
 from orun.core.serialization import replace
-from orun.executors.reads import scope
-from orun.executors.reads.scope import Scope
+from orun.executors.tracing import scope
+from orun.executors.tracing.scope import Scope
 from tests.executors.support import Project
 
 

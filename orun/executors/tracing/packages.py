@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from pathlib import Path
 
 from orun.environment import distributions
-from orun.executors.reads.recorder import absolute
-from orun.executors.reads.scope import PACKAGES
-from orun.executors.sources import read_source
+from orun.executors.local.module_sources import read_source
+from orun.executors.tracing.recorder import absolute
+from orun.executors.tracing.scope import PACKAGES
 from orun.stages.code import TEXTS
 
 PYTHON = frozenset({"orun", "__main__"})  # what is there anyway, beside the standard library

@@ -39,10 +39,10 @@ from importlib.util import source_from_cache
 from typing import Any
 
 from orun.environment.processes import libc
-from orun.executors.reads.children import Children
-from orun.executors.reads.packages import imports_of, packages_of, stands_alone
-from orun.executors.reads.recorder import WRITES, Recorder
-from orun.executors.reads.scope import Scope
+from orun.executors.tracing.children import Children
+from orun.executors.tracing.packages import imports_of, packages_of, stands_alone
+from orun.executors.tracing.recorder import WRITES, Recorder
+from orun.executors.tracing.scope import Scope
 from orun.stages.bytecode import may_be_stale
 
 PLAIN = (None, 0), (None, 1)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orun.executors.job import Job
-from orun.executors.sources import read_source
+from orun.executors.local.module_sources import read_source
 
 # Imported first and in this order, so that fork servers of different lists share what they can.
 ORDER = ("numpy", "onnx", "onnxruntime", "torch", "transformers")

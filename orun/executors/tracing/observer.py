@@ -6,14 +6,14 @@ import sys
 from dataclasses import dataclass, field
 
 from orun.executors.job import Signature
-from orun.executors.reads import modules
-from orun.executors.reads.forks import Forks, Notes
-from orun.executors.reads.imports import Imports
-from orun.executors.reads.probes import Probes
-from orun.executors.reads.recorder import Recorder, absolute, signature_of
-from orun.executors.reads.scope import Scope, installed, scope_of
-from orun.executors.reads.variables import Variables
-from orun.executors.reads.versions import Versions
+from orun.executors.tracing import modules
+from orun.executors.tracing.forks import Forks, Notes
+from orun.executors.tracing.imports import Imports
+from orun.executors.tracing.probes import Probes
+from orun.executors.tracing.recorder import Recorder, absolute, signature_of
+from orun.executors.tracing.scope import Scope, installed, scope_of
+from orun.executors.tracing.variables import Variables
+from orun.executors.tracing.versions import Versions
 
 
 @dataclass

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 from orun.core.metrics import Metric
 from orun.core.serialization import encode
 from orun.errors import OutputRefused
-from orun.executors import blame, closing, seeds
-from orun.executors.channel import Channel
-from orun.executors.ending import end_all, give_up
 from orun.executors.job import Job, JobResult
-from orun.executors.reads import modules
-from orun.executors.reads.observer import Observer
-from orun.executors.reads.packages import foreign_imports, packages_of, unowned
-from orun.executors.reads.recorder import Recorder, absolute, signature_of
-from orun.executors.reads.scope import Scope
-from orun.executors.returned import checked_metrics
+from orun.executors.local import closing, failure_location, seeds
+from orun.executors.local.channel import Channel
+from orun.executors.local.ending import end_all, give_up
+from orun.executors.local.returned_metrics import checked_metrics
+from orun.executors.tracing import modules
+from orun.executors.tracing.observer import Observer
+from orun.executors.tracing.packages import foreign_imports, packages_of, unowned
+from orun.executors.tracing.recorder import Recorder, absolute, signature_of
+from orun.executors.tracing.scope import Scope
 from orun.stages._data.packages import NEEDED
 from orun.stages.bytecode import distrust_package
 from orun.stages.code import load_function
@@ -58,10 +58,10 @@ def perform(job: Job, scope: Scope, channel: Channel, observer: Observer) -> dic
         packages = observer.versions.found | _packages(scope, recorder, observer.imports.named)
     except BaseException as error:  # noqa: BLE001 - SystemExit too: whatever ends a stage is reported
         with contextlib.suppress(OSError, ValueError):  # a full disk, or closed streams: only its log
-            blame.write(scope, error)
+            failure_location.write(scope, error)
         _end_copy(process)
         give_up()
-        return {"trouble": encode(blame.trouble(job, scope, error))}
+        return {"trouble": encode(failure_location.trouble(job, scope, error))}
     _end_copy(process)
     read = (recorder.reads, recorder.listings, packages, variables.found, probes.found)
     result = JobResult(metrics, *read, notes=notes)

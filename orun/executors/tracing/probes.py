@@ -19,9 +19,9 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from orun import executors
-from orun.executors.reads.frames import FINDERS, calling
-from orun.executors.reads.recorder import LISTERS, Recorder, absolute
-from orun.executors.reads.scope import Scope
+from orun.executors.tracing.frames import FINDERS, calling
+from orun.executors.tracing.recorder import LISTERS, Recorder, absolute
+from orun.executors.tracing.scope import Scope
 from orun.fs import observed_state
 from orun.fs.observed_state import appearance
 

@@ -1,6 +1,6 @@
 """A fork server: it has imported libraries, uses none of them, and forks a process for each stage that needs them.
 
-The runner starts one that has imported nothing (`python -m orun.executors.zygote DESCRIPTOR`). Asked to `grow`, a
+The runner starts one that has imported nothing (`python -m orun.executors.local.zygote DESCRIPTOR`). Asked to `grow`, a
 server forks one that imports a module more, with a connection of its own to the runner: a server for `numpy, onnx,
 torch` is grown from the one for `numpy, onnx`. So the state of a stage's process follows from the list of its modules
 alone, stages with short lists stay light, and no import keeps another stage waiting.
@@ -26,17 +26,17 @@ from typing import Any
 
 from orun.core.serialization import decode, encode
 from orun.environment import processes
-from orun.executors import closing, stage
-from orun.executors.channel import Channel
-from orun.executors.forker import End, Forker
 from orun.executors.job import Job, Signature
-from orun.executors.preload import FORKS
-from orun.executors.reads import started
-from orun.executors.reads.native import NativeReads
-from orun.executors.reads.observer import Observer
-from orun.executors.reads.scope import Scope
-from orun.executors.rehearsal import rehearse
-from orun.executors.supervisor import Supervised
+from orun.executors.local import closing, stage_process
+from orun.executors.local.channel import Channel
+from orun.executors.local.forker import End, Forker
+from orun.executors.local.preload import FORKS
+from orun.executors.local.rehearsal import rehearse
+from orun.executors.local.supervisor import Supervised
+from orun.executors.tracing import started
+from orun.executors.tracing.native import NativeReads
+from orun.executors.tracing.observer import Observer
+from orun.executors.tracing.scope import Scope
 
 
 class Zygote:
@@ -138,7 +138,7 @@ class Zygote:
             return
         finally:
             theirs.close()
-        stage.send(ours, encoded, scope)
+        stage_process.send(ours, encoded, scope)
         supervised = self._running[process] = Supervised(job, scope, process, ours)
         self._selector.register(ours, selectors.EVENT_READ, lambda: self._hear(supervised))
 
@@ -146,7 +146,7 @@ class Zygote:
         """Start the process of a stage, which has that connection; its id."""
         if self._forker and self._forks:
             return self._forker.fork(descriptor)
-        process = stage.spawn(descriptor)
+        process = stage_process.spawn(descriptor)
         with contextlib.suppress(OSError):  # it has done so itself, or has ended
             os.setpgid(process, process)
         return process
@@ -262,7 +262,7 @@ def main() -> None:
     observer = Observer()
     observer.install()
     started.watch(observer)
-    stage.prepare()
+    stage_process.prepare()
     closing.watch()
     if FORKS:
         rehearse(observer)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from orun.environment import distributions
-from orun.executors.loading import when_loaded
-from orun.executors.reads.frames import FINDERS, calling
-from orun.executors.reads.scope import Scope
+from orun.executors.local.import_hooks import when_loaded
+from orun.executors.tracing.frames import FINDERS, calling
+from orun.executors.tracing.scope import Scope
 
 
 class Versions:

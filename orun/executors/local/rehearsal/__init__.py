@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from orun.core.serialization import encode
-from orun.executors import stage, worker
-from orun.executors.channel import Channel
 from orun.executors.job import Job
-from orun.executors.reads.observer import Observer
-from orun.executors.reads.scope import Scope
-from orun.executors.warm import parse_beforehand
+from orun.executors.local import stage_function, stage_process
+from orun.executors.local.channel import Channel
+from orun.executors.local.warm import parse_beforehand
+from orun.executors.tracing.observer import Observer
+from orun.executors.tracing.scope import Scope
 from orun.stages import code
 from orun.stages.contract import Port, Spec
 
@@ -54,11 +54,11 @@ def rehearse(observer: Observer) -> list[dict[str, Any]]:
     """
     parse_beforehand(str(Path(HERE, "nothing.py")))
     ours, theirs = Channel.pair()
-    stage.send(ours, encode(JOB), Scope.of(JOB))
-    job, scope = stage.receive(theirs)
+    stage_process.send(ours, encode(JOB), Scope.of(JOB))
+    job, scope = stage_process.receive(theirs)
     theirs.send({"stage": job.stage, "started": os.getpid()}, theirs.fileno())
     with _undone():
-        said = worker.perform(job, scope, theirs, observer)
+        said = stage_function.perform(job, scope, theirs, observer)
     observer.forget()
     theirs.send({"stage": job.stage, **said})
     heard = ours.messages()

@@ -25,9 +25,9 @@ from itertools import takewhile
 from types import ModuleType
 
 from orun.environment.python_path import CHECKOUT
-from orun.executors.reads.frames import FINDERS, calling
-from orun.executors.reads.recorder import Recorder
-from orun.executors.reads.scope import Scope
+from orun.executors.tracing.frames import FINDERS, calling
+from orun.executors.tracing.recorder import Recorder
+from orun.executors.tracing.scope import Scope
 from orun.stages.bytecode import distrust, may_be_stale
 from orun.stages.code import SourceLoader
 

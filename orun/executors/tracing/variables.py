@@ -11,8 +11,8 @@ import sys
 from collections.abc import KeysView, ValuesView
 from types import CodeType
 
-from orun.executors.reads.frames import calling
-from orun.executors.reads.scope import Scope
+from orun.executors.tracing.frames import calling
+from orun.executors.tracing.scope import Scope
 
 HELPERS = frozenset({"os", "collections", "string"})  # modules whose code looks up for its caller
 PATHS = "posixpath"  # another: `expandvars` of what its caller names, and `expanduser` of HOME, which is no setting

@@ -23,11 +23,11 @@ from typing import NoReturn
 
 from orun.core.serialization import Record, from_json, to_json
 from orun.environment import processes
-from orun.executors import stage
-from orun.executors.channel import Channel
-from orun.executors.reads.observer import Observer
-from orun.executors.reads.scope import Scope
-from orun.executors.warm import look_beforehand, parse_beforehand
+from orun.executors.local import stage_process
+from orun.executors.local.channel import Channel
+from orun.executors.local.warm import look_beforehand, parse_beforehand
+from orun.executors.tracing.observer import Observer
+from orun.executors.tracing.scope import Scope
 
 FORK, GROW, LOOK, PARSE = b"fork", b"grow", b"look", b"parse"
 LONGEST = 1 << 16  # bytes of a request
@@ -164,7 +164,7 @@ class _Forking:
         request, extras, _, _ = self._connection.recvmsg(LONGEST, ROOM, socket.MSG_CMSG_CLOEXEC)
         descriptor = int.from_bytes(extras[0][2], "little") if extras else -1
         if request == FORK:
-            process = self._fork(lambda: stage.serve(Channel.of(descriptor), self._observer, self._process))
+            process = self._fork(lambda: stage_process.serve(Channel.of(descriptor), self._observer, self._process))
             with contextlib.suppress(OSError):  # it has done so itself, or has ended
                 os.setpgid(process, process)
             self._connection.send(FORKED.pack(process))

@@ -7,9 +7,9 @@ import importlib
 import sys
 from types import ModuleType
 
-from orun.executors.reads.frames import FINDERS, calling
-from orun.executors.reads.packages import PYTHON
-from orun.executors.reads.scope import installed
+from orun.executors.tracing.frames import FINDERS, calling
+from orun.executors.tracing.packages import PYTHON
+from orun.executors.tracing.scope import installed
 
 BUILT = "_sysconfigdata_"  # how this Python was built: of the standard library, under a name of its own on each machine
 

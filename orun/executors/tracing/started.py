@@ -14,9 +14,9 @@ from types import ModuleType
 from typing import Any
 
 from orun.core.serialization import Record
-from orun.executors.loading import when_loaded
-from orun.executors.reads.observer import Observer
-from orun.executors.reads.scope import Scope, scope_of
+from orun.executors.local.import_hooks import when_loaded
+from orun.executors.tracing.observer import Observer
+from orun.executors.tracing.scope import Scope, scope_of
 
 PART = "orun"
 # Modules whose `get_preparation_data` tells a worker what to be; `loky` is the library of its own that joblib brings.

@@ -8,7 +8,7 @@ from collections.abc import Collection
 # Modules that look for modules: `modules.py` notes better what was found, and where in vain.
 FINDERS = frozenset(
     {"importlib", "_frozen_importlib", "_frozen_importlib_external", "pkgutil", "pkg_resources",
-     "orun.executors.reads.imports"}
+     "orun.executors.tracing.imports"}
 )  # fmt: skip
 
 

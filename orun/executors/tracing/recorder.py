@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from orun.executors.job import Signature
-from orun.executors.reads.frames import FINDERS, calling
-from orun.executors.reads.scope import Scope, scope_of
+from orun.executors.tracing.frames import FINDERS, calling
+from orun.executors.tracing.scope import Scope, scope_of
 from orun.fs.observed_state import listing_digest
 
 WRITES = os.O_WRONLY | os.O_RDWR

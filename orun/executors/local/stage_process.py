@@ -13,17 +13,17 @@ from typing import Any, cast
 
 from orun.core.serialization import decode, encode
 from orun.environment import processes
-from orun.executors import worker
-from orun.executors.channel import Channel
-from orun.executors.ending import let_trackers_end
 from orun.executors.job import OPTIONS, Job
-from orun.executors.messages import Trouble
-from orun.executors.reads import started
-from orun.executors.reads.native import listen, make_ready
-from orun.executors.reads.observer import Observer
-from orun.executors.reads.packages import stands_alone
-from orun.executors.reads.scope import Scope, scope_of
-from orun.nested import enter
+from orun.executors.local import stage_function
+from orun.executors.local.channel import Channel
+from orun.executors.local.ending import let_trackers_end
+from orun.executors.local.messages import Trouble
+from orun.executors.local.reentrancy import enter
+from orun.executors.tracing import started
+from orun.executors.tracing.native import listen, make_ready
+from orun.executors.tracing.observer import Observer
+from orun.executors.tracing.packages import stands_alone
+from orun.executors.tracing.scope import Scope, scope_of
 from orun.stages.bytecode import distrust, may_be_stale
 
 LONGEST_TMPDIR = 60  # the paths of sockets that libraries make in it must stay below 104 bytes
@@ -70,7 +70,7 @@ def serve(channel: Channel, observer: Observer, parent: int) -> None:
     channel.send({"stage": job.stage, "started": os.getpid()}, *([] if listener is None else [listener]))
     if listener is not None:
         os.close(listener)
-    said = worker.perform(job, scope, channel, observer)
+    said = stage_function.perform(job, scope, channel, observer)
     let_trackers_end()
     with contextlib.suppress(OSError, ValueError, AttributeError):  # a full disk, or streams that the stage has closed
         sys.stdout.flush()
@@ -107,7 +107,14 @@ def spawn(descriptor: int) -> int:
         descriptor: its end of the connection to this process.
     """
     os.set_inheritable(descriptor, True)
-    arguments = [sys.executable, *OPTIONS, "-m", "orun.executors.stage", str(descriptor), str(os.getpid())]
+    arguments = [
+        sys.executable,
+        *OPTIONS,
+        "-m",
+        "orun.executors.local.stage_process",
+        str(descriptor),
+        str(os.getpid()),
+    ]
     return os.posix_spawn(sys.executable, arguments, os.environ, setpgroup=0)
 
 

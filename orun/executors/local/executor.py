@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import selectors
     import subprocess
 
-    from orun.executors.channel import Channel
-    from orun.executors.messages import Trouble
+    from orun.executors.local.channel import Channel
+    from orun.executors.local.messages import Trouble
 
 Modules = tuple[str, ...]
 CLOSE_PATIENCE = 3.0  # seconds that stopped stages are waited for; the servers kill them after two
@@ -112,7 +112,7 @@ class LocalExecutor:
         Raises:
             OSError: when this machine lets no more processes or connections be made.
         """
-        from orun.executors.preload import modules_of
+        from orun.executors.local.preload import modules_of
 
         self._launch(job, Server(job.interpreter, modules_of(job)))
 
@@ -129,7 +129,7 @@ class LocalExecutor:
         """The connection to a server; it is started when it does not run."""
         from selectors import EVENT_READ
 
-        from orun.executors.channel import Channel
+        from orun.executors.local.channel import Channel
 
         if server in self._servers:
             return self._servers[server]
@@ -161,7 +161,7 @@ class LocalExecutor:
                 interpreter.python if interpreter else sys.executable,
                 *OPTIONS,
                 "-m",
-                "orun.executors.zygote",
+                "orun.executors.local.zygote",
                 str(descriptor),
             ],
             stdin=subprocess.DEVNULL,
@@ -191,7 +191,7 @@ class LocalExecutor:
         return happened + self._bury(server) if channel.closed else happened
 
     def _take(self, server: Server, message: Mapping[str, Any]) -> list[Progress | Finished]:
-        from orun.executors.messages import Ended, Trouble
+        from orun.executors.local.messages import Ended, Trouble
         from orun.executors.outcome import outcome_of
 
         if "serving" in message:

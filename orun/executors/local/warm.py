@@ -6,9 +6,9 @@ import contextlib
 import warnings
 from pathlib import Path
 
-from orun.executors.reads import modules
-from orun.executors.reads.scope import scope_of
-from orun.executors.sources import read_source
+from orun.executors.local.module_sources import read_source
+from orun.executors.tracing import modules
+from orun.executors.tracing.scope import scope_of
 from orun.stages.code import compile_beforehand
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from orun.environment import processes
 from orun.errors import OutputRefused
-from orun.executors import closing
+from orun.executors.local import closing
 
 if TYPE_CHECKING:
     from threading import Thread

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from orun.executors.loading import when_loaded
+from orun.executors.local.import_hooks import when_loaded
 
 SEEDERS: dict[str, Callable[[Any, int], object]] = {
     "random": lambda module, seed: module.seed(seed),

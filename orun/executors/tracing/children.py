@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection
 
 from orun.environment.python_path import PACKAGE
-from orun.executors.reads.scope import PACKAGES
+from orun.executors.tracing.scope import PACKAGES
 
 FOLDER = "-packages/"  # what is common to their ends
 SUFFIXES = (".py", ".pyc", ".so")

@@ -11,8 +11,8 @@ from typing import Literal
 from orun.core.serialization import replace
 from orun.errors import OrunError, OutputRefused, UnknownName
 from orun.executors.job import Job
-from orun.executors.messages import Trouble
-from orun.executors.reads.scope import Scope
+from orun.executors.local.messages import Trouble
+from orun.executors.tracing.scope import Scope
 
 PACKAGES = {"cv2": "opencv-python-headless", "PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 MESSAGE_LINES = 8  # of an exception's message; the log has all of it

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from orun.executors.job import Job
-from orun.executors.reads.scope import Scope
+from orun.executors.tracing.scope import Scope
 from orun.store.records import How
 
 CACHES = "__pycache__"

@@ -11,12 +11,12 @@ from time import monotonic
 
 from orun.environment import processes
 from orun.environment.physical_memory import out_of_memory_kills
-from orun.executors.channel import Channel
-from orun.executors.forker import End
 from orun.executors.job import Job
-from orun.executors.messages import Ended, Stop
-from orun.executors.reads.native import NativeReads
-from orun.executors.reads.scope import Scope
+from orun.executors.local.channel import Channel
+from orun.executors.local.forker import End
+from orun.executors.local.messages import Ended, Stop
+from orun.executors.tracing.native import NativeReads
+from orun.executors.tracing.scope import Scope
 
 GRACE = 2.0  # seconds between the request to end and the order
 MEMORY_POLL = 0.05  # seconds between looks at the memory of a stage that has a limit

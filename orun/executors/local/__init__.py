@@ -1,0 +1,1 @@
+"""Local executor: stages in processes forked from servers that have imported their libraries."""
