@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orun import __version__, sources
+from orun import __version__
 from orun.core.events import Notice, RunStarted
 from orun.core.run_record import ASIDE, UNDECIDED, RunResult, StageResult, Verdict
 from orun.core.serialization import Record, replace
@@ -17,9 +17,10 @@ from orun.errors import Interrupted, OrunError, StoreError
 from orun.eventlog.writer import Journal
 from orun.executors import LocalExecutor
 from orun.fs.observed_state import portable_name
+from orun.history import source_snapshot
+from orun.history.git_revision import commit_of
 from orun.planner import Planner
 from orun.requirements import provide
-from orun.revision import commit_of
 from orun.runner import Runner
 from orun.steps import Plan
 
@@ -134,8 +135,8 @@ class Session(Record, frozen=True):
 
     def _end(self, code: int) -> RunResult:
         result = self.journal.result(code)
-        sources.keep(result, self.planner.pipeline)
-        result = replace(result, edited=sources.edited_since(result, self.planner.pipeline))
+        source_snapshot.keep(result, self.planner.pipeline)
+        result = replace(result, edited=source_snapshot.edited_since(result, self.planner.pipeline))
         self._keep(result)
         return self.journal.finish(result)
 

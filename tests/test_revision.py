@@ -8,7 +8,7 @@ import pytest
 
 from orun.eventlog.reducer import read_log
 from orun.fs import locks
-from orun.revision import commit_of, edited
+from orun.history.git_revision import commit_of, edited
 from tests.git import commit, git
 from tests.project import Project
 

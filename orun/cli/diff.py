@@ -23,7 +23,7 @@ from orun.text.units import changed, show
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult
-    from orun.rundiff import Change, Figure, RunDifference, StageDifference
+    from orun.history.run_diff import Change, Figure, RunDifference, StageDifference
 
 EXAMPLES = (
     ("orun diff", "the last run and the one before it"),
@@ -49,7 +49,7 @@ def command(old: str, new: str, store: Path | None, as_json: bool, verbose: bool
     it, of orun's version, of the configuration, of what each stage rests on (parameters, inputs, code, tools, what it
     read), of artifacts, sizes, metrics and gates.
     """
-    from orun.rundiff import compare
+    from orun.history.run_diff import compare
 
     pair = [_run(reference, store) for reference in (old, new)]
     found = compare(*pair)
@@ -76,7 +76,7 @@ def _run(reference: str, store: Path | None) -> RunResult:
 
 
 def _completed(run: RunResult, repeated: RunResult | None) -> RunResult:
-    from orun.rundiff import completed
+    from orun.history.run_diff import completed
 
     return completed(run, repeated) if repeated else run
 

@@ -78,7 +78,7 @@ def command(
 
 def _mend(store: Path | None, *, as_json: bool) -> None:
     from orun.history import History, location
-    from orun.history.mending import mend
+    from orun.history.repair import mend
 
     with options.open_store(store) as one:
         history = History(location(one.root))

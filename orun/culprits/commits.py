@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orun.culprits.changes import Change
 from orun.culprits.sides import Side
-from orun.revision import git
+from orun.history.git_revision import git
 
 SHOWN = 10
 UNSHALLOW = ", a shallow clone: `git fetch --unshallow` gets the rest"

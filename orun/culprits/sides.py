@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orun import sources
 from orun.core.run_record import ASIDE, RunResult
 from orun.errors import UsageError
 from orun.eventlog.reducer import read_result
 from orun.fs.observed_state import seen_at
+from orun.history import source_snapshot
 from orun.pipeline import load
 from orun.pipeline.model import Pipeline
 from orun.store import Store
@@ -61,7 +61,7 @@ class Side:
         record = read_result(folder / RECORD_FILE)
         if record.repeats:
             record = read_result(store.run(record.repeats, hold=True) / RECORD_FILE)
-        files = sources.index(record)
+        files = source_snapshot.index(record)
         if files is None:
             why = "a version of orun made it that did not keep what a run is made from"
             raise UsageError(f"the run {folder.name} cannot be mixed with another", why=why)
@@ -97,7 +97,7 @@ class Layout:
         for name, (record, digest) in files.items():
             path = (root / name).resolve()
             path.parent.mkdir(parents=True, exist_ok=True)
-            kept = sources.content(record, digest)
+            kept = source_snapshot.content(record, digest)
             if kept is not None:
                 path.write_bytes(kept)
             else:

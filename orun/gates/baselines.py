@@ -187,7 +187,7 @@ def _author(folder: Path) -> str:
     """Who accepts: the name that git knows there, else the login, else (in a container) the number of the user."""
     import getpass
 
-    from orun.revision import git
+    from orun.history.git_revision import git
 
     try:
         return git(folder, "config", "user.name") or getpass.getuser()

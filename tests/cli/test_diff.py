@@ -12,7 +12,7 @@ import pytest
 
 from orun import __version__
 from orun.core.serialization import replace
-from orun.rundiff import compare
+from orun.history.run_diff import compare
 from orun.store import Store
 from tests.git import commit, git
 from tests.report.support import BLOCKED, PASSED, SPEEDUP

@@ -14,13 +14,13 @@ import pytest
 import orun
 from orun.core.run_record import RunResult
 from orun.eventlog.reducer import read_result
+from orun.history.run_diff import Change, compare
 from orun.report.console import result_lines
 from orun.report.github import commands
 from orun.report.gitlab import code_quality
 from orun.report.junit import junit
 from orun.report.markdown import markdown
 from orun.report.terminal import Terminal
-from orun.rundiff import Change, compare
 from orun.text.markdown import escape
 from tests.stages.models import ADD, parse
 

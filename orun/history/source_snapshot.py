@@ -9,8 +9,8 @@ from pathlib import Path
 from orun.core.run_record import RunResult
 from orun.fs.observed_state import digest_file
 from orun.fs.os_errors import refusals
+from orun.history.git_revision import edited
 from orun.pipeline.model import Pipeline
-from orun.revision import edited
 
 FOLDER = "sources"  # in a run's folder; each file goes by its digest
 INDEX = "index.json"  # there: digest of each file by its path from the pipeline's folder
