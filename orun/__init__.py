@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from orun.measure.dataset import Dataset
     from orun.measure.metrics.scores import compare, interval
     from orun.pipeline.model import Pipeline
+    from orun.planning.plan import Plan, Step
     from orun.remote.asked import Remote
     from orun.stages.contract import Context, stage
     from orun.stages.params import Code, Doc, Duration, FilePath, Range, Ratio, Size
-    from orun.steps import Plan, Step
 
 __version__ = "0.1.0"
 
@@ -35,7 +35,7 @@ _HOMES = {
     "orun.measure.metrics.scores": ("compare", "interval"),
     "orun.core.metrics": ("Comparison", "Estimate", "Metric"),
     "orun.pipeline.model": ("Pipeline",),
-    "orun.steps": ("Plan", "Step"),
+    "orun.planning.plan": ("Plan", "Step"),
     "orun.core.run_record": ("RunResult", "StageResult", "Verdict"),
     "orun.remote.asked": ("Remote",),
     "orun.stages.contract": ("Context", "stage"),

@@ -20,9 +20,9 @@ from orun.remote.asked import Remote
 
 if TYPE_CHECKING:
     from orun.pipeline.model import Pipeline
-    from orun.planner import Planner
+    from orun.planning.plan import Plan, Step
+    from orun.planning.planner import Planner
     from orun.rebuild import Rebuilt
-    from orun.steps import Plan, Step
 
 PathLike = str | os.PathLike[str]
 
@@ -81,7 +81,7 @@ def plan(
         PipelineError: with every mistake of the file.
         UsageError: when a stage of that name is not in it.
     """
-    from orun.steps import Plan
+    from orun.planning.plan import Plan
 
     planner = _planner(_pipeline(file, set), store, force, fresh=fresh)
     chosen = _selected(planner.pipeline, only, from_, to)
@@ -102,8 +102,8 @@ def explain(
         PipelineError: with every mistake of the file.
         UsageError: when there is no stage of that name.
     """
-    from orun.discovery import standing
     from orun.environment import venvs
+    from orun.planning.implicit_deps import standing
 
     planner = _planner(_pipeline(file, set), store, (), fresh=False)
     chosen = _selected(planner.pipeline, [stage], (), ())
@@ -250,7 +250,7 @@ def _pipeline(file: PathLike | Pipeline, values: Mapping[str, Any] | None) -> Pi
 def _planner(pipeline: Pipeline, store: PathLike | None, force: Collection[str], *, fresh: bool) -> Planner:
     from orun.gates import baselines
     from orun.pipeline.graph import select
-    from orun.planner import Planner
+    from orun.planning.planner import Planner
     from orun.store import Store
 
     opened = Store.open(Path(store) if store else default_store(pipeline.root))

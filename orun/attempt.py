@@ -10,14 +10,14 @@ from typing import TypeVar
 
 from orun.core.serialization import Record, replace
 from orun.core.targets import Target
-from orun.discovery import carry_over, changed_meanwhile, collect_files, digest_now, versions
 from orun.environment import device, distributions, venvs
 from orun.errors import InputChanged
 from orun.executors.job import Job, JobResult
 from orun.fs.observed_state import portable_name, value_digest
 from orun.fs.os_errors import quoted
 from orun.pipeline.model import Pipeline
-from orun.steps import Done, Step
+from orun.planning.implicit_deps import carry_over, changed_meanwhile, collect_files, digest_now, versions
+from orun.planning.plan import Done, Step
 from orun.store import Action, Discovered, Signature, Store, Stray
 from orun.store.layout import safe_name
 from orun.strays import Apart, kept, kept_note

@@ -5,8 +5,8 @@ from __future__ import annotations
 from orun.core.run_record import Failure, Outcome, StageResult, Unjudged
 from orun.errors import StageError
 from orun.pipeline.model import Gate, Stage
+from orun.planning.plan import Step
 from orun.remote.asked import FETCHED
-from orun.steps import Step
 from orun.store import Action
 
 

@@ -21,9 +21,9 @@ from orun.errors import StageError, UsageError
 from orun.executors import LocalExecutor
 from orun.executors.job import Finished, JobResult
 from orun.fs.os_errors import quoted
-from orun.lineage import Lineage
-from orun.planner import Planner
-from orun.steps import Done, Plan, Step
+from orun.planning.plan import Done, Plan, Step
+from orun.planning.planner import Planner
+from orun.planning.provenance import Lineage
 from orun.store import Action, Entry, Store, machine_lock
 
 POLL_SECONDS = 0.05  # how often the machine is asked for again while another process measures

@@ -9,7 +9,6 @@ from pathlib import Path
 from time import time
 from typing import Any
 
-from orun import key
 from orun.core.run_record import RunResult
 from orun.core.serialization import Record, encode, replace
 from orun.core.targets import Target
@@ -22,9 +21,10 @@ from orun.fs.observed_state import ABSENT, appearance, digest_file, listing_dige
 from orun.fs.signatures import CLOCK, Signature
 from orun.gates import baselines
 from orun.memory import FORMAT, Request, around, noted, signature
-from orun.planner import Planner
+from orun.planning import cache_key
+from orun.planning.plan import Done
+from orun.planning.planner import Planner
 from orun.remote.asked import FETCHED, VARIABLES, config_file
-from orun.steps import Done
 from orun.store import StatCache
 from orun.store.checksummed_json import seal
 
@@ -89,7 +89,7 @@ def _code(planner: Planner) -> Iterator[str]:
     yield from map(str, PACKAGE.rglob("*.py"))
     for use in planner.pipeline.kinds.values():
         if use.origin == "plug-in":
-            yield from (path for _, path, _ in key.reached(use.entry))
+            yield from (path for _, path, _ in cache_key.reached(use.entry))
 
 
 def _records(planner: Planner, done: Mapping[str, Done]) -> dict[str, Signature | None] | None:
@@ -168,7 +168,7 @@ def _variables(done: Mapping[str, Done]) -> dict[str, str]:
     found = {name: value_digest(value_told(name)) for name in VARIABLES}
     for one in done.values():
         found |= one.action.discovered.environment
-        found |= {name: value_digest(value_told(name)) for name in key.variables(one.step.stage)}
+        found |= {name: value_digest(value_told(name)) for name in cache_key.variables(one.step.stage)}
     return found
 
 

@@ -11,7 +11,7 @@ from orun.environment import device, distributions, providers, venvs
 from orun.environment.resources import Room
 from orun.errors import DeviceUnknown, EnvironmentFailed, PipelineError
 from orun.pipeline.model import Pipeline, Stage
-from orun.steps import Plan
+from orun.planning.plan import Plan
 from orun.text import units
 
 RUNS_MODELS = ("onnxruntime", "numpy")  # what a process needs that runs models of another environment than its stage's

@@ -17,21 +17,21 @@ from orun.attempt import Attempt
 from orun.core.events import Event, GateJudged, Notice, StageFinished, StageProgress, StageStarted
 from orun.core.run_record import VERBS, Outcome, StageResult, Verdict
 from orun.core.serialization import replace
-from orun.discovery import never_at_rest
 from orun.environment.resources import Room
 from orun.errors import Interrupted, StageError
 from orun.executors import Executor
 from orun.executors.job import Finished, Progress
 from orun.fs.os_errors import refusals
-from orun.lineage import Lineage
 from orun.outcomes import failed, left, up_to_date
 from orun.outs import Outs, namesake, withdraw_gone
 from orun.pipeline.graph import reached
 from orun.pipeline.model import Stage
-from orun.planner import Planner
-from orun.reasons import key_changes
+from orun.planning.implicit_deps import never_at_rest
+from orun.planning.key_diff import key_changes
+from orun.planning.plan import Done, Plan, Step
+from orun.planning.planner import Planner
+from orun.planning.provenance import Lineage
 from orun.schedule import Schedule
-from orun.steps import Done, Plan, Step
 from orun.store import Action, Store
 from orun.strays import Apart
 from orun.turns import SAME_STAGE, Turn, Turns

@@ -19,10 +19,10 @@ from orun.executors import LocalExecutor
 from orun.fs.observed_state import portable_name
 from orun.history import source_snapshot
 from orun.history.git_revision import commit_of
-from orun.planner import Planner
+from orun.planning.plan import Plan
+from orun.planning.planner import Planner
 from orun.requirements import provide
 from orun.runner import Runner
-from orun.steps import Plan
 
 if TYPE_CHECKING:
     from orun.remote.exchange import Exchange

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from orun.core.serialization import Record
-from orun.discovery import digest_now
 from orun.errors import UndeclaredInput
 from orun.fs.observed_state import portable_name
 from orun.pipeline.graph import reached
 from orun.pipeline.model import Pipeline, Stage
-from orun.steps import Done
+from orun.planning.implicit_deps import digest_now
+from orun.planning.plan import Done
 from orun.store import Action, Discovered, Store, Stray
 from orun.store.layout import safe_name
 

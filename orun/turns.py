@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from orun.core.events import Event, StageWaiting
 from orun.core.serialization import Record
 from orun.executors.local.reentrancy import outer
-from orun.steps import Step
+from orun.planning.plan import Step
 from orun.store import Lock, MachineLock, Store, machine_lock
 
 SAME_STAGE = "another orun process, which runs the same stage"

@@ -1,6 +1,6 @@
 """Code that runs in the process of every stage, pinned to the format of keys.
 
-`python -m tests.process_code` pins it anew; it refuses while `orun.key.FORMAT` is the one that is pinned.
+`python -m tests.process_code` pins it anew; it refuses while `orun.planning.cache_key.FORMAT` is the one that is pinned.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from orun import key
+from orun.planning import cache_key
 
 PINS = Path(__file__).with_name("process_code.json")
 ENTRIES = ("orun.executors.local.stage_process", "orun.executors.local.zygote")
@@ -22,7 +22,7 @@ FACADES = frozenset({"orun", "orun.executors"})  # they import on demand, and a 
 
 def modules() -> dict[str, str]:
     """Return the digest of each module that runs in the process of every stage, comments and docstrings left out."""
-    found = {name: path for entry in ENTRIES for name, path, does in key.reached(entry, FACADES) if does}
+    found = {name: path for entry in ENTRIES for name, path, does in cache_key.reached(entry, FACADES) if does}
     return {name: digest(Path(path).read_bytes()) for name, path in sorted(found.items())}
 
 
@@ -50,9 +50,11 @@ def pinned() -> dict[str, Any]:
 def main() -> None:
     """Pin the code as it is."""
     now = modules()
-    if PINS.exists() and pinned()["modules"] != now and pinned()["format"] == key.FORMAT:
-        sys.exit(f"code of every stage's process changed: raise FORMAT in orun/key.py above {key.FORMAT} first")
-    PINS.write_text(json.dumps({"format": key.FORMAT, "modules": now}, indent=1) + "\n", encoding="utf-8")
+    if PINS.exists() and pinned()["modules"] != now and pinned()["format"] == cache_key.FORMAT:
+        sys.exit(
+            f"code of every stage's process changed: raise FORMAT in orun/planning/cache_key.py above {cache_key.FORMAT} first"
+        )
+    PINS.write_text(json.dumps({"format": cache_key.FORMAT, "modules": now}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

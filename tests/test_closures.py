@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orun import key
+from orun.planning import cache_key
 from orun.stages.contract import module_name
 from orun.stages.registry import BUILTIN
 from tests import process_code
@@ -17,7 +17,7 @@ from tests import process_code
 MOST = 60  # modules in the key of a kind
 NEVER = (
     "orun.cli", "orun.report", "orun.runner", "orun.api", "orun.text.suggestions", "orun.text.aliases", "orun.executors",
-    "orun.pipeline", "orun.planner", "orun.remote", "orun.history", "orun.gates", "orun.culprits",
+    "orun.pipeline", "orun.planning.planner", "orun.remote", "orun.history", "orun.gates", "orun.culprits",
     "orun.stages.registry",
 )  # fmt: skip
 LOADED = """
@@ -29,7 +29,7 @@ print(*(name for name, one in sys.modules.items() if name.partition(".")[0] == "
 
 @pytest.mark.parametrize("kind", BUILTIN)
 def test_the_key_of_a_kind_holds_the_code_of_that_kind_alone(kind: str) -> None:
-    names = [name for name, _ in key.code_files(module_name(kind))]
+    names = [name for name, _ in cache_key.code_files(module_name(kind))]
     assert module_name(kind) in names
     assert len(names) <= MOST
     assert [name for name in names if any(name == never or name.startswith(f"{never}.") for never in NEVER)] == []
@@ -40,12 +40,12 @@ def test_what_the_import_of_a_kind_runs_is_in_its_key_or_in_that_of_every_stage(
     done = subprocess.run(
         [sys.executable, "-c", LOADED, module_name(kind)], capture_output=True, text=True, check=True, timeout=60
     )
-    counted = {name for name, _, _ in key.reached(module_name(kind))} | process_code.modules().keys()
+    counted = {name for name, _, _ in cache_key.reached(module_name(kind))} | process_code.modules().keys()
     assert set(done.stdout.split()) - counted - process_code.FACADES == set()
 
 
 def test_the_facade_is_in_no_key_because_no_module_takes_a_name_of_it() -> None:
-    package = Path(key.__file__).parent
+    package = Path(cache_key.__file__).parent
     for path in package.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.ImportFrom) and node.module == "orun" and path.parent.name != "cli":
@@ -54,8 +54,8 @@ def test_the_facade_is_in_no_key_because_no_module_takes_a_name_of_it() -> None:
 
 
 def test_the_code_of_every_stage_s_process_has_a_version() -> None:
-    """Raise `FORMAT` in orun/key.py, and run `python -m tests.process_code`."""
-    assert process_code.pinned() == {"format": key.FORMAT, "modules": process_code.modules()}
+    """Raise `FORMAT` in orun/planning/cache_key.py, and run `python -m tests.process_code`."""
+    assert process_code.pinned() == {"format": cache_key.FORMAT, "modules": process_code.modules()}
 
 
 def test_the_pin_sees_code_and_no_comments() -> None:
@@ -69,12 +69,15 @@ def test_the_pin_is_not_moved_without_a_new_version(tmp_path: Path, monkeypatch:
     process_code.main()
     before = process_code.pinned()
     monkeypatch.setattr(process_code, "modules", lambda: {"orun.executors.local.stage_function": "edited"})
-    with pytest.raises(SystemExit, match=r"raise FORMAT in orun/key\.py"):
+    with pytest.raises(SystemExit, match=r"raise FORMAT in orun/planning/cache_key\.py"):
         process_code.main()
     assert process_code.pinned() == before
-    monkeypatch.setattr(key, "FORMAT", key.FORMAT + 1)
+    monkeypatch.setattr(cache_key, "FORMAT", cache_key.FORMAT + 1)
     process_code.main()
-    assert process_code.pinned() == {"format": key.FORMAT, "modules": {"orun.executors.local.stage_function": "edited"}}
+    assert process_code.pinned() == {
+        "format": cache_key.FORMAT,
+        "modules": {"orun.executors.local.stage_function": "edited"},
+    }
 
 
 def test_a_kind_that_builds_with_others_has_their_code_in_its_key() -> None:
@@ -85,7 +88,7 @@ def test_a_kind_that_builds_with_others_has_their_code_in_its_key() -> None:
     use = KindUse(kind.origin, kind.entry, kind.spec)
     changed = module_name("quantize/dynamic").replace(".", "/")
     edited = lambda path: "edited" if str(path).endswith(f"{changed}.py") else "same"  # noqa: E731
-    assert key.stage_code(use, lambda _: "same") != key.stage_code(use, edited)
+    assert cache_key.stage_code(use, lambda _: "same") != cache_key.stage_code(use, edited)
 
 
 def test_types_texts_and_packages_in_the_code_of_a_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,5 +104,5 @@ def test_types_texts_and_packages_in_the_code_of_a_kind(tmp_path: Path, monkeypa
     for name in ("shared", "types", "real", "worker", "other"):
         (package / f"{name}.py").write_text("a = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    names = [name for name, _ in key.code_files("orun_closure_package.inner.kind")]
+    names = [name for name, _ in cache_key.code_files("orun_closure_package.inner.kind")]
     assert names == [f"orun_closure_package.{name}" for name in ("inner", "inner.kind", "real", "shared", "worker")]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orun.discovery import collect_files, digest_now
 from orun.errors import StoreError
 from orun.fs.observed_state import ABSENT
+from orun.planning.implicit_deps import collect_files, digest_now
 from orun.store import Store
 
 

@@ -103,7 +103,7 @@ def test_putting_an_output_back_imports_the_store_and_no_pipeline(built: Path) -
     shutil.rmtree(built / "artifacts" / "out")
     seen = modules_after("one.yaml", cwd=built)
     assert (built / "artifacts" / "out" / "one" / "write" / "text").read_text(encoding="utf-8") == "text"
-    assert not seen & (FRAMEWORKS | WHEN_NEEDED - {"sqlite3"} | {"orun.planner", "orun.pipeline.loader"})
+    assert not seen & (FRAMEWORKS | WHEN_NEEDED - {"sqlite3"} | {"orun.planning.planner", "orun.pipeline.loader"})
 
 
 @pytest.mark.parametrize(

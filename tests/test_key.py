@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from orun import key
 from orun.core import serialization
 from orun.core.serialization import replace
 from orun.core.source_location import Position
 from orun.core.targets import EXTENSIONS, Environment, Provider, Target
 from orun.environment import distributions, venvs
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
+from orun.planning import cache_key
 from orun.stages.contract import Spec
 
 HERE = Position("p.yaml", 1, 1)
@@ -45,7 +45,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 def parts_of(pipeline: Pipeline, **changes: object) -> dict[str, str]:
     stage = replace(pipeline.stages[0], **changes)
-    return key.compose(pipeline, stage, {"model": "aa"}, digest)
+    return cache_key.compose(pipeline, stage, {"model": "aa"}, digest)
 
 
 def test_parts_are_named_for_people(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,13 +77,13 @@ def test_values_that_look_alike_are_told_apart(pipeline: Pipeline, value: object
 
 def test_every_parameter_counts(pipeline: Pipeline) -> None:
     params = dict.fromkeys(("level", "data", "more"), "x")
-    keys = {key.digest_of(parts_of(pipeline, params=params | {name: "y"})) for name in params}
-    assert len(keys | {key.digest_of(parts_of(pipeline, params=params))}) == 4
+    keys = {cache_key.digest_of(parts_of(pipeline, params=params | {name: "y"})) for name in params}
+    assert len(keys | {cache_key.digest_of(parts_of(pipeline, params=params))}) == 4
 
 
 def test_order_and_name_of_the_stage_do_not_matter(pipeline: Pipeline) -> None:
     other = parts_of(pipeline, id="renamed", params={"data": "code.py", "level": 1}, position=Position("q.yaml", 9, 9))
-    assert key.digest_of(other) == key.digest_of(parts_of(pipeline))
+    assert cache_key.digest_of(other) == cache_key.digest_of(parts_of(pipeline))
 
 
 def test_the_order_of_a_mapping_counts(pipeline: Pipeline) -> None:
@@ -202,14 +202,14 @@ def test_code_counts_with_where_it_lies_and_what_it_is_called(pipeline: Pipeline
 
 
 def test_the_digest_is_canonical() -> None:
-    assert key.digest_of({"b": "2", "a": "1"}) == key.digest_of({"a": "1", "b": "2"})
-    assert len(key.digest_of({})) == 64
+    assert cache_key.digest_of({"b": "2", "a": "1"}) == cache_key.digest_of({"a": "1", "b": "2"})
+    assert len(cache_key.digest_of({})) == 64
 
 
 @pytest.mark.parametrize("other", [{"a": "12"}, {"a1": "2"}, {"a": "1", "": "2"}, {"a": "1", "2": ""}, {}])
 def test_no_two_sets_of_parts_share_a_digest(other: dict[str, str]) -> None:
-    assert key.digest_of({"a": "1", "b": "2"}) != key.digest_of(other)
-    assert key.digest_of({"a": "12"}) != key.digest_of({"a1": "2"})
+    assert cache_key.digest_of({"a": "1", "b": "2"}) != cache_key.digest_of(other)
+    assert cache_key.digest_of({"a": "12"}) != cache_key.digest_of({"a1": "2"})
 
 
 def test_the_code_of_a_kind_is_its_module_and_what_that_imports_of_its_package(
@@ -224,7 +224,7 @@ def test_the_code_of_a_kind_is_its_module_and_what_that_imports_of_its_package(
     (package / "far.py").write_text("thing = 1\n")
     (package / "other.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
-    names = [name for name, _ in key.code_files("orun_test_package.kind")]
+    names = [name for name, _ in cache_key.code_files("orun_test_package.kind")]
     assert [name.rpartition(".")[2] for name in names] == ["orun_test_package", "deep", "far", "kind", "near"]
 
 
@@ -234,7 +234,7 @@ def test_the_code_of_a_package_that_is_spread_over_folders(tmp_path: Path, monke
         (tmp_path / place).parent.mkdir(parents=True)
         (tmp_path / place).write_text(text)
         monkeypatch.syspath_prepend(str((tmp_path / place).parents[1]))
-    assert key.code_files("spread.kind") == (
+    assert cache_key.code_files("spread.kind") == (
         ("spread.kind", str(tmp_path / "one/spread/kind.py")),
         ("spread.near", str(tmp_path / "two/spread/near.py")),
     )
@@ -245,6 +245,6 @@ def test_changed_code_changes_the_key(tmp_path: Path, monkeypatch: pytest.Monkey
     module.write_text("a = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     use = KindUse("plug-in", "orun_test_module", Spec(), distribution="orun-test")
-    before = key.stage_code(use, digest)
+    before = cache_key.stage_code(use, digest)
     module.write_text("a = 2\n")
-    assert key.stage_code(use, digest) != before
+    assert cache_key.stage_code(use, digest) != before

@@ -22,8 +22,8 @@ from orun.gates.baseline_file import write_file
 from orun.gates.baselines import Baseline
 from orun.memory import Request
 from orun.pipeline.model import Pipeline
-from orun.planner import Planner
-from orun.steps import Done
+from orun.planning.plan import Done
+from orun.planning.planner import Planner
 from orun.store import Store, integrity_snapshot, stat_cache
 from orun.store.checksummed_json import seal, unseal
 from orun.store.integrity_snapshot import Evidence

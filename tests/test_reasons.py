@@ -9,7 +9,7 @@ import pytest
 
 from orun.core.source_location import Position
 from orun.pipeline.model import Stage
-from orun.reasons import key_changes
+from orun.planning.key_diff import key_changes
 
 LATENCY = Stage("latency", "measure/latency", Position("bert.yaml", 1, 1))
 TARGET = {"providers": [["CPUExecutionProvider", {}]], "session": {"execution_mode": "parallel", "threads": 4}}

@@ -7,10 +7,10 @@ from typing import Literal
 
 import pytest
 
-from orun import key
 from orun.core.events import RunStarted
 from orun.core.source_location import Position
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
+from orun.planning import cache_key
 from orun.stages.contract import Spec
 from tests.project import Project, built
 
@@ -94,5 +94,5 @@ def test_of_orun_s_own_kinds_no_result_depends_on_a_seed(
     use = KindUse(uses, "code.py:f" if references else "orun.stages.optimize.shapes", Spec(), "onnx")
     pipeline = Pipeline("p", tmp_path / "p.yaml", (stage,), 0, {}, {"kind": use})
     monkeypatch.setenv("PYTHONHASHSEED", "random")
-    parts = key.compose(pipeline, stage, {}, lambda path: str(len(path.read_bytes())))
+    parts = cache_key.compose(pipeline, stage, {}, lambda path: str(len(path.read_bytes())))
     assert ("environment PYTHONHASHSEED" in parts) == counts

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from orun.core.run_record import RunResult, StageResult, Verdict
     from orun.gates.baselines import Accepted, Baseline, Difference
     from orun.pipeline.model import Pipeline
-    from orun.steps import Step
+    from orun.planning.plan import Step
     from orun.store import Store
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -197,7 +197,7 @@ def _given(pipeline: Pipeline, store: Store, steps: Sequence[Step], asked: Remot
     remote = resolve(asked or Remote(), pipeline.project)
     if remote is None:
         return ()
-    from orun.planner import Planner
+    from orun.planning.planner import Planner
     from orun.remote.giving import give
 
     return give(remote, Planner(pipeline, store), steps)
@@ -205,7 +205,7 @@ def _given(pipeline: Pipeline, store: Store, steps: Sequence[Step], asked: Remot
 
 def _failing(pipeline: Pipeline, store: Store, baseline: Baseline, steps: Sequence[Step]) -> tuple[Verdict, ...]:
     """Return the gates that still fail a run, or block its releases, beside this baseline."""
-    from orun.planner import Planner
+    from orun.planning.planner import Planner
 
     planner = Planner(pipeline, store, baseline)
     return tuple(one for step in steps if step.hit for one in planner.judge(step.stage, step.hit) if one.blocks)
@@ -262,7 +262,7 @@ def _up_to_date(pipeline: Pipeline, store: Store, result: RunResult) -> tuple[St
 
 def _stale(step: Step, ran: StageResult, store: Store) -> Sequence[str]:
     """What differs between a stage as it ran and as it would run now; nothing when its result is the same."""
-    from orun.reasons import key_changes
+    from orun.planning.key_diff import key_changes
 
     if step.hit is None:
         return step.reasons

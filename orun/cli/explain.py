@@ -18,7 +18,7 @@ from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal, detect
 
 if TYPE_CHECKING:
-    from orun.steps import Step
+    from orun.planning.plan import Step
 
 EXAMPLES = (
     ("orun explain pipelines/bert.yaml int8", "why int8 runs, or what its result depends on"),

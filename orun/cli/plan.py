@@ -19,7 +19,7 @@ from orun.report.terminal import Style, Terminal, detect
 from orun.text.units import show
 
 if TYPE_CHECKING:
-    from orun.steps import Plan, Step
+    from orun.planning.plan import Plan, Step
 
 EXAMPLES = (
     ("orun plan pipelines/bert.yaml", "what would run, and why"),

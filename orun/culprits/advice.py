@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from orun.culprits.changes import OWN, PYTHON, Fixed
 from orun.culprits.versions import pin
-from orun.key import MODULES
+from orun.planning.cache_key import MODULES
 
 RESTS = ("device python", "device runtime")  # parts of a device that no other machine brings
 

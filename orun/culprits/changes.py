@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from orun.core.targets import Environment
 from orun.culprits.sides import Side
-from orun.key import MODULES, STARTUP
 from orun.pipeline.model import Pipeline, Stage
+from orun.planning.cache_key import MODULES, STARTUP
 
 VARIABLES = ("environment ", "looked up ")  # before the name of a variable that a stage declares, or looks up
 OWN = "stage code"

@@ -14,7 +14,7 @@ from orun.eventlog.reducer import read_result
 from orun.gates import baselines
 from orun.outs import is_another
 from orun.pipeline.model import Gate, Pipeline, Reference, Stage
-from orun.reasons import key_changes
+from orun.planning.key_diff import key_changes
 from orun.stages.contract import MODEL
 from orun.store import Store
 from orun.store.layout import RECORD_FILE

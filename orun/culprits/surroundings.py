@@ -16,7 +16,7 @@ from orun.culprits.changes import Change, Fixed, inputs_of, variable_of
 from orun.culprits.sides import Side
 from orun.environment.env_vars import variable
 from orun.fs.observed_state import ABSENT, value_digest
-from orun.key import UNSET
+from orun.planning.cache_key import UNSET
 
 GIVEN = ("ORUN_GOOD_", "ORUN_BAD_")  # before the name of a variable: its value in the good run, and in the bad one
 

@@ -10,7 +10,7 @@ from orun.environment.hosts import software
 from orun.gates.baseline_file import Accepted
 from orun.gates.measured import Ports, changes, without_references
 from orun.pipeline.model import Stage
-from orun.reasons import key_changes
+from orun.planning.key_diff import key_changes
 from orun.store.records import Action
 
 SHOWN = 3  # changes that a sentence tells

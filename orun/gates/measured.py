@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from orun.core.metrics import further
 from orun.core.serialization import Record
 from orun.pipeline.model import Stage
-from orun.reasons import key_changes
+from orun.planning.key_diff import key_changes
 from orun.stages.contract import Spec
 from orun.store.records import Action
 

@@ -14,13 +14,13 @@ from orun.core.events import Event, Notice
 from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from orun.errors import Interrupted
 from orun.fs.digests import is_digest
-from orun.planner import Planner
+from orun.planning.plan import Step
+from orun.planning.planner import Planner
 from orun.remote.intake import Intake
 from orun.remote.ledger import Ledger
 from orun.remote.link import Link
 from orun.remote.outgo import Outgo, count
 from orun.remote.settings import Settings
-from orun.steps import Step
 from orun.store import Action
 from orun.text.units import show
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from orun.core.events import Event, Notice
-from orun.planner import Planner
+from orun.planning.plan import Step
+from orun.planning.planner import Planner
 from orun.remote.exchange import Exchange
 from orun.remote.settings import Settings
-from orun.steps import Step
 
 
 def give(settings: Settings, planner: Planner, steps: Iterable[Step]) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from orun import key
 from orun.core import serialization
 from orun.fs.digests import is_digest
+from orun.planning import cache_key
+from orun.planning.plan import Step
 from orun.remote.envelope import RefusedError
-from orun.steps import Step
 from orun.store import Action, Entry
 from orun.store.trees import decode
 
@@ -36,7 +36,7 @@ def offered(step: Step, record: str) -> Action:
         raise RefusedError("it is not a result of this version of orun")
     if not all(math.isfinite(number) and number >= 0 for number in numbers):
         raise RefusedError("it holds a number that cannot be")
-    if action.key != step.key or key.digest_of(action.parts) != step.key:
+    if action.key != step.key or cache_key.digest_of(action.parts) != step.key:
         raise RefusedError("it is a result of something else")
     here = {name.removeprefix(DEVICE): value for name, value in step.parts.items() if name.startswith(DEVICE)}
     if other := sorted(name for name, value in here.items() if action.host.get(name) != value):

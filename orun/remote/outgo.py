@@ -9,11 +9,11 @@ from time import monotonic
 from orun.core.events import Notice
 from orun.core.serialization import encode
 from orun.fs.os_errors import refusals
-from orun.planner import Planner
+from orun.planning.plan import Step
+from orun.planning.planner import Planner
 from orun.remote.client import BrokenError
 from orun.remote.ledger import Ledger
 from orun.remote.link import Link, Message, TroubleError
-from orun.steps import Step
 from orun.store import Action
 from orun.store.checksummed_json import canonical
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from orun.cli.explain import lines_of
 from orun.core.source_location import Position
 from orun.pipeline.model import Stage
+from orun.planning.plan import Step
 from orun.report.terminal import Terminal
-from orun.steps import Step
 
 from .conftest import CODE, CommandLine
 

@@ -20,14 +20,14 @@ from orun.core.serialization import encode
 from orun.environment import device
 from orun.errors import StoreError
 from orun.gates.baselines import Accepted, Baseline
-from orun.planner import Planner
+from orun.planning.plan import Step
+from orun.planning.planner import Planner
 from orun.remote.envelope import seal
 from orun.remote.exchange import Exchange
 from orun.remote.intake import Intake
 from orun.remote.keys import Keyring
 from orun.remote.names import object_name, record_name
 from orun.remote.settings import Settings
-from orun.steps import Step
 from orun.store import Store
 from orun.store.checksummed_json import canonical
 from orun.text.units import show

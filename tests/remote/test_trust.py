@@ -12,14 +12,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 import orun
-from orun import key as keys_of_stages
 from orun.core.serialization import encode
 from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from orun.errors import UsageError
+from orun.planning import cache_key as keys_of_stages
+from orun.planning.plan import Step
 from orun.remote.envelope import RefusedError, seal, unseal
 from orun.remote.keys import ED25519, HMAC, Keyring, keyring
 from orun.remote.offers import listed, offered
-from orun.steps import Step
 from orun.store.checksummed_json import canonical
 from tests.project import built
 from tests.remote.support import contents, machine, named, notices, write

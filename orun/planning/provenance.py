@@ -11,8 +11,8 @@ from orun.core.run_record import Verdict
 from orun.core.serialization import Record, encode
 from orun.environment import distributions, venvs
 from orun.pipeline.model import Pipeline, Stage
-from orun.reasons import HISTORY, VERDICTS
-from orun.steps import Done
+from orun.planning.key_diff import HISTORY, VERDICTS
+from orun.planning.plan import Done
 
 
 class Lineage(Record, frozen=True):

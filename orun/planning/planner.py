@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import cached_property
 
-from orun import key
 from orun.core.run_record import NEVER_RUN, Verdict
 from orun.core.serialization import replace
-from orun.discovery import changes
 from orun.environment import device, providers, venvs
 from orun.errors import DeviceUnknown
 from orun.gates.baselines import Accepted, Baseline
@@ -20,10 +18,12 @@ from orun.gates.caveats import caveat_of
 from orun.gates.judge import judge
 from orun.gates.measured import Ports
 from orun.gates.regression import ACCEPT, Terms
-from orun.lineage import Lineage
 from orun.pipeline.model import Pipeline, Stage, conditions
-from orun.reasons import UPSTREAM, key_changes
-from orun.steps import Done, Plan, Step
+from orun.planning import cache_key
+from orun.planning.implicit_deps import changes
+from orun.planning.key_diff import UPSTREAM, key_changes
+from orun.planning.plan import Done, Plan, Step
+from orun.planning.provenance import Lineage
 from orun.store import Action, Store
 
 EARLIER = "what an earlier run made of these does not hold any more"
@@ -54,7 +54,7 @@ class Planner:
         self.baseline = baseline
         self.force = frozenset(force)
         self.fresh = fresh
-        self._fixed: dict[str, key.Fixed] = {}
+        self._fixed: dict[str, cache_key.Fixed] = {}
 
     def plan(self) -> Plan:
         """A decision for every stage; runs nothing."""
@@ -82,7 +82,7 @@ class Planner:
             seconds, previous = (latest.seconds, latest.parts) if latest else (None, {})
         inputs = self._inputs(stage, done)
         try:
-            parts = key.compose(self.pipeline, stage, inputs, self.store.files.digest_path, self._fixed)
+            parts = cache_key.compose(self.pipeline, stage, inputs, self.store.files.digest_path, self._fixed)
             parts |= self._history(stage, done)
         except DeviceUnknown as error:
             return self._skipped(stage) or Step(stage, "run", (error.what,), seconds, previous=previous, inputs=inputs)
@@ -92,7 +92,7 @@ class Planner:
         if unknown or not known:
             step = self._unknown(step, unknown)
         else:
-            step = self._look_up(replace(step, key=key.digest_of(parts)))
+            step = self._look_up(replace(step, key=cache_key.digest_of(parts)))
         if step.action == "cached" or not known:
             return step
         return self._skipped(stage, step) or step

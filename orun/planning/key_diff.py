@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from orun.core.run_record import NEVER_RUN
-from orun.key import MODULES, OWN, UNSET
 from orun.pipeline.model import Stage
+from orun.planning.cache_key import MODULES, OWN, UNSET
 
 HISTORY, VERDICTS = "history", "verdicts"  # parts of the key of a stage that is told what led to it
 UPSTREAM = ("input ", HISTORY, f"the {HISTORY} of ", f"the {VERDICTS} of ")  # how reasons begin that lie before a stage

@@ -1,0 +1,1 @@
+"""Planning: what must run and why."""
