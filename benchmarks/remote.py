@@ -23,8 +23,8 @@ from uuid import uuid4
 from benchmarks.spent import ROOT, Spent, in_turn, machine, spend, table
 from orun.fs.digests import digest_bytes
 from orun.remote.agent import TRANSFERS
-from orun.remote.keys import Keyring
 from orun.remote.transfers import Piece, Transfers
+from orun.remote.trust import Keyring
 from orun.store.object_storage import Bucket
 
 BUCKET = "benchmark"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from orun.measure.metrics.scores import compare, interval
     from orun.pipeline.model import Pipeline
     from orun.planning.plan import Plan, Step
-    from orun.remote.asked import Remote
+    from orun.remote.options import Remote
     from orun.stages.contract import Context, stage
     from orun.stages.params import Code, Doc, Duration, FilePath, Range, Ratio, Size
 
@@ -37,7 +37,7 @@ _HOMES = {
     "orun.pipeline.model": ("Pipeline",),
     "orun.planning.plan": ("Plan", "Step"),
     "orun.core.run_record": ("RunResult", "StageResult", "Verdict"),
-    "orun.remote.asked": ("Remote",),
+    "orun.remote.options": ("Remote",),
     "orun.stages.contract": ("Context", "stage"),
     "orun.stages.params": ("Code", "Doc", "Duration", "FilePath", "Range", "Ratio", "Size"),
 }

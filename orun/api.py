@@ -16,7 +16,7 @@ from orun.errors import UsageError
 from orun.eventlog.writer import Journal, Listener, ignore
 from orun.fs.observed_state import project_of
 from orun.memory import Request, recall, replay
-from orun.remote.asked import Remote
+from orun.remote.options import Remote
 
 if TYPE_CHECKING:
     from orun.pipeline.model import Pipeline

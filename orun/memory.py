@@ -29,7 +29,7 @@ from orun.eventlog.writer import Journal, Listener
 from orun.fs.observed_state import appearance_as, digest_file, listing_digest, value_digest
 from orun.fs.os_errors import refusals
 from orun.fs.signatures import Signature, signature_of
-from orun.remote.asked import Remote
+from orun.remote.options import Remote
 from orun.store.checksummed_json import BrokenSealError, unseal
 from orun.store.layout import RECORD_FILE, VERSION, VERSION_FILE, note_path
 from orun.store.runs import Runs

@@ -6,7 +6,7 @@ from orun.core.run_record import Failure, Outcome, StageResult, Unjudged
 from orun.errors import StageError
 from orun.pipeline.model import Gate, Stage
 from orun.planning.plan import Step
-from orun.remote.asked import FETCHED
+from orun.remote.options import FETCHED
 from orun.store import Action
 
 

@@ -24,7 +24,7 @@ from orun.memory import FORMAT, Request, around, noted, signature
 from orun.planning import cache_key
 from orun.planning.plan import Done
 from orun.planning.planner import Planner
-from orun.remote.asked import FETCHED, VARIABLES, config_file
+from orun.remote.options import FETCHED, VARIABLES, config_file
 from orun.store import StatCache
 from orun.store.checksummed_json import seal
 

@@ -37,7 +37,7 @@ from orun.strays import Apart
 from orun.turns import SAME_STAGE, Turn, Turns
 
 if TYPE_CHECKING:
-    from orun.remote.exchange import Exchange
+    from orun.remote.sync import Exchange
 
 PAUSE_SECONDS = 1.0  # between two times that the index is written while stages come and go
 IDLE_SECONDS = 0.25  # without a word from a stage, after which there is time for what was put off

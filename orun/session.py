@@ -25,8 +25,8 @@ from orun.requirements import provide
 from orun.runner import Runner
 
 if TYPE_CHECKING:
-    from orun.remote.exchange import Exchange
     from orun.remote.settings import Settings
+    from orun.remote.sync import Exchange
 
 
 class Session(Record, frozen=True):
@@ -101,7 +101,7 @@ class Session(Record, frozen=True):
     def _exchange(self) -> Exchange | None:
         if self.remote is None:
             return None
-        from orun.remote.exchange import Exchange
+        from orun.remote.sync import Exchange
 
         return Exchange(self.remote, self.planner, self.journal.emit)
 

@@ -17,7 +17,7 @@ from orun.cli.verb import HELP_NAMES, Verb
 from orun.core.serialization import replace
 from orun.errors import UsageError
 from orun.fs.observed_state import seen_at
-from orun.remote.asked import Remote
+from orun.remote.options import Remote
 from orun.report.figures import quoted
 from orun.report.gates import why
 from orun.report.table import Cell, Column, render
@@ -198,7 +198,7 @@ def _given(pipeline: Pipeline, store: Store, steps: Sequence[Step], asked: Remot
     if remote is None:
         return ()
     from orun.planning.planner import Planner
-    from orun.remote.giving import give
+    from orun.remote.push_results import give
 
     return give(remote, Planner(pipeline, store), steps)
 

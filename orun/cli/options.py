@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from orun.errors import OrunError, UsageError
-from orun.remote.asked import Remote
+from orun.remote.options import Remote
 
 if TYPE_CHECKING:
     from orun.store import Store

@@ -21,9 +21,9 @@ from orun.environment.processes import die_with
 from orun.errors import UsageError
 from orun.executors.local.channel import Channel
 from orun.remote.envelope import RefusedError
-from orun.remote.keys import keyring
 from orun.remote.settings import Settings
 from orun.remote.transfers import Piece, Transfers
+from orun.remote.trust import keyring
 
 REQUESTS = 32  # under way at the same time; each waits for transfers
 TRANSFERS = 8  # at the same time

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from orun.remote.keys import Keyring
+from orun.remote.trust import Keyring
 from orun.store.checksummed_json import canonical
 
 FORMAT = 1

@@ -17,8 +17,8 @@ from orun.environment import distributions
 from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from orun.errors import UsageError
 from orun.fs.observed_state import require_regular
-from orun.remote.asked import MODE, URL, Remote, config_file
-from orun.remote.keys import public_texts
+from orun.remote.options import MODE, URL, Remote, config_file
+from orun.remote.trust import public_texts
 from orun.store.layout import VERSION_FILE
 from orun.text.suggestions import closest, one_of
 

@@ -16,8 +16,8 @@ from orun.fs.durable_files import READ_ONLY, set_mode
 from orun.fs.locks import machine_lock
 from orun.fs.signatures import set_stamp
 from orun.remote.envelope import RefusedError, seal, unseal
-from orun.remote.keys import Keyring
 from orun.remote.names import SLOTS, UNKNOWN, object_name, record_name
+from orun.remote.trust import Keyring
 from orun.store.trees import decode
 
 T = TypeVar("T")

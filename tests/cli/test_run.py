@@ -15,7 +15,7 @@ import pytest
 from orun import api
 from orun.core.run_record import RunResult
 from orun.core.serialization import decode
-from orun.remote.asked import Remote
+from orun.remote.options import Remote
 
 from .conftest import CommandLine, steady
 

@@ -11,7 +11,7 @@ import pytest
 from orun.errors import PipelineError, UsageError
 from orun.gates.baseline_file import read_file
 from orun.pipeline import load
-from orun.remote.asked import Remote
+from orun.remote.options import Remote
 from orun.remote.settings import resolve
 from tests.pipeline.support import complaint
 

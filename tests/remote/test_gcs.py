@@ -13,8 +13,8 @@ from orun.environment.env_vars import SHARED_KEY
 from orun.errors import RemoteError
 from orun.fs import locks
 from orun.fs.digests import digest_bytes
-from orun.remote.keys import Keyring
 from orun.remote.transfers import PART, Piece, Transfers
+from orun.remote.trust import Keyring
 from orun.store.object_storage import PART as UPLOAD_PART
 from orun.store.object_storage import Bucket, DeniedError
 from tests.project import built

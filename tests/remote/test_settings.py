@@ -12,7 +12,7 @@ from orun.cli.main import main
 from orun.environment import distributions
 from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from orun.errors import UsageError
-from orun.remote.asked import Remote
+from orun.remote.options import Remote
 from orun.remote.settings import Settings, resolve
 from tests.remote.support import machine, traffic
 
@@ -197,5 +197,5 @@ def test_the_run_itself_imports_neither_obstore_nor_cryptography(tmp_path: Path)
     code = "import sys; from orun.cli.main import main; main(sys.argv[1:]); print(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True, timeout=120)
     modules = set(done.stdout.splitlines()[-1].split())
-    assert "orun.remote.exchange" in modules
+    assert "orun.remote.sync" in modules
     assert not modules & {"obstore", "cryptography", "concurrent.futures", "orun.remote.agent"}

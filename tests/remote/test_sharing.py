@@ -22,12 +22,12 @@ from orun.errors import StoreError
 from orun.gates.baselines import Accepted, Baseline
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
+from orun.remote.download import Intake
 from orun.remote.envelope import seal
-from orun.remote.exchange import Exchange
-from orun.remote.intake import Intake
-from orun.remote.keys import Keyring
 from orun.remote.names import object_name, record_name
 from orun.remote.settings import Settings
+from orun.remote.sync import Exchange
+from orun.remote.trust import Keyring
 from orun.store import Store
 from orun.store.checksummed_json import canonical
 from orun.text.units import show

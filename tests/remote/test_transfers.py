@@ -16,9 +16,9 @@ import pytest
 from orun.fs import locks
 from orun.fs.digests import digest_bytes
 from orun.remote.envelope import RefusedError
-from orun.remote.keys import Keyring
 from orun.remote.names import SLOTS, UNKNOWN, object_name, record_name
 from orun.remote.transfers import PART, RECORD_LIMIT, Piece, Transfers
+from orun.remote.trust import Keyring
 from orun.store import Entry, machine_lock, object_storage
 from orun.store.object_storage import PART as UPLOAD_PART
 from orun.store.object_storage import Bucket, DeniedError, UnreachableError

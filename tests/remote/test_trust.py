@@ -18,8 +18,8 @@ from orun.errors import UsageError
 from orun.planning import cache_key as keys_of_stages
 from orun.planning.plan import Step
 from orun.remote.envelope import RefusedError, seal, unseal
-from orun.remote.keys import ED25519, HMAC, Keyring, keyring
-from orun.remote.offers import listed, offered
+from orun.remote.trust import ED25519, HMAC, Keyring, keyring
+from orun.remote.validation import listed, offered
 from orun.store.checksummed_json import canonical
 from tests.project import built
 from tests.remote.support import contents, machine, named, notices, write

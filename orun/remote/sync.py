@@ -16,11 +16,11 @@ from orun.errors import Interrupted
 from orun.fs.digests import is_digest
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
-from orun.remote.intake import Intake
-from orun.remote.ledger import Ledger
-from orun.remote.link import Link
-from orun.remote.outgo import Outgo, count
+from orun.remote.connection import Link
+from orun.remote.download import Intake
+from orun.remote.known_results import Ledger
 from orun.remote.settings import Settings
+from orun.remote.upload import Outgo, count
 from orun.store import Action
 from orun.text.units import show
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from orun.core.events import Event, Notice
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
-from orun.remote.exchange import Exchange
 from orun.remote.settings import Settings
+from orun.remote.sync import Exchange
 
 
 def give(settings: Settings, planner: Planner, steps: Iterable[Step]) -> tuple[str, ...]:

@@ -12,8 +12,8 @@ from orun.fs.os_errors import refusals
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
 from orun.remote.client import BrokenError
-from orun.remote.ledger import Ledger
-from orun.remote.link import Link, Message, TroubleError
+from orun.remote.connection import Link, Message, TroubleError
+from orun.remote.known_results import Ledger
 from orun.store import Action
 from orun.store.checksummed_json import canonical
 

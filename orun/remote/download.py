@@ -11,11 +11,11 @@ from orun.fs.os_errors import ensure_space, refusals
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
 from orun.remote.client import BrokenError
+from orun.remote.connection import Link, Message, TroubleError
 from orun.remote.envelope import RefusedError
-from orun.remote.ledger import Ledger
-from orun.remote.link import Link, Message, TroubleError
+from orun.remote.known_results import Ledger
 from orun.remote.names import UNKNOWN
-from orun.remote.offers import listed, offered
+from orun.remote.validation import listed, offered
 from orun.store import Action, Tree
 from orun.store.objects import Incoming
 from orun.text.units import show
