@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from orun.pipeline.model import Pipeline
     from orun.planning.plan import Plan, Step
     from orun.planning.planner import Planner
-    from orun.rebuild import Rebuilt
+    from orun.runner.reproducibility import Rebuilt
 
 PathLike = str | os.PathLike[str]
 
@@ -183,11 +183,11 @@ def run(  # noqa: PLR0913 - the options of the command line
         if restored := restore(request, recalled, on_event, started_at):
             return restored
     from orun.environment.resources import room
-    from orun.outs import require_apart
     from orun.remember import remember
     from orun.remote.settings import resolve
-    from orun.requirements import require
-    from orun.session import Session
+    from orun.runner.output_checkouts import require_apart
+    from orun.runner.preflight import require
+    from orun.runner.run_session import Session
 
     pipeline = _pipeline(file, set)
     planner = _planner(pipeline.strictly() if strict else pipeline, store, force, fresh=fresh)
@@ -227,7 +227,7 @@ def rebuild(
         PipelineError: with every mistake of the file, and all that its stages lack on this machine.
         UsageError: when a stage of that name is not in the file, or nothing is stored to compare with.
     """
-    from orun.rebuild import rebuild as build_again
+    from orun.runner.reproducibility import rebuild as build_again
 
     planner = _planner(_pipeline(file, set), store, (), fresh=False)
     with planner.store:

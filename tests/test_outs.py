@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orun.core.serialization import replace
-from orun.outs import Outs
+from orun.runner.output_checkouts import Outs
 from orun.store import Store
 from tests.project import Project
 from tests.store.support import add

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orun.core.source_location import Position
 from orun.pipeline.model import Stage
-from orun.schedule import Schedule
+from orun.runner.scheduler import Schedule
 
 HERE = Position("p.yaml", 1, 1)
 

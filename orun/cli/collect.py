@@ -20,7 +20,7 @@ from orun.report.terminal import Terminal, detect
 from orun.text.units import parse_duration, parse_size, show, split
 
 if TYPE_CHECKING:
-    from orun.retention import Root
+    from orun.runner.retention import Root
     from orun.store.gc import Collected
     from orun.store.pins import Pin
 
@@ -112,7 +112,7 @@ def gc(
     With it go the folders of runs (logs, record, sources), but for those of the last runs, those that a baseline was
     accepted from, and the one that made what is pinned or released. The history of measurements stays.
     """
-    from orun import retention
+    from orun.runner import retention
     from orun.store.gc import Keep, collect
     from orun.store.inventory import survey
     from orun.store.pins import pins

@@ -101,7 +101,7 @@ def _all_needs() -> Needs:
 
 def _needs(pipeline: Pipeline) -> Needs:
     """The tools that a pipeline needs, with its stages that do."""
-    from orun.requirements import RUNS_MODELS, needed
+    from orun.runner.preflight import RUNS_MODELS, needed
 
     needs: Needs = {}
     for stage in pipeline.stages:
@@ -159,7 +159,7 @@ def _environments() -> list[dict[str, Any]]:
 
 
 def _lacks(pipeline: Pipeline) -> list[Problem]:
-    from orun.requirements import lacks
+    from orun.runner.preflight import lacks
 
     return [problem for stage in pipeline.stages for problem in lacks(pipeline, stage)]
 

@@ -16,7 +16,7 @@ from orun.report.figures import count, quoted
 from orun.text.units import show
 
 if TYPE_CHECKING:
-    from orun.rebuild import Changed, Rebuilt
+    from orun.runner.reproducibility import Changed, Rebuilt
 
 EXAMPLES = (
     ("orun verify artifacts/out/bert/release", "before shipping it, and wherever it was carried"),

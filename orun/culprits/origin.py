@@ -12,9 +12,9 @@ from orun.core.run_record import RunResult, StageResult
 from orun.culprits.bench import Bench
 from orun.eventlog.reducer import read_result
 from orun.gates import baselines
-from orun.outs import is_another
 from orun.pipeline.model import Gate, Pipeline, Reference, Stage
 from orun.planning.key_diff import key_changes
+from orun.runner.output_checkouts import is_another
 from orun.stages.contract import MODEL
 from orun.store import Store
 from orun.store.layout import RECORD_FILE

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orun.errors import StoreError, UsageError
-from orun.retention import releases
+from orun.runner.retention import releases
 from orun.stages.release._manifest import MANIFEST
 from orun.store import Lock, Store
 from orun.store.gc import Keep, collect

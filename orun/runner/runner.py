@@ -13,7 +13,6 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING
 
-from orun.attempt import Attempt
 from orun.core.events import Event, GateJudged, Notice, StageFinished, StageProgress, StageStarted
 from orun.core.run_record import VERBS, Outcome, StageResult, Verdict
 from orun.core.serialization import replace
@@ -22,8 +21,6 @@ from orun.errors import Interrupted, StageError
 from orun.executors import Executor
 from orun.executors.job import Finished, Progress
 from orun.fs.os_errors import refusals
-from orun.outcomes import failed, left, up_to_date
-from orun.outs import Outs, namesake, withdraw_gone
 from orun.pipeline.graph import reached
 from orun.pipeline.model import Stage
 from orun.planning.implicit_deps import never_at_rest
@@ -31,10 +28,13 @@ from orun.planning.key_diff import key_changes
 from orun.planning.plan import Done, Plan, Step
 from orun.planning.planner import Planner
 from orun.planning.provenance import Lineage
-from orun.schedule import Schedule
+from orun.runner.output_checkouts import Outs, namesake, withdraw_gone
+from orun.runner.scheduler import Schedule
+from orun.runner.stage_execution import Attempt
+from orun.runner.stage_locks import SAME_STAGE, Turn, Turns
+from orun.runner.stage_results import failed, left, up_to_date
+from orun.runner.undeclared_writes import Apart
 from orun.store import Action, Store
-from orun.strays import Apart
-from orun.turns import SAME_STAGE, Turn, Turns
 
 if TYPE_CHECKING:
     from orun.remote.sync import Exchange

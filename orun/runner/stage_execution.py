@@ -18,9 +18,9 @@ from orun.fs.os_errors import quoted
 from orun.pipeline.model import Pipeline
 from orun.planning.implicit_deps import carry_over, changed_meanwhile, collect_files, digest_now, versions
 from orun.planning.plan import Done, Step
+from orun.runner.undeclared_writes import Apart, kept, kept_note
 from orun.store import Action, Discovered, Signature, Store, Stray
 from orun.store.layout import safe_name
-from orun.strays import Apart, kept, kept_note
 
 SHORT = 12  # characters of a digest that tell two apart for people
 Told = TypeVar("Told")

@@ -14,7 +14,6 @@ from pathlib import Path
 from time import sleep
 from typing import Literal
 
-from orun.attempt import Attempt
 from orun.core.metrics import Metric
 from orun.environment.env_vars import variable
 from orun.errors import StageError, UsageError
@@ -24,6 +23,7 @@ from orun.fs.os_errors import quoted
 from orun.planning.plan import Done, Plan, Step
 from orun.planning.planner import Planner
 from orun.planning.provenance import Lineage
+from orun.runner.stage_execution import Attempt
 from orun.store import Action, Entry, Store, machine_lock
 
 POLL_SECONDS = 0.05  # how often the machine is asked for again while another process measures

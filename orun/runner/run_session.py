@@ -21,8 +21,8 @@ from orun.history import source_snapshot
 from orun.history.git_revision import commit_of
 from orun.planning.plan import Plan
 from orun.planning.planner import Planner
-from orun.requirements import provide
-from orun.runner import Runner
+from orun.runner.preflight import provide
+from orun.runner.runner import Runner
 
 if TYPE_CHECKING:
     from orun.remote.settings import Settings
