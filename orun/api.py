@@ -15,7 +15,7 @@ from orun.environment.call_cache import forget
 from orun.errors import UsageError
 from orun.eventlog.writer import Journal, Listener, ignore
 from orun.fs.observed_state import project_of
-from orun.memory import Request, recall, replay
+from orun.noop.check import Request, recall, replay
 from orun.remote.options import Remote
 
 if TYPE_CHECKING:
@@ -178,12 +178,12 @@ def run(  # noqa: PLR0913 - the options of the command line
     if request and (recalled := recall(request)):
         if recalled.in_place:
             return replay(request, recalled, on_event, started_at)
-        from orun.restore import restore
+        from orun.noop.restore import restore
 
         if restored := restore(request, recalled, on_event, started_at):
             return restored
     from orun.environment.resources import room
-    from orun.remember import remember
+    from orun.noop.record import remember
     from orun.remote.settings import resolve
     from orun.runner.output_checkouts import require_apart
     from orun.runner.preflight import require

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import orun
-from orun import memory, remember
 from orun.core.events import Event, Notice, RunStarted, StageFinished
 from orun.core.run_record import RunResult
 from orun.core.serialization import replace
@@ -20,7 +19,8 @@ from orun.fs.signatures import CLOCK
 from orun.gates import baselines
 from orun.gates.baseline_file import write_file
 from orun.gates.baselines import Baseline
-from orun.memory import Request
+from orun.noop import check, record
+from orun.noop.check import Request
 from orun.pipeline.model import Pipeline
 from orun.planning.plan import Done
 from orun.planning.planner import Planner
@@ -47,7 +47,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 def test_the_note_of_another_version_is_not_believed(project: Project) -> None:
     (note,) = project.store.glob("index/run-*.json")
     content = unseal(note.read_bytes())
-    note.write_bytes(seal({**content, "format": memory.FORMAT + 1}))
+    note.write_bytes(seal({**content, "format": check.FORMAT + 1}))
     assert not project.run().repeats
     assert project.run().repeats
 
@@ -140,7 +140,7 @@ def test_a_deleted_output_is_put_back_on_the_short_way(project: Project) -> None
         Notice("info", f"count: restored {out / 'count'}"),
     ]
     assert (project.text("make"), project.text("upper"), project.text("count")) == ("a b", "A B!", "2")
-    recalled = memory.recall(Request(project.store, project.folder / "pipeline.yaml", {}))
+    recalled = check.recall(Request(project.store, project.folder / "pipeline.yaml", {}))
     assert recalled is not None
     assert recalled.in_place
     assert project.run().repeats
@@ -196,7 +196,7 @@ def test_nothing_is_noted_when_orun_itself_was_edited_meanwhile(
     code = tmp_path / "code" / "module.py"
     code.parent.mkdir()
     code.touch()
-    monkeypatch.setattr(remember, "PACKAGE", code.parent)
+    monkeypatch.setattr(record, "PACKAGE", code.parent)
     (note,) = project.store.glob("index/run-*.json")
     note.unlink()
 
@@ -214,14 +214,14 @@ def test_nothing_is_noted_when_orun_itself_was_edited_meanwhile(
 def test_a_record_that_another_process_has_replaced_meanwhile_is_not_noted(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noted = remember.remember
+    noted = record.remember
 
     def replaced(request: Request, planner: Planner, done: Mapping[str, Done], result: RunResult) -> None:
         action = done["upper"].action
         Store.open(project.store).put_action(replace(action, started_at=action.started_at + 1))
         noted(request, planner, done, result)
 
-    monkeypatch.setattr(remember, "remember", replaced)
+    monkeypatch.setattr(record, "remember", replaced)
     project.edit("pipeline.yaml", "name: text", "name: text  # and a comment")
     project.run()
     monkeypatch.undo()
@@ -313,14 +313,14 @@ def test_outputs_that_are_not_whole_are_not_noted(project: Project, monkeypatch:
 def test_a_file_that_changed_just_now_is_noted_by_its_content(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remember, "CLOCK", 3600 * 10**9)  # however slow this is
+    monkeypatch.setattr(record, "CLOCK", 3600 * 10**9)  # however slow this is
     (note,) = project.store.glob("index/run-*.json")
     note.unlink()
     project.run()
     content = unseal(note.read_bytes())
     mine = [str(project.folder / name) for name in ("deep.py", "helper.py", "pipeline.yaml", "stages.py")]
     assert [path for path in content["contents"] if Path(path).suffix in {".py", ".yaml"}] == mine
-    assert not set(memory.joined(content["read"]["files"])) & set(mine)
+    assert not set(check.joined(content["read"]["files"])) & set(mine)
     assert project.run().repeats
 
 
@@ -331,7 +331,7 @@ def test_a_file_that_somebody_may_write_to_is_noted_by_its_content(
     held = str(project.folder / "deep.py")
     monkeypatch.setattr(stat_cache, "is_held_for_writing", lambda path: str(path) == held)
     monkeypatch.setattr(stat_cache, "CLOCK", -(10**9))  # all else was changed long ago
-    monkeypatch.setattr(remember, "CLOCK", -(10**9))
+    monkeypatch.setattr(record, "CLOCK", -(10**9))
     project.edit("pipeline.yaml", "text: a b", "text: a b c")
     project.run()
     noted = [unseal(note.read_bytes())["contents"] for note in project.store.glob("index/run-*.json")]

@@ -14,7 +14,7 @@ import pytest
 import orun
 from orun.environment.processor import usable_cores
 from orun.fs import locks
-from orun.memory import Request, recall
+from orun.noop.check import Request, recall
 from orun.store import Store
 from tests.project import PIPELINE, Project, built
 

@@ -63,7 +63,7 @@ def prepare(root: Path) -> None:
 
 
 def note_path(root: Path, name: str) -> Path:
-    """Where the note of the last run of a request lies; see `orun.memory`."""
+    """Where the note of the last run of a request lies; see `orun.noop.check`."""
     return root / "index" / f"run-{name}.json"
 
 

@@ -13,7 +13,7 @@ from orun.core.events import Notice
 from orun.core.run_record import RunResult
 from orun.eventlog.writer import Listener
 from orun.fs.durable_files import replace_file
-from orun.memory import Recalled, Request, noted, replay
+from orun.noop.check import Recalled, Request, noted, replay
 from orun.store import Store
 from orun.store.checksummed_json import seal
 

@@ -20,7 +20,7 @@ from orun.fs.durable_files import replace_file
 from orun.fs.observed_state import ABSENT, appearance, digest_file, listing_digest, value_digest
 from orun.fs.signatures import CLOCK, Signature
 from orun.gates import baselines
-from orun.memory import FORMAT, Request, around, noted, signature
+from orun.noop.check import FORMAT, Request, around, noted, signature
 from orun.planning import cache_key
 from orun.planning.plan import Done
 from orun.planning.planner import Planner

@@ -1,0 +1,1 @@
+"""Short way of a run with nothing to do: check, record, restore."""
