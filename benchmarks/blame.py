@@ -20,9 +20,9 @@ from time import monotonic
 
 import orun
 from benchmarks import blame_faults
+from orun.blame.blame import blame, questions
+from orun.blame.diagnosis import Diagnosis
 from orun.core.events import Event, StageStarted
-from orun.culprits.blame import blame, questions
-from orun.culprits.found import Diagnosis
 
 ROOT = Path(__file__).parents[1]
 HEAD = """

@@ -15,8 +15,8 @@ from orun.cli.ends import find, record_of
 from orun.cli.verb import Verb
 
 if TYPE_CHECKING:
+    from orun.blame.bisect import Bisection
     from orun.core.events import Event
-    from orun.culprits.bisect import Bisection
     from orun.report.terminal import Terminal
 
 EXAMPLES = (
@@ -46,7 +46,7 @@ def command(good: str, bad: str, gate: str, store: Path | None, as_json: bool) -
     Runs are named by their ids or the beginnings of them, as in the folder runs/ of the store; `last` is the last one,
     `last~1` the one before it of the same pipeline.
     """
-    from orun.culprits.bisect import bisect
+    from orun.blame.bisect import bisect
     from orun.report.terminal import detect
     from orun.store import Store
 

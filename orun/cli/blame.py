@@ -20,10 +20,10 @@ from orun.report.figures import quoted
 from orun.text.suggestions import closest, near, settings
 
 if TYPE_CHECKING:
+    from orun.blame.blame import Question
+    from orun.blame.diagnosis import Diagnosis
     from orun.core.events import Event
     from orun.core.run_record import RunResult
-    from orun.culprits.blame import Question
-    from orun.culprits.found import Diagnosis
     from orun.pipeline.model import Pipeline
 
 AUTOMATIC_SECONDS = 60.0  # that a run spends on all of its failed gates
@@ -52,7 +52,7 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
     With GATE, a stage or STAGE.METRIC, those gates are looked into whether they fail or not.
     Stages that give a release away, as `release/publish` does, are not run for it.
     """
-    from orun.culprits.blame import needed
+    from orun.blame.blame import needed
 
     values, seconds = options.parse_overrides(overrides), _seconds(time)
     pipeline = orun.load(file, set=values)
@@ -73,7 +73,7 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
 
 def after_run(file: str, choices: Mapping[str, Any], result: RunResult, *, quiet: bool) -> tuple[Diagnosis, ...]:
     """Look into the gates that failed in a run, for a minute at most; what is found is kept in the run's folder."""
-    from orun.culprits.blame import questions
+    from orun.blame.blame import questions
 
     pipeline = orun.load(file, set=choices["set"])
     asked = list(questions(pipeline, result))
@@ -106,7 +106,7 @@ def show(found: Sequence[Diagnosis], *, sentences: bool = False) -> None:
 
 def _investigated(asked: Sequence[Question], seconds: float, store: Path | None, say: Any) -> tuple[Diagnosis, ...]:
     """Look into each gate in turn; all of them together have so many seconds."""
-    from orun.culprits.blame import blame
+    from orun.blame.blame import blame
 
     found: list[Diagnosis] = []
     for one in asked:
@@ -119,7 +119,7 @@ def with_advice(found: Diagnosis, question: Question, seconds: float, store: Pat
     """Say how to go on where the time was too short."""
     from dataclasses import replace
 
-    from orun.culprits.found import OUT_OF_TIME
+    from orun.blame.diagnosis import OUT_OF_TIME
 
     if OUT_OF_TIME not in found.stopped:
         return found
@@ -130,7 +130,7 @@ def with_advice(found: Diagnosis, question: Question, seconds: float, store: Pat
 
 
 def _asked(pipeline: Pipeline, result: RunResult, gate: str | None) -> list[Question]:
-    from orun.culprits.blame import questions
+    from orun.blame.blame import questions
 
     every = list(questions(pipeline, result, all_gates=gate is not None))
     if gate is None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from orun.blame.diagnosis import Diagnosis, Level, Place
 from orun.core.metrics import Unit
-from orun.culprits.found import Diagnosis, Level, Place
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
 from orun.text.units import show

@@ -11,9 +11,9 @@ import onnx
 import pytest
 
 import orun as orun_api
+from orun.blame.blame import questions
+from orun.blame.diagnosis import OUT_OF_TIME, Diagnosis
 from orun.cli import blame
-from orun.culprits.blame import questions
-from orun.culprits.found import OUT_OF_TIME, Diagnosis
 from tests.cli.conftest import CommandLine
 from tests.diagnosis.planted import layers
 from tests.report.pages import read

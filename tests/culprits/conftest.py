@@ -11,9 +11,9 @@ import onnx
 import pytest
 
 import orun
+from orun.blame.blame import blame, questions
+from orun.blame.diagnosis import Diagnosis
 from orun.core.events import Event, StageStarted
-from orun.culprits.blame import blame, questions
-from orun.culprits.found import Diagnosis
 from orun.fs import locks
 from tests.diagnosis.planted import detour, layers
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import orun
+from orun.blame.bisect import Bisection, bisect
 from orun.core.events import Event, StageStarted
 from orun.core.run_record import RunResult
-from orun.culprits.bisect import Bisection, bisect
 from orun.errors import UsageError
 from orun.fs import locks
 from orun.store import Store

@@ -13,9 +13,9 @@ import onnx
 import pytest
 
 import orun
-from orun.culprits.advice import advice
-from orun.culprits.bisect import bisect
-from orun.culprits.changes import Fixed
+from orun.blame.advice import advice
+from orun.blame.bisect import bisect
+from orun.blame.changes import Fixed
 from orun.fs import locks
 from orun.store import Store
 from tests.culprits.test_bisect import Project

@@ -7,10 +7,10 @@ import re
 import pytest
 
 import orun
+from orun.blame import accuracy
+from orun.blame.blame import questions
 from orun.cli.main import main
 from orun.core.serialization import replace
-from orun.culprits import accuracy
-from orun.culprits.blame import questions
 from tests.culprits.conftest import PIPELINES, Planted
 from tests.processors import exact_sums
 from tests.report.support import PASSED, verdict

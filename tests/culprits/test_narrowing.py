@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from orun.blame.search import following
+from orun.blame.upstream_metrics import direction, judged
 from orun.core.metrics import Better
 from orun.core.serialization import replace
-from orun.culprits.levels import direction, judged
-from orun.culprits.narrowing import following
 from orun.pipeline.model import Rule
 from tests.gates.support import compared, gate, metric
 

@@ -11,15 +11,15 @@ import pytest
 from onnx import helper, numpy_helper
 
 import orun
+from orun.blame import accuracy, latency
+from orun.blame.blame import Question, blame
+from orun.blame.chain import upstream
+from orun.blame.diagnosis import Diagnosis, Level
+from orun.blame.experiment import Bench
+from orun.blame.origin import Past, brought, past
 from orun.cli.main import main
 from orun.core.metrics import Comparison, Estimate
 from orun.core.serialization import replace
-from orun.culprits import accuracy, latency
-from orun.culprits.bench import Bench
-from orun.culprits.blame import Question, blame
-from orun.culprits.chain import upstream
-from orun.culprits.found import Diagnosis, Level
-from orun.culprits.origin import Past, brought, past
 from orun.fs import locks
 from orun.pipeline.model import conditions
 from orun.store import Store

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from orun.blame import accuracy, latency
+from orun.blame.diagnosis import Place
 from orun.core.serialization import replace
-from orun.culprits import accuracy, latency
-from orun.culprits.found import Place
 from orun.pipeline.model import Stage
 from tests.gates.support import PLACE
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from orun.culprits.search import Outcome, Test, causes, minimal
+from orun.blame.delta_debugging import Outcome, Test, causes, minimal
 
 EIGHT = list(range(8))
 

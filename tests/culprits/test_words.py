@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from orun.blame import messages
+from orun.blame.diagnosis import Diagnosis, Level, Place, Proof
+from orun.blame.origin import Past
 from orun.core.metrics import Estimate
 from orun.core.serialization import replace
-from orun.culprits import words
-from orun.culprits.found import Diagnosis, Level, Place, Proof
-from orun.culprits.origin import Past
 
 LEVELS = (Level("fuse", 0.99, passes=True), Level("int8", 0.9, passes=False))
 PLACE = Place("/MatMul", 0.83, ("/MatMul",), "MatMul", "y", ("MatMulInteger",))
@@ -32,7 +32,7 @@ def found(proof: Proof | None) -> Diagnosis:
 )
 def test_what_the_variant_costs(seconds: Estimate | None, cost: str) -> None:
     proof = Proof("excluded", "int8 without", 0.97, passes=True, seconds=seconds)
-    assert words.accuracy(found(proof), "fuse") == (
+    assert messages.accuracy(found(proof), "fuse") == (
         "`int8` lost 9 points of recall; 83 % of the error enters at /MatMul; "
         f"excluding it brings back 7 points{cost}; the gate passes then"
     )
@@ -44,12 +44,12 @@ def test_a_gate_that_the_first_model_fails_already() -> None:
         found(Proof("excluded", "int8 without", 0.98, passes=False)), levels=(Level("export", 0.95, False), LEVELS[1])
     )
     start = "the gate fails at `export` already, where recall is 95 %; `int8` lost 9 points of recall"
-    assert words.started(bad) == start
-    assert words.accuracy(bad, "export") == (
+    assert messages.started(bad) == start
+    assert messages.accuracy(bad, "export") == (
         f"{start}; 83 % of the error enters at /MatMul; excluding it brings back 8 points; the gate still fails then"
     )
     unknown = replace(bad, levels=(Level("load", None, why="it failed"), Level("export", 0.99, None), LEVELS[1]))
-    assert words.started(unknown) == words.stage_alone(unknown) == "`int8` lost 9 points of recall"
+    assert messages.started(unknown) == messages.stage_alone(unknown) == "`int8` lost 9 points of recall"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_gate_that_the_first_model_fails_already() -> None:
     ],
 )
 def test_an_answer_that_was_not_shown(proof: Proof | None, end: str) -> None:
-    assert words.accuracy(found(proof), "fuse") == (
+    assert messages.accuracy(found(proof), "fuse") == (
         "`int8` lost 9 points of recall; 83 % of the error enters at /MatMul, "
         f"where `MatMul` is now MatMulInteger; {end}"
     )
@@ -76,17 +76,17 @@ def test_an_answer_that_was_not_shown(proof: Proof | None, end: str) -> None:
 )
 def test_how_many_nodes_a_slow_place_has(nodes: tuple[str, ...], named: str) -> None:
     place = Place("a", 0.5, nodes, "2 for 1", before=0.001, after=0.002)
-    assert words._slow(place) == f"{named} (2 ms for 1 ms)"
+    assert messages._slow(place) == f"{named} (2 ms for 1 ms)"
 
 
 def test_a_model_of_then_that_is_gone() -> None:
     past = Past("run-7", "export", "aa", "bb", ("train.py changed", "weights.pt changed"), here=False)
     start = "`export` is not the model that it was in run-7 (train.py changed; weights.pt changed)"
-    assert words.another(past) == f"{start}, which is not in the store any more"
-    assert words.another(replace(past, here=True, changes=())) == (
+    assert messages.another(past) == f"{start}, which is not in the store any more"
+    assert messages.another(replace(past, here=True, changes=())) == (
         "`export` is not the model that it was in run-7 (nothing that the runs recorded differs)"
     )
     lost = replace(found(Proof("mixed", "int8 before", why="it failed")), culprit="fuse")
-    assert words.origin(lost, past) == (
+    assert messages.origin(lost, past) == (
         "`fuse` added 9 points to recall since run-7: train.py changed; weights.pt changed; not verified: it failed"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orun.culprits.found import Diagnosis, Place
+from orun.blame.diagnosis import Diagnosis, Place
 from orun.report.blame import lines_of
 from orun.report.terminal import Terminal
 

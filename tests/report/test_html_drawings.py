@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from orun.blame.diagnosis import Diagnosis, Level, Place
 from orun.core.metrics import Estimate
 from orun.core.run_record import Verdict
 from orun.core.serialization import replace
-from orun.culprits.found import Diagnosis, Level, Place
 from orun.history.points import Series
 from orun.report.document import dumps
 from orun.report.html.limits import limit_of

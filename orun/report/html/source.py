@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orun.blame.diagnosis import Diagnosis
 from orun.core.events import Notice, StageFinished, StageStarted, StageWaiting, event_from_json
 from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import decode, from_json
-from orun.culprits.found import Diagnosis
 from orun.errors import StoreError
 from orun.eventlog.reducer import read_result
 from orun.history.points import Series

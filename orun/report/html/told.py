@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orun.culprits.found import Diagnosis
+from orun.blame.diagnosis import Diagnosis
 from orun.report.blame import LEVELS, PLACES, SHOWN, level_row, place_row, unit_of
 from orun.report.failures import failure_note
 from orun.report.html.head import PLAIN

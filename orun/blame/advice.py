@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from orun.culprits.changes import OWN, PYTHON, Fixed
-from orun.culprits.versions import pin
+from orun.blame.changes import OWN, PYTHON, Fixed
+from orun.blame.versions import pin
 from orun.planning.cache_key import MODULES
 
 RESTS = ("device python", "device runtime")  # parts of a device that no other machine brings

@@ -9,12 +9,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from orun.blame import messages, upstream_metrics
+from orun.blame.diagnosis import OUT_OF_TIME, Diagnosis, Level, Place, Proof
+from orun.blame.experiment import Bench, OutOfTime
+from orun.blame.origin import Past, rebuilt
 from orun.core.metrics import Comparison
 from orun.core.run_record import StageResult
-from orun.culprits import levels, words
-from orun.culprits.bench import Bench, OutOfTime
-from orun.culprits.found import OUT_OF_TIME, Diagnosis, Level, Place, Proof
-from orun.culprits.origin import Past, rebuilt
 from orun.pipeline.model import Gate, Stage
 
 ENOUGH = 0.8
@@ -61,12 +61,12 @@ class Case:
             same = bool(made) and self.bench.run([made])[made].tree == past.last
         except OutOfTime:
             same = False
-        said = words.another(past)
+        said = messages.another(past)
         if not same:
             return replace(found, note=said)
         told = f"{said}: of that one `{last}` makes the very model of then" if last != past.stage else said
         if found.culprit and self.slow:
-            return replace(found, culprit=past.stage, sentence=words.latency(found, self.before, self.slow, told))
+            return replace(found, culprit=past.stage, sentence=messages.latency(found, self.before, self.slow, told))
         return replace(found, sentence=f"{found.sentence}; {told}")
 
     def _slower(self, found: Diagnosis) -> Diagnosis:
@@ -79,7 +79,7 @@ class Case:
             found = replace(found, stopped=OUT_OF_TIME)
         if not found.culprit or self.slow is None:
             return found
-        return replace(found, sentence=words.latency(found, self.before, self.slow))
+        return replace(found, sentence=messages.latency(found, self.before, self.slow))
 
     def _steps(self, found: Diagnosis) -> Diagnosis:
         """Profile each artifact beside the one before it; the culprit is that which got slower most."""
@@ -97,7 +97,7 @@ class Case:
         found = replace(found, levels=tuple(_levels(pairs[-len(results) :], steps, results)))
         slower = {after: step for after, step in steps.items() if step and step.difference.low > 0}
         if not slower:
-            return replace(found, sentence=words.not_slower(found, [step for step in steps.values() if step]))
+            return replace(found, sentence=messages.not_slower(found, [step for step in steps.values() if step]))
         culprit = max(slower, key=lambda name: slower[name].difference.value)
         self.before = next(before for before, after in pairs if after == culprit)
         self.slow = slower[culprit]
@@ -137,7 +137,7 @@ class Case:
         metric = result[timed.id].metrics.get("cpu")
         seconds = metric.reference.difference if metric and metric.reference else None
         failed = restored.id if not result[restored.id].out else timed.id
-        why = "" if seconds else levels.reason(result, failed)
+        why = "" if seconds else upstream_metrics.reason(result, failed)
         return replace(found, proof=Proof("restored", restored.id, seconds=seconds, why=why))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from orun.blame.diagnosis import Diagnosis, Place, Proof
+from orun.blame.origin import Past
 from orun.core.metrics import Comparison, Unit
-from orun.culprits.found import Diagnosis, Place, Proof
-from orun.culprits.origin import Past
 from orun.text.units import show
 
 NEARLY_ALL = 0.95

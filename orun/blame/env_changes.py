@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
-from orun.culprits.changes import Change, Fixed, inputs_of, variable_of
-from orun.culprits.sides import Side
+from orun.blame.changes import Change, Fixed, inputs_of, variable_of
+from orun.blame.run_snapshot import Side
 from orun.environment.env_vars import variable
 from orun.fs.observed_state import ABSENT, value_digest
 from orun.planning.cache_key import UNSET

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from orun.blame.chain import model_port
+from orun.blame.diagnosis import Level
+from orun.blame.experiment import Bench
 from orun.core.metrics import Metric
 from orun.core.run_record import RunResult
-from orun.culprits.bench import Bench
-from orun.culprits.chain import model_port
-from orun.culprits.found import Level
 from orun.pipeline.model import Gate, Stage
 
 TELLING = 1e-6  # share of a metric's own size below which a change from one artifact to the next is rounding

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orun import api
+from orun.blame.changes import Change, upstream
+from orun.blame.delta_debugging import Outcome
+from orun.blame.env_changes import Variables
+from orun.blame.run_snapshot import Layout, Side
+from orun.blame.versions import Versions
 from orun.core.run_record import RunResult
 from orun.core.serialization import replace
-from orun.culprits.changes import Change, upstream
-from orun.culprits.search import Outcome
-from orun.culprits.sides import Layout, Side
-from orun.culprits.surroundings import Variables
-from orun.culprits.versions import Versions
 from orun.errors import Interrupted, PipelineError
 from orun.eventlog.writer import Listener, ignore
 from orun.fs.observed_state import seen_at

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from orun.blame.experiment import Bench
 from orun.core.run_record import RunResult, StageResult
-from orun.culprits.bench import Bench
 from orun.eventlog.reducer import read_result
 from orun.gates import baselines
 from orun.pipeline.model import Gate, Pipeline, Reference, Stage

@@ -9,15 +9,15 @@ from pathlib import Path
 from time import monotonic
 
 from orun import api
+from orun.blame import accuracy, latency, messages
+from orun.blame.chain import upstream
+from orun.blame.changes import giving
+from orun.blame.diagnosis import Diagnosis
+from orun.blame.experiment import Bench
+from orun.blame.origin import brought, past
+from orun.blame.upstream_metrics import judged
 from orun.core.metrics import Metric
 from orun.core.run_record import RunResult, Verdict
-from orun.culprits import accuracy, latency, words
-from orun.culprits.bench import Bench
-from orun.culprits.chain import upstream
-from orun.culprits.changes import giving
-from orun.culprits.found import Diagnosis
-from orun.culprits.levels import judged
-from orun.culprits.origin import brought, past
 from orun.errors import UsageError
 from orun.eventlog.writer import Listener, ignore
 from orun.fs.os_errors import quoted
@@ -73,7 +73,7 @@ def needed(pipeline: Pipeline, stage: str | None = None) -> list[str]:
     if stage is None:
         return [one.id for one in pipeline.stages if not giving(pipeline, one.id)]
     if given := giving(pipeline, stage):
-        raise UsageError(words.given(stage, given[0]), hint=f"orun {quoted(near(str(pipeline.file)))}")
+        raise UsageError(messages.given(stage, given[0]), hint=f"orun {quoted(near(str(pipeline.file)))}")
     return [stage]
 
 

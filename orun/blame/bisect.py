@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from orun.blame import messages
+from orun.blame.advice import advice
+from orun.blame.changes import Change, Fixed, changes, fixed, giving, upstream
+from orun.blame.commits import Between, between
+from orun.blame.delta_debugging import Outcome, causes
+from orun.blame.env_changes import Variables
+from orun.blame.partial_build import Mixer, Symptom
+from orun.blame.run_snapshot import Side
+from orun.blame.versions import Versions
 from orun.core.run_record import Verdict
-from orun.culprits import words
-from orun.culprits.advice import advice
-from orun.culprits.changes import Change, Fixed, changes, fixed, giving, upstream
-from orun.culprits.commits import Between, between
-from orun.culprits.mixture import Mixer, Symptom
-from orun.culprits.search import Outcome, causes
-from orun.culprits.sides import Side
-from orun.culprits.surroundings import Variables
-from orun.culprits.versions import Versions
 from orun.environment.call_cache import forget
 from orun.errors import UsageError
 from orun.eventlog.writer import Listener, ignore
@@ -137,7 +137,7 @@ def _asked(good: Side, bad: Side, asked: str) -> Symptom:
             if f"{stage.id}.{gate.metric}" != asked:
                 continue
             if gave := giving(bad.pipeline, stage.id):
-                raise UsageError(words.given(stage.id, gave[0]), hint=f"orun diff {good.run} {bad.run}")
+                raise UsageError(messages.given(stage.id, gave[0]), hint=f"orun diff {good.run} {bad.run}")
             values = [_value(side, stage.id, gate.metric) for side in (good, bad)]
             if values[0] is None or values[1] is None:
                 raise UsageError(f"{asked} was not measured in both runs", hint=f"orun bisect {good.run} {bad.run}")
@@ -154,7 +154,7 @@ def _refuse_given(bad: Side, good: Side, given: Mapping[str, str]) -> None:
     """Say it where all that is worse are stages that give something away."""
     for one in bad.record.stages:
         if one.outcome == "failed" and one.stage in given and not _outcome(good, one.stage, "failed"):
-            raise UsageError(words.given(one.stage, given[one.stage]), hint=f"orun diff {good.run} {bad.run}")
+            raise UsageError(messages.given(one.stage, given[one.stage]), hint=f"orun diff {good.run} {bad.run}")
 
 
 def _outcome(side: Side, stage: str, outcome: str) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from orun.culprits.changes import Change
-from orun.culprits.sides import Side
+from orun.blame.changes import Change
+from orun.blame.run_snapshot import Side
 from orun.history.git_revision import git
 
 SHOWN = 10

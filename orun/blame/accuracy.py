@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from orun.blame import messages, upstream_metrics
+from orun.blame.chain import model_port
+from orun.blame.diagnosis import OUT_OF_TIME, Diagnosis, Place, Proof
+from orun.blame.experiment import Bench, OutOfTime
+from orun.blame.origin import BEFORE, Past, rebuilt
+from orun.blame.search import FEW, PATIENCE, Measured, measure
 from orun.core.metrics import Estimate
 from orun.core.run_record import RunResult
-from orun.culprits import levels, words
-from orun.culprits.bench import Bench, OutOfTime
-from orun.culprits.chain import model_port
-from orun.culprits.found import OUT_OF_TIME, Diagnosis, Place, Proof
-from orun.culprits.narrowing import FEW, PATIENCE, Measured, measure
-from orun.culprits.origin import BEFORE, Past, rebuilt
 from orun.environment.processor import saturates
 from orun.pipeline.model import Gate, Stage
 
@@ -72,18 +72,18 @@ class Case:
             if found.proof:
                 return found
             if not found.culprit:
-                return replace(found, sentence=words.nobody(found))
-            found = replace(found, sentence=words.started(found))
+                return replace(found, sentence=messages.nobody(found))
+            found = replace(found, sentence=messages.started(found))
             if self.stage.uses in NO_ANSWERS or found.unit in OTHER_UNITS:
                 return found
             found = self._places(found)
             if not found.places:
                 return found
-            found = replace(found, sentence=words.accuracy(found, self._before(found)))
+            found = replace(found, sentence=messages.accuracy(found, self._before(found)))
             found = self._proof(self._thoroughly(found))
         except OutOfTime:
             found = replace(found, stopped=OUT_OF_TIME)
-        return replace(found, sentence=words.accuracy(found, self._before(found))) if found.places else found
+        return replace(found, sentence=messages.accuracy(found, self._before(found))) if found.places else found
 
     def _levels(self, found: Diagnosis) -> Diagnosis:
         for patience in (PATIENCE, math.inf):
@@ -103,7 +103,7 @@ class Case:
                 return self._origin(found, self.past)
         except OutOfTime:
             found = replace(found, stopped=OUT_OF_TIME)
-        return replace(found, note=_both(found.note, words.another(self.past)))
+        return replace(found, note=_both(found.note, messages.another(self.past)))
 
     def _origin(self, found: Diagnosis, past: Past) -> Diagnosis:
         """Measure the model of then as it was, and with the stages of now after it."""
@@ -115,18 +115,18 @@ class Case:
         )
         last = self.bench.add(stage, id=f"{stage.id} {BEFORE}", needs=needs, gates=(self.gate,), after=())
         result = self.bench.run([first.id, last.id])
-        then = levels.level(result, past.name, first.id, self.metric)
-        whole = levels.level(result, needs[port], last.id, self.metric)
+        then = upstream_metrics.level(result, past.name, first.id, self.metric)
+        whole = upstream_metrics.level(result, needs[port], last.id, self.metric)
         proof = Proof("mixed", needs[port], whole.value, whole.passes, why=whole.why)
         every = (then, *found.levels)
-        step = levels.worst_step(every, levels.direction(self.gate, self.measured.metrics))
+        step = upstream_metrics.worst_step(every, upstream_metrics.direction(self.gate, self.measured.metrics))
         if step is None or step.before is not then:
-            return replace(found, note=_both(found.note, words.another(past, found, proof)))
+            return replace(found, note=_both(found.note, messages.another(past, found, proof)))
         found = replace(found, levels=every, culprit=past.stage, lost=step.lost, proof=proof)
-        return replace(found, sentence=words.origin(found, past))
+        return replace(found, sentence=messages.origin(found, past))
 
     def _worst(self, found: Diagnosis) -> Diagnosis:
-        step = levels.worst_step(found.levels, levels.direction(self.gate, self.measured.metrics))
+        step = upstream_metrics.worst_step(found.levels, upstream_metrics.direction(self.gate, self.measured.metrics))
         return (
             replace(found, culprit=step.after.stage, lost=step.lost) if step else replace(found, culprit="", lost=0.0)
         )
@@ -137,9 +137,9 @@ class Case:
             return found
         self.measured = replace(self.measured, stage=self.stage)
         ends = (self._before(found), found.culprit)
-        made = {name: levels.variant(self.bench, self.stage, self.gate, name).id for name in ends}
+        made = {name: upstream_metrics.variant(self.bench, self.stage, self.gate, name).id for name in ends}
         result = self.bench.run(list(made.values()))
-        whole = tuple(levels.level(result, name, made[name], self.metric) for name in ends)
+        whole = tuple(upstream_metrics.level(result, name, made[name], self.metric) for name in ends)
         note = _both(f"found with {FEW} examples, measured with all of them", found.note.removeprefix(FEWER))
         return self._worst(replace(found, levels=whole, note=note))
 
@@ -156,7 +156,7 @@ class Case:
         stage = self.bench.make(f"places of {found.culprit}", "quantize/debug", self.stage, needs, params)
         result = self.bench.run([stage.id])
         if not result[stage.id].out:
-            return replace(found, stopped=f"no node could be told: {levels.reason(result, stage.id)}")
+            return replace(found, stopped=f"no node could be told: {upstream_metrics.reason(result, stage.id)}")
         table = json.loads((Path(result[stage.id].out) / "tensors.json").read_bytes())
         places = tuple(_places(table["findings"]))
         note, stopped = (
@@ -171,7 +171,7 @@ class Case:
             return found
         for how, made in self._variants(found):
             timed = self._timing(made, found.culprit)
-            measured = levels.variant(self.bench, self.measured.stage, self.gate, made.id)
+            measured = upstream_metrics.variant(self.bench, self.measured.stage, self.gate, made.id)
             proof = self._proven(how, made, self.bench.run([measured.id]), measured.id)
             found = replace(found, proof=proof)
             if proof.value is not None:
@@ -199,8 +199,8 @@ class Case:
         return self.bench.make(f"time of {made.id}", "measure/latency", like, needs, {**params, **TIMING})
 
     def _proven(self, how: str, made: Stage, result: RunResult, measured: str) -> Proof:
-        level = levels.level(result, made.id, measured, self.metric)
-        why = levels.reason(result, made.id) if not result[made.id].out else level.why
+        level = upstream_metrics.level(result, made.id, measured, self.metric)
+        why = upstream_metrics.reason(result, made.id) if not result[made.id].out else level.why
         return Proof(how, made.id, level.value, level.passes, why=why)
 
     def _difference(self, timed: str) -> Estimate | None:

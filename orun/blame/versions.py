@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from orun.blame.changes import Change, Fixed, inputs_of
+from orun.blame.run_snapshot import Side
 from orun.core.events import Notice
 from orun.core.serialization import replace
 from orun.core.targets import Environment
-from orun.culprits.changes import Change, Fixed, inputs_of
-from orun.culprits.sides import Side
 from orun.environment.distributions import ABSENT, BUILDS, developed, exact, installed, normalise
 from orun.environment.venv_builder import make
 from orun.errors import EnvironmentFailed

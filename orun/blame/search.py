@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from orun.blame import upstream_metrics
+from orun.blame.diagnosis import Level
+from orun.blame.experiment import Bench, OutOfTime
 from orun.core.metrics import Metric
 from orun.core.serialization import replace
-from orun.culprits import levels
-from orun.culprits.bench import Bench, OutOfTime
-from orun.culprits.found import Level
 from orun.pipeline.model import Gate, Stage
 
 FEW = 64  # examples that find the stage where all of them would take too long
@@ -50,15 +50,15 @@ def measure(
     found: dict[int, Level] = {}
     measured = Measured((), stage)
     try:
-        made = levels.variant(bench, stage, gate, chain[-1].id)
+        made = upstream_metrics.variant(bench, stage, gate, chain[-1].id)
         own = bench.run([made.id])[made.id]
         enough = own.seconds * (len(chain) - 1) <= patience * bench.left
         search = stage if enough or not _has_more(stage) else shortened(stage)
         measured = Measured((), search, own.seconds, own.metrics)
-        sign = levels.direction(gate, own.metrics)
+        sign = upstream_metrics.direction(gate, own.metrics)
         while (place := following({number: one.value for number, one in found.items()}, len(chain), sign)) is not None:
-            made = levels.variant(bench, search, gate, chain[place].id)
-            found[place] = levels.level(bench.run([made.id]), chain[place].id, made.id, metric or gate.metric)
+            made = upstream_metrics.variant(bench, search, gate, chain[place].id)
+            found[place] = upstream_metrics.level(bench.run([made.id]), chain[place].id, made.id, metric or gate.metric)
         measured = replace(measured, complete=True)
     except OutOfTime:
         pass
@@ -99,6 +99,6 @@ def following(values: Mapping[int, float | None], count: int, sign: int) -> int 
         (sign * (old - new), [place for place in missing if low < place < high])
         for (low, old), (high, new) in pairwise(known)
     ]
-    sure = [lost for lost, between in steps if not between and lost > levels.TELLING * size]
+    sure = [lost for lost, between in steps if not between and lost > upstream_metrics.TELLING * size]
     lost, between = max((step for step in steps if step[1]), key=lambda step: step[0])
     return None if sure and lost < max(sure) else between[len(between) // 2]

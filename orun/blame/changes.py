@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from orun.blame.run_snapshot import Side
 from orun.core.targets import Environment
-from orun.culprits.sides import Side
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning.cache_key import MODULES, STARTUP
 
