@@ -11,9 +11,9 @@ from orun.report.gates import caveat_notes, gate_notes, gate_table
 from orun.report.lines import Lines
 from orun.report.notes import stage_notes
 from orun.report.stages import stage_table
-from orun.report.strays import stray_notes
 from orun.report.summary import summary_line
 from orun.report.terminal import Terminal
+from orun.report.undeclared_writes import stray_notes
 
 if TYPE_CHECKING:
     from orun.report.live import Live

@@ -15,8 +15,8 @@ from orun.core.source_location import Position
 from orun.errors import PipelineError
 from orun.report.failures import failure_note
 from orun.report.gates import NOT_JUDGED, caveats, next_step, open_gates, place_of, title_of, why, why_unjudged
-from orun.report.strays import stray_note
 from orun.report.terminal import Terminal
+from orun.report.undeclared_writes import stray_note
 
 Level = Literal["error", "warning", "notice"]
 

@@ -26,7 +26,7 @@ from orun.report.gates import (
     why,
     why_unjudged,
 )
-from orun.report.strays import stray_note
+from orun.report.undeclared_writes import stray_note
 from orun.text.suggestions import near
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})

@@ -11,8 +11,8 @@ from orun.core.run_record import RunResult, StageResult, Unjudged, Verdict
 from orun.report import gates
 from orun.report.failures import failure_note
 from orun.report.stages import why
-from orun.report.strays import stray_note
 from orun.report.terminal import Terminal
+from orun.report.undeclared_writes import stray_note
 from orun.text.suggestions import near
 
 # What XML 1.0 cannot hold: the log of a stage may, and the name of a file.

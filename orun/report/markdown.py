@@ -9,9 +9,9 @@ from orun.report.failures import failure_note
 from orun.report.gates import INDENT, NOT_JUDGED, caveat_notes, gate_row, open_gates, unjudged, why, why_unjudged
 from orun.report.notes import stage_notes
 from orun.report.stages import stage_row
-from orun.report.strays import stray_notes
 from orun.report.summary import summary_line
 from orun.report.terminal import Terminal
+from orun.report.undeclared_writes import stray_notes
 from orun.text.markdown import escape, table
 from orun.text.suggestions import near
 

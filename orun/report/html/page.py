@@ -12,11 +12,11 @@ from orun.report.html.graph import graph
 from orun.report.html.head import contents, head
 from orun.report.html.machine import environment
 from orun.report.html.parts import Section
+from orun.report.html.problems import culprits, failures, notices
 from orun.report.html.source import Source, gather
 from orun.report.html.stages import stages
 from orun.report.html.tags import Markup, element
 from orun.report.html.timeline import timeline
-from orun.report.html.told import culprits, failures, notices
 from orun.report.html.trends import trends
 from orun.report.summary import style_of_run
 from orun.report.terminal import Style

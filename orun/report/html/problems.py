@@ -12,7 +12,7 @@ from orun.report.html.parts import Section, pill, plain_table, prose
 from orun.report.html.source import Source
 from orun.report.html.tags import Markup, element, join
 from orun.report.notes import said_notes
-from orun.report.strays import stray_note
+from orun.report.undeclared_writes import stray_note
 
 
 def failures(source: Source) -> Section | None:
