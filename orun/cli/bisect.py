@@ -11,7 +11,7 @@ import click
 
 from orun.api import default_store
 from orun.cli import options
-from orun.cli.ends import find, record_of
+from orun.cli.run_ids import find, record_of
 from orun.cli.verb import Verb
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orun.cli import options
-from orun.cli.ends import find, record_of
+from orun.cli.run_ids import find, record_of
 from orun.cli.verb import Verb
 from orun.errors import UsageError
 from orun.report.figures import ABSENT, NOT_THERE, count, shortened

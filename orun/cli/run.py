@@ -135,7 +135,7 @@ def _run_shown(file: str, detail: Detail, look_into: Callable[[RunResult], None]
 
 def _run_heeding(file: str, listener: Listener | None, choices: dict[str, Any]) -> RunResult:
     """Run, and be stopped by signals in good order."""
-    from orun.cli.stopping import heeding
+    from orun.cli.signals import heeding
 
     with heeding(listener) as hear:
         return orun.run(file, on_event=hear, **choices)

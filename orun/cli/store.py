@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from orun.cli import options
-from orun.cli.collect import gc
+from orun.cli.store_gc import gc
 from orun.cli.verb import HELP_NAMES, Verb
 from orun.errors import UsageError
 from orun.report.figures import ago, count, quoted

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 import click
 
-from orun.cli.habits import OPTIONS, VERBS, here
+from orun.cli.other_tools import OPTIONS, VERBS, here
 from orun.errors import UsageError
 
 

@@ -122,7 +122,7 @@ class Verbs(click.Group):
     def _unknown(self, name: str) -> UsageError:
         from difflib import get_close_matches
 
-        from orun.cli.habits import VERBS, here
+        from orun.cli.other_tools import VERBS, here
 
         close = [file for file in (f"{name}.yaml", f"{name}.yml") if os.path.lexists(file)]
         close += filter(None, [here(name, VERBS)])

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from orun.cli.habits import OPTIONS, VERBS
 from orun.cli.main import group
+from orun.cli.other_tools import OPTIONS, VERBS
 
 from .conftest import CommandLine
 
