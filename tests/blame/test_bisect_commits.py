@@ -10,7 +10,7 @@ import pytest
 from orun.cli.bisect import lines_of
 from orun.fs import locks
 from orun.report.terminal import Terminal
-from tests.culprits.test_bisect import Project
+from tests.blame.test_bisect import Project
 from tests.git import commit, git
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from orun.core.run_record import RunResult
 from tests.project import Project
-from tests.test_reruns_model import write_model
+from tests.reruns.test_model import write_model
 
 PIPELINE = """
 name: release

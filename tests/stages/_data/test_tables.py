@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.stages.data.support import array, labels, load, refusal
+from tests.stages._data.support import array, labels, load, refusal
 
 CSV = "age,income,town,bought\n31,2.5,Ulm,yes\n64,1,Bonn,no\n"
 

@@ -11,7 +11,7 @@ from orun.blame import accuracy
 from orun.blame.blame import questions
 from orun.cli.main import main
 from orun.core.serialization import replace
-from tests.culprits.conftest import PIPELINES, Planted
+from tests.blame.conftest import PIPELINES, Planted
 from tests.processors import exact_sums
 from tests.report.support import PASSED, verdict
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
-from tests.stages.data.support import array, labels, load, refusal
+from tests.stages._data.support import array, labels, load, refusal
 
 X = np.arange(6.0).reshape(3, 2)
 ARRAYS = {"x": X, "labels": np.array([2, 0, 1]), "candidates.x": X + 1, "ids": np.array([7, 8, 9])}

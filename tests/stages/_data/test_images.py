@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.stages.data.support import array, labels, load, refusal
+from tests.stages._data.support import array, labels, load, refusal
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from orun.core.run_record import RunResult
 from orun.environment import venvs
 from orun.fs import locks
-from tests.culprits.test_bisect import Project
+from tests.blame.test_bisect import Project
 from tests.environment.wheels import use_index, wheel
 
 COUNTED = """

@@ -18,7 +18,7 @@ from orun.blame.bisect import bisect
 from orun.blame.changes import Fixed
 from orun.fs import locks
 from orun.store import Store
-from tests.culprits.test_bisect import Project
+from tests.blame.test_bisect import Project
 from tests.diagnosis.planted import layers
 
 NEVER = "nothing of it is told: s3cret"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orun.executors import LocalExecutor
-from tests.executors.reads.test_native import read_where_it_is_refused
 from tests.executors.support import Project, result
+from tests.executors.tracing.test_native import read_where_it_is_refused
 
 STARTS = """
 import os
