@@ -91,10 +91,10 @@ def _trend(result: RunResult) -> str:
 
 def _past(result: RunResult) -> tuple[Sequence[Series], str]:
     """The measurements of the gated metrics on their machines, or why they cannot be read."""
-    from orun.history import History, location, previous_verdicts
+    from orun.history import History, location, past
 
     try:
-        return previous_verdicts(History(location(result.folder.parent.parent)), result), ""
+        return past(History(location(result.folder.parent.parent)), result), ""
     except StoreError as error:  # the run has its verdicts; only its past is missing
         return (), error.what
 

@@ -16,7 +16,7 @@ import pytest
 from orun.core.metrics import Metric
 from orun.core.serialization import replace
 from orun.errors import StoreError
-from orun.history import History, Point, location, points_of, previous_verdicts
+from orun.history import History, Point, location, points_of, past
 from orun.history.points import machine_of, series_of
 from tests.history.support import point
 from tests.report.support import COSINE, INT8, NOW, PASSED
@@ -81,10 +81,10 @@ def test_the_past_of_a_runs_gates_is_of_its_machine(tmp_path: Path) -> None:
     here, there = point(1.0, 10, machine="here"), point(2.0, 20, machine="there")
     history.add([here, replace(here, measured_at=30, key="d" * 64), replace(there, key="e" * 64)])
     history.add([replace(point(3.0, 40, machine="here"), metric="mean"), replace(here, stage="other")])
-    (found,) = previous_verdicts(history, PASSED)
+    (found,) = past(history, PASSED)
     assert [(one.measured_at, one.machine) for one in found.points] == [(10, "here"), (30, "here")]
-    assert previous_verdicts(history, replace(PASSED, verdicts=(COSINE,))) == ()
-    assert previous_verdicts(History(tmp_path / "none.sqlite"), PASSED) == ()
+    assert past(history, replace(PASSED, verdicts=(COSINE,))) == ()
+    assert past(History(tmp_path / "none.sqlite"), PASSED) == ()
 
 
 def test_a_database_of_an_earlier_version_is_gone_on_with(tmp_path: Path) -> None:
