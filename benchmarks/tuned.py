@@ -4,7 +4,8 @@
     python -m benchmarks.tuned --store FOLDER
 
 Batch 1, 128 tokens, one thread, CPU time of the whole process: see `benchmarks.envelope`. The least is the median of
-the block that was disturbed least, see `orun.measure.latency.final_timing`. Accuracy is what the search found on all examples.
+the block that was disturbed least, see `orun.measure.latency.final_timing`. Accuracy is what the search found on all
+examples.
 """
 
 from __future__ import annotations

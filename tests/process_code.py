@@ -1,6 +1,6 @@
 """Code that runs in the process of every stage, pinned to the format of keys.
 
-`python -m tests.process_code` pins it anew; it refuses while `orun.planning.cache_key.FORMAT` is the one that is pinned.
+`python -m tests.process_code` pins it anew; it refuses while `FORMAT` of `orun.planning.cache_key` is the pinned one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def main() -> None:
     now = modules()
     if PINS.exists() and pinned()["modules"] != now and pinned()["format"] == cache_key.FORMAT:
         sys.exit(
-            f"code of every stage's process changed: raise FORMAT in orun/planning/cache_key.py above {cache_key.FORMAT} first"
+            "code of every stage's process changed: "
+            f"raise FORMAT in orun/planning/cache_key.py above {cache_key.FORMAT} first"
         )
     PINS.write_text(json.dumps({"format": cache_key.FORMAT, "modules": now}, indent=1) + "\n", encoding="utf-8")
 

@@ -92,7 +92,8 @@ class JobResult(Record, frozen=True):
             `orun.fs.observed_state.listing_digest`).
         packages: distribution -> version of what the user's code imported, with what that needs and has loaded.
         environment: variable -> value, or None when it was not set, as the user's code looked it up.
-        probed: absolute path -> what was there when it was first asked for, but not opened (`orun.fs.observed_state.appearance`).
+        probed: absolute path -> what was there when it was first asked for, but not opened
+            (`orun.fs.observed_state.appearance`).
         wrote: absolute path of a file of the project that it wrote and left beside its output -> how.
         notes: what it said of its result, a sentence each.
         seconds: wall time.

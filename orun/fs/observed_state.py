@@ -60,7 +60,7 @@ def seen_at(path: str | Path) -> str:
         OSError: when it cannot be told.
     """
     try:
-        mode = os.stat(path).st_mode  # noqa: PTH116 - thousands of them
+        mode = os.stat(path).st_mode
     except OSError as error:
         if error.errno in NOTHING_THERE:
             return ABSENT
@@ -71,7 +71,7 @@ def seen_at(path: str | Path) -> str:
 def is_special(path: str | Path) -> bool:
     """Whether there is something at a path that is neither file nor folder, links followed."""
     try:
-        mode = os.stat(path).st_mode  # noqa: PTH116 - as above
+        mode = os.stat(path).st_mode
     except (OSError, ValueError):
         return False
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
@@ -89,12 +89,12 @@ def appearance(path: str | Path, *, size: bool = False, link: bool = False, targ
     found = presence(path)
     try:
         if size and found == FILE:
-            found = f"{FILE} of {os.stat(path).st_size}{BYTES}"  # noqa: PTH116
-        if target and os.path.islink(path):  # noqa: PTH114
-            return f"{LINK_TO}{os.readlink(path)}: {found}"  # noqa: PTH115
+            found = f"{FILE} of {os.stat(path).st_size}{BYTES}"
+        if target and os.path.islink(path):
+            return f"{LINK_TO}{os.readlink(path)}: {found}"
     except OSError:  # it went this moment
         return ABSENT
-    return f"{A_LINK if os.path.islink(path) else NO_LINK}{found}" if link or target else found  # noqa: PTH114
+    return f"{A_LINK if os.path.islink(path) else NO_LINK}{found}" if link or target else found
 
 
 def appearance_as(told: str, path: str | Path) -> str:
@@ -106,10 +106,10 @@ def appearance_as(told: str, path: str | Path) -> str:
 
 def place_on_path(file: str) -> str:
     """Whether a program or library is the one that its name leads to: the first in the folders of a variable."""
-    path, variable = os.path.abspath(file), _variable(file)  # noqa: PTH100
-    named = (os.path.join(folder, os.path.basename(path)) for folder in search_folders(path))  # noqa: PTH118, PTH119
+    path, variable = os.path.abspath(file), _variable(file)
+    named = (os.path.join(folder, os.path.basename(path)) for folder in search_folders(path))
     able = os.X_OK if variable == PROGRAMS else os.R_OK
-    first = next((one for one in named if os.access(one, able) and not os.path.isdir(one)), None)  # noqa: PTH112
+    first = next((one for one in named if os.access(one, able) and not os.path.isdir(one)), None)
     return f"{FIRST if path == first else NOT_FIRST}{variable}"
 
 
@@ -144,7 +144,7 @@ def require_regular(path: str | Path) -> os.stat_result:
     Raises:
         OSError: when it is not there, a folder, or a pipe, socket or device: to read one could wait or go on for ever.
     """
-    status = os.stat(path)  # noqa: PTH116 - thousands of them
+    status = os.stat(path)
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(status.st_mode):
@@ -157,7 +157,7 @@ def digest_file(path: str | Path) -> str:
     try:
         require_regular(path)
         hasher = blake3()
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - hundreds of them
+        with open(path, "rb", buffering=0) as file:
             while data := file.read(CHUNK):
                 hasher.update(data)
         return hasher.hexdigest()

@@ -3,8 +3,8 @@
 When every stage of a run is up to date, everything that this rests on is noted: the files that the pipeline was read
 from, what its stages were told and what they read, installed packages, orun's own code, the device, and in the store
 each record, object and checkout. A later run compares signatures (device, inode, size, times) with that note, reads no
-artifact, and imports neither YAML nor the store. Where only artifacts and checkouts were touched, `orun.noop.restore` looks
-at these; any other difference, however small, leads to the whole way through planner and runner. The note never decides
+artifact, and imports neither YAML nor the store. Where only artifacts and checkouts were touched, `orun.noop.restore`
+looks at these; any other difference, however small, leads to the whole way through planner and runner. The note never decides
 that something is out of date, and never why.
 """
 

@@ -16,7 +16,7 @@ import pytest
 from orun.core.metrics import Metric
 from orun.core.serialization import replace
 from orun.errors import StoreError
-from orun.history import History, Point, location, points_of, past
+from orun.history import History, Point, location, past, points_of
 from orun.history.points import machine_of, series_of
 from tests.history.support import point
 from tests.report.support import COSINE, INT8, NOW, PASSED

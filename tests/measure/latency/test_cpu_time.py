@@ -60,7 +60,7 @@ def test_one_thread_works_alone() -> None:
 
 def test_who_is_stopped_meanwhile_works_alone_nevertheless() -> None:
     """As when a host takes the processor away: time passes, and no thread waits for a core."""
-    code = "from tests.measure.latency.test_cpu_time import watched, work; print(flush=True); print(watched(work, 1.0).alone)"
+    code = "from tests.measure.latency.test_cpu_time import *; print(flush=True); print(watched(work, 1.0).alone)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as watcher:
         assert watcher.stdout
         watcher.stdout.readline()
