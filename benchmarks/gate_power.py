@@ -38,6 +38,7 @@ from orun.measure.latency.measurement import Measurement, measure
 from orun.measure.latency.metrics import metrics_of
 from orun.measure.workers import Worker
 from orun.pipeline.model import Gate, Stage, Threshold
+from orun.planning.key_diff import key_changes
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.params import Duration, Ratio
 from orun.stages.timing import Sizes, feeds
@@ -232,7 +233,7 @@ def _judge(found: Measurement, limit: float, batch: int) -> tuple[str, str]:
     action = Action(
         "", {"input model": "slower"}, Discovered(), "", 0, metrics_of(found, batch), "", "", "latency", {}, 0, 0, 0, 0
     )
-    verdict = judge(stage, action, Terms(Accepted("original", {}, {}, "", "", ""), {}))[0]
+    verdict = judge(stage, action, Terms(Accepted("original", {}, {}, "", "", ""), {}, key_changes))[0]
     return verdict.outcome, verdict.why
 
 

@@ -50,6 +50,7 @@ from orun.measure.benchmark_case import Subject
 from orun.measure.latency.measurement import measure
 from orun.measure.latency.metrics import metrics_of
 from orun.pipeline.model import Gate, Stage, Threshold
+from orun.planning.key_diff import key_changes
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.timing import Sizes, feeds
 from orun.store.records import Action, Discovered
@@ -190,7 +191,7 @@ def _judge(line: Line, gate: Gate) -> Verdict:
     stage = Stage("latency", "measure/latency", NOWHERE, needs={"model": "int8"}, params=vars(Params()), gates=(gate,))
     inputs = {"input model": "candidate"}
     action = Action("", inputs, Discovered(), "", 0, metrics, "", "", "latency", {}, 0, 0, 0, 0)
-    return judge(stage, action, Terms(Accepted("original", {}, {}, "", "", ""), {}))[0]
+    return judge(stage, action, Terms(Accepted("original", {}, {}, "", "", ""), {}, key_changes))[0]
 
 
 def _gates(case: Case, pooled: float) -> dict[str, Gate]:

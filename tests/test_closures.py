@@ -17,8 +17,8 @@ from tests import process_code
 MOST = 60  # modules in the key of a kind
 NEVER = (
     "orun.cli", "orun.report", "orun.runner.runner", "orun.api", "orun.text.suggestions", "orun.text.aliases",
-    "orun.executors", "orun.pipeline", "orun.planning.planner", "orun.remote", "orun.history", "orun.gates", "orun.blame",
-    "orun.stages.registry",
+    "orun.executors", "orun.pipeline", "orun.planning.planner", "orun.remote", "orun.history", "orun.gates",
+    "orun.blame", "orun.stages.registry",
 )  # fmt: skip
 LOADED = """
 import importlib, sys

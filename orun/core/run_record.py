@@ -9,7 +9,7 @@ from typing import Literal
 from orun.core.metrics import Estimate, Metric, Unit
 from orun.core.serialization import Record, field
 from orun.core.source_location import Position
-from orun.text.suggestions import UnknownStage
+from orun.core.stage_lookup import UnknownStage
 
 Outcome = Literal["built", "cached", "failed", "blocked", "skipped"]
 GateOutcome = Literal["passed", "failed", "undecided", "no baseline"]

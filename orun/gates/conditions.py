@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from orun.environment.hosts import software
 from orun.gates.baseline_file import Accepted
-from orun.gates.measured import Ports, changes, without_references
+from orun.gates.measured import Compare, Ports, changes, without_references
 from orun.pipeline.model import Stage
-from orun.planning.key_diff import key_changes
 from orun.store.records import Action
 
 SHOWN = 3  # changes that a sentence tells
@@ -24,17 +23,18 @@ EFFORT = frozenset(
 )  # fmt: skip
 
 
-def changed_since(stage: Stage, accepted: Accepted, action: Action, ports: Ports) -> str:
+def changed_since(compare: Compare, stage: Stage, accepted: Accepted, action: Action, ports: Ports) -> str:
     """The sentence about what changed since a baseline was accepted; empty when nothing did.
 
     Args:
+        compare: what says how two sets of key components differ.
         stage: whose figures are compared.
         accepted: what the baseline has for it.
         action: what it measured now.
         ports: what comes in where.
     """
     then = {name: text for name, text in without_references(accepted.setup).items() if name not in EFFORT}
-    found = [*_software(stage, accepted, action), *changes(stage, then, ports.setup(action))]
+    found = [*_software(compare, stage, accepted, action), *changes(compare, stage, then, ports.setup(action))]
     if not found:
         return ""
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
@@ -44,6 +44,6 @@ def changed_since(stage: Stage, accepted: Accepted, action: Action, ports: Ports
     )
 
 
-def _software(stage: Stage, accepted: Accepted, action: Action) -> list[str]:
+def _software(compare: Compare, stage: Stage, accepted: Accepted, action: Action) -> list[str]:
     then, now = software(accepted.host), software(action.host)
-    return key_changes(stage, then, now) if then and now else []
+    return compare(stage, then, now) if then and now else []

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from orun.core.metrics import further
 from orun.core.serialization import Record
 from orun.pipeline.model import Stage
-from orun.planning.key_diff import key_changes
 from orun.stages.contract import Spec
 from orun.store.records import Action
 
 MODELS = frozenset({"onnx", "engine"})
 REFERENCE, BASELINE = "reference", "baseline"  # ports of what a model is compared with
 SETUP = ("parameter ", "content of ", "read ", "target", "seed")  # how parts begin that say how it was measured
+
+
+# What differs between two sets of key components of a stage, a sentence each.
+Compare = Callable[[Stage, Mapping[str, str], Mapping[str, str]], list[str]]
 
 
 class Ports(Record, frozen=True):
@@ -76,7 +79,7 @@ def _types(spec: Spec, port: str) -> set[str]:
     return set(declared.accepts) if declared else set()
 
 
-def changes(stage: Stage, then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+def changes(compare: Compare, stage: Stage, then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """What of a setup is not as it was, one sentence each; a parameter that came since, as of a later orun, is none."""
     differing = {name: text for name, text in then.items() if text != now.get(name)}
-    return key_changes(stage, differing, {name: now[name] for name in differing if name in now}) if differing else []
+    return compare(stage, differing, {name: now[name] for name in differing if name in now}) if differing else []

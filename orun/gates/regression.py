@@ -14,7 +14,7 @@ from orun.gates.advice import to_tell
 from orun.gates.baselines import Accepted, alone
 from orun.gates.conditions import changed_since
 from orun.gates.finding import Change, Finding, distance, point
-from orun.gates.measured import Ports, changes, without_references
+from orun.gates.measured import Compare, Ports, changes, without_references
 from orun.gates.relative import by_interval, change
 from orun.measure.latency.sequential_test import EQUAL, SLOWER, Evidence
 from orun.pipeline.model import Gate, Stage
@@ -38,6 +38,7 @@ class Terms(Record, frozen=True):
     Attributes:
         accepted: what the accepted baseline has for the stage, or None.
         host: fingerprint of this machine.
+        compare: what says how two sets of key components differ.
         beside: whether the stage's kind measures the accepted model too.
         ports: what comes in where.
         gone: what else the baseline has, of stages that are not in the file any more: one of them may be this one.
@@ -45,6 +46,7 @@ class Terms(Record, frozen=True):
 
     accepted: Accepted | None
     host: Mapping[str, str]
+    compare: Compare
     beside: bool = True
     ports: Ports = field(default_factory=Ports)
     gone: tuple[str, ...] = ()
@@ -66,7 +68,7 @@ def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, t
         found = _side_by_side(gate, metric, metric.baseline, stage)
     else:
         return _signed(_by_stored(gate, metric, stage, action, terms, accepted), accepted)
-    return _signed(replace(found, caveat=changed_since(stage, accepted, action, terms.ports)), accepted)
+    return _signed(replace(found, caveat=changed_since(terms.compare, stage, accepted, action, terms.ports)), accepted)
 
 
 def _signed(found: Finding, accepted: Accepted) -> Finding:
@@ -147,7 +149,7 @@ def _by_stored(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: 
         why = f"{reason}, and the accepted figures are of another machine ({machine(accepted.host)})"
         return _untold(gate, why, " on this one")
     then = without_references(accepted.setup) if metric.reference or metric.references else accepted.setup
-    if otherwise := changes(stage, then, terms.ports.setup(action)):
+    if otherwise := changes(terms.compare, stage, then, terms.ports.setup(action)):
         return _untold(gate, f"{reason}, and the accepted figures were measured otherwise: {'; '.join(otherwise)}")
     if metric.noise != "none" and not (metric.interval and stored.interval):
         return _untold(gate, f"{reason}, and figures on {NOISY[metric.noise]} tell nothing without their intervals")

@@ -4,8 +4,8 @@ When every stage of a run is up to date, everything that this rests on is noted:
 from, what its stages were told and what they read, installed packages, orun's own code, the device, and in the store
 each record, object and checkout. A later run compares signatures (device, inode, size, times) with that note, reads no
 artifact, and imports neither YAML nor the store. Where only artifacts and checkouts were touched, `orun.noop.restore`
-looks at these; any other difference, however small, leads to the whole way through planner and runner. The note never decides
-that something is out of date, and never why.
+looks at these; any other difference, however small, leads to the whole way through planner and runner. The note never
+decides that something is out of date, and never why.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def around(targets: Iterable[Any]) -> dict[str, Any]:
     known = [None if target is None else decode(Target, target) for target in targets]
     return {
         "python": [sys.version, sys.executable, sys.getfilesystemencoding()],
-        "orun": os.path.dirname(__file__),  # noqa: PTH120 - a note has the signatures of one copy of its code
+        "orun": os.path.dirname(os.path.dirname(__file__)),  # noqa: PTH120 - a note has the signatures of one copy of its code
         "packages": dict(distributions.exact()),
         "device": [device.fingerprint("measurement", target) for target in known],
     }

@@ -28,7 +28,7 @@ from orun.remote.options import FETCHED, VARIABLES, config_file
 from orun.store import StatCache
 from orun.store.checksummed_json import seal
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parents[1]  # orun itself
 SECOND = 1_000_000_000  # nanoseconds
 
 

@@ -7,9 +7,9 @@ from typing import Literal
 
 from orun.core.run_record import GateOutcome, Verdict
 from orun.core.serialization import Record, field
+from orun.core.stage_lookup import UnknownStage
 from orun.pipeline.model import Pipeline, Stage
 from orun.store import Action
-from orun.text.suggestions import UnknownStage
 
 # What a gate did that keeps stages after it from running; the gravest first.
 BLOCKING: Mapping[GateOutcome, str] = {

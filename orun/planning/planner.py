@@ -215,7 +215,7 @@ class Planner:
             return ()
         spec = self.pipeline.kinds[stage.uses].spec
         host = device.made_on(spec.stage_class, stage.target, venvs.packages(stage.environment_of(stage.target)))
-        terms = Terms(self.accepted(stage), host, spec.baseline, Ports.of(spec, stage), self._gone)
+        terms = Terms(self.accepted(stage), host, key_changes, spec.baseline, Ports.of(spec, stage), self._gone)
         told = caveat_of(self.pipeline, stage)
         return tuple(
             replace(one, why=self._advised(one), caveat="; ".join(filter(None, (one.caveat, told))))

@@ -27,16 +27,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "locks": ("Lock", "MachineLock", "machine_lock"),
-    "reading": ("Signature",),
-    "records": ("Action", "Discovered", "Entry", "Stray", "Tree"),
-    "stat_cache": ("StatCache",),
-    "store": ("Store",),
+    "orun.fs.locks": ("Lock", "MachineLock", "machine_lock"),
+    "orun.fs.signatures": ("Signature",),
+    "orun.store.records": ("Action", "Discovered", "Entry", "Stray", "Tree"),
+    "orun.store.stat_cache": ("StatCache",),
+    "orun.store.store": ("Store",),
 }
 
 
 def __getattr__(name: str) -> Any:  # a run with nothing to do needs a few functions of it, not all
     for home, names in _HOMES.items():
         if name in names:
-            return getattr(importlib.import_module(f"orun.store.{home}"), name)
+            return getattr(importlib.import_module(home), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from orun.errors import UsageError
 
@@ -67,20 +67,6 @@ class Unknown(UsageError):
         super().__init__(what, why=why, hint=hint)
         self.expected = expected
         self.suggestion = suggestion
-
-
-class UnknownStage(Unknown, KeyError):
-    """A stage that a plan or a run does not have.
-
-    Args:
-        owner: the plan or the run: `run 20260921-141320-1f3c`.
-        stage: the name that it does not have.
-        stages: the names that it has.
-    """
-
-    def __init__(self, owner: str, stage: str, stages: Sequence[str]) -> None:
-        expected = one_of(stages) or "no stage: it has none"
-        super().__init__(f"{owner} has no stage {stage!r}", expected=expected, suggestion=closest(stage, stages))
 
 
 def settings(overrides: Mapping[str, str]) -> str:

@@ -93,7 +93,8 @@ def test_made_once_whatever_its_name() -> None:
 
 
 def test_it_runs_orun_with_its_own_packages_and_no_other(made: Path) -> None:
-    code = "import orun.executors.local.stage_process, tiny, inner, sys\nprint(tiny.version, sys.prefix, 'site' in sys.modules)"
+    names = "orun.executors.local.stage_process, tiny, inner, sys"
+    code = f"import {names}\nprint(tiny.version, sys.prefix, 'site' in sys.modules)"
     assert ask(code) == f"1.0 {venvs.prefix(made)} True"
     assert ask("import importlib.util as u; print(u.find_spec('numpy'), u.find_spec('click'))") == "None None"
 

@@ -12,6 +12,7 @@ from orun.gates.baselines import Accepted
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
 from orun.pipeline.model import Gate, Rule, Stage, Threshold, Undecided
+from orun.planning.key_diff import key_changes
 from orun.store.records import Action, Discovered
 from orun.text.units import DURATIONS, SIZES, split
 
@@ -83,5 +84,5 @@ def verdict_of(
     beside: bool = True,
 ) -> Verdict:
     stage = Stage("latency", "measure/latency", PLACE, needs={"model": "int8"}, gates=(condition,), params=params)
-    (verdict,) = judge(stage, action(measured), Terms(known, host, beside))
+    (verdict,) = judge(stage, action(measured), Terms(known, host, key_changes, beside))
     return verdict

@@ -17,6 +17,7 @@ from orun.gates.composite import together
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
 from orun.pipeline.model import Gate, Group, Stage, Undecided, conditions
+from orun.planning.key_diff import key_changes
 from tests.gates.support import HERE, PLACE, accepted, action, compared, gate, metric, verdict_of
 
 OUTCOMES: tuple[GateOutcome, ...] = ("passed", "failed", "undecided", "no baseline")
@@ -39,7 +40,7 @@ def group(rule: Literal["all", "any"], *members: Gate | Group) -> Group:
 
 def judged(condition: Gate | Group, measured: Mapping[str, Metric] = MEASURED) -> tuple[Verdict, ...]:
     stage = Stage("latency", "measure/latency", PLACE, needs={"model": "int8"}, gates=(condition,))
-    return judge(stage, action(measured), Terms(None, HERE))
+    return judge(stage, action(measured), Terms(None, HERE, key_changes))
 
 
 def test_one_that_passes_is_enough_for_any() -> None:

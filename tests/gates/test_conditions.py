@@ -12,6 +12,7 @@ from orun.gates.judge import judge
 from orun.gates.measured import Ports
 from orun.gates.regression import Terms
 from orun.pipeline.model import Stage
+from orun.planning.key_diff import key_changes
 from orun.store.records import Discovered
 from tests.gates.support import HERE, PLACE, accepted, action, compared, gate, metric
 
@@ -24,7 +25,7 @@ TARGET = {"parameter target": '"cpu"', "target": '{"session":{"intra_op_num_thre
 def sentence(setup: Mapping[str, str], now: Mapping[str, str], host: Mapping[str, str] = HERE) -> str:
     known = replace(accepted(MEASURED, host=host), setup=setup)
     found = action(MEASURED)
-    return changed_since(STAGE, known, replace(found, parts={**found.parts, **now}), Ports())
+    return changed_since(key_changes, STAGE, known, replace(found, parts={**found.parts, **now}), Ports())
 
 
 def test_nothing_changed() -> None:
@@ -77,7 +78,7 @@ def test_the_data_changed() -> None:
     known = replace(accepted(MEASURED), setup={"content of inputs": "a", "read data.npz": "a"})
     now = replace(found, parts={**found.parts, "content of inputs": "a"}, discovered=discovered)
     expected = "since the baseline was accepted on 2026-11-02: data.npz changed"
-    assert changed_since(STAGE, known, now, Ports()) == expected + END
+    assert changed_since(key_changes, STAGE, known, now, Ports()) == expected + END
 
 
 @pytest.mark.parametrize(
@@ -93,6 +94,6 @@ def test_verdicts_of_what_was_measured_side_by_side_say_so(model: str, *, caveat
     measured = {"p50": replace(MEASURED["p50"], baseline=baseline)}
     known = accepted(MEASURED, model, {**HERE, "runtime": "onnxruntime 1.24.1"})
     stage = replace(STAGE, gates=(gate("p50", "max_regression", "5%", 0.05),))
-    (verdict,) = judge(stage, action(measured), Terms(known, HERE))
+    (verdict,) = judge(stage, action(measured), Terms(known, HERE, key_changes))
     assert (verdict.caveat != "") == caveat
     assert ("runtime: onnxruntime 1.24.1 -> onnxruntime 1.31.1" in verdict.caveat) == caveat

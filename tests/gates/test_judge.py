@@ -7,6 +7,7 @@ from orun.core.source_location import Position
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
 from orun.pipeline.model import Gate, Rule, Stage, Threshold
+from orun.planning.key_diff import key_changes
 from tests.gates.support import HERE, action, compared
 
 PLACE = Position("bert.yaml", 44, 7)
@@ -14,7 +15,7 @@ PLACE = Position("bert.yaml", 44, 7)
 
 def verdict(metric: Metric, rule: Rule, threshold: Threshold) -> tuple[str, str]:
     stage = Stage("latency", "measure/latency", PLACE, gates=(Gate("p50", rule, threshold, "block", PLACE),))
-    (found,) = judge(stage, action({"p50": metric}), Terms(None, HERE))
+    (found,) = judge(stage, action({"p50": metric}), Terms(None, HERE, key_changes))
     return found.outcome, found.why
 
 
@@ -98,5 +99,5 @@ def test_of_a_metric_of_which_nobody_said_how_it_improves_the_rule_knows_it() ->
     for params, outcome in (({"better": {}}, "passed"), ({"better": {"p50": "higher"}}, "failed")):
         gate = Gate("p50", "max_increase", limit, "block", PLACE)
         stage = Stage("accuracy", "measure/accuracy", PLACE, gates=(gate,), params=params)
-        (found,) = judge(stage, action({"p50": rises}), Terms(None, HERE))
+        (found,) = judge(stage, action({"p50": rises}), Terms(None, HERE, key_changes))
         assert found.outcome == outcome

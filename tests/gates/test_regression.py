@@ -14,6 +14,7 @@ from orun.gates.measured import Ports
 from orun.gates.regression import Terms
 from orun.measure.latency.sequential_test import Evidence
 from orun.pipeline.model import Stage
+from orun.planning.key_diff import key_changes
 from orun.store.records import Action
 from tests.gates.support import HERE, PLACE, accepted, action, compared, gate, metric, verdict_of
 
@@ -130,7 +131,7 @@ def test_nothing_was_accepted_yet() -> None:
     assert (verdict.outcome, verdict.fails, verdict.blocks) == ("no baseline", False, False)
     assert verdict.why == "no baseline yet for `latency`; `orun baseline accept bert.yaml`"
     stage = Stage("latency[on=cpu]", "measure/latency", PLACE, gates=(LIMIT,))
-    (renamed,) = judge(stage, action(timed(0.0)), Terms(None, HERE, gone=("latency",)))
+    (renamed,) = judge(stage, action(timed(0.0)), Terms(None, HERE, key_changes, gone=("latency",)))
     assert renamed.why == (
         "no baseline yet for `latency[on=cpu]` (the baseline has `latency`, no longer in the file); "
         "`orun baseline accept bert.yaml`"
@@ -291,7 +292,7 @@ def test_what_lies_between_a_model_and_its_reference_is_not_held_against_another
     def found(name: str, digest: str) -> Verdict:
         then = replace(accepted(known), setup=ports.setup(with_reference("aa", known)))
         staged = replace(stage, gates=(replace(condition, metric=name),))
-        (verdict,) = judge(staged, with_reference(digest, alone), Terms(then, HERE, ports=ports))
+        (verdict,) = judge(staged, with_reference(digest, alone), Terms(then, HERE, key_changes, ports=ports))
         return verdict
 
     assert found("cosine", "aa").outcome == "passed"

@@ -3,8 +3,8 @@
 The examples are resampled for all models together (Efron and Tibshirani 1993, "An Introduction to the Bootstrap",
 chapters 13 and 16). The quantiles are corrected for bias (Efron 1981, Canadian Journal of Statistics 9:139-158), of
 which average precision has much, and expanded as in `orun.measure.metrics.paired`, by the examples of the rarest class:
-these are what the metric is known by. Of fewer than six in a class nothing is told. A resample that lacks a class is averaged
-over the others, as F1 is by definition; one that lacks them all is left out, which the method then says.
+these are what the metric is known by. Of fewer than six in a class nothing is told. A resample that lacks a class is
+averaged over the others, as F1 is by definition; one that lacks them all is left out, which the method then says.
 
 Resampling is blind to what no example shows: two models that answer alike would never differ. For classes that are
 answered the interval is never narrower than Tango's (1998) for no change among the examples of the rarest class, by its
