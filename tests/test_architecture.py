@@ -54,3 +54,8 @@ def test_files_of_a_kind_know_no_other_kind_s_room() -> None:
 def test_an_import_is_seen(tmp_path: Path, code: str) -> None:
     (tmp_path / "file.py").write_text(f"def f():\n    {code}\n")
     assert list(imports(tmp_path / "file.py")) == ["orun.api"]
+
+
+def test_files_stand_on_nothing_of_orun() -> None:
+    for path in (PACKAGE / "fs").rglob("*.py"):
+        assert {room(name) for name in imports(path)} <= {"fs"}

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orun.errors import StoreError
-from orun.fs.durable_files import make_database
+from orun.fs.durable import make_database
 from orun.fs.observed_state import seen_at
 from orun.fs.os_errors import quoted
 from orun.history.points import Point

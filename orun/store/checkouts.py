@@ -8,7 +8,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from orun.fs.durable_files import READ_ONLY, set_mode
+from orun.fs.durable import READ_ONLY, set_mode
 from orun.fs.locks import Lock
 from orun.fs.signatures import Signature, is_settled, read_steadily, signature_of
 from orun.store.index import Index

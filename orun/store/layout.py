@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orun.errors import StoreError
 from orun.fs.digests import ALGORITHM, digest_bytes
-from orun.fs.durable_files import make_folder, sync_folders, write_anew
+from orun.fs.durable import make_folder, sync_folders, write_anew
 from orun.fs.os_errors import quoted, refusals
 
 # objects     immutable files by digest, read-only

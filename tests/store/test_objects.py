@@ -17,7 +17,7 @@ from blake3 import blake3
 
 from orun.errors import StoreError
 from orun.fs.digests import digest_descriptor
-from orun.fs.durable_files import replace_file
+from orun.fs.durable import replace_file
 from orun.fs.signatures import set_stamp, signature_of
 from orun.store import Store, materialize, objects
 from orun.store.objects import SMALL

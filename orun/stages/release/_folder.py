@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from orun.fs.durable_files import make_folder, new_file, sync_folders, write_all, write_file
+from orun.fs.durable import make_folder, new_file, sync_folders, write_all, write_file
 
 CHUNK = 1 << 20
 PART = ".orun-part"  # ends the name of a file that is not whole yet
