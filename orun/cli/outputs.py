@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 def output_option(name: str, text: str, *parameters: str, metavar: str = "FILE") -> Callable[[F], F]:
     """An option that names a file, or a folder of files, to be written."""
-    return click.option(name, *parameters, metavar=metavar, callback=_path, help=text)
+    return click.option(name, *parameters, type=click.Path(), metavar=metavar, callback=_path, help=text)
 
 
 def _path(ctx: click.Context, param: click.Parameter, text: str | None) -> Path | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
 from pathlib import Path
 
-from orun.errors import StoreError
+from orun.errors import StoreError, UsageError
 from orun.fs.digests import ALGORITHM, digest_bytes
 from orun.fs.durable import make_folder, sync_folders, write_anew
 from orun.fs.os_errors import quoted, refusals
@@ -27,6 +28,11 @@ _LONGEST = 200  # file systems allow 255 bytes
 RECORD_FILE = "record.json"  # what a run that has ended leaves in its folder
 VERSION_FILE = "VERSION"
 VERSION = f"orun store, layout 1, {ALGORITHM}\n".encode()
+ELSEWHERE = "name a store, an empty folder or a new one: --store DIR"
+BESIDE = frozenset(  # what may lie in a folder that becomes a store, or has lost its version
+    {".gitignore", ".gitkeep", ".gitattributes", "README.md", "lost+found", ".DS_Store"}
+    | {f"history.sqlite{suffix}" for suffix in ("", "-wal", "-shm", "-journal")}
+)
 
 
 def prepare(root: Path) -> None:
@@ -34,9 +40,11 @@ def prepare(root: Path) -> None:
 
     Raises:
         StoreError: when it has not, or cannot be made or read.
+        UsageError: when the folder holds something else.
     """
     version = root / VERSION_FILE
     with refusals("open the store", root):
+        _require_own(root)
         above = make_folder(str(root))
         for name in FOLDERS:
             (root / name).mkdir(exist_ok=True)
@@ -60,6 +68,23 @@ def prepare(root: Path) -> None:
             hint=f"Use the version of orun that made it, or put it aside and begin a new one:\n"
             f"mv {quoted(root)} {quoted(f'{root}.old')}",
         )
+
+
+def _require_own(root: Path) -> None:
+    """Refuse a folder that is neither a store, whole or half made, nor empty; OSError if it cannot be read."""
+    try:
+        names = set(os.listdir(root))
+    except FileNotFoundError:
+        return
+    except NotADirectoryError as error:
+        raise UsageError(f"{root} is a file, so no store can be there", hint=ELSEWHERE) from error
+    if VERSION_FILE in names or names.issuperset(FOLDERS):
+        return
+    made = {*FOLDERS, *(name for name in names if name.startswith(f"{VERSION_FILE}."))}
+    foreign = names - BESIDE - (made if FOLDERS[0] in names else set())
+    if foreign:
+        why = f"it holds {quoted(min(foreign))}" + (f" and {len(foreign) - 1} more" if len(foreign) > 1 else "")
+        raise UsageError(f"{root} is no store, and not empty", why=why, hint=ELSEWHERE)
 
 
 def note_path(root: Path, name: str) -> Path:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import orun.store
-from orun.errors import StoreError
+from orun.errors import StoreError, UsageError
 from orun.store import Store
+from orun.store.layout import FOLDERS
 from tests.store.support import add
 
 
@@ -41,6 +42,36 @@ def test_the_readme_and_gitignore_of_a_project_stay(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text("objects/\n")
     with Store.open(tmp_path):
         assert (tmp_path / ".gitignore").read_text() == "objects/\n"
+
+
+@pytest.mark.parametrize("names", [["notes.txt"], ["runs", "weights.pt"], ["objects", "src", "README.md"], [".git"]])
+def test_a_folder_with_something_else_is_refused(tmp_path: Path, names: list[str]) -> None:
+    for name in names:
+        (tmp_path / name).mkdir()
+    with pytest.raises(UsageError) as caught:
+        Store.open(tmp_path)
+    foreign = {1: names[0], 2: "runs and 1 more", 3: "src"}[len(names)]
+    assert str(caught.value) == (
+        f"{tmp_path} is no store, and not empty\n  it holds {foreign}\n"
+        "  hint: name a store, an empty folder or a new one: --store DIR"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+
+
+def test_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UsageError, match="file is a file, so no store can be there"):
+        Store.open(tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("made", range(1, 10))
+def test_a_store_whose_making_was_cut_off_is_made(tmp_path: Path, made: int) -> None:
+    for name in FOLDERS[:made]:
+        (tmp_path / name).mkdir()
+    (tmp_path / "VERSION.17-0123456789ab").write_text("orun st")
+    Store.open(tmp_path).close()
+    assert (tmp_path / "VERSION").exists()
 
 
 @pytest.mark.parametrize("version", ["orun store, layout 2, blake3\n", "\x00\xff garbage"])
