@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orun.errors import StoreError
 from orun.fs.durable import make_database
-from orun.fs.observed_state import seen_at
+from orun.fs.observed_state import is_special, seen_at
 from orun.fs.os_errors import quoted
 from orun.history.points import Point
 from orun.store.layout import VERSION_FILE
@@ -98,6 +98,8 @@ class History:
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
+        if is_special(self.path):  # to open a pipe would wait for ever
+            raise self._useless("it is a pipe or device, not a file")
         try:
             make_database(str(self.path))
             database = sqlite3.connect(self.path, timeout=PATIENCE)
@@ -110,6 +112,9 @@ class History:
             raise StoreError(
                 f"the history {self.path} cannot be used", why=str(error), hint=self._way_on(error)
             ) from error
+
+    def _useless(self, why: str) -> StoreError:
+        return StoreError(f"the history {self.path} cannot be used", why=why, hint="name another file in $ORUN_HISTORY")
 
     def _way_on(self, error: sqlite3.Error) -> str:
         if _code(error) not in DAMAGE:
@@ -126,6 +131,8 @@ class History:
                 why=f"its format is {found}; this version knows {FORMAT}",
                 hint="upgrade orun: pip install --upgrade orun",
             )
+        if found == 0 and database.execute("SELECT 1 FROM sqlite_master WHERE name <> 'points'").fetchone():
+            raise self._useless("it is a database of another program")
         if found < FORMAT:
             _make(database)
 
