@@ -30,13 +30,15 @@ def _path(ctx: click.Context, param: click.Parameter, text: str | None) -> Path 
 
 
 def look_at(path: Path, *, append: bool = False) -> OutputFile:
-    """Find out whether a file can be written, and touch nothing of it.
+    """Find out whether a file can be written, and touch nothing of it; a pipe is let go of when the verb ends.
 
     Raises:
         UsageError: when it cannot.
     """
     with _refusals(path):
-        return OutputFile(path, append=append)
+        file = OutputFile(path, append=append)
+    click.get_current_context().call_on_close(file.close)
+    return file
 
 
 def write(file: OutputFile, text: str) -> None:

@@ -275,3 +275,11 @@ def test_history_replaces_nothing_that_a_run_has_read(
     assert (project / "points.csv").read_text().startswith("pipeline,")
     os.mkfifo(project / "pipe")
     assert orun("history", "--csv", "pipe").code == 2
+
+
+def test_a_reader_sees_the_end_of_a_run_that_did_not_start(orun: CommandLine, project: Path) -> None:
+    os.mkfifo(project / "pipe")
+    reader = os.open(project / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert orun("none.yaml", "--html", "pipe").code == 2
+    assert os.read(reader, 1) == b""
+    os.close(reader)
