@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
-from orun.history.source_snapshot import READ, index
 from orun.noop.check import Recalled, joined
-from orun.remote.options import config_file
-from orun.store.layout import FOLDERS, VERSION_FILE
+from orun.store.layout import FOLDERS, VERSION_FILE, history_path
 from orun.text.suggestions import near
 
 if TYPE_CHECKING:
@@ -55,12 +53,13 @@ def may_concern(reports: Collection[Path], recalled: Recalled, root: Path) -> bo
     """Whether reports may be in the place of something that a remembered run rests on; the planner tells for sure."""
     noted = recalled.note["read"]
     read = chain(joined(noted["files"]), recalled.note["contents"], joined(noted["folders"]))
-    return _find(reports, chain(map(Path, read), _kept(root))) is not None
+    return _find(reports, chain(read, _kept(root))) is not None
 
 
 def of_pipeline(pipeline: Pipeline) -> Iterator[Path]:
     """Every file and folder that a run of a pipeline reads, as far as the pipeline itself names it."""
     from orun.gates import baselines
+    from orun.remote.options import config_file
 
     yield from map(Path, pipeline.sources)
     yield from (pipeline.root / reference.path for stage in pipeline.stages for reference in stage.references)
@@ -77,6 +76,8 @@ def of_stages(planner: Planner, plan: Plan) -> Iterator[Path]:
 
 def of_run(result: RunResult) -> Iterator[Path]:
     """Every file that a run has read, as its record tells."""
+    from orun.history.source_snapshot import READ, index
+
     root = Path(result.file).parent
     yield Path(result.file)
     names = {name.removeprefix(READ) for stage in result.stages for name in stage.inputs if name.startswith(READ)}
@@ -84,14 +85,12 @@ def of_run(result: RunResult) -> Iterator[Path]:
 
 
 def _kept(root: Path) -> Iterator[Path]:
-    from orun.history import location
-
-    history = location(root)
+    history = history_path(root)
     yield from (root / name for name in (*FOLDERS, VERSION_FILE))
     yield from (history.with_name(history.name + suffix) for suffix in ("", "-wal", "-shm"))
 
 
-def _find(reports: Collection[Path], paths: Iterable[Path]) -> tuple[Path, Path] | None:
+def _find(reports: Collection[Path], paths: Iterable[str | Path]) -> tuple[Path, Path] | None:
     """Return the first report that is one of these files, by whatever name, or in one of these folders; and which."""
     files: dict[tuple[int, int], Path] = {}
     for report in reports:
@@ -107,13 +106,13 @@ def _find(reports: Collection[Path], paths: Iterable[Path]) -> tuple[Path, Path]
         else:
             found = files.get((status.st_dev, status.st_ino)) if status else None
         if found is not None:
-            return found, path
+            return found, Path(path)
     return None
 
 
-def _status(path: Path) -> os.stat_result | None:
+def _status(path: str | Path) -> os.stat_result | None:
     """Return the state of what is at a path, links followed; None where nothing can be seen."""
     try:
-        return path.stat()
+        return os.stat(path)  # noqa: PTH116 - hundreds of them
     except OSError:
         return None

@@ -78,11 +78,11 @@ def command(
 
 
 def _mend(store: Path | None, *, as_json: bool) -> None:
-    from orun.history import History, location
+    from orun.history import History, history_path
     from orun.history.repair import mend
 
     with options.open_store(store) as one:
-        history = History(location(one.root))
+        history = History(history_path(one.root))
         aside, added = mend(history, one)
     if as_json:
         options.show_json({"file": history.path, "damaged": aside, "added": added})
@@ -92,9 +92,9 @@ def _mend(store: Path | None, *, as_json: bool) -> None:
 
 
 def _points(metric: str, pipeline: str, store: Path | None) -> tuple[Point, ...]:
-    from orun.history import History, location
+    from orun.history import History, history_path
 
-    history = History(location(_root(store)))
+    history = History(history_path(_root(store)))
     of = {"pipeline": pipeline} if pipeline else {}
     points = history.points(**of, **({"name": metric} if metric else {}))
     if points:

@@ -115,9 +115,9 @@ def _trend(result: RunResult) -> str:
 
 def _past(result: RunResult) -> tuple[Sequence[Series], str]:
     """The measurements of the gated metrics on their machines, or why they cannot be read."""
-    from orun.history import History, location, past
+    from orun.history import History, history_path, past
 
     try:
-        return past(History(location(result.folder.parent.parent)), result), ""
+        return past(History(history_path(result.folder.parent.parent)), result), ""
     except StoreError as error:  # the run has its verdicts; only its past is missing
         return (), error.what

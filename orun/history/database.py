@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -32,12 +31,6 @@ CREATE TABLE IF NOT EXISTS points (
     runtime TEXT NOT NULL DEFAULT '',
     PRIMARY KEY ({", ".join(IDENTITY)})
 ) WITHOUT ROWID"""
-
-
-def location(store: Path) -> Path:
-    """The database of a store's runs: `$ORUN_HISTORY`, which may be shared by several stores, or one in the store."""
-    chosen = os.environ.get("ORUN_HISTORY")
-    return Path(chosen) if chosen else store / "history.sqlite"
 
 
 class History:

@@ -44,18 +44,29 @@ def test_the_readme_and_gitignore_of_a_project_stay(tmp_path: Path) -> None:
         assert (tmp_path / ".gitignore").read_text() == "objects/\n"
 
 
-@pytest.mark.parametrize("names", [["notes.txt"], ["runs", "weights.pt"], ["objects", "src", "README.md"], [".git"]])
-def test_a_folder_with_something_else_is_refused(tmp_path: Path, names: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("names", "holds"),
+    [
+        (["notes.txt"], "notes.txt"),
+        (["runs/1/weights.pt"], "runs"),
+        (["VERSION"], "VERSION"),
+        (["objects/1", "src/a.py", "setup.py", "README.md"], "setup.py and 1 more"),
+        (["out", "README.md"], "out"),
+        ([".git/config", ".gitignore"], ".git"),
+    ],
+)
+def test_a_folder_with_something_else_is_refused(tmp_path: Path, names: list[str], holds: str) -> None:
     for name in names:
-        (tmp_path / name).mkdir()
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text("1.2.3\n")
+    before = sorted(tmp_path.rglob("*"))
     with pytest.raises(UsageError) as caught:
         Store.open(tmp_path)
-    foreign = {1: names[0], 2: "runs and 1 more", 3: "src"}[len(names)]
     assert str(caught.value) == (
-        f"{tmp_path} is no store, and not empty\n  it holds {foreign}\n"
+        f"{tmp_path} is no store, and not empty\n  it holds {holds}\n"
         "  hint: name a store, an empty folder or a new one: --store DIR"
     )
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_file_is_refused(tmp_path: Path) -> None:
