@@ -179,7 +179,7 @@ def run(  # noqa: PLR0913 - the options of the command line
         None if part or not isinstance(file, str | os.PathLike) else _request(file, set, store, remote, strict=strict)
     )
     paths = [Path(report) for report in reports]
-    if request and (recalled := recall(request)) and not (paths and _may_concern(paths, recalled, request.store)):
+    if request and (recalled := recall(request)) and not (paths and _may_concern(paths, recalled, request)):
         if recalled.in_place:
             return replay(request, recalled, on_event, started_at)
         from orun.noop.restore import restore
@@ -254,10 +254,10 @@ def _request(
     return Request(root, path, _texts(values), remote, strict)
 
 
-def _may_concern(reports: Collection[Path], recalled: Recalled, root: Path) -> bool:
+def _may_concern(reports: Collection[Path], recalled: Recalled, request: Request) -> bool:
     from orun.overwrites import may_concern
 
-    return may_concern(reports, recalled, root)
+    return may_concern(reports, recalled, request)
 
 
 def _pipeline(file: PathLike | Pipeline, values: Mapping[str, Any] | None) -> Pipeline:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
-from orun.noop.check import Recalled, joined
+from orun.fs.observed_state import project_of
+from orun.noop.check import Recalled, Request, joined
+from orun.remote.options import config_file
 from orun.store.layout import FOLDERS, VERSION_FILE, history_path
 from orun.text.suggestions import near
 
@@ -49,22 +52,33 @@ def refuse_in_store(reports: Collection[Path], root: Path) -> None:
         raise UsageError(f"{found[0]} cannot be written", why=why, hint=ANOTHER)
 
 
-def may_concern(reports: Collection[Path], recalled: Recalled, root: Path) -> bool:
+def may_concern(reports: Collection[Path], recalled: Recalled, request: Request) -> bool:
     """Whether reports may be in the place of something that a remembered run rests on; the planner tells for sure."""
-    noted = recalled.note["read"]
+    noted, folder = recalled.note["read"], request.file.parent
     read = chain(joined(noted["files"]), recalled.note["contents"], joined(noted["folders"]))
-    return _find(reports, chain(read, _kept(root))) is not None
+    return _find(reports, chain(read, of_every_run(folder), _kept(request.store))) is not None
 
 
 def of_pipeline(pipeline: Pipeline) -> Iterator[Path]:
     """Every file and folder that a run of a pipeline reads, as far as the pipeline itself names it."""
     from orun.gates import baselines
-    from orun.remote.options import config_file
 
     yield from map(Path, pipeline.sources)
     yield from (pipeline.root / reference.path for stage in pipeline.stages for reference in stage.references)
-    yield config_file(pipeline.project)
     yield baselines.path_for(pipeline)
+    yield from of_every_run(pipeline.root)
+
+
+def of_every_run(folder: Path) -> Iterator[Path]:
+    """Every file and folder that any run in a folder reads: its project's settings, keys, git's files, packages."""
+    from orun.remote.settings import key_files
+
+    project = project_of(folder)
+    yield config_file(project)
+    yield from key_files(project)
+    yield from (top / ".git" for top in (folder, *folder.parents))
+    yield from (Path(__file__).parent, Path(os.__file__).parent)
+    yield from (Path(place) for place in sys.path if place.endswith(("site-packages", "dist-packages")))
 
 
 def of_stages(planner: Planner, plan: Plan) -> Iterator[Path]:

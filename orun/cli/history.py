@@ -123,10 +123,11 @@ def _write_csv(points: Sequence[Point], path: Path, store: Path | None) -> None:
 def _refuse_inputs(path: Path, store: Path | None) -> None:
     """Refuse to replace what a run of the store has read, or what belongs to the store."""
     from orun.eventlog.reducer import read_result
-    from orun.overwrites import of_run, refuse, refuse_in_store
+    from orun.overwrites import of_every_run, of_run, refuse, refuse_in_store
     from orun.store.layout import RECORD_FILE
 
     refuse_in_store([path], _root(store))
+    refuse([path], of_every_run(Path.cwd()), "every run here")
     if not path.is_file() or not seen_at(_root(store)):
         return
     with options.open_store(store) as opened:

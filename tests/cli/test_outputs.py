@@ -119,6 +119,34 @@ def test_what_was_read_for_the_first_time_is_refused_at_the_end(
     assert (project / "run.md").read_text().startswith("## pipeline\n")
 
 
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("name", ["git", "key", "private", "package", "library"])
+def test_what_every_run_reads_is_refused(
+    orun: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch, name: str, again: bool
+) -> None:
+    (project / ".git").mkdir()
+    (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (project / "pyproject.toml").write_text("[tool.orun.remote]\ntrusted-keys = ['key.pub']\n")
+    (project / "private.pem").write_text("-----BEGIN PRIVATE KEY-----\n")
+    monkeypatch.setenv("ORUN_REMOTE_SIGNING_KEY", "private.pem")
+    (project / "key.pub").write_text("-----BEGIN PUBLIC KEY-----\n")
+    places = {
+        "git": ".git/HEAD",
+        "key": "key.pub",
+        "private": "private.pem",
+        "package": str(Path(pytest.__file__)),
+        "library": str(Path(os.__file__)),
+    }
+    before = Path(places[name]).read_text()
+    if again:
+        assert orun("words.yaml", "-q").code == 0
+    for words in (["words.yaml", "--html"], *([["history", "--csv"]] if again else [])):
+        shown = orun(*words, places[name])
+        assert (shown.code, shown.out) == (2, "")
+        assert shown.err.startswith(f"error: {places[name]} cannot be written\n  ")
+        assert Path(places[name]).read_text() == before
+
+
 @pytest.mark.parametrize("name", ["objects/new.html", "out/words/report.html", "VERSION", "history.sqlite"])
 def test_what_only_orun_writes_is_refused(orun: CommandLine, project: Path, name: str) -> None:
     assert orun("words.yaml", "-q").code == 0
