@@ -70,7 +70,10 @@ class OutputFile:
             _append(target, data)
             return
         mode = stat.S_IMODE(status.st_mode) if status else None
-        replace_file(target, data, f"{folder}/.orun-{os.urandom(8).hex()}", mode)
+        try:
+            replace_file(target, data, f"{folder}/.orun-{os.urandom(8).hex()}", mode)
+        except OSError as error:  # it names what only we know of
+            raise OSError(error.errno, error.strerror, target) from error
 
     def close(self) -> None:
         """Let go of a pipe or device."""

@@ -259,6 +259,7 @@ def test_a_descriptor_of_the_shell() -> None:
         ("words.yaml/junit.xml", "  words.yaml is a file, not a folder\n"),
         ("folder", "  it is a folder\n  hint: Look at what is there: ls -ld folder\n"),
         ("/dev/full", f"  No space left on device\n  hint: {FULL}: df -h /dev/full\n"),
+        ("/proc/junit.xml", "  No such file or directory\n  hint: Look at what is there: ls -ld /proc\n"),
         ("/dev/fd/999", "  descriptor 999 is not open\n  hint: Look at what is there: ls -ld /dev/fd\n"),
     ],
 )
