@@ -15,7 +15,7 @@ from orun.environment.call_cache import forget
 from orun.errors import UsageError
 from orun.eventlog.writer import Journal, Listener, ignore
 from orun.fs.observed_state import project_of
-from orun.noop.check import Request, recall, replay
+from orun.noop.check import Recalled, Request, recall, replay
 from orun.remote.options import Remote
 
 if TYPE_CHECKING:
@@ -139,6 +139,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     gpus: int | None = None,
     store: PathLike | None = None,
     remote: Remote | str | None = None,
+    reports: Collection[PathLike] = (),
     on_event: Listener = ignore,
 ) -> RunResult:
     """Bring a pipeline up to date and judge its gates.
@@ -159,6 +160,7 @@ def run(  # noqa: PLR0913 - the options of the command line
         store: the store's folder; see `default_store`.
         remote: the store that is shared with other machines, or its URL; what `$ORUN_REMOTE` or the project's
             `pyproject.toml` says when None.
+        reports: files that the caller writes after the run; one that the run reads is refused.
         on_event: called with each event as it happens.
 
     Returns:
@@ -167,7 +169,8 @@ def run(  # noqa: PLR0913 - the options of the command line
     Raises:
         PipelineError: with every mistake of the file, and all that its stages lack on this machine.
         StoreError: when the store cannot be used.
-        UsageError: when a stage of that name is not in the file, or the remote cannot be as it is asked for.
+        UsageError: when a stage of that name is not in the file, the remote cannot be as it is asked for, or a report
+            would replace what the run reads.
     """
     started_at = time()
     remote = Remote(remote) if isinstance(remote, str) else remote
@@ -175,13 +178,15 @@ def run(  # noqa: PLR0913 - the options of the command line
     request = (
         None if part or not isinstance(file, str | os.PathLike) else _request(file, set, store, remote, strict=strict)
     )
-    if request and (recalled := recall(request)):
+    paths = [Path(report) for report in reports]
+    if request and (recalled := recall(request)) and not (paths and _may_concern(paths, recalled, request)):
         if recalled.in_place:
             return replay(request, recalled, on_event, started_at)
         from orun.noop.restore import restore
 
         if restored := restore(request, recalled, on_event, started_at):
             return restored
+    from orun import overwrites
     from orun.environment.resources import room
     from orun.noop.record import remember
     from orun.remote.settings import resolve
@@ -190,11 +195,17 @@ def run(  # noqa: PLR0913 - the options of the command line
     from orun.runner.run_session import Session
 
     pipeline = _pipeline(file, set)
-    planner = _planner(pipeline.strictly() if strict else pipeline, store, force, fresh=fresh)
+    root = Path(store) if store else default_store(pipeline.root)
+    if paths:
+        overwrites.refuse(paths, overwrites.of_pipeline(pipeline))
+        overwrites.refuse_in_store(paths, root)
+    planner = _planner(pipeline.strictly() if strict else pipeline, root, force, fresh=fresh)
     require_apart(planner.store, planner.pipeline)
     chosen = _selected(planner.pipeline, only, from_, to)
     shared = resolve(remote or Remote(), planner.pipeline.project)
     planned = planner.plan()
+    if paths:
+        overwrites.refuse(paths, overwrites.of_stages(planner, planned))
     here = room(jobs, gpus, memory=any(step.stage.memory for step in planned.steps))
     require(planned, chosen, here)
     with Journal(planner.store.new_run(planner.pipeline.name), on_event, started_at) as journal:
@@ -241,6 +252,12 @@ def _request(
     path = Path(file).absolute()
     root = Path(store).absolute() if store else default_store(path.parent).absolute()
     return Request(root, path, _texts(values), remote, strict)
+
+
+def _may_concern(reports: Collection[Path], recalled: Recalled, request: Request) -> bool:
+    from orun.overwrites import may_concern
+
+    return may_concern(reports, recalled, request)
 
 
 def _pipeline(file: PathLike | Pipeline, values: Mapping[str, Any] | None) -> Pipeline:

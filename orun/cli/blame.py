@@ -74,6 +74,9 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
 def after_run(file: str, choices: Mapping[str, Any], result: RunResult, *, quiet: bool) -> tuple[Diagnosis, ...]:
     """Look into the gates that failed in a run, for a minute at most; what is found is kept in the run's folder."""
     from orun.blame.blame import questions
+    from orun.fs.os_errors import refusals
+    from orun.fs.output_file import OutputFile
+    from orun.report.document import dumps
 
     pipeline = orun.load(file, set=choices["set"])
     asked = list(questions(pipeline, result))
@@ -81,16 +84,16 @@ def after_run(file: str, choices: Mapping[str, Any], result: RunResult, *, quiet
         return ()
     if not quiet:
         options.show(["", f"why, for {AUTOMATIC_SECONDS:.0f} s at most (--no-blame leaves it out):"])
+    kept = result.folder / "blame.json"
     try:
         found = _investigated(asked, AUTOMATIC_SECONDS, choices.get("store"), _silent if quiet else _say)
+        with refusals("keep what was found", kept), OutputFile(kept) as output:
+            output.write(f"{dumps({'blame': found})}\n".encode())
     except Interrupted:
         raise
     except OrunError as error:  # the verdict stands whether its cause can be found or not
         click.echo(f"why cannot be told: {error}", err=True)
         return ()
-    from orun.report.document import dumps
-
-    (result.folder / "blame.json").write_text(dumps({"blame": found}) + "\n", encoding="utf-8")
     return found
 
 

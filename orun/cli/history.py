@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING
 
 import click
 
-from orun.cli import options
+from orun.cli import options, outputs
+from orun.cli.outputs import output_option
 from orun.cli.verb import Verb
-from orun.errors import UsageError
+from orun.errors import StoreError, UsageError
+from orun.fs.observed_state import seen_at
 from orun.report.figures import count
 from orun.text.suggestions import closest, near, one_of
 
@@ -36,9 +39,7 @@ EXAMPLES = (
 @click.option(
     "--last", type=click.IntRange(1), default=20, metavar="N", help="Measurements and changes to list of each series."
 )
-@click.option(
-    "--csv", "csv_file", type=click.Path(path_type=Path), metavar="FILE", help="Write CSV instead; - prints it."
-)
+@output_option("--csv", "Write CSV instead; - prints it.", "csv_file")
 @click.option("--mlflow", default="", metavar="URI", help="Log to an MLflow tracking server instead.")
 @click.option("--mend", is_flag=True, help="Put a damaged history aside, and add what the store's runs have measured.")
 @options.store_option
@@ -70,18 +71,18 @@ def command(
 
         options.show([f"logged {to_mlflow(points, mlflow)} runs to {mlflow}"])
     elif csv_file:
-        _write_csv(points, csv_file)
+        _write_csv(points, csv_file, store)
     else:
         _show(points, last, detailed=bool(metric), as_json=as_json)
     return 0
 
 
 def _mend(store: Path | None, *, as_json: bool) -> None:
-    from orun.history import History, location
+    from orun.history import History, history_path
     from orun.history.repair import mend
 
     with options.open_store(store) as one:
-        history = History(location(one.root))
+        history = History(history_path(one.root))
         aside, added = mend(history, one)
     if as_json:
         options.show_json({"file": history.path, "damaged": aside, "added": added})
@@ -91,10 +92,9 @@ def _mend(store: Path | None, *, as_json: bool) -> None:
 
 
 def _points(metric: str, pipeline: str, store: Path | None) -> tuple[Point, ...]:
-    from orun.api import default_store
-    from orun.history import History, location
+    from orun.history import History, history_path
 
-    history = History(location(store or default_store(Path.cwd())))
+    history = History(history_path(_root(store)))
     of = {"pipeline": pipeline} if pipeline else {}
     points = history.points(**of, **({"name": metric} if metric else {}))
     if points:
@@ -109,16 +109,37 @@ def _points(metric: str, pipeline: str, store: Path | None) -> tuple[Point, ...]
     raise UsageError(f"no measurement of '{metric}'", why=why, hint="orun history")
 
 
-def _write_csv(points: Sequence[Point], path: Path) -> None:
+def _write_csv(points: Sequence[Point], path: Path, store: Path | None) -> None:
     from orun.history.export import to_csv
 
     if str(path) == STDOUT:
         options.show([to_csv(points).removesuffix("\n")])
         return
-    try:
-        path.write_text(to_csv(points), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written", why=error.strerror or str(error)) from error
+    file = outputs.look_at(path)
+    _refuse_inputs(path, store)
+    outputs.write(file, to_csv(points))
+
+
+def _refuse_inputs(path: Path, store: Path | None) -> None:
+    """Refuse to replace what a run of the store has read, or what belongs to the store."""
+    from orun.eventlog.reducer import read_result
+    from orun.overwrites import of_every_run, of_run, refuse, refuse_in_store
+    from orun.store.layout import RECORD_FILE
+
+    refuse_in_store([path], _root(store))
+    refuse([path], of_every_run(Path.cwd()), "every run here")
+    if not path.is_file() or not seen_at(_root(store)):
+        return
+    with options.open_store(store) as opened:
+        for folder in opened.ended_runs():
+            with suppress(StoreError):  # another version of orun wrote the record
+                refuse([path], of_run(read_result(folder / RECORD_FILE)), "a run in the store")
+
+
+def _root(store: Path | None) -> Path:
+    from orun.api import default_store
+
+    return store or default_store(Path.cwd())
 
 
 def _show(points: Sequence[Point], last: int, *, detailed: bool, as_json: bool) -> None:

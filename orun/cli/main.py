@@ -13,7 +13,7 @@ import click
 from click.exceptions import Exit
 
 from orun import __version__
-from orun.cli.verb import Verbs
+from orun.cli.verb import Verbs, lost_folder
 from orun.errors import MORE_MEMORY, Interrupted, OrunError, PipelineError, StoreError, UsageError
 
 BUG = 5
@@ -113,6 +113,8 @@ def _answered(words: list[str]) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in OUTPUT and error.filename is None:
             raise
+        if isinstance(error, OSError) and (lost := lost_folder()):
+            return _fail(lost, lost.exit_code, words)
         if isinstance(error, OSError) and error.errno in FAILING:  # the machine, and no bug of ours
             from orun.fs.os_errors import refusal
 

@@ -78,11 +78,18 @@ def set_option(function: F) -> F:
     )(function)
 
 
+def _folder(ctx: click.Context, param: click.Parameter, text: str | None) -> Path | None:
+    """The folder that an option names; an empty name says nothing, as an empty variable does."""
+    del ctx, param
+    return Path(text) if text else None
+
+
 def store_option(function: F) -> F:
     """--store."""
     return click.option(
         "--store",
-        type=click.Path(path_type=Path),
+        type=click.Path(),
+        callback=_folder,
         metavar="DIR",
         help="Where results are kept: $ORUN_STORE, or artifacts/ at the top of the project, when left out.",
     )(function)

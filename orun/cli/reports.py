@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from orun.core.serialization import Record
+from orun.cli import outputs
 from orun.errors import StoreError, UsageError
-from orun.text.suggestions import near
+from orun.fs.output_file import OutputFile
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult
@@ -38,47 +38,71 @@ ALL: Mapping[str, Form] = {
 }
 
 
-class Report(Record, frozen=True):
-    """A file to write, or to append to."""
+@dataclass(frozen=True)
+class Report:
+    """A file to write when a run has ended."""
 
-    path: Path
     form: Form
-    mode: Literal["w", "a"] = "w"
-
-    def prepare(self) -> None:
-        """Find out before anything runs whether it can be written, and remove what an earlier run left there.
-
-        Raises:
-            UsageError: when it cannot.
-        """
-        with _told(self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.open(self.mode).close()
-            if self.mode == "w":
-                self.path.unlink()
+    file: OutputFile
 
     def write(self, result: RunResult) -> None:
         """Write the report of a run.
 
         Raises:
-            UsageError: when it cannot be written any more.
+            UsageError: when it cannot be written any more, or when the run has read what is there.
         """
+        if not result.repeats:
+            from orun.overwrites import of_run, refuse
+
+            refuse([self.file.path], of_run(result))
         module, function = RENDERERS[self.form]
         render = getattr(importlib.import_module(module), function)
         text = render(result, *_past(result)) if self.form == "html" else render(result)
         if self.form == "markdown":
             text += _trend(result)
-        # A file whose name is no UTF-8 is named with its bytes written out, which JSON reads back as that name.
-        with _told(self.path), self.path.open(self.mode, encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
+        outputs.write(self.file, text)
 
 
 def wanted(files: Mapping[Form, Path | None], folder: Path | None) -> list[Report]:
-    """The reports that the command line asks for, and the step summary where a CI system offers one."""
+    """The reports that the command line asks for, and the step summary where a CI system offers one.
+
+    Nothing is written yet.
+
+    Raises:
+        UsageError: when one cannot be written, or two would be one file.
+    """
+    paths: list[tuple[Form, Path]] = [(form, path) for form, path in files.items() if path]
+    paths += [(form, folder / name) for name, form in ALL.items()] if folder else []
+    reports: list[Report] = []
+    taken: dict[str, Path] = {}
+    for form, path in paths:
+        file = outputs.look_at(path)
+        if not file.is_stream and taken.setdefault(os.path.realpath(path), path) is not path:
+            raise UsageError(f"two reports would be written to {path}", hint="give each a file of its own")
+        reports.append(Report(form, file))
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    reports = [Report(path, form) for form, path in files.items() if path]
-    reports += [Report(folder / name, form) for name, form in ALL.items()] if folder else []
-    return reports + ([Report(Path(summary), "markdown", "a")] if summary else [])
+    if summary and os.path.realpath(summary) not in taken:
+        reports.append(Report("markdown", outputs.look_at(Path(summary), append=True)))
+    return reports
+
+
+def write_all(reports: Sequence[Report], result: RunResult) -> None:
+    """Write the reports of a run; one that cannot be written keeps no other from it.
+
+    Raises:
+        UsageError: when some cannot be written.
+    """
+    errors = []
+    for report in reports:
+        try:
+            report.write(result)
+        except UsageError as error:
+            errors.append(error)
+    if len(errors) > 1:
+        told = "\n".join(f"{error.what}: {error.why}" for error in errors)
+        raise UsageError(f"{len(errors)} reports cannot be written", why=told, hint=errors[0].hint)
+    if errors:
+        raise errors[0]
 
 
 def _trend(result: RunResult) -> str:
@@ -91,19 +115,9 @@ def _trend(result: RunResult) -> str:
 
 def _past(result: RunResult) -> tuple[Sequence[Series], str]:
     """The measurements of the gated metrics on their machines, or why they cannot be read."""
-    from orun.history import History, location, past
+    from orun.history import History, history_path, past
 
     try:
-        return past(History(location(result.folder.parent.parent)), result), ""
+        return past(History(history_path(result.folder.parent.parent)), result), ""
     except StoreError as error:  # the run has its verdicts; only its past is missing
         return (), error.what
-
-
-@contextmanager
-def _told(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        file = next((folder for folder in path.parents if folder.is_file()), None)
-        why = f"{near(str(file))} is a file, not a folder" if file else error.strerror or str(error)
-        raise UsageError(f"{path} cannot be written", why=why) from error

@@ -13,7 +13,8 @@ import click
 
 import orun
 from orun.cli import options
-from orun.cli.reports import FILES, wanted
+from orun.cli.outputs import output_option
+from orun.cli.reports import FILES, wanted, write_all
 from orun.cli.selection import SelectingVerb, forced, selection_options
 from orun.errors import PipelineError, UsageError
 
@@ -43,14 +44,13 @@ EXAMPLES = (
 @options.store_option
 @options.remote_options
 @options.json_option
-@click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write JUnit XML.")
-@click.option("--markdown", type=click.Path(path_type=Path), metavar="FILE", help="Also write a Markdown summary.")
-@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Also write an HTML report of one file.")
-@click.option(
+@output_option("--junit", "Also write JUnit XML.")
+@output_option("--markdown", "Also write a Markdown summary.")
+@output_option("--html", "Also write an HTML report of one file.")
+@output_option(
     "--reports",
-    type=click.Path(path_type=Path),
+    "Also write every report: JUnit, Markdown, HTML, GitLab's Code Quality and metrics, JSON.",
     metavar="DIR",
-    help="Also write every report: JUnit, Markdown, HTML, GitLab's Code Quality and metrics, JSON.",
 )
 @click.option("--no-blame", is_flag=True, help="Do not look for the culprit of a gate that failed.")
 @click.option("-q", "--quiet", is_flag=True, help="Show failures and the last line only.")
@@ -79,8 +79,7 @@ def command(
     if quiet and verbose:
         raise UsageError("--quiet and --verbose contradict each other", hint="use one of them")
     asked = wanted({form: choices.pop(form) for form in FILES}, reports)
-    for report in asked:
-        report.prepare()
+    choices["reports"] = [report.file.path for report in asked]
     blames = not choices.pop("no_blame")
     choices["set"] = options.parse_overrides(overrides)
     choices["force"] = forced(file, choices)
@@ -100,8 +99,7 @@ def command(
                 annotate(result)
 
             result = _run_shown(file, "quiet" if quiet else "verbose" if verbose else "normal", look_into, choices)
-    for report in asked:
-        report.write(result)
+    write_all(asked, result)
     return result.exit_code
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,16 @@ def write_examples(formatter: click.HelpFormatter, examples: Examples) -> None:
     with formatter.section("Examples"):
         for command, meaning in examples:
             formatter.write(f"  # {meaning}\n  {command}\n")
+
+
+def lost_folder() -> UsageError | None:
+    """The error of a current folder that was removed or cannot be entered any more; None where all is well."""
+    try:
+        os.getcwd()  # noqa: PTH109 - its name is not needed
+    except OSError as error:
+        why = "it was removed" if error.errno == errno.ENOENT else error.strerror
+        return UsageError("the current folder cannot be used", why=str(why), hint="cd to a folder that is there: cd")
+    return None
 
 
 class Verb(click.Command):
@@ -51,6 +62,12 @@ class Verb(click.Command):
         except click.UsageError as error:
             error.ctx = error.ctx or ctx
             raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; relative paths need a current folder."""
+        if lost := lost_folder():
+            raise lost
+        return super().invoke(ctx)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples."""

@@ -18,7 +18,7 @@ from orun.core.targets import Environment
 from orun.environment import venv_contents, venvs
 from orun.environment.distributions import normalise
 from orun.errors import EnvironmentFailed
-from orun.fs.durable_files import replace_file
+from orun.fs.durable import replace_file
 from orun.fs.locks import Lock
 from orun.fs.os_errors import refusals
 

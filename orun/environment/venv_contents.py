@@ -9,7 +9,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from orun.fs.durable_files import replace_file
+from orun.fs.durable import replace_file
 
 LIST = "contents.json"  # size, time of the last change in ns and digest by path
 COMPILED = "__pycache__"  # written anew whenever Python likes

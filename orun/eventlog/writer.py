@@ -13,7 +13,7 @@ from orun.core.events import Event, RunFinished, StageFinished, line_of
 from orun.core.run_record import RunResult
 from orun.core.serialization import encode, replace, to_json
 from orun.eventlog.reducer import Fold
-from orun.fs.durable_files import replace_file, sync_folders, write_all
+from orun.fs.durable import replace_file, sync_folders, write_all
 from orun.fs.os_errors import refusals
 from orun.store.checksummed_json import seal
 from orun.store.layout import RECORD_FILE

@@ -1,1 +1,1 @@
-"""File system primitives: locks, durable writes, signatures, digests, OS errors."""
+"""Files and folders: durable writes, and files that commands write where the user says."""

@@ -8,7 +8,7 @@ import os
 import sys
 
 from orun.fs.digests import digest_descriptor
-from orun.fs.durable_files import new_file, set_mode
+from orun.fs.durable import new_file, set_mode
 from orun.fs.os_errors import ensure_space
 
 _FICLONE = 0x40049409  # <linux/fs.h>

@@ -7,7 +7,7 @@ import os
 
 from blake3 import blake3
 
-from orun.fs.durable_files import write_all
+from orun.fs.durable import write_all
 
 ALGORITHM = "blake3"
 LENGTH = 64  # hexadecimal digits

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from orun.fs.durable_files import sync_folders
+from orun.fs.durable import sync_folders
 
 
 class Flushing:

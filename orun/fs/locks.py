@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from orun.errors import StoreError
-from orun.fs.durable_files import set_mode
+from orun.fs.durable import set_mode
 from orun.fs.os_errors import refusals
 
 STALE_SECONDS = 60.0  # that a host may take a file for there which another one has removed: NFS's `acdirmax`

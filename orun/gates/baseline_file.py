@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -15,9 +14,9 @@ from orun.core.metrics import Metric
 from orun.core.serialization import Record, decode, encode, field, replace
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
-from orun.fs.durable_files import replace_file
 from orun.fs.observed_state import require_regular
 from orun.fs.os_errors import quoted, refusals
+from orun.fs.output_file import OutputFile
 
 VERSION = 1
 TWINS = {".yaml": ".yml", ".yml": ".yaml"}
@@ -113,16 +112,15 @@ def read_file(path: Path) -> Baseline | None:
 
 
 def write_file(path: Path, baseline: Baseline) -> None:
-    """Replace the file in one step: a reader sees the old or the new one, whatever happens meanwhile.
+    """Replace the file in one step, or the one that a link there leads to: a reader sees the old or the new one.
 
     Raises:
         StoreError: when it cannot be written.
     """
     data = {"version": VERSION, **encode(baseline)}
     text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
-    target = path.absolute()
-    with refusals("write the baseline", path, BESIDE):
-        replace_file(str(target), text.encode(), f"{target.parent}/.{path.name}.{os.urandom(6).hex()}")
+    with refusals("write the baseline", path, BESIDE), OutputFile(path) as file:
+        file.write(text.encode())
 
 
 def _decoded(path: Path, text: str, data: object) -> Baseline:

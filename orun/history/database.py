@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from orun.errors import StoreError
-from orun.fs.durable_files import make_database
-from orun.fs.observed_state import seen_at
+from orun.fs.durable import make_database
+from orun.fs.observed_state import is_special, seen_at
 from orun.fs.os_errors import quoted
 from orun.history.points import Point
 from orun.store.layout import VERSION_FILE
@@ -32,12 +31,6 @@ CREATE TABLE IF NOT EXISTS points (
     runtime TEXT NOT NULL DEFAULT '',
     PRIMARY KEY ({", ".join(IDENTITY)})
 ) WITHOUT ROWID"""
-
-
-def location(store: Path) -> Path:
-    """The database of a store's runs: `$ORUN_HISTORY`, which may be shared by several stores, or one in the store."""
-    chosen = os.environ.get("ORUN_HISTORY")
-    return Path(chosen) if chosen else store / "history.sqlite"
 
 
 class History:
@@ -98,6 +91,8 @@ class History:
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
+        if is_special(self.path):  # to open a pipe would wait for ever
+            raise self._useless("it is a pipe or device, not a file")
         try:
             make_database(str(self.path))
             database = sqlite3.connect(self.path, timeout=PATIENCE)
@@ -110,6 +105,9 @@ class History:
             raise StoreError(
                 f"the history {self.path} cannot be used", why=str(error), hint=self._way_on(error)
             ) from error
+
+    def _useless(self, why: str) -> StoreError:
+        return StoreError(f"the history {self.path} cannot be used", why=why, hint="name another file in $ORUN_HISTORY")
 
     def _way_on(self, error: sqlite3.Error) -> str:
         if _code(error) not in DAMAGE:
@@ -126,6 +124,8 @@ class History:
                 why=f"its format is {found}; this version knows {FORMAT}",
                 hint="upgrade orun: pip install --upgrade orun",
             )
+        if found == 0 and database.execute("SELECT 1 FROM sqlite_master WHERE name <> 'points'").fetchone():
+            raise self._useless("it is a database of another program")
         if found < FORMAT:
             _make(database)
 

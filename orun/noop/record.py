@@ -16,7 +16,7 @@ from orun.environment import venvs
 from orun.environment.env_vars import given, value_told
 from orun.environment.python_path import startup_places
 from orun.errors import PipelineError, StoreError
-from orun.fs.durable_files import replace_file
+from orun.fs.durable import replace_file
 from orun.fs.observed_state import ABSENT, appearance, digest_file, listing_digest, value_digest
 from orun.fs.signatures import CLOCK, Signature
 from orun.gates import baselines

@@ -12,7 +12,7 @@ from pathlib import Path
 from orun.core.events import Notice
 from orun.core.run_record import RunResult
 from orun.eventlog.writer import Listener
-from orun.fs.durable_files import replace_file
+from orun.fs.durable import replace_file
 from orun.noop.check import Recalled, Request, noted, replay
 from orun.store import Store
 from orun.store.checksummed_json import seal

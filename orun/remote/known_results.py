@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from orun.fs.digests import digest_bytes
-from orun.fs.durable_files import write_all
+from orun.fs.durable import write_all
 from orun.fs.os_errors import refusals
 from orun.store import Action
 

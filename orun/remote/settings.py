@@ -67,6 +67,13 @@ def resolve(asked: Remote, project: Path, environment: Mapping[str, str] = os.en
     return settings
 
 
+def key_files(project: Path, environment: Mapping[str, str] = os.environ) -> list[Path]:
+    """Every file of a key that a run of a project may read; UsageError when the project's settings cannot be."""
+    private = environment.get(SIGNING_KEY)
+    named = _table(config_file(project)).get("trusted-keys", ())
+    return [*(project / name for name in named), *([Path(private)] if private else [])]
+
+
 def _table(file: Path) -> Mapping[str, Any]:
     """`[tool.orun.remote]` of a project."""
     try:

@@ -12,7 +12,7 @@ from time import sleep
 from typing import Any, Protocol, TypeVar
 
 from orun.fs.digests import digest_bytes, digest_descriptor, is_digest
-from orun.fs.durable_files import READ_ONLY, set_mode
+from orun.fs.durable import READ_ONLY, set_mode
 from orun.fs.locks import machine_lock
 from orun.fs.signatures import set_stamp
 from orun.remote.envelope import RefusedError, seal, unseal

@@ -12,7 +12,7 @@ from typing import Any
 
 from orun.core import serialization
 from orun.fs.digests import digest_bytes
-from orun.fs.durable_files import replace_file
+from orun.fs.durable import replace_file
 from orun.fs.flushing import Flushing
 from orun.fs.signatures import Signature, signature_of
 from orun.store.checksummed_json import BrokenSealError, canonical, seal, unseal

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from orun.fs.durable_files import READ_ONLY, set_mode
+from orun.fs.durable import READ_ONLY, set_mode
 from orun.fs.locks import Lock
 from orun.fs.signatures import Signature, is_settled, read_steadily, signature_of
 from orun.store.index import Index
@@ -37,7 +37,7 @@ class Checkouts:
     def restore(self, tree: Tree, pipeline: str, stage: str) -> tuple[Path, bool]:
         """Make the checkout of a stage be this tree; the bool says whether it was not.
 
-        The old folder makes way for the new one as a whole. What was changed or added by hand goes to quarantine.
+        The old folder makes way for the new one as a whole. What is not of the stored result goes to quarantine.
         """
         target = self.path(pipeline, stage)
         if self.holds(target, tree):
@@ -116,15 +116,20 @@ class Checkouts:
         fresh, old = self._session.path("checkout"), self._session.path("old")
         self._placer.place(tree, fresh, folder_mode=0o755, lasting=True)
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        ours = self._put_away(target, name)
+        expected = {entry.path for entry in tree.entries}
+        ours = self._put_away(target, name, expected)
         if os.path.lexists(target):
             move_folder(target, old)
         os.rename(fresh, target)
-        self._put_away(old, name, ours)  # what came meanwhile
+        self._put_away(old, name, expected, ours)  # what came meanwhile
         self._placer.discard(old)
 
-    def _put_away(self, folder: str, name: str, known: Collection[Signature] = ()) -> set[Signature]:
+    def _put_away(
+        self, folder: str, name: str, expected: Collection[str], known: Collection[Signature] = ()
+    ) -> set[Signature]:
         """Put what is not ours below a folder, or in its place, into quarantine; OSError when it cannot go there.
+
+        Who changed a file is not known: it was edited, or the object that it shares its blocks with was damaged.
 
         Returns:
             The signatures of what is ours, which need not be looked at again.
@@ -136,9 +141,11 @@ class Checkouts:
                 if signature in ours or self._is_ours(path):
                     ours.add(signature)
                 else:
-                    below = f"{name}{path[len(folder) :]}"
+                    below = path[len(folder) + 1 :]
+                    what = "no longer matches" if below in expected or not below else "is not part of"
+                    full = f"{name}/{below}" if below else name
                     open_up(os.path.dirname(path))
-                    self._quarantine.save(path, f"{below} was changed or added by hand", name=below)
+                    self._quarantine.save(path, f"{full} {what} its stored result", name=full)
         return ours
 
     def _is_ours(self, path: str) -> bool:

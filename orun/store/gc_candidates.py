@@ -11,7 +11,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from orun.fs.durable_files import write_file
+from orun.fs.durable import write_file
 from orun.fs.locks import Lock
 
 

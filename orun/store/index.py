@@ -19,7 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 from orun.fs.digests import digest_bytes
-from orun.fs.durable_files import make_database
+from orun.fs.durable import make_database
 from orun.fs.signatures import Signature, is_local
 
 if TYPE_CHECKING:

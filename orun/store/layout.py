@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import os
 from pathlib import Path
 
-from orun.errors import StoreError
+from orun.errors import StoreError, UsageError
 from orun.fs.digests import ALGORITHM, digest_bytes
-from orun.fs.durable_files import make_folder, sync_folders, write_anew
+from orun.fs.durable import make_folder, sync_folders, write_anew
 from orun.fs.os_errors import quoted, refusals
 
 # objects     immutable files by digest, read-only
@@ -25,8 +26,15 @@ _KEPT = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 _LONGEST = 200  # file systems allow 255 bytes
 
 RECORD_FILE = "record.json"  # what a run that has ended leaves in its folder
+HISTORY_FILE = "history.sqlite"
 VERSION_FILE = "VERSION"
-VERSION = f"orun store, layout 1, {ALGORITHM}\n".encode()
+BEGINNING = b"orun store"
+VERSION = BEGINNING + f", layout 1, {ALGORITHM}\n".encode()
+ELSEWHERE = "name a store, an empty folder or a new one: --store DIR"
+BESIDE = frozenset(  # what may lie in a folder that becomes a store, or has lost its version
+    {".gitignore", ".gitkeep", ".gitattributes", "README.md", "lost+found", ".DS_Store"}
+    | {f"{HISTORY_FILE}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")}
+)
 
 
 def prepare(root: Path) -> None:
@@ -34,15 +42,16 @@ def prepare(root: Path) -> None:
 
     Raises:
         StoreError: when it has not, or cannot be made or read.
+        UsageError: when the folder holds something else.
     """
     version = root / VERSION_FILE
     with refusals("open the store", root):
-        above = make_folder(str(root))
-        for name in FOLDERS:
-            (root / name).mkdir(exist_ok=True)
-        try:
-            found = version.read_bytes()
-        except FileNotFoundError:
+        found = _require_own(root)
+        if found in (None, VERSION):
+            above = make_folder(str(root))
+            for name in FOLDERS:
+                (root / name).mkdir(exist_ok=True)
+        if found is None:
             sync_folders([str(root), *above])
             write_anew(str(root / ".gitignore"), b"*\n!README.md\n")
             write_anew(str(version), VERSION)
@@ -60,6 +69,40 @@ def prepare(root: Path) -> None:
             hint=f"Use the version of orun that made it, or put it aside and begin a new one:\n"
             f"mv {quoted(root)} {quoted(f'{root}.old')}",
         )
+
+
+def _require_own(root: Path) -> bytes | None:
+    """Return the version of the store at `root`; None where there is none, in a folder that may become one.
+
+    Raises:
+        OSError: when it cannot be read.
+        UsageError: when the folder holds something else.
+    """
+    try:
+        names = set(os.listdir(root))
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError as error:
+        raise UsageError(f"{root} is a file, so no store can be there", hint=ELSEWHERE) from error
+    found = (root / VERSION_FILE).read_bytes() if VERSION_FILE in names else None
+    if names.issuperset(FOLDERS) or (found is not None and (found.startswith(BEGINNING) or not found.strip(b"\0"))):
+        return found
+    made = {name for name in names.intersection(FOLDERS) if FOLDERS[0] in names or _is_empty(root / name)}
+    partial = {name for name in names if name.startswith((f"{VERSION_FILE}.", ".gitignore."))}  # of `write_anew`
+    if foreign := names - BESIDE - made - partial:
+        why = f"it holds {quoted(min(foreign))}" + (f" and {len(foreign) - 1} more" if len(foreign) > 1 else "")
+        raise UsageError(f"{root} is no store, and not empty", why=why, hint=ELSEWHERE)
+    return None
+
+
+def _is_empty(folder: Path) -> bool:
+    return folder.is_dir() and not os.listdir(folder)
+
+
+def history_path(root: Path) -> Path:
+    """Where the measurements of runs are kept: in `$ORUN_HISTORY`, which several stores may share, or in the store."""
+    chosen = os.environ.get("ORUN_HISTORY")
+    return Path(chosen) if chosen else root / HISTORY_FILE
 
 
 def note_path(root: Path, name: str) -> Path:

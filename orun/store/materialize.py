@@ -12,7 +12,7 @@ import stat
 
 from orun.errors import StoreError
 from orun.fs.copying import copy_file, link, reflink
-from orun.fs.durable_files import READ_ONLY, set_mode
+from orun.fs.durable import READ_ONLY, set_mode
 from orun.fs.signatures import is_settled, set_stamp, signature_of
 from orun.store.index import Index
 from orun.store.objects import Objects

@@ -12,10 +12,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from obstore import delete, get, get_range, head, put
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import HTTPStore, from_url
+
+from orun.fs.observed_state import is_special
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -50,11 +53,13 @@ class Bucket:
     def __init__(self, url: str) -> None:
         self._quick = _told(lambda: _connect(url, QUICK))
         self._long = _told(lambda: _connect(url, LONG))
-        self._is_folder = url.startswith("file://")
+        self._folder = Path(unquote(urlsplit(url).path)) if url.startswith("file://") else None
         self.ranged = not url.startswith(("http://", "https://", "file://"))  # a web server may not know of ranges
 
     def size(self, name: str) -> int | None:
-        """Bytes of what has that name, or None when nothing has."""
+        """Bytes of what has that name, or None when nothing has, or no file."""
+        if self._is_special(name):
+            return None
         meta = _found(lambda: head(self._quick, name))
         return None if meta is None else meta["size"]
 
@@ -62,8 +67,9 @@ class Bucket:
         """What has that name, or None when nothing has.
 
         Raises:
-            ValueError: when it is larger than `limit` bytes; it is not read then.
+            ValueError: when it is larger than `limit` bytes, or no file; it is not read then.
         """
+        self._require_file(name)
         result = _found(lambda: get(self._quick, name))
         if result is None:
             return None
@@ -75,8 +81,9 @@ class Bucket:
         """Write what has that name, `size` bytes, to the start of a file as it arrives; False when nothing has it.
 
         Raises:
-            ValueError: when it has another size.
+            ValueError: when it has another size, or is no file.
         """
+        self._require_file(name)
         result = _found(lambda: get(self._long, name))
         if result is None:
             return False
@@ -114,10 +121,18 @@ class Bucket:
         except AlreadyExistsError:
             return False
         except (DeniedError, UnreachableError):
-            if not self._is_folder:
+            if self._folder is None:
                 raise
             return self._put_where_none_is(name, data)
         return True
+
+    def _is_special(self, name: str) -> bool:
+        """Whether a pipe, socket or device has a name in a folder: to open it could wait for ever."""
+        return self._folder is not None and is_special(self._folder / name)
+
+    def _require_file(self, name: str) -> None:
+        if self._is_special(name):
+            raise ValueError("it is a pipe or device, not a file")
 
     def _put_where_none_is(self, name: str, data: bytes) -> bool:
         """`put_if_absent` in a folder whose file system may have no hard links, as FAT, by which obstore does it.

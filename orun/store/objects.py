@@ -19,7 +19,7 @@ from orun.core.serialization import Record
 from orun.errors import StoreError
 from orun.fs.copying import copy_file
 from orun.fs.digests import digest_bytes, is_digest
-from orun.fs.durable_files import READ_ONLY, make_folder, set_mode, write_file
+from orun.fs.durable import READ_ONLY, make_folder, set_mode, write_file
 from orun.fs.flushing import Flushing
 from orun.fs.os_errors import quoted
 from orun.fs.signatures import CLOCK, is_settled, read_steadily, set_stamp, signature_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orun.errors import StoreError, UsageError
 from orun.fs.digests import digest_bytes
-from orun.fs.durable_files import replace_file
+from orun.fs.durable import replace_file
 from orun.fs.observed_state import seen_at
 from orun.fs.os_errors import refusals
 from orun.store.checksummed_json import read_record, seal

@@ -45,10 +45,10 @@ class Quarantine:
         except FileNotFoundError:
             return  # another process has put it away
         except OSError as error:  # a read-only store: whoever needs the file is told that it is not there
-            self._notices.append(f"{what}; it cannot be put away ({error.strerror})")
+            self._notices.append(f"{what}; it cannot be moved to quarantine ({error.strerror})")
 
     def save(self, path: str, what: str, name: str) -> None:
         """Put away a file that must not get lost, which takes what `move` takes; OSError when that cannot be."""
         target = self._folder / f"{time.time_ns()}-{safe_name(name)}"
         os.rename(path, target)
-        self._notices.append(f"{what}; it was put away as {target}")
+        self._notices.append(f"{what}; moved to quarantine as {target}")

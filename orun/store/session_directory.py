@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TextIO
 
 from orun.fs.digests import digest_bytes
-from orun.fs.durable_files import write_all
+from orun.fs.durable import write_all
 from orun.fs.locks import Lock
 from orun.store.gc_candidates import Condemned
 

@@ -276,3 +276,36 @@ def test_a_bug_with_a_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.M
     (log,) = tmp_path.iterdir()
     assert told.why == f"the traceback and versions are in {log}"
     assert log.read_text().startswith("command: orun caf\\udce9.yaml\n")
+
+
+LINES = {  # for every verb
+    "run": "words.yaml", "plan": "words.yaml", "explain": "words.yaml write", "blame": "words.yaml", "bisect": "a b",
+    "graph": "words.yaml", "validate": "words.yaml", "stages": "", "schema": "", "history": "", "diff": "",
+    "baseline": "show words.yaml", "verify": "bundle", "store": "stats", "doctor": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_current_folder_that_was_removed(
+    orun: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    shown = orun(verb, *LINES[verb].split())
+    assert (shown.code, shown.out, shown.err) == (
+        2,
+        "",
+        "error: the current folder cannot be used\n  it was removed\n  hint: cd to a folder that is there: cd\n",
+    )
+    assert orun(verb, "--help").code == 0
+
+
+def test_a_current_folder_that_is_removed_meanwhile(orun: CommandLine, project: Path) -> None:
+    (project / "gone").mkdir()
+    os.chdir(project / "gone")
+    code = (project / "words.py").read_text().replace("import time", f"import os\nos.rmdir('{project}/gone')")
+    (project / "words.py").write_text(code)
+    shown = orun(str(project / "words.yaml"), "--only", "write")
+    assert shown.code == 2
+    assert shown.err.startswith("error: the current folder cannot be used\n")

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from orun.cli.crash import redacted
+from orun.cli.main import group
 from orun.cli.options import parse_overrides
+
+from .conftest import CommandLine
 
 
 def test_overrides() -> None:
@@ -52,3 +55,46 @@ def test_completion(project: Path, words: list[str], expected: list[str]) -> Non
     (project / "sub" / "inner.yml").touch()
     (project / "broken.yaml").write_text("stages: []\n")
     assert completed(project, *words) == expected
+
+
+STORING = {  # a command line of every verb that takes --store
+    "run": "words.yaml", "plan": "words.yaml", "explain": "words.yaml write", "blame": "words.yaml", "bisect": "a b",
+    "history": "", "diff": "a b", "baseline accept": "words.yaml", "baseline diff": "words.yaml",
+    "baseline drop": "words.yaml", "verify": "words.yaml --rebuild", "store stats": "", "store verify": "",
+    "store pins": "", "store gc": "", "store pin": "a b", "store unpin": "a", "doctor": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", STORING)
+def test_a_folder_that_is_no_store_is_refused(orun: CommandLine, project: Path, verb: str) -> None:
+    assert orun("words.yaml", "-q").code == 0
+    assert orun("baseline", "accept", "words.yaml").code == 0
+    (project / "src").mkdir()
+    (project / "src" / "model.py").write_text("mine")
+    words = [*verb.split(), *STORING[verb].split()]
+    shown = orun(*words, "--store", "src")
+    assert (shown.code, shown.out) == (2, "")
+    told = ("src is no store, and not empty", "there is no store at src", "nothing was measured yet")
+    assert any(text in shown.err for text in told)
+    assert [path.name for path in (project / "src").iterdir()] == ["model.py"]
+
+
+@pytest.mark.parametrize("verb", STORING)
+def test_a_store_without_a_name_is_that_of_the_project(orun: CommandLine, project: Path, verb: str) -> None:
+    """As $ORUN_STORE is unset when it is empty."""
+    assert orun("words.yaml", "-q", "--store", "").code == 0
+    before = sorted(path.name for path in project.iterdir())
+    assert "artifacts" in before
+    words = [*verb.split(), *STORING[verb].split()]
+    assert orun(*words, "--store", "").code == orun(*words).code
+    assert sorted({*(path.name for path in project.iterdir())} - {"words.baseline.json"}) == before
+
+
+def test_every_verb_with_a_store_is_tried() -> None:
+    context = group.make_context("orun", ["plan"])
+    found = set()
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        verbs = {f"{name} {one}": verb for one, verb in getattr(command, "commands", {}).items()} or {name: command}
+        found |= {one for one, verb in verbs.items() if any("--store" in option.opts for option in verb.params)}
+    assert found == set(STORING)

@@ -175,13 +175,6 @@ def test_a_report_for_browsers(orun: CommandLine, project: Path) -> None:
     assert "Trend on this machine" in (project / "reports" / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_report_of_an_earlier_run_does_not_pass_for_this_ones(orun: CommandLine, project: Path) -> None:
-    (project / "junit.xml").write_text("<testsuites/>")
-    (project / "words.yaml").write_text("stages: []\n")
-    assert orun("words.yaml", "--junit", "junit.xml").code == 2
-    assert not (project / "junit.xml").exists()
-
-
 def test_a_report_that_cannot_be_written_is_known_before_anything_runs(orun: CommandLine, project: Path) -> None:
     shown = orun("words.yaml", "--junit", str(project / "words.yaml" / "junit.xml"))
     assert (shown.code, shown.out) == (2, "")
@@ -228,7 +221,7 @@ def test_every_option_reaches_the_api(orun: CommandLine, project: Path, monkeypa
     monkeypatch.setattr(api, "run", run)
     words = ["words.yaml", "--only", "count", "--from", "write", "--to", "count", "--fresh", "-k", "-j", "3"]
     words += ["--strict", "--gpus", "2", "--remote", "s3://bucket", "--remote-mode", "read", "--remote-required"]
-    orun(*words, "--store", "elsewhere", "--set", "seed=1")
+    orun(*words, "--store", "elsewhere", "--set", "seed=1", "--html", "run.html")
     del asked["on_event"]
     assert asked == {
         "file": "words.yaml",
@@ -244,6 +237,7 @@ def test_every_option_reaches_the_api(orun: CommandLine, project: Path, monkeypa
         "gpus": 2,
         "store": Path("elsewhere"),
         "remote": Remote("s3://bucket", "read", required=True),
+        "reports": [Path("run.html")],
     }
 
 

@@ -69,7 +69,7 @@ def test_a_store_that_is_whole_and_one_that_is_not(orun: CommandLine, project: P
     shown = orun("store", "verify")
     assert shown.code == 1
     first, second, last = shown.out.splitlines()
-    assert first.startswith(f"object {tree} was damaged; it was put away as {project}/artifacts/quarantine/")
+    assert first.startswith(f"object {tree} was damaged; moved to quarantine as {project}/artifacts/quarantine/")
     assert second == "the artifact of words/write: its list of files is missing or was damaged"
     assert last.endswith("and 2 records read: 2 problems; the next run makes again what it needs of it")
     document = json.loads(orun("store", "verify", "--json").out)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orun.history import History, location
+from orun.history import History, history_path
 from tests.faults.calls import Counts, Failing
 from tests.faults.folders import remove
 from tests.faults.projects import FIRST
@@ -144,7 +144,7 @@ def pinned(rig: Rig) -> str:
 def damaged_history(rig: Rig) -> None:
     """A history that is no database."""
     warm(rig)
-    location(rig.store).write_bytes(bytes(range(256)) * 64)
+    history_path(rig.store).write_bytes(bytes(range(256)) * 64)
 
 
 def whole_history(rig: Rig) -> str:
@@ -152,7 +152,7 @@ def whole_history(rig: Rig) -> str:
     ended = rig.start(rig, words(rig, "history", "--mend"))
     if ended.code != 0 or ended.err:
         return f"history --mend: exit {ended.code}: {ended.out}{ended.err}"
-    found = {point.run for point in History(location(rig.store)).points()}
+    found = {point.run for point in History(history_path(rig.store)).points()}
     made = {path.parent.name for path in rig.store.glob("runs/*/record.json") if '"letters"' in path.read_text()}
     built = {run for run in made if '"outcome":"built"' in (rig.store / "runs" / run / "record.json").read_text()}
     return f"not in the history: {', '.join(sorted(built - found))}" if built - found else ""

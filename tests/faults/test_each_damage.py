@@ -51,7 +51,7 @@ def test_an_object(text: Rig, damage: str) -> None:
     assert reasons(ended) == {STAGE: ["its stored result is damaged: text is missing from the store"]}
     digest = text.clean[FIRST][f"{STAGE}/text"]
     notices = [
-        notice for notice in ended.notices() if notice.startswith(f"object {digest} was damaged; it was put away")
+        notice for notice in ended.notices() if notice.startswith(f"object {digest} was damaged; moved to quarantine")
     ]
     assert len(notices) == (damage in CHANGED)
     assert text.damage(FIRST) == ()
@@ -90,8 +90,10 @@ def test_a_checkout(text: Rig, damage: str) -> None:
     linked = (text.store / OUTPUT).stat().st_nlink > 1  # what is written to it then reaches the object as well
     ended = hit(text, an_output, damage)
     assert list(reasons(ended)) == ([STAGE] if linked and damage in ("flip", "truncate") else [])
-    by_hand = [notice for notice in ended.notices() if notice.startswith(f"{OUTPUT} was changed or added by hand")]
-    assert len(by_hand) == (damage in CHANGED)
+    put_away = [
+        notice for notice in ended.notices() if notice.startswith(f"{OUTPUT} no longer matches its stored result")
+    ]
+    assert len(put_away) == (damage in CHANGED)
     if not reasons(ended):
         assert f"{STAGE}: restored {text.out / STAGE}" in ended.notices()
     assert text.damage(FIRST) == ()

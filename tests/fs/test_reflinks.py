@@ -77,7 +77,7 @@ def test_a_checkout_that_is_written_to_is_no_danger_to_its_object(shared: Store)
     assert shared.checkout(digest, "p", "s") == (checkout, True)
     assert content(checkout) == {"big": BIG}
     (notice,) = shared.drain_notices()
-    assert notice.startswith("out/p/s/big was changed or added by hand; it was put away as ")
+    assert notice.startswith("out/p/s/big no longer matches its stored result; moved to quarantine as ")
 
 
 def test_a_damaged_object_is_not_shared(shared: Store) -> None:

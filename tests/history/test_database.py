@@ -16,7 +16,7 @@ import pytest
 from orun.core.metrics import Metric
 from orun.core.serialization import replace
 from orun.errors import StoreError
-from orun.history import History, Point, location, past, points_of
+from orun.history import History, Point, history_path, past, points_of
 from orun.history.points import machine_of, series_of
 from tests.history.support import point
 from tests.report.support import COSINE, INT8, NOW, PASSED
@@ -177,6 +177,29 @@ def test_a_database_of_a_later_version(tmp_path: Path) -> None:
 
 def test_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ORUN_HISTORY", raising=False)
-    assert location(tmp_path) == tmp_path / "history.sqlite"
+    assert history_path(tmp_path) == tmp_path / "history.sqlite"
     monkeypatch.setenv("ORUN_HISTORY", "/shared/h.sqlite")
-    assert location(tmp_path) == Path("/shared/h.sqlite")
+    assert history_path(tmp_path) == Path("/shared/h.sqlite")
+
+
+def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.sqlite"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE notes (text)")
+    before = path.read_bytes()
+    with pytest.raises(StoreError) as caught:
+        History(path).add([point(1.0, 1.0)])
+    assert str(caught.value) == (
+        f"the history {path} cannot be used\n  it is a database of another program\n"
+        "  hint: name another file in $ORUN_HISTORY"
+    )
+    assert path.read_bytes() == before
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    history = History(tmp_path / "pipe")
+    os.mkfifo(history.path)
+    with pytest.raises(StoreError, match="cannot be used\n  it is a pipe or device, not a file"):
+        history.points()
+    with pytest.raises(StoreError, match="cannot be used\n  it is a pipe or device, not a file"):
+        history.add([point(1.0, 1.0)])

@@ -19,7 +19,8 @@ from orun.fs.signatures import CLOCK
 from orun.gates import baselines
 from orun.gates.baseline_file import write_file
 from orun.gates.baselines import Baseline
-from orun.noop import check, record
+from orun.noop import check
+from orun.noop import record as remember
 from orun.noop.check import Request
 from orun.pipeline.model import Pipeline
 from orun.planning.plan import Done
@@ -168,7 +169,7 @@ def test_what_was_changed_by_hand_is_put_away_on_the_short_way(
     (out / "mine").write_text("added")
     assert project.run().repeats
     (warning, restored) = notices(project)
-    assert warning.text.startswith("out/text/upper/mine was changed or added by hand; it was put away as ")
+    assert warning.text.startswith("out/text/upper/mine is not part of its stored result; moved to quarantine as ")
     assert restored == Notice("info", f"upper: restored {out}")
     assert [path.name for path in out.iterdir()] == ["text"]
 
@@ -196,7 +197,7 @@ def test_nothing_is_noted_when_orun_itself_was_edited_meanwhile(
     code = tmp_path / "code" / "module.py"
     code.parent.mkdir()
     code.touch()
-    monkeypatch.setattr(record, "PACKAGE", code.parent)
+    monkeypatch.setattr(remember, "PACKAGE", code.parent)
     (note,) = project.store.glob("index/run-*.json")
     note.unlink()
 
@@ -214,14 +215,14 @@ def test_nothing_is_noted_when_orun_itself_was_edited_meanwhile(
 def test_a_record_that_another_process_has_replaced_meanwhile_is_not_noted(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noted = record.remember
+    noted = remember.remember
 
     def replaced(request: Request, planner: Planner, done: Mapping[str, Done], result: RunResult) -> None:
         action = done["upper"].action
         Store.open(project.store).put_action(replace(action, started_at=action.started_at + 1))
         noted(request, planner, done, result)
 
-    monkeypatch.setattr(record, "remember", replaced)
+    monkeypatch.setattr(remember, "remember", replaced)
     project.edit("pipeline.yaml", "name: text", "name: text  # and a comment")
     project.run()
     monkeypatch.undo()
@@ -313,7 +314,7 @@ def test_outputs_that_are_not_whole_are_not_noted(project: Project, monkeypatch:
 def test_a_file_that_changed_just_now_is_noted_by_its_content(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record, "CLOCK", 3600 * 10**9)  # however slow this is
+    monkeypatch.setattr(remember, "CLOCK", 3600 * 10**9)  # however slow this is
     (note,) = project.store.glob("index/run-*.json")
     note.unlink()
     project.run()
@@ -331,7 +332,7 @@ def test_a_file_that_somebody_may_write_to_is_noted_by_its_content(
     held = str(project.folder / "deep.py")
     monkeypatch.setattr(stat_cache, "is_held_for_writing", lambda path: str(path) == held)
     monkeypatch.setattr(stat_cache, "CLOCK", -(10**9))  # all else was changed long ago
-    monkeypatch.setattr(record, "CLOCK", -(10**9))
+    monkeypatch.setattr(remember, "CLOCK", -(10**9))
     project.edit("pipeline.yaml", "text: a b", "text: a b c")
     project.run()
     noted = [unseal(note.read_bytes())["contents"] for note in project.store.glob("index/run-*.json")]

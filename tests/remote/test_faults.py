@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from time import sleep
 
@@ -71,6 +72,44 @@ def test_records_that_are_none_are_refused(tmp_path: Path, folder: str) -> None:
         ),
     ]
     assert built(machine(tmp_path, "third").run(remote=folder)) == []  # new records stand after these
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("special", [pipe, device])
+@pytest.mark.parametrize("part", ["actions", "objects"])
+def test_what_is_no_file_in_a_folder_is_refused(
+    tmp_path: Path, folder: str, part: str, special: Callable[[Path], None]
+) -> None:
+    """To open a pipe would wait for ever, and a device has no end."""
+    machine(tmp_path, "one").run(remote=folder)
+    names = named(folder, f"{part}/")
+    for name in names:
+        path = Path(folder.removeprefix("file://"), name)
+        path.unlink()
+        special(path)
+    other = machine(tmp_path, "other")
+    assert built(other.run(remote=folder)) == ["make", "upper"]
+    assert notices(other)
+    assert all(text.endswith(": it is a pipe or device, not a file") for text in notices(other))
+    assert built(machine(tmp_path, "third").run(remote=folder)) == []
+
+
+@pytest.mark.parametrize("name", ["", "actions", "objects"])
+def test_a_pipe_in_the_place_of_a_folder_is_a_remote_that_is_down(tmp_path: Path, name: str) -> None:
+    place = tmp_path / "remote"
+    if name:
+        place.mkdir()
+    os.mkfifo(place / name)
+    one = machine(tmp_path, "one")
+    assert built(one.run(remote=f"file://{place}")) == ["make", "upper"]
+    assert notices(one)
 
 
 def test_a_record_without_its_objects_is_no_result(tmp_path: Path, folder: str) -> None:

@@ -229,7 +229,7 @@ def test_a_damaged_object_is_refetched(tmp_path: Path, folder: str, also_there: 
     assert one.text("upper") == "A B!"
     digest = name.removeprefix("objects/").replace("/", "")
     damaged, *rest = [text for text in notices(one) if not text.startswith("out/")]
-    assert damaged.startswith(f"object {digest} was damaged; it was put away as ")
+    assert damaged.startswith(f"object {digest} was damaged; moved to quarantine as ")
     if also_there:
         assert built(result) == []
         assert rest == ["upper: what was damaged or missing was refetched from the remote"]

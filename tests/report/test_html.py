@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orun.core.metrics import Comparison, Estimate
-from orun.core.run_record import StageResult, Unjudged, Verdict
+from orun.core.run_record import RunResult, StageResult, Unjudged, Verdict
 from orun.core.serialization import encode, replace
 from orun.core.source_location import Position
 from orun.report.html.page import page
@@ -54,6 +54,16 @@ def test_a_run_whose_gates_passed() -> None:
     assert [(one.text, one.attributes["href"]) for one in document.one("nav").every("a")] == [
         ("Release checklist", "#gates"), ("Graph", "#graph"), ("Stages", "#stages"), ("Environment", "#environment"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("result", [PASSED, GATE_FAILED, linked(PASSED)])
+def test_no_markup_is_shown_as_text(result: RunResult) -> None:
+    overrides = {"vars.sequence": "64", "stages.int8.with.per_channel": "false"}
+    document = read(page(replace(result, overrides=overrides, repeats="20260921-1")))
+    (told,) = (one for one in document.one("header").one("dl").every("div") if one.one("dt").text == "set")
+    assert told.one("dd").text == "vars.sequence=64 stages.int8.with.per_channel=false "
+    assert [one.text for one in told.every("code")] == ["vars.sequence=64", "stages.int8.with.per_channel=false"]
+    assert "<" not in document.one("body").text
 
 
 def test_the_checklist_shows_what_was_measured_and_why_a_gate_did_not_pass() -> None:

@@ -174,3 +174,34 @@ def test_paper_is_white_and_has_no_navigation(tab: Tab, pages: dict[str, Path]) 
     assert tab.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert tab.evaluate("getComputedStyle(document.querySelector('table')).display") == "table"
+
+
+# Cells of a row of a table in folded details whose texts do not begin at one height, and tables that begin elsewhere
+# than the lists around them.
+MISALIGNED = """
+(() => {
+  const text = node => { const range = document.createRange(); range.selectNodeContents(node); return range; };
+  const found = [];
+  for (const table of document.querySelectorAll('tr.below details table')) {
+    for (const line of table.querySelectorAll('tr')) {
+      const tops = [...line.children].filter(cell => cell.textContent).map(
+        cell => text(cell).getBoundingClientRect().top);
+      const lines = [...line.children].map(cell => getComputedStyle(cell).borderTopWidth);
+      if (Math.max(...tops) - Math.min(...tops) > 1.5 || new Set(lines).size > 1) found.push(line.textContent);
+    }
+    const terms = table.closest('details').querySelector('dt');
+    if (Math.abs(table.getBoundingClientRect().left - terms.getBoundingClientRect().left) > 1) found.push('indent');
+    const weight = getComputedStyle(table.querySelector('thead th')).fontWeight;
+    if (weight !== '400') found.push('head ' + weight);
+  }
+  return found;
+})()
+"""
+
+
+@pytest.mark.parametrize("name", ["passed", "failed", "undecided", "no baseline", "long"])
+def test_tables_in_details_are_aligned(tab: Tab, pages: dict[str, Path], name: str) -> None:
+    tab.show(pages[name])
+    tab.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    assert tab.evaluate("document.querySelectorAll('tr.below details table').length") > 0
+    assert tab.evaluate(MISALIGNED) == []

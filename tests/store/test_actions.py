@@ -67,7 +67,7 @@ def test_a_damaged_record_is_a_miss_and_said(store: Store, damage: Callable[[Pat
     damage(newest)
     assert [one.started_at for one in store.actions(KEY)] == [50.0]
     (kept,) = (store.root / "quarantine").iterdir()
-    assert store.drain_notices() == [f"a record of key {KEY} was damaged; it was put away as {kept}"]
+    assert store.drain_notices() == [f"a record of key {KEY} was damaged; moved to quarantine as {kept}"]
     store.put_action(action())
     assert len(store.actions(KEY)) == 2
 
@@ -138,7 +138,7 @@ def test_a_damaged_pointer_is_a_miss_and_said(store: Store, damage: Callable[[Pa
     damage(store.root / "latest" / "bert" / "int8.json")
     assert store.latest("bert", "int8") is None
     (kept,) = (store.root / "quarantine").iterdir()
-    assert store.drain_notices() == [f"the pointer latest/bert/int8.json was damaged; it was put away as {kept}"]
+    assert store.drain_notices() == [f"the pointer latest/bert/int8.json was damaged; moved to quarantine as {kept}"]
     store.set_latest("bert", "int8", action())
     assert store.latest("bert", "int8") == action()
 

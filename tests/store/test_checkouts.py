@@ -115,7 +115,9 @@ def test_a_file_with_an_inode_of_its_own_is_restored(
     assert content(out) == FILES
     (kept,) = (store.root / "quarantine").iterdir()
     assert kept.read_bytes() == edited
-    assert store.drain_notices() == [f"out/bert/int8/{name} was changed or added by hand; it was put away as {kept}"]
+    assert store.drain_notices() == [
+        f"out/bert/int8/{name} no longer matches its stored result; moved to quarantine as {kept}"
+    ]
 
 
 @pytest.mark.parametrize("damage", [damage for damage in DAMAGE if damage is not replace])
@@ -180,7 +182,7 @@ def test_something_else_in_its_place_is_put_away(store: Store, digest: str, out:
     assert not out.is_symlink()
     assert content(out) == FILES
     (notice,) = store.drain_notices()
-    assert notice.startswith("out/bert/int8 was changed or added by hand; it was put away as ")
+    assert notice.startswith("out/bert/int8 no longer matches its stored result; moved to quarantine as ")
     assert obstacle == "file" or content(store.root.parent / "elsewhere") == FILES
 
 
@@ -214,7 +216,7 @@ def test_a_folder_of_an_image_is_replaced(store: Store, out: Path, monkeypatch: 
     assert content(out) == {"model.onnx": b"another model", "sub/deep/info.txt": b"more"}
     (notice,) = store.drain_notices()
     (away,) = (store.root / "quarantine").iterdir()
-    assert notice == f"out/bert/int8/model.data was changed or added by hand; it was put away as {away}"
+    assert notice == f"out/bert/int8/model.data is not part of its stored result; moved to quarantine as {away}"
     assert away.read_bytes() == edited
 
 

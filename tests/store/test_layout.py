@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import orun.store
-from orun.errors import StoreError
+from orun.errors import StoreError, UsageError
 from orun.store import Store
+from orun.store.layout import FOLDERS
 from tests.store.support import add
 
 
@@ -41,6 +42,47 @@ def test_the_readme_and_gitignore_of_a_project_stay(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text("objects/\n")
     with Store.open(tmp_path):
         assert (tmp_path / ".gitignore").read_text() == "objects/\n"
+
+
+@pytest.mark.parametrize(
+    ("names", "holds"),
+    [
+        (["notes.txt"], "notes.txt"),
+        (["runs/1/weights.pt"], "runs"),
+        (["VERSION"], "VERSION"),
+        (["objects/1", "src/a.py", "setup.py", "README.md"], "setup.py and 1 more"),
+        (["out", "README.md"], "out"),
+        ([".git/config", ".gitignore"], ".git"),
+    ],
+)
+def test_a_folder_with_something_else_is_refused(tmp_path: Path, names: list[str], holds: str) -> None:
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text("1.2.3\n")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError) as caught:
+        Store.open(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path} is no store, and not empty\n  it holds {holds}\n"
+        "  hint: name a store, an empty folder or a new one: --store DIR"
+    )
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UsageError, match="file is a file, so no store can be there"):
+        Store.open(tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("made", range(1, 10))
+def test_a_store_whose_making_was_cut_off_is_made(tmp_path: Path, made: int) -> None:
+    for name in FOLDERS[:made]:
+        (tmp_path / name).mkdir()
+    (tmp_path / "VERSION.17-0123456789ab").write_text("orun st")
+    Store.open(tmp_path).close()
+    assert (tmp_path / "VERSION").exists()
 
 
 @pytest.mark.parametrize("version", ["orun store, layout 2, blake3\n", "\x00\xff garbage"])

@@ -89,8 +89,8 @@ def test_everything_that_is_damaged_is_named(store: Store, tmp_path: Path) -> No
     kept = sorted((store.root / "quarantine").iterdir())
     assert (found.objects, found.records) == (3, 1)
     assert found.problems == (
-        f"object {damaged} was damaged; it was put away as {kept[0]}",
-        f"a record of key {'b' * 64} was damaged; it was put away as {kept[1]}",
+        f"object {damaged} was damaged; moved to quarantine as {kept[0]}",
+        f"a record of key {'b' * 64} was damaged; moved to quarantine as {kept[1]}",
         "the artifact of bert/int8: labels.txt is missing from the store",
         "the artifact of bert/int8: model.onnx is missing from the store",
         f"the record {folder / 'record.json'} was damaged",

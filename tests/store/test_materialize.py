@@ -15,7 +15,7 @@ from blake3 import blake3
 
 from orun.errors import StoreError
 from orun.fs.copying import link, reflink
-from orun.fs.durable_files import READ_ONLY
+from orun.fs.durable import READ_ONLY
 from orun.store import Store, materialize
 from tests.store.support import (
     add,

@@ -17,7 +17,7 @@ from blake3 import blake3
 
 from orun.errors import StoreError
 from orun.fs.digests import digest_descriptor
-from orun.fs.durable_files import replace_file
+from orun.fs.durable import replace_file
 from orun.fs.signatures import set_stamp, signature_of
 from orun.store import Store, materialize, objects
 from orun.store.objects import SMALL
@@ -77,7 +77,7 @@ def test_a_damaged_object_is_put_away_and_said(store: Store, damage: Callable[[P
         "  hint: Run the pipeline again: the stage that made it will be built again"
     )
     (kept,) = (store.root / "quarantine").iterdir()
-    assert store.drain_notices() == [f"object {digest} was damaged; it was put away as {kept}"]
+    assert store.drain_notices() == [f"object {digest} was damaged; moved to quarantine as {kept}"]
     assert store.drain_notices() == []
     assert not path.exists()
     assert add_bytes(store, b"the content of a log") == digest

@@ -30,7 +30,7 @@ def test_a_file_is_put_away_and_told(tmp_path: Path, quarantine: Quarantine, not
     (away,) = (tmp_path / "quarantine").iterdir()
     assert not bad.exists()
     assert away.read_bytes() == b"bad"
-    assert notices == [f"it was damaged; it was put away as {away}"]
+    assert notices == [f"it was damaged; moved to quarantine as {away}"]
 
 
 def test_what_another_process_has_replaced_since_it_was_looked_at_stays(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orun.fs.durable_files import replace_file
+from orun.fs.durable import replace_file
 from orun.fs.os_errors import refusals
 from orun.store import Action, Store
 from orun.store.checksummed_json import seal

@@ -64,7 +64,7 @@ def _facts(source: Source) -> Iterator[tuple[str, Children]]:
     yield "took", show(result.seconds, "s")
     yield "exit code", str(result.exit_code)
     yield "file", code(near(result.file))
-    yield "set", join(*[code(f"{name}={value}") + Markup(" ") for name, value in result.overrides.items()])
+    yield "set", join(*[join(code(f"{name}={value}"), " ") for name, value in result.overrides.items()])
     yield "commit", _commit(first)
     yield "machine", ", ".join(part for part in _machine(result) if part)
     yield "orun", first.orun

@@ -7,7 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from orun.fs.durable_files import make_folder, new_file, sync_folders, write_all, write_file
+from orun.fs.durable import make_folder, new_file, sync_folders, write_all, write_file
+from orun.fs.observed_state import is_special
 
 CHUNK = 1 << 20
 PART = ".orun-part"  # ends the name of a file that is not whole yet
@@ -20,9 +21,12 @@ class Folder:
         self.path = path
 
     def size(self, name: str) -> int | None:
-        """Bytes of what has that name, or None when nothing has."""
+        """Bytes of what has that name, or None when nothing has; ValueError for a pipe or device."""
+        path = self._claimed(name)
+        if is_special(path):
+            raise ValueError(f"{name} is a pipe or device, not a file")
         try:
-            return self._claimed(name).stat().st_size
+            return path.stat().st_size
         except FileNotFoundError:
             return None
 
@@ -78,7 +82,7 @@ class Folder:
         """The path of a name, opened for writing before anything else: what a stage has written is no input of it."""
         path = self.path / name
         with suppress(OSError):
-            os.close(os.open(path, os.O_WRONLY | os.O_NOFOLLOW))
+            os.close(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK))
         return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -41,6 +42,23 @@ def test_a_folder(tmp_path: Path, bundle: Path) -> None:
     again = publish(tmp_path, bundle, "released/tiny")
     assert receipt(again) == told
     assert "holds this release already" in again.log
+
+
+@pytest.mark.parametrize("name", ["manifest.json", ".orun-publishing.json"])
+def test_a_pipe_that_would_have_to_be_read_is_refused(tmp_path: Path, bundle: Path, name: str) -> None:
+    (tmp_path / "released").mkdir()
+    os.mkfifo(tmp_path / "released" / name)
+    with pytest.raises(UsageError) as caught:
+        publish(tmp_path, bundle, "released")
+    told = f"{(tmp_path / 'released').as_uri()} did not take the release\n  {name} is a pipe or device, not a file"
+    assert str(caught.value) == told
+
+
+def test_a_pipe_in_the_place_of_a_file_is_replaced(tmp_path: Path, bundle: Path) -> None:
+    (tmp_path / "released").mkdir()
+    os.mkfifo(tmp_path / "released" / "model.onnx")
+    publish(tmp_path, bundle, "released")
+    assert verify_bundle(tmp_path / "released") == []
 
 
 def test_another_release_is_not_replaced_unless_the_file_says_so(tmp_path: Path, bundle: Path) -> None:

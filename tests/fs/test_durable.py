@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.fs.durable_files import sync_folders
+from orun.fs.durable import sync_folders
 from orun.store.outputs import scan
 
 

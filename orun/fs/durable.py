@@ -13,20 +13,24 @@ _NO_MODES = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
 _NO_SYNC = (errno.EINVAL, *_NO_MODES)  # of folders: SMB, and shared folders of virtual machines
 
 
-def write_file(path: str, data: bytes, mode: int = 0o644, *, sync: bool = True) -> None:
+def write_file(path: str, data: bytes, mode: int | None = 0o644, *, sync: bool = True) -> None:
     """Write a new file; with `sync`, the disk has it by then, though its name may be lost (see `sync_folders`)."""
     with new_file(path, mode, sync=sync) as descriptor:
         write_all(descriptor, data)
 
 
 @contextmanager
-def new_file(path: str, mode: int, *, sync: bool = True) -> Iterator[int]:
-    """The descriptor of a file that is made; on the disk when the block ends if `sync`, removed when it fails."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+def new_file(path: str, mode: int | None, *, sync: bool = True) -> Iterator[int]:
+    """The descriptor of a file that is made; on the disk when the block ends if `sync`, removed when it fails.
+
+    Without a mode it gets the one of the umask.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if mode is None else 0o600)
     try:
         try:
             yield descriptor
-            set_mode(descriptor, mode)
+            if mode is not None:
+                set_mode(descriptor, mode)
             if sync:
                 os.fsync(descriptor)
         finally:
@@ -64,19 +68,20 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def replace_file(path: str, data: bytes, temporary: str, *, sync: bool = True) -> list[str]:
+def replace_file(path: str, data: bytes, temporary: str, mode: int | None = 0o644, *, sync: bool = True) -> list[str]:
     """Give a file a new content; whoever opens it sees the old one or the new one.
 
     Args:
         path: the file.
         data: its content.
         temporary: a path on the same file system where nothing is, nor will be.
+        mode: of the file; that of the umask when None.
         sync: whether the new content must outlive a power cut from now on; else either may be there then, or neither.
 
     Returns:
         The folders that got a new name in them.
     """
-    write_file(temporary, data, sync=sync)
+    write_file(temporary, data, mode, sync=sync)
     folder = os.path.dirname(path)
     try:
         changed = make_folder(folder)

@@ -1,0 +1,79 @@
+"""Files that the command line names to be written."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from orun.errors import UsageError
+from orun.fs.output_file import OutputFile
+from orun.text.suggestions import near
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def output_option(name: str, text: str, *parameters: str, metavar: str = "FILE") -> Callable[[F], F]:
+    """An option that names a file, or a folder of files, to be written."""
+    return click.option(name, *parameters, type=click.Path(), metavar=metavar, callback=_path, help=text)
+
+
+def _path(ctx: click.Context, param: click.Parameter, text: str | None) -> Path | None:
+    if text == "":
+        raise click.BadParameter("the name is empty", ctx, param)
+    return None if text is None else Path(text)
+
+
+def look_at(path: Path, *, append: bool = False) -> OutputFile:
+    """Find out whether a file can be written, and touch nothing of it; a pipe is let go of when the verb ends.
+
+    Raises:
+        UsageError: when it cannot.
+    """
+    with _refusals(path):
+        file = OutputFile(path, append=append)
+    click.get_current_context().call_on_close(file.close)
+    return file
+
+
+def write(file: OutputFile, text: str) -> None:
+    """Write the content of a file, after all that was printed before.
+
+    Raises:
+        UsageError: when it cannot be written.
+    """
+    with _refusals(file.path), file:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        # A file whose name is no UTF-8 is named with its bytes written out, which JSON reads back as that name.
+        file.write(text.encode("utf-8", errors="backslashreplace"))
+
+
+@contextmanager
+def _refusals(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written", **_told(error, path)) from error
+
+
+def _told(error: OSError, path: Path) -> dict[str, Any]:
+    """Why a file cannot be written, and what to do about it."""
+    from orun.fs.os_errors import quoted, refusal
+
+    reason = error.strerror or str(error)
+    if file := next((folder for folder in path.parents if folder.is_file()), None):
+        return {"why": f"{near(str(file))} is a file, not a folder"}
+    if error.errno == errno.ENXIO:
+        return {"why": reason, "hint": f"start a process that does: cat {quoted(path)} &"}
+    if error.errno == errno.EBUSY:
+        return {"why": "it is mounted by itself and cannot be replaced", "hint": "mount the folder that it is in"}
+    where = near(error.filename) if isinstance(error.filename, str) else str(path)
+    why = reason if Path(where).absolute() == path.absolute() else f"{where}: {reason}"
+    named = OSError(error.errno, reason, where)
+    return {"why": why, "hint": refusal(named, "write", path, "name a file in a folder that can be written").hint}

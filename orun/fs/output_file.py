@@ -1,0 +1,165 @@
+"""Files that a command writes where the user says."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import select
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from orun.fs.durable import make_folder, replace_file, write_all
+
+LINKS = 40  # followed one after the other, as Linux does
+
+
+class OutputFile:
+    """A file that the user named: looked at before the work, and written once after it.
+
+    | what is there | what happens to it |
+    |---|---|
+    | nothing, a file | written beside its place and renamed, so that the old content or the new one is there |
+    | a link | goes on pointing where it points; what it points at is replaced |
+    | a file with other names (hard links) | the name gets the new content, the others keep the old one |
+    | a pipe, a character device, an open descriptor (`/dev/stdout`, `/dev/fd/3`) | written to as it is |
+    | a folder, a block device, a socket | refused |
+
+    A pipe or device is opened at once, and held until `close`: a reader that waits sees its end in any case.
+
+    Attributes:
+        path: as the user named it.
+        is_stream: whether it is written to as it is.
+
+    Args:
+        path: what the user named.
+        append: add to what is there instead of replacing it.
+
+    Raises:
+        OSError: when it cannot be written, as far as that shows before.
+    """
+
+    def __init__(self, path: Path, *, append: bool = False) -> None:
+        self.path = path
+        self._append = append
+        self._stream = _open_stream(os.fspath(path))
+        if not self.is_stream:
+            _require_replaceable(os.path.realpath(path))
+
+    @property
+    def is_stream(self) -> bool:  # noqa: D102 - see Attributes
+        return self._stream is not None
+
+    def write(self, data: bytes) -> None:
+        """Write the content of the file; what was there stays when it fails.
+
+        Raises:
+            OSError: when it cannot be written.
+        """
+        if self._stream is not None:
+            _write_stream(self._stream, data)
+            return
+        target = os.path.realpath(self.path)  # a link may lead elsewhere by now
+        status = _require_replaceable(target)
+        folder = os.path.dirname(target)
+        make_folder(folder)
+        if self._append:
+            _append(target, data)
+            return
+        mode = stat.S_IMODE(status.st_mode) if status else None
+        try:
+            replace_file(target, data, f"{folder}/.orun-{os.urandom(8).hex()}", mode)
+        except OSError as error:  # it names what only we know of
+            raise OSError(error.errno, error.strerror, target) from error
+
+    def close(self) -> None:
+        """Let go of a pipe or device."""
+        if self._stream is not None:
+            os.close(self._stream)
+            self._stream = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+
+def _open_stream(path: str) -> int | None:
+    """Open what is written to as it is; None for a file or where nothing is."""
+    if (number := _own_descriptor(path)) is not None:
+        try:
+            flags = fcntl.fcntl(number, fcntl.F_GETFL)
+        except OSError as error:
+            raise OSError(error.errno, f"descriptor {number} is not open", path) from error
+        if flags & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, f"descriptor {number} is open for reading only", path)
+        return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 0)
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+    if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+        return None
+    try:
+        return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO and stat.S_ISFIFO(mode):
+            raise OSError(errno.ENXIO, "no process reads from this pipe", path) from error
+        raise
+
+
+def _own_descriptor(path: str) -> int | None:
+    """Return the descriptor of this process that a path stands for: 1 for `/dev/stdout`, 3 for `/dev/fd/3`."""
+    own = re.compile(rf"/dev/fd|/proc/{os.getpid()}(/task/\d+)?/fd")
+    for _ in range(LINKS):
+        folder, name = os.path.split(path)
+        folder = os.path.realpath(folder)
+        if name.isdecimal() and own.fullmatch(folder):
+            return int(name)
+        if not os.path.islink(f"{folder}/{name}"):
+            return None
+        path = os.path.join(folder, os.readlink(f"{folder}/{name}"))
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+
+
+def _require_replaceable(target: str) -> os.stat_result | None:
+    """Return the state of the file at a path without links, None where nothing is; OSError if it cannot be replaced."""
+    status = None
+    with suppress(FileNotFoundError):
+        status = os.stat(target)
+    if status and stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", target)
+    if status and not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is neither a file nor a pipe", target)
+    folder = os.path.dirname(target)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    for path, access in ((target, os.W_OK), (folder, os.W_OK | os.X_OK)) if status else ((folder, os.W_OK | os.X_OK),):
+        if not os.access(path, access):
+            reason = errno.EROFS if os.statvfs(path).f_flag & os.ST_RDONLY else errno.EACCES
+            raise OSError(reason, os.strerror(reason), path)
+    return status
+
+
+def _append(target: str, data: bytes) -> None:
+    descriptor = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        write_all(descriptor, data)
+    finally:
+        os.close(descriptor)
+
+
+def _write_stream(descriptor: int, data: bytes) -> None:
+    """Write all of it, at the pace of the reader, also where the descriptor does not wait."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:
+            poll.poll()

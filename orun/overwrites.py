@@ -1,0 +1,132 @@
+"""Refusal of reports in the place of what a run reads."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orun.errors import UsageError
+from orun.fs.observed_state import project_of
+from orun.noop.check import Recalled, Request, joined
+from orun.remote.options import config_file
+from orun.store.layout import FOLDERS, VERSION_FILE, history_path
+from orun.text.suggestions import near
+
+if TYPE_CHECKING:
+    from orun.core.run_record import RunResult
+    from orun.pipeline.model import Pipeline
+    from orun.planning.plan import Plan
+    from orun.planning.planner import Planner
+
+ANOTHER = "name another file"
+
+
+def refuse(reports: Collection[Path], read: Iterable[Path], reader: str = "the run") -> None:
+    """Refuse reports that would replace a file that is read, or come to lie in a folder that is.
+
+    Raises:
+        UsageError: for the first of them.
+    """
+    found = _find(reports, read)
+    if found is None:
+        return
+    report, path = found
+    name = near(str(path))
+    what = "it" if name == near(str(report)) else f"the folder {name}" if path.is_dir() else f"this file, as {name}"
+    raise UsageError(f"{report} cannot be written", why=f"{reader} reads {what}", hint=ANOTHER)
+
+
+def refuse_in_store(reports: Collection[Path], root: Path) -> None:
+    """Refuse reports in the place of what only orun writes: the content of a store, and the history of measurements.
+
+    Raises:
+        UsageError: for the first of them.
+    """
+    if found := _find(reports, _kept(root)):
+        why = f"only orun writes to {near(str(found[1]))}"
+        raise UsageError(f"{found[0]} cannot be written", why=why, hint=ANOTHER)
+
+
+def may_concern(reports: Collection[Path], recalled: Recalled, request: Request) -> bool:
+    """Whether reports may be in the place of something that a remembered run rests on; the planner tells for sure."""
+    noted, folder = recalled.note["read"], request.file.parent
+    read = chain(joined(noted["files"]), recalled.note["contents"], joined(noted["folders"]))
+    return _find(reports, chain(read, of_every_run(folder), _kept(request.store))) is not None
+
+
+def of_pipeline(pipeline: Pipeline) -> Iterator[Path]:
+    """Every file and folder that a run of a pipeline reads, as far as the pipeline itself names it."""
+    from orun.gates import baselines
+
+    yield from map(Path, pipeline.sources)
+    yield from (pipeline.root / reference.path for stage in pipeline.stages for reference in stage.references)
+    yield baselines.path_for(pipeline)
+    yield from of_every_run(pipeline.root)
+
+
+def of_every_run(folder: Path) -> Iterator[Path]:
+    """Every file and folder that any run in a folder reads: its project's settings, keys, git's files, packages."""
+    from orun.remote.settings import key_files
+
+    project = project_of(folder)
+    yield config_file(project)
+    yield from key_files(project)
+    yield from (top / ".git" for top in (folder, *folder.parents))
+    yield from (Path(__file__).parent, Path(os.__file__).parent)
+    yield from (Path(place) for place in sys.path if place.endswith(("site-packages", "dist-packages")))
+
+
+def of_stages(planner: Planner, plan: Plan) -> Iterator[Path]:
+    """Every file that stages were seen to read when they ran last."""
+    for step in plan.steps:
+        if action := step.hit or planner.store.latest(planner.pipeline.name, step.stage.id):
+            yield from (planner.pipeline.root / name for name in action.discovered.files)
+
+
+def of_run(result: RunResult) -> Iterator[Path]:
+    """Every file that a run has read, as its record tells."""
+    from orun.history.source_snapshot import READ, index
+
+    root = Path(result.file).parent
+    yield Path(result.file)
+    names = {name.removeprefix(READ) for stage in result.stages for name in stage.inputs if name.startswith(READ)}
+    yield from (root / name for name in {*result.sources, *names, *(index(result) or ())})
+
+
+def _kept(root: Path) -> Iterator[Path]:
+    history = history_path(root)
+    yield from (root / name for name in (*FOLDERS, VERSION_FILE))
+    yield from (history.with_name(history.name + suffix) for suffix in ("", "-wal", "-shm"))
+
+
+def _find(reports: Collection[Path], paths: Iterable[str | Path]) -> tuple[Path, Path] | None:
+    """Return the first report that is one of these files, by whatever name, or in one of these folders; and which."""
+    files: dict[tuple[int, int], Path] = {}
+    for report in reports:
+        status = _status(report)
+        if status and stat.S_ISREG(status.st_mode):
+            files[status.st_dev, status.st_ino] = report
+    places = {report: Path(os.path.realpath(report)) for report in reports}
+    for path in paths:
+        status = _status(path)
+        if status and stat.S_ISDIR(status.st_mode):
+            folder = os.path.realpath(path)
+            found = next((report for report, place in places.items() if place.is_relative_to(folder)), None)
+        else:
+            found = files.get((status.st_dev, status.st_ino)) if status else None
+        if found is not None:
+            return found, Path(path)
+    return None
+
+
+def _status(path: str | Path) -> os.stat_result | None:
+    """Return the state of what is at a path, links followed; None where nothing can be seen."""
+    try:
+        return os.stat(path)  # noqa: PTH116 - hundreds of them
+    except OSError:
+        return None
