@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from pathlib import Path
 
@@ -10,10 +11,9 @@ from blake3 import blake3
 from orun.core.serialization import Record
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
-from orun.fs.observed_state import require_regular
+from orun.fs.observed_state import TEXT_LIMIT, read_bounded, require_regular
 from orun.pipeline.nodes import Span
 
-MAX_BYTES = 4 * 2**20
 MODELS = {  # how files of models end, and the kinds that take them
     ".onnx": "convert/onnx",
     **dict.fromkeys((".pt", ".pth", ".pt2", ".safetensors"), "convert/torch"),
@@ -47,17 +47,18 @@ def read(path: Path) -> Text:
     """
     file = str(path)
     require_regular(path)
-    with path.open("rb") as stream:
-        data = stream.read(MAX_BYTES + 1)
     if kind := MODELS.get(path.suffix.lower()):
         expected = f"a YAML file with a stage that takes the model: `uses: {kind}`"
         raise _unreadable(
             Position(file, 1, 1), "the file is a model, no pipeline", expected, hint=f"orun stages {kind}"
         )
-    if len(data) > MAX_BYTES:
-        raise _unreadable(
-            Position(file, 1, 1), "the file is too large", f"a pipeline file of at most {MAX_BYTES // 2**20} MiB"
-        )
+    try:
+        data = read_bounded(path, TEXT_LIMIT)
+    except OSError as error:
+        if error.errno != errno.EFBIG:
+            raise
+        expected = f"a pipeline file of at most {TEXT_LIMIT >> 20} MiB"
+        raise _unreadable(Position(file, 1, 1), "the file is too large", expected) from error
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -7,7 +7,8 @@ from blake3 import blake3
 
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
-from orun.pipeline.text import MAX_BYTES, read
+from orun.fs.observed_state import TEXT_LIMIT
+from orun.pipeline.text import read
 
 
 def problem(file: Path) -> Problem:
@@ -70,7 +71,7 @@ def test_a_control_character(tmp_path: Path) -> None:
 
 def test_too_large(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
-    file.write_bytes(b"#" * (MAX_BYTES + 1))
+    file.write_bytes(b"#" * (TEXT_LIMIT + 1))
     assert problem(file) == Problem(
         Position(str(file), 1, 1), "the file is too large", expected="a pipeline file of at most 4 MiB"
     )
