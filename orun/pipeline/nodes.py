@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from orun.core.serialization import Record
@@ -11,6 +11,7 @@ from orun.core.source_location import Position
 
 MAX_DEPTH = 50  # of lists and mappings in one another
 MAX_SIZE = 300_000  # nodes, with every alias and variable written out
+MAX_TEXT = 16 << 20  # letters in the texts that variables are a part of, written out
 
 Path = tuple[str | int, ...]
 
@@ -139,6 +140,16 @@ def scalars(node: Node) -> Iterator[Scalar]:
     children = node.items if isinstance(node, List) else tuple(entry.value for entry in node.entries.values())
     for child in children:
         yield from scalars(child)
+
+
+def repeated(items: Iterable[Node]) -> Iterator[Scalar]:
+    """The texts of a list that stand in it before."""
+    before: set[str] = set()
+    for item in items:
+        if isinstance(item, Scalar) and isinstance(item.value, str) and item.text and not item.broken:
+            if item.text in before:
+                yield item
+            before.add(item.text)
 
 
 def find(root: Node, path: Path) -> tuple[Node, Span]:

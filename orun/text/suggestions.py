@@ -10,11 +10,14 @@ from orun.errors import UsageError
 MOST = 60  # names in a list for people
 MISSPELT = 0.95  # likeness by difflib: one letter or two of thirty
 ALIKE = 0.85  # likeness by difflib: a few letters of a name
+LONGEST = 200  # letters of a word that may be misspelt: looking for its like takes the square of them
 SHORTEST = 3  # letters from which the beginning of a name is taken for the name
 
 
 def closest(word: str, options: Iterable[str]) -> str:
     """The option that was probably meant by a misspelt word, or by what another tool calls it, or an empty text."""
+    if len(word) > LONGEST:
+        return ""
     from difflib import get_close_matches  # needed where something is wrong, and not for a run with nothing to do
 
     from orun.text.aliases import meant
