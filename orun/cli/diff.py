@@ -14,6 +14,7 @@ from orun.cli import options
 from orun.cli.run_ids import find, record_of
 from orun.cli.verb import Verb
 from orun.core.serialization import foreign_json
+from orun.core.source_location import abridged
 from orun.errors import UsageError
 from orun.fs.observed_state import RECORD_LIMIT, read_bounded
 from orun.report.figures import ABSENT, NOT_THERE, count, shortened
@@ -110,7 +111,7 @@ def _decoded(data: Any, path: Path) -> RunResult:
 def _no_run(path: Path, error: Exception) -> UsageError:
     forms = "a run's record.json or events.jsonl, or the output of: orun FILE --json"
     return UsageError(
-        f"{path} is not a run that this orun can read", why=f"{type(error).__name__}: {error}", hint=forms
+        f"{path} is not a run that this orun can read", why=abridged(f"{type(error).__name__}: {error}"), hint=forms
     )
 
 

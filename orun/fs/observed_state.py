@@ -155,6 +155,25 @@ def require_regular(path: str | Path) -> os.stat_result:
     return status
 
 
+def unreachable(path: Path, written: str, noun: str) -> str:
+    """Why a path that was written somewhere cannot be read: nothing is there, or what the system says of it.
+
+    Args:
+        path: where it leads.
+        written: how it was written.
+        noun: what was expected there, such as `code file`.
+    """
+    if not os.path.lexists(path):
+        return f"there is no {noun} {written!r}"
+    try:
+        require_regular(path)
+    except OSError as error:
+        if path.is_symlink() and error.errno in NOTHING_THERE:
+            return f"{written!r} is a link to {str(path.readlink())!r}, which leads nowhere"
+        return f"cannot read {written!r}: {error.strerror}"
+    return f"cannot read {written!r}"
+
+
 def read_bounded(path: str | Path, limit: int) -> bytes:
     """Read a file that somebody else may have written; its kind and size are looked at before anything is read.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from orun.core.metrics import Metric
 from orun.core.serialization import Record, decode, encode, field, replace
-from orun.core.source_location import Position, Problem
+from orun.core.source_location import Position, Problem, abridged
 from orun.errors import PipelineError
 from orun.fs.durable_files import replace_file
 from orun.fs.observed_state import RECORD_LIMIT, TEXT_LIMIT, read_bounded
@@ -178,4 +178,4 @@ def _broken(path: Path, text: str, place: tuple[int, int], message: str, hint: s
     line, column = place
     lines = text.splitlines()
     source = lines[line - 1] if line <= len(lines) else ""
-    return PipelineError([Problem(Position(str(path), line, column), message, source, hint=hint)])
+    return PipelineError([Problem(Position(str(path), line, column), abridged(message), source, hint=hint)])

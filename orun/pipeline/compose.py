@@ -106,7 +106,7 @@ class _Composer:
         try:
             return Scalar(resolve(event.value), event.value, span, self.text.file)
         except ValueError as error:
-            self.problems.add(span, str(error), expected="a number that a computer can hold")
+            self.problems.add(span, str(error), expected="a finite number, at most 1.8e308")
             return Scalar(0, event.value, span, self.text.file, broken=True)
 
     def _alias(self, event: yaml.AliasEvent) -> Node:
@@ -148,6 +148,8 @@ class _Composer:
         return node
 
     def _set(self, top: _Open, key: Scalar, value: Node) -> None:
+        if key.broken:
+            return
         if key.text == MERGE and key.value == MERGE:
             self._merge(top, key.span, value)
         elif key.text in top.entries:

@@ -100,7 +100,7 @@ class Files:
             self.problems.add(twice.span, f"{twice.text!r} is named twice", expected="each file once")
         if len(named) < len(items):
             wrong = next(item for item in items if item not in named)
-            span = wrong.span if isinstance(wrong, Scalar) and wrong.text else entry.key
+            span = wrong.span if isinstance(wrong, Scalar) and wrong.is_written else entry.key
             self.problems.add(
                 span, f"'{EXTENDS}' cannot be {words(wrong)}", expected="the path of a pipeline file, or a list of them"
             )
@@ -148,7 +148,7 @@ def merge(base: Node, top: Node) -> Node:
 
 def neighbour(path: Path, written: str) -> str:
     """What was probably meant by the path of a file that is not there: as written, with the nearest name beside it."""
-    if presence(path):
+    if os.path.lexists(path):  # and it cannot be read, or is a link that leads nowhere
         return ""
     try:
         found = closest(path.name, [other.name for other in path.parent.iterdir()])
@@ -179,8 +179,7 @@ def _unreadable(file: Path, error: OSError) -> UsageError:
             why=f"expected a file, such as {one_of(inside[:MOST])}" if inside else "",
             hint=f"orun validate {inside[0] if inside else 'FILE'}",
         )
-    there = os.path.lexists(file)  # and leads nowhere, or is not to be read
-    near = "" if there else neighbour(file, os.path.relpath(file))
+    there, near = os.path.lexists(file), neighbour(file, os.path.relpath(file))
     return UsageError(
         f"cannot read the pipeline file {os.path.relpath(file)}: {error.strerror}",
         why=f"did you mean {near}?" if near else "",

@@ -60,6 +60,12 @@ class Scalar(Record, frozen=True):
     via: str = ""
     broken: bool = False
     size: ClassVar[int] = 1
+
+    @property
+    def is_written(self) -> bool:
+        """Whether there is anything in the file, such as quotes, that a message can point at."""
+        return bool(self.text) or self.value is not None
+
     depth: ClassVar[int] = 0
 
 
@@ -162,7 +168,7 @@ def find(root: Node, path: Path) -> tuple[Node, Span]:
         elif isinstance(node, List) and isinstance(step, int):
             node = node.items[step]
             span = node.span
-    return node, node.span if isinstance(node, Scalar) and node.text else span
+    return node, node.span if isinstance(node, Scalar) and node.is_written else span
 
 
 def words(node: Node) -> str:

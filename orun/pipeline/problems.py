@@ -7,7 +7,7 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from orun.core.source_location import Position, Problem
+from orun.core.source_location import Position, Problem, abridged
 from orun.errors import PipelineError
 from orun.pipeline.nodes import Span
 
@@ -15,7 +15,6 @@ OVERRIDE = "--set"  # stands for the file in the position of a value from the co
 LIMIT = 100  # problems after which a file is given up
 WIDTH = 100  # columns of a wrapped line
 LONGEST = 160  # columns of source text that are shown around a caret
-LONGEST_MESSAGE = 400
 LONGEST_ADVICE = 2000  # letters of what was expected: it lists names
 
 COLOURS = {"error": "1;31", "place": "1", "caret": "31", "label": "36"}
@@ -40,8 +39,8 @@ class Problems:
         Raises:
             PipelineError: when there are too many to go on.
         """
-        message, suggestion = (_shortened(text, LONGEST_MESSAGE) for text in (message, suggestion))
-        expected, hint = (_shortened(text, LONGEST_ADVICE) for text in (expected, hint))
+        message, suggestion = map(abridged, (message, suggestion))
+        expected, hint = (abridged(text, LONGEST_ADVICE) for text in (expected, hint))
         self.extend([Problem(span.position, message, span.source, span.width, expected, suggestion, hint)])
 
     def extend(self, problems: Iterable[Problem]) -> None:
@@ -55,11 +54,6 @@ class Problems:
         """Raise a PipelineError when there are any."""
         if self._found:
             raise PipelineError(tuple(self._found))
-
-
-def _shortened(text: str, longest: int) -> str:
-    """The text without its middle where it quotes more than anybody wants to read."""
-    return text if len(text) <= longest else f"{text[:LONGEST]} ... {text[-LONGEST:]}"
 
 
 def render(problems: Sequence[Problem], colour: bool = False) -> str:

@@ -12,6 +12,7 @@ from blake3 import blake3
 
 from orun.core.source_location import Position, Problem
 from orun.fs.observed_state import TEXT_LIMIT, read_bounded
+from orun.pipeline.text import encoding
 
 CONSTRAINT = ("-c", "--constraint")
 INCLUDE = re.compile(r"(?P<option>-r|--requirement|-c|--constraint)(?:\s+|=|(?<=-r)|(?<=-c))(?P<file>\S.*)")
@@ -49,7 +50,7 @@ class Requirements:
 
         Raises:
             OSError: when it cannot be read.
-            UnicodeDecodeError: when it is no text.
+            ValueError: when it is no text of UTF-8.
         """
         self._take(Path(os.path.normpath(path)), (), constrains=False)
 
@@ -58,7 +59,11 @@ class Requirements:
             return
         self._read.add((path, constrains))
         data = read_bounded(path, TEXT_LIMIT)
+        if other := encoding(data):
+            raise ValueError(f"it is {other}: save it as UTF-8")
         text = data.decode("utf-8-sig")
+        if "\0" in text:
+            raise ValueError("it holds a NUL character")
         self.digests[str(path)] = blake3(data).hexdigest()
         for number, line in _logical_lines(text):
             said = COMMENT.split(line, maxsplit=1)[0].strip()

@@ -59,22 +59,33 @@ def read(path: Path) -> Text:
             raise
         expected = f"a pipeline file of at most {TEXT_LIMIT >> 20} MiB"
         raise _unreadable(Position(file, 1, 1), "the file is too large", expected) from error
+    if other := encoding(data):
+        raise _unreadable(Position(file, 1, 1), f"the file is {other}", "UTF-8", hint="save it as UTF-8")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _not_utf8(file, data, error.start) from error
+        line, column = _place(data[: error.start].decode(), error.start)
+        message = f"the file is not UTF-8: byte 0x{data[error.start]:02x}"
+        raise _unreadable(Position(file, line, column), message, "UTF-8", hint="save it as UTF-8") from error
     if found := UNPRINTABLE.search(text):
         line, column = _place(text, found.start())
         raise _unreadable(Position(file, line, column), f"the file holds the control character {found[0]!r}", "text")
     return Text(file, blake3(data).hexdigest(), text, tuple(LINE_END.split(text)))
 
 
-def _not_utf8(file: str, data: bytes, offset: int) -> PipelineError:
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return _unreadable(Position(file, 1, 1), "the file is UTF-16", "UTF-8", hint="save it as UTF-8")
-    line, column = _place(data[:offset].decode(), offset)
-    message = f"the file is not UTF-8: byte 0x{data[offset]:02x}"
-    return _unreadable(Position(file, line, column), message, "UTF-8", hint="save it as UTF-8")
+def encoding(data: bytes) -> str:
+    """The encoding of a text that begins with a byte order mark or a letter of ASCII, where it is wider than UTF-8."""
+    if data.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
+        return "UTF-32"
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "UTF-16"
+    zeros = tuple(not byte for byte in data[:4])
+    return {
+        (False, True, True, True): "UTF-32",
+        (True, True, True, False): "UTF-32",
+        (False, True, False, True): "UTF-16",
+        (True, False, True, False): "UTF-16",
+    }.get(zeros, "")
 
 
 def _place(text: str, offset: int) -> tuple[int, int]:

@@ -97,7 +97,9 @@ FILES = {
     "gone.txt": "-r none.txt",
     "folder.txt": "-r .",
     "pipe.txt": "-c pipe",
-    "nul.txt": "-r a\0b",
+    "nul.txt": "-r null",
+    "null": "a\0b",
+    "wide.txt": "-r wide",
     "noise.txt": "-r noise",
     "twice.txt": "-r one.txt\n-c one.txt\n-r two.txt",
     "one.txt": "a==1\n-r least.txt\n",
@@ -118,7 +120,8 @@ FILES = {
         ("gone.txt", "gone.txt:1:4", "cannot read 'none.txt': No such file or directory"),
         ("folder.txt", "folder.txt:1:4", "cannot read '.': Is a directory"),
         ("pipe.txt", "pipe.txt:1:4", "cannot read 'pipe': Not a regular file"),
-        ("nul.txt", "nul.txt:1:4", "cannot read 'a\\x00b': embedded null byte"),
+        ("nul.txt", "nul.txt:1:4", "cannot read 'null': it holds a NUL character"),
+        ("wide.txt", "wide.txt:1:4", "cannot read 'wide': it is UTF-16: save it as UTF-8"),
         ("noise.txt", "noise.txt:1:4", "cannot read 'noise': it is no text"),
         ("chain0.txt", "chain31.txt:1:4", "more than 32 requirements files include one another"),
         ("many.txt", "many.txt:256:4", "more than 256 requirements files are included"),
@@ -131,7 +134,8 @@ def test_what_cannot_be_included_is_told_where_it_is_named(tmp_path: Path, name:
         (tmp_path / f"chain{number}.txt").write_text(f"-r chain{number + 1}.txt")
         (tmp_path / f"m{number}.txt").write_text("")
     (tmp_path / "many.txt").write_text("".join(f"-r m{number}.txt\n" for number in range(300)))
-    (tmp_path / "noise").write_bytes(b"\xff\xfe")
+    (tmp_path / "noise").write_bytes(b"\xff")
+    (tmp_path / "wide").write_text("a==1", "utf-16")
     os.mkfifo(tmp_path / "pipe")
     found = Requirements()
     found.read(tmp_path / name)

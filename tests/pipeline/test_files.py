@@ -232,3 +232,28 @@ def test_a_file_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     write(tmp_path, "stages: {}").chmod(0)
     with pytest.raises(UsageError, match="Permission denied"):
         load(Path("p.yaml"))
+
+
+@pytest.mark.parametrize("to", ["lp", "gone", "lp/below"])
+def test_a_link_that_leads_nowhere_is_no_misspelt_name(tmp_path: Path, to: str) -> None:
+    """It was asked whether the very same name was meant."""
+    for name in ("lp", "lp.py"):
+        (tmp_path / name).symlink_to(to if to != "lp" else name)
+    told = complaint(
+        tmp_path,
+        "environments: {e: {requirements: lp}}\n"
+        "stages:\n"
+        "  a: {uses: convert/onnx, with: {path: lp}}\n"
+        "  b: {uses: './lp.py:f'}\n"
+        "  c: {uses: convert/torch, with: {model: 'lp.py:f', inputs: {}, outputs: [y]}}\n",
+    )
+    why = "No such file or directory" if to == "gone" else "Too many levels of symbolic links"
+    leads, code = ("lp", "lp.py") if to == "lp" else (to, to)
+    assert [line.partition("error: ")[2] for line in told.splitlines() if "error:" in line] == [
+        f"cannot read 'lp': {why}",
+        f"'lp' is a link to '{leads}', which leads nowhere",
+        f"'./lp.py' is a link to '{code}', which leads nowhere",
+        f"'lp.py' is a link to '{code}', which leads nowhere",
+    ]
+    assert "did you mean" not in told
+    assert f"cannot read 'lp': {why}" in complaint(tmp_path, "extends: lp\n")

@@ -75,3 +75,14 @@ def test_too_large(tmp_path: Path) -> None:
     assert problem(file) == Problem(
         Position(str(file), 1, 1), "the file is too large", expected="a pipeline file of at most 4 MiB"
     )
+
+
+@pytest.mark.parametrize("order", ["", "-le", "-be"])
+@pytest.mark.parametrize("width", ["16", "32"])
+def test_a_wider_encoding(tmp_path: Path, width: str, order: str) -> None:
+    """With a byte order mark and without one."""
+    file = tmp_path / "p.yaml"
+    file.write_bytes("name: bert".encode(f"utf-{width}{order}"))
+    assert problem(file) == Problem(
+        Position(str(file), 1, 1), f"the file is UTF-{width}", expected="UTF-8", hint="save it as UTF-8"
+    )
