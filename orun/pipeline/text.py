@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from blake3 import blake3
@@ -19,6 +20,12 @@ MODELS = {  # how files of models end, and the kinds that take them
     **dict.fromkeys((".pt", ".pth", ".pt2", ".safetensors"), "convert/torch"),
     **dict.fromkeys((".keras", ".h5", ".tflite", ".pb"), "convert/tensorflow"),
     **dict.fromkeys((".pkl", ".joblib"), "convert/sklearn"),
+}
+WIDE: Mapping[tuple[bool, ...], str] = {  # which of the first bytes of a letter of ASCII, or of two, are 0
+    (False, True, True, True): "UTF-32",
+    (True, True, True, False): "UTF-32",
+    (False, True, False, True): "UTF-16",
+    (True, False, True, False): "UTF-16",
 }
 LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # what YAML 1.1 parsers count as one
 UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -79,13 +86,7 @@ def encoding(data: bytes) -> str:
         return "UTF-32"
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "UTF-16"
-    zeros = tuple(not byte for byte in data[:4])
-    return {
-        (False, True, True, True): "UTF-32",
-        (True, True, True, False): "UTF-32",
-        (False, True, False, True): "UTF-16",
-        (True, False, True, False): "UTF-16",
-    }.get(zeros, "")
+    return WIDE.get(tuple(byte == 0 for byte in data[:4]), "")
 
 
 def _place(text: str, offset: int) -> tuple[int, int]:
