@@ -15,6 +15,7 @@ from orun.cli.selection import ALL, SelectingVerb
 from orun.errors import StageError, UsageError
 from orun.fs.observed_state import FOLDER, presence
 from orun.report.figures import count, quoted
+from orun.text.markdown import printable
 from orun.text.units import show
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
     if as_json:
         options.show_json({"bundle": str(bundle), "whole": not problems, "problems": problems})
     elif problems:
-        options.show([f"{bundle} is not what was released:", *(f"  {problem}" for problem in problems)])
+        options.show([f"{bundle} is not what was released:", *(f"  {printable(problem)}" for problem in problems)])
     else:
         options.show([f"{bundle} is whole: every file is what its manifest says"])
     return DAMAGED if problems else 0

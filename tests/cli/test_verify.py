@@ -72,6 +72,12 @@ def test_what_is_no_bundle(orun: CommandLine, bundle: Path) -> None:
     )
 
 
+def test_names_reach_no_terminal_as_they_are(orun: CommandLine, bundle: Path) -> None:
+    (bundle / os.fsdecode(b"\xff\n\x1b[31m\xc3\xa9")).touch()
+    shown = orun("verify", "release")
+    assert shown.out == "release is not what was released:\n  \\udcff\\n\\x1b[31mé is there and not in the manifest\n"
+
+
 DEEP = b'{"format": 1, "files": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
 NO_BUNDLE = "manifest.json cannot be read, so this is no bundle: "
 ONLY_FILES = "and a bundle holds files alone"
