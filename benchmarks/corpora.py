@@ -179,11 +179,11 @@ class Pipelines:
             shutil.copytree(ROOT / name, folder / name)
         files = sorted(path for name in FOLDERS for path in (folder / name).glob("*.yaml"))
         self._bases = [(path.parent, document) for path in files if (document := _plain(path)) is not None]
-        self._file = folder
+        self._file = folder / "mutated.yaml"
 
     def write(self, random: Random) -> str:
         """See `Corpus`."""
-        self._file.unlink() if self._file.is_file() else None
+        self._file.unlink(missing_ok=True)  # names beside it are offered where one is misspelt
         beside, document = random.choice(self._bases)
         text = yaml.dump(mutated(document, VALUES, KEYS, random), sort_keys=False, allow_unicode=True)
         self._file = beside / "mutated.yaml"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from orun.core.source_location import Position, Problem
+from orun.core.source_location import Position, Problem, abridged
 from orun.fs.observed_state import TEXT_LIMIT, read_bounded
 from orun.pipeline.text import encoding
 
@@ -98,7 +98,7 @@ class Requirements:
 
 def _problem(path: Path, number: int, line: str, part: str, message: str, expected: str) -> Problem:
     """A mistake in a part of a line."""
-    return Problem(Position(str(path), number, line.find(part) + 1), message, line, len(part), expected)
+    return Problem(Position(str(path), number, line.find(part) + 1), abridged(message), line, len(part), expected)
 
 
 def reason(error: OSError | ValueError) -> str:

@@ -143,6 +143,14 @@ def test_what_cannot_be_included_is_told_where_it_is_named(tmp_path: Path, name:
     assert (str(first.position), first.message) == (f"{tmp_path}/{place}", message)
 
 
+def test_a_long_name_is_shortened_in_its_message(tmp_path: Path) -> None:
+    (tmp_path / "lock.txt").write_text(f"-r {'x' * 10_000}", "utf-8")
+    found = Requirements()
+    found.read(tmp_path / "lock.txt")
+    (problem,) = found.problems
+    assert problem.message == f"cannot read '{'x' * 147} ... {'x' * 139}': File name too long"
+
+
 def test_a_file_may_be_included_by_several_and_also_constrain(tmp_path: Path) -> None:
     for file, text in FILES.items():
         (tmp_path / file).write_text(text, "utf-8")
