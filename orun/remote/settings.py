@@ -15,6 +15,7 @@ from typing import Any, Literal, cast
 from urllib.parse import unquote, urlsplit
 
 from orun.core.serialization import Record
+from orun.core.source_location import abridged
 from orun.environment import distributions
 from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from orun.errors import UsageError
@@ -26,6 +27,7 @@ from orun.text.suggestions import closest, one_of
 
 Mode = Literal["read", "read-write"]
 
+LONGEST_URL = 2000
 OFF = "off"  # the URL that stands for no remote
 MODES: tuple[Mode, ...] = ("read", "read-write")
 SCHEMES = ("file", "s3", "gs", "az", "http", "https")
@@ -119,7 +121,7 @@ def _require_known(where: str, names: Iterable[str], known: Collection[str]) -> 
         if name not in known:
             meant = closest(name, known)
             why = f"did you mean {meant}?" if meant else f"expected {one_of(known)}"
-            raise UsageError(f"{where} has no field {name!r}", why=why)
+            raise UsageError(f"{where} has no field {abridged(name)!r}", why=why)
 
 
 def _check_type(where: str, name: str, value: object) -> None:
@@ -141,6 +143,8 @@ def _need_no_url(asked: Remote) -> None:
 
 
 def _check_url(url: str) -> None:
+    if len(url) > LONGEST_URL:
+        raise UsageError(f"no remote can be at {abridged(url)!r}", why=f"a URL has at most {LONGEST_URL} letters")
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -168,7 +172,7 @@ def _check_url(url: str) -> None:
 def _mode(wanted: str, url: str, trusted: tuple[str, ...], environment: Mapping[str, str]) -> Mode:
     """As it is wanted, or read-write where that can be."""
     if wanted not in ("", *MODES):
-        raise UsageError(f"{wanted!r} is no mode of a remote", why=f"expected {one_of(MODES)}")
+        raise UsageError(f"{abridged(wanted)!r} is no mode of a remote", why=f"expected {one_of(MODES)}")
     why = ""
     if url.startswith(("http://", "https://")):
         why = "a web server is only read"
@@ -187,7 +191,8 @@ def _trusted(project: Path, table: Mapping[str, Any]) -> list[str]:
         try:
             texts = public_texts(read_bounded(path, TEXT_LIMIT).decode("ascii"))
         except (OSError, ValueError) as error:
-            raise UsageError(f"cannot read the trusted key {path}", why=str(error), hint=f"ls -l {path}") from error
+            why, shown = error.strerror if isinstance(error, OSError) else str(error), abridged(str(path))
+            raise UsageError(f"cannot read the trusted key {shown}", why=why or "", hint=f"ls -l {shown}") from error
         if not texts:
             hint = "openssl pkey -in orun-signing.pem -pubout"
             raise UsageError(f"the trusted key {path} holds no public key in PEM", hint=hint)
