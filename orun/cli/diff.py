@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -14,7 +13,10 @@ import click
 from orun.cli import options
 from orun.cli.run_ids import find, record_of
 from orun.cli.verb import Verb
+from orun.core.serialization import foreign_json
+from orun.core.source_location import abridged
 from orun.errors import UsageError
+from orun.fs.observed_state import RECORD_LIMIT, read_bounded
 from orun.report.figures import ABSENT, NOT_THERE, count, shortened
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
@@ -84,15 +86,15 @@ def _completed(run: RunResult, repeated: RunResult | None) -> RunResult:
 def _of_file(path: Path) -> RunResult:
     """The run of a record, an event log, or the output of `--json`."""
     from orun.eventlog.reducer import read_log
-    from orun.store.checksummed_json import BrokenSealError, unseal
+    from orun.store.checksummed_json import unseal
 
     try:
         if path.suffix == ".jsonl":
             return read_log(path)
-        content = path.read_bytes()
-        data = json.loads(content)
+        content = read_bounded(path, RECORD_LIMIT)
+        data = foreign_json(content)
         return _decoded(unseal(content) if "record" in data else data, path)
-    except (BrokenSealError, OSError, TypeError, KeyError, ValueError) as error:
+    except (OSError, TypeError, KeyError, ValueError) as error:
         raise _no_run(path, error) from error
 
 
@@ -109,7 +111,7 @@ def _decoded(data: Any, path: Path) -> RunResult:
 def _no_run(path: Path, error: Exception) -> UsageError:
     forms = "a run's record.json or events.jsonl, or the output of: orun FILE --json"
     return UsageError(
-        f"{path} is not a run that this orun can read", why=f"{type(error).__name__}: {error}", hint=forms
+        f"{path} is not a run that this orun can read", why=abridged(f"{type(error).__name__}: {error}"), hint=forms
     )
 
 

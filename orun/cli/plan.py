@@ -12,6 +12,7 @@ import click
 import orun
 from orun.cli import options
 from orun.cli.selection import TYPED, SelectingVerb, forced, selection_options
+from orun.pipeline.problems import place
 from orun.report.figures import count
 from orun.report.stages import why
 from orun.report.table import Cell, Column, render
@@ -19,6 +20,7 @@ from orun.report.terminal import Style, Terminal, detect
 from orun.text.units import show
 
 if TYPE_CHECKING:
+    from orun.core.source_location import Problem
     from orun.planning.plan import Plan, Step
 
 EXAMPLES = (
@@ -41,14 +43,22 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
 
     A stage that may run is one whose inputs are being made anew: when they turn out to hold the same bytes as before,
     its result is used again.
+
+    What a run would refuse because this machine lacks it (packages, execution providers, memory, GPUs) is listed below
+    the stages. The exit code is 0 all the same.
     """
+    from orun.environment.resources import room
+    from orun.runner.preflight import missing
+
     choices["set"] = options.parse_overrides(overrides)
     choices["force"] = forced(file, choices)
     plan = orun.plan(file, **choices)
+    refused = missing(plan, [step.stage.id for step in plan.steps], room(memory=True))
     if as_json:
-        options.show_json({"pipeline": plan.pipeline.name, "steps": [_data(step) for step in plan.steps]})
+        steps = [_data(step) for step in plan.steps]
+        options.show_json({"pipeline": plan.pipeline.name, "steps": steps, "refused": refused})
     else:
-        options.show(lines_of(plan, detect(sys.stdout, os.environ), _command_line()))
+        options.show(lines_of(plan, refused, detect(sys.stdout, os.environ), _command_line()))
     return 0
 
 
@@ -59,10 +69,16 @@ def _command_line() -> str:
     return shlex.join(["orun", "run", *click.get_current_context().meta[TYPED]])
 
 
-def lines_of(plan: Plan, terminal: Terminal, command_line: str) -> list[str]:
-    """The table of a plan and a sentence that sums it up and says how to carry it out."""
+def lines_of(plan: Plan, refused: Sequence[Problem], terminal: Terminal, command_line: str) -> list[str]:
+    """The table of a plan, a sentence that sums it up and says how to carry it out, and what a run would refuse."""
     table = render(COLUMNS, [_row(step) for step in plan.steps], terminal)
-    return [*table, "", _summary(plan, command_line)]
+    lines = [*table, "", _summary(plan, "" if refused else command_line)]
+    if refused:
+        lines.append(f"{terminal.paint('warning', 'doubt')}: a run would refuse this:")
+    for problem in refused:
+        lines.append(f"  {place(problem.position)}: {problem.message}")
+        lines += [f"    hint: {problem.hint}"] if problem.hint else []
+    return lines
 
 
 def _row(step: Step) -> tuple[Cell, ...]:
@@ -83,7 +99,7 @@ def _summary(plan: Plan, command_line: str) -> str:
     if known:
         new = " and what is new" if len(known) < len(due) else ""
         text += f", about {show(sum(known), 's')} one after another{new}"
-    return f"{text}; to do so: {command_line}"
+    return f"{text}; to do so: {command_line}" if command_line else text
 
 
 def _data(step: Step) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,9 @@ import click
 from orun.cli import options
 from orun.cli.selection import ALL, SelectingVerb
 from orun.errors import StageError, UsageError
+from orun.fs.observed_state import FOLDER, presence
 from orun.report.figures import count, quoted
+from orun.text.markdown import printable
 from orun.text.units import show
 
 if TYPE_CHECKING:
@@ -24,6 +27,9 @@ EXAMPLES = (
     ("orun verify pipelines/bert.yaml --rebuild int8 --rebuild fuse --json", "two stages, for a program"),
 )
 DAMAGED = 1
+BUNDLE = "expected the folder of a stage of release/bundle, or a copy of it"
+ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
+PIPELINES = (".yaml", ".yml")
 
 
 @click.command("verify", cls=SelectingVerb, examples=EXAMPLES)
@@ -53,15 +59,29 @@ def command(target: str, rebuild: Sequence[str], overrides: Sequence[str], store
     if rebuild:
         names = [] if ALL in rebuild else rebuild
         return _rebuild(target, names, options.parse_overrides(overrides), store, as_json=as_json)
-    if Path(target).is_file():
-        raise UsageError(f"{target} is a file, not a bundle", hint=f"orun verify --rebuild {quoted(target)}")
-    if not Path(target).exists():
-        raise UsageError(
-            f"there is no bundle {target}",
-            why="expected the folder of a stage of release/bundle, or a copy of it",
-            hint="ls artifacts/out",
-        )
+    if presence(target) != FOLDER:
+        raise _no_bundle(target)
     return _verify_bundle(Path(target), as_json=as_json)
+
+
+def _no_bundle(target: str) -> UsageError:
+    """The error for what is not a folder, with what to do for a bundle that was packed, or a part of one."""
+    from orun.stages.release._manifest import MANIFEST
+
+    if not os.path.lexists(target):
+        return UsageError(f"there is no bundle {target}", why=BUNDLE, hint="ls artifacts/out")
+    path = Path(target)
+    folder = next((target[: -len(ending)] for ending in ARCHIVES if target.lower().endswith(ending)), "")
+    if folder:
+        unpack = f"unzip {quoted(target)} -d" if path.suffix.lower() == ".zip" else f"tar -xf {quoted(target)} -C"
+        steps = f"mkdir {quoted(folder)} && {unpack} {quoted(folder)} && orun verify {quoted(folder)}"
+        return UsageError(f"{target} is an archive, not a bundle", why=f"{BUNDLE}: unpack it first", hint=steps)
+    what = "a file" if path.is_file() else "no file or folder"
+    if presence(path.parent / MANIFEST):
+        hint = f"orun verify {quoted(str(path.parent))}"
+    else:
+        hint = f"orun verify --rebuild {quoted(target)}" if path.suffix in PIPELINES else "ls artifacts/out"
+    return UsageError(f"{target} is {what}, not a bundle", why=BUNDLE, hint=hint)
 
 
 def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
@@ -71,7 +91,7 @@ def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
     if as_json:
         options.show_json({"bundle": str(bundle), "whole": not problems, "problems": problems})
     elif problems:
-        options.show([f"{bundle} is not what was released:", *(f"  {problem}" for problem in problems)])
+        options.show([f"{bundle} is not what was released:", *(f"  {printable(problem)}" for problem in problems)])
     else:
         options.show([f"{bundle} is whole: every file is what its manifest says"])
     return DAMAGED if problems else 0

@@ -10,19 +10,21 @@ import dataclasses
 import functools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import field, structs
 
-__all__ = ["Record", "decode", "encode", "field", "from_json", "replace", "to_json"]
+__all__ = ["Record", "decode", "encode", "field", "foreign_json", "from_json", "replace", "to_json"]
 
 T = TypeVar("T")
 
 _PLAIN = frozenset({str, int, bool, type(None)})
 _NOT_FINITE = frozenset({"inf", "-inf", "nan"})
+MAX_DEPTH = 64  # lists and objects in one another in a document that others wrote
+TOO_DEEP = "its lists and objects are nested too deep"
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,11 +79,35 @@ def to_json(data: Any) -> bytes:
 
 
 def from_json(text: bytes) -> Any:
-    """The data in a JSON text; ValueError when it is none."""
+    """The data in a JSON text; ValueError when it is none, or is nested deeper than can be read."""
     try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:  # perhaps for such a name
-        return json.loads(text)
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError:  # perhaps for such a name
+            return json.loads(text)
+    except RecursionError as error:
+        raise ValueError(TOO_DEEP) from error
+
+
+def foreign_json(text: bytes) -> Any:
+    """The data in a JSON text that others wrote, nested no deeper than code that calls itself can follow.
+
+    Raises:
+        ValueError: when it is no JSON, or is nested more than `MAX_DEPTH` deep.
+    """
+    data = from_json(text)
+    level = [data]
+    for _ in range(MAX_DEPTH + 1):
+        level = [item for one in level for item in _items(one)]
+    if level:
+        raise ValueError(TOO_DEEP)
+    return data
+
+
+def _items(data: Any) -> Iterable[Any]:
+    if isinstance(data, dict):
+        return data.values()
+    return data if isinstance(data, list) else ()
 
 
 def replace(value: T, /, **changes: Any) -> T:

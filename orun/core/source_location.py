@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from orun.core.serialization import Record
 
+LONGEST = 400  # letters of a message
+KEPT = 160  # at each end of a longer one
+
 
 class Position(Record, frozen=True, order=True):
     """A place in a text file.
@@ -42,3 +45,8 @@ class Problem(Record, frozen=True):
     expected: str = ""
     suggestion: str = ""
     hint: str = ""
+
+
+def abridged(text: str, longest: int = LONGEST) -> str:
+    """The text without its middle where it quotes more than anybody wants to read."""
+    return text if len(text) <= longest else f"{text[:KEPT]} ... {text[-KEPT:]}"

@@ -19,11 +19,12 @@ from pathlib import Path
 import blake3
 import msgspec
 
-from orun.core.serialization import Record, decode, field
+from orun.core.serialization import Record, decode, field, from_json
 from orun.core.targets import Environment, Interpreter
 from orun.environment import distributions, venv_contents
 from orun.environment.user_cache import cache_folder
 from orun.errors import UsageError
+from orun.fs.observed_state import RECORD_LIMIT, read_bounded
 
 PACKAGE = Path(__file__).parent.parent
 # What a stage's process imports to run orun's code. It is linked, not installed, so that it decides nothing about the
@@ -95,7 +96,7 @@ def read(record: Path) -> Made | None:
 
 @functools.lru_cache(maxsize=64)
 def _read(record: str, _changed: int) -> Made:
-    return decode(Made, json.loads(Path(record).read_text("utf-8")))
+    return decode(Made, from_json(read_bounded(record, RECORD_LIMIT)))
 
 
 def packages(environment: Environment | None) -> Mapping[str, str] | None:

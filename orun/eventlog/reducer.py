@@ -5,11 +5,13 @@ And the results of runs that have ended, read from their logs or records.
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 from orun.core.events import Event, GateJudged, RunFinished, RunStarted, StageFinished, event_from_json
 from orun.core.run_record import RunResult, StageResult, Verdict
-from orun.core.serialization import decode, from_json, replace
+from orun.core.serialization import decode, foreign_json, replace
+from orun.fs.observed_state import LOG_LIMIT, read_bounded
 from orun.store.checksummed_json import read_record, useless
 
 
@@ -76,8 +78,8 @@ def read_log(path: Path) -> RunResult:
     """
     fold = Fold()
     event: Event | None = None
-    for line in path.read_bytes().splitlines():
-        event = event_from_json(from_json(line))
+    for line in io.BytesIO(read_bounded(path, LOG_LIMIT)):
+        event = event_from_json(foreign_json(line))
         fold(event)
     if not isinstance(event, RunFinished):
         raise ValueError("the run has not ended")  # noqa: TRY004 - of all events, the last is of another kind

@@ -17,6 +17,9 @@ LINKS = (LINK_TO, A_LINK, NO_LINK)
 FIRST, NOT_FIRST = "first on ", "not first on "  # the variable that says where programs, or libraries, are looked for
 PROGRAMS, LIBRARIES = "PATH", "LD_LIBRARY_PATH"
 CHUNK = 1 << 20  # bytes that are read at a time
+TEXT_LIMIT = 4 << 20  # bytes of a text that people write: a pipeline, a project's settings, requirements, code
+RECORD_LIMIT = 64 << 20  # bytes of a document that programs write: a record, a manifest, a baseline
+LOG_LIMIT = 256 << 20  # bytes of an event log
 NOTHING_THERE = {errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP}
 ABSENT = ""  # the digest of a file that was looked for and not there, and of a variable that was not set
 
@@ -150,6 +153,45 @@ def require_regular(path: str | Path) -> os.stat_result:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "Not a regular file", str(path))
     return status
+
+
+def unreachable(path: Path, written: str, noun: str) -> str:
+    """Why a path that was written somewhere cannot be read: nothing is there, or what the system says of it.
+
+    Args:
+        path: where it leads.
+        written: how it was written.
+        noun: what was expected there, such as `code file`.
+    """
+    if not os.path.lexists(path):
+        return f"there is no {noun} {written!r}"
+    try:
+        require_regular(path)
+    except OSError as error:
+        if path.is_symlink() and error.errno in NOTHING_THERE:
+            return f"{written!r} is a link to {str(path.readlink())!r}, which leads nowhere"
+        return f"cannot read {written!r}: {error.strerror}"
+    return f"cannot read {written!r}"
+
+
+def read_bounded(path: str | Path, limit: int) -> bytes:
+    """Read a file that somebody else may have written; its kind and size are looked at before anything is read.
+
+    Args:
+        path: where it is; links are followed.
+        limit: bytes that it may have.
+
+    Raises:
+        OSError: when it cannot be read, is no regular file, or is larger.
+    """
+    require_regular(path)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe that has just come does not wait
+    with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+        size = os.fstat(descriptor).st_size
+        content = file.read(max(size, CHUNK) + 1) if size <= limit else b""
+    if max(size, len(content)) > limit:
+        raise OSError(errno.EFBIG, f"File too large: more than {limit >> 20} MiB", str(path))
+    return content
 
 
 def digest_file(path: str | Path) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 
 from orun.core.metrics import Metric
 from orun.core.serialization import Record, decode, encode, field, replace
-from orun.core.source_location import Position, Problem
+from orun.core.source_location import Position, Problem, abridged
 from orun.errors import PipelineError
-from orun.fs.observed_state import require_regular
+from orun.fs.observed_state import RECORD_LIMIT, TEXT_LIMIT, read_bounded, require_regular
 from orun.fs.os_errors import quoted, refusals
 from orun.fs.output_file import OutputFile
 
@@ -78,7 +78,7 @@ def require_alone(file: Path) -> None:
     ending = TWINS.get(file.suffix)
     twin = file.with_suffix(ending) if ending else file
     try:
-        if ending is None or twin.samefile(file) or not PIPELINE.search(twin.read_text(encoding="utf-8")):
+        if ending is None or twin.samefile(file) or not PIPELINE.search(read_bounded(twin, TEXT_LIMIT).decode("utf-8")):
             return
     except (OSError, UnicodeDecodeError):  # there is none, or it is no pipeline file
         return
@@ -94,8 +94,7 @@ def read_file(path: Path) -> Baseline | None:
         PipelineError: when it is not what `write_file` wrote, with the line as far as it is known.
     """
     try:
-        require_regular(path)
-        text = path.read_text(encoding="utf-8")
+        text = read_bounded(path, RECORD_LIMIT).decode("utf-8")
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
@@ -177,4 +176,4 @@ def _broken(path: Path, text: str, place: tuple[int, int], message: str, hint: s
     line, column = place
     lines = text.splitlines()
     source = lines[line - 1] if line <= len(lines) else ""
-    return PipelineError([Problem(Position(str(path), line, column), message, source, hint=hint)])
+    return PipelineError([Problem(Position(str(path), line, column), abridged(message), source, hint=hint)])

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from orun.fs.observed_state import RECORD_LIMIT, read_bounded
+
 SHA1, SHA256 = 40, 64  # hexadecimal digits of an id
 HEX = frozenset("0123456789abcdef")
 SECONDS = 5  # for a question to git: on a disk of the network it may take a while
@@ -19,7 +21,7 @@ SECONDS = 5  # for a question to git: on a disk of the network it may take a whi
 
 def commit_of(folder: Path) -> str:
     """The commit that is checked out around a folder; empty where there is none, or git keeps it another way."""
-    with suppress(OSError, UnicodeDecodeError):
+    with suppress(OSError, ValueError):
         for top in (folder, *folder.parents):
             if (top / ".git").exists():
                 found = _head(_repository(top / ".git"))
@@ -31,20 +33,24 @@ def _repository(path: Path) -> Path:
     """The folder of a repository; in a worktree and a submodule a file names it."""
     if path.is_dir():
         return path
-    return path.parent / path.read_text("utf-8").strip().removeprefix("gitdir: ")
+    return path.parent / _text(path).removeprefix("gitdir: ")
 
 
 def _head(repository: Path) -> str:
-    said = (repository / "HEAD").read_text("utf-8").strip()
+    said = _text(repository / "HEAD")
     if not said.startswith("ref: "):
         return said
     name, common = said.removeprefix("ref: "), repository
     if (repository / "commondir").is_file():
-        common = repository / (repository / "commondir").read_text("utf-8").strip()
+        common = repository / _text(repository / "commondir")
     if (common / name).is_file():
-        return (common / name).read_text("utf-8").strip()
-    packed = (line.split(" ", 1) for line in (common / "packed-refs").read_text("utf-8").splitlines())
+        return _text(common / name)
+    packed = (line.split(" ", 1) for line in _text(common / "packed-refs").splitlines())
     return next((one[0] for one in packed if one[-1] == name), "")
+
+
+def _text(path: Path) -> str:
+    return read_bounded(path, RECORD_LIMIT).decode("utf-8").strip()
 
 
 def edited(folder: Path, commit: str, contents: Mapping[str, bytes]) -> tuple[str, ...] | None:

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from orun.core.run_record import RunResult
-from orun.fs.observed_state import digest_file
+from orun.core.serialization import decode, foreign_json
+from orun.fs.observed_state import RECORD_LIMIT, digest_file, read_bounded
 from orun.fs.os_errors import refusals
 from orun.history.git_revision import edited
 from orun.pipeline.model import Pipeline
+from orun.store.checksummed_json import useless
 
 FOLDER = "sources"  # in a run's folder; each file goes by its digest
 INDEX = "index.json"  # there: digest of each file by its path from the pipeline's folder
@@ -46,12 +48,17 @@ def index(result: RunResult) -> Mapping[str, str] | None:
     """Digest of each file or folder that a run rests on, by its path from the pipeline's folder; None if not kept.
 
     It is empty for what only stages name that were no part of the run.
+
+    Raises:
+        StoreError: when it cannot be read.
     """
     path = result.folder / FOLDER / INDEX
     if not path.is_file():
         return None
-    found: dict[str, str] = json.loads(path.read_bytes())
-    return found
+    try:
+        return decode(dict[str, str], foreign_json(read_bounded(path, RECORD_LIMIT)))
+    except (OSError, ValueError) as error:
+        raise useless(path, "cannot be read", error) from error
 
 
 def content(result: RunResult, digest: str) -> bytes | None:

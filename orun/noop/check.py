@@ -26,11 +26,11 @@ from orun.core.targets import Target
 from orun.environment import device, distributions
 from orun.environment.env_vars import given, value_told
 from orun.eventlog.writer import Journal, Listener
-from orun.fs.observed_state import appearance_as, digest_file, listing_digest, value_digest
+from orun.fs.observed_state import LOG_LIMIT, appearance_as, digest_file, listing_digest, read_bounded, value_digest
 from orun.fs.os_errors import refusals
 from orun.fs.signatures import Signature, signature_of
 from orun.remote.options import Remote
-from orun.store.checksummed_json import BrokenSealError, unseal
+from orun.store.checksummed_json import unseal
 from orun.store.layout import RECORD_FILE, VERSION, VERSION_FILE, note_path
 from orun.store.runs import Runs
 
@@ -81,8 +81,8 @@ class Recalled(Record, frozen=True):
 def recall(request: Request) -> Recalled | None:
     """The result of the last run of that request, when all that decided upon it is as it was; else None."""
     try:
-        note = unseal(request.note.read_bytes())
-    except (OSError, BrokenSealError):  # there is none, or it was damaged
+        note = unseal(read_bounded(request.note, LOG_LIMIT))
+    except (OSError, ValueError):  # there is none, or it was damaged
         return None
     if note.get("format") != FORMAT or note["around"] != around(note["targets"]) or not _unchanged(note):
         return None

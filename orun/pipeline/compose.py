@@ -55,6 +55,7 @@ class _Open:
     items: list[Node] = field(default_factory=list)
     entries: dict[str, Entry] = field(default_factory=dict)
     merged: dict[str, Entry] = field(default_factory=dict)
+    merges: Span | None = None  # where the merge key stands
     key: Scalar | None = None
 
     def close(self) -> Node:
@@ -105,7 +106,7 @@ class _Composer:
         try:
             return Scalar(resolve(event.value), event.value, span, self.text.file)
         except ValueError as error:
-            self.problems.add(span, str(error), expected="a number that a computer can hold")
+            self.problems.add(span, str(error), expected="a finite number, at most 1.8e308")
             return Scalar(0, event.value, span, self.text.file, broken=True)
 
     def _alias(self, event: yaml.AliasEvent) -> Node:
@@ -147,16 +148,26 @@ class _Composer:
         return node
 
     def _set(self, top: _Open, key: Scalar, value: Node) -> None:
+        if key.broken:
+            return
         if key.text == MERGE and key.value == MERGE:
-            self._merge(top, value)
+            self._merge(top, key.span, value)
         elif key.text in top.entries:
             first = top.entries[key.text].key.line
             self.problems.add(key.span, f"{key.text!r} is set twice", expected=f"one {key.text!r}; line {first} has it")
         else:
             top.entries[key.text] = Entry(key.span, value)
 
-    def _merge(self, top: _Open, value: Node) -> None:
+    def _merge(self, top: _Open, key: Span, value: Node) -> None:
         """What `<<: *anchor` brings in; keys of the mapping itself and earlier ones go before it."""
+        if top.merges:
+            self.problems.add(
+                key,
+                f"{MERGE!r} is set twice",
+                expected=f"one {MERGE!r}; line {top.merges.line} has it",
+                hint=f"a list merges several mappings: `{MERGE}: [*first, *second]`",
+            )
+        top.merges = key
         for node in value.items if isinstance(value, List) else (value,):
             if isinstance(node, Map):
                 top.merged = {**node.entries, **top.merged}

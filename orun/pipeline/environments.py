@@ -10,7 +10,7 @@ from orun.core.targets import Environment, Target
 from orun.pipeline.files import beside_target, neighbour
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar
 from orun.pipeline.problems import Problems
-from orun.pipeline.requirements import Requirements
+from orun.pipeline.requirements import Requirements, reason
 from orun.pipeline.values import localise
 from orun.text.suggestions import closest, one_of
 
@@ -62,23 +62,16 @@ class Environments:
         path = root / localise(node, root)
         try:
             found.read(path)
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no text"
-            named = getattr(error, "filename", None) or node.text
+        except (OSError, ValueError) as error:
             beside = beside_target(node, node.text)
             self.problems.add(
                 node.span,
-                f"cannot read {named if str(path) != str(named) else node.text!r}: {why}",
+                f"cannot read {node.text!r}: {reason(error)}",
                 expected="a requirements file, its path relative to the pipeline file",
                 suggestion="" if beside else neighbour(path, node.text),
                 hint=beside,
             )
-        for line in found.local:
-            self.problems.add(
-                node.span,
-                f"an isolated environment cannot hold what is not on a package index: {line}",
-                expected="packages with versions, or URLs",
-            )
+        self.problems.extend(found.problems)
 
     def of_stage(self, node: Map, target: Target | None, *, distant: bool) -> Environment | None:
         """Where the process of a stage runs: in its own environment, or else where its target's ONNX Runtime is.

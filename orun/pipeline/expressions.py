@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 from orun.core.serialization import replace
-from orun.pipeline.nodes import MAX_DEPTH, MAX_SIZE, Entry, List, Map, Node, Scalar, Span, words
+from orun.pipeline.nodes import MAX_DEPTH, MAX_SIZE, MAX_TEXT, Entry, List, Map, Node, Scalar, Span, words
 from orun.pipeline.problems import Problems
 from orun.text.suggestions import closest, one_of
 
@@ -40,6 +40,7 @@ class Expressions:
         self.used: set[str] = set()  # variables that some expression names
         self._resolved: dict[str, Node] = {}
         self._resolving: list[str] = []
+        self._letters = 0  # of all texts that were put together
 
     def variables(self) -> Map:
         """The `vars` with the expressions in them replaced."""
@@ -80,8 +81,18 @@ class Expressions:
         for matched in EXPRESSION.finditer(text):
             parts += (text[end : matched.start()], self._text(matched, node, axes))
             end = matched.end()
-        joined = "".join((*parts, text[end:]))
+        parts.append(text[end:])
+        self._bound_text(node, parts)
+        joined = "".join(parts)
         return replace(node, value=joined, text=joined, via=text if joined != text else "")
+
+    def _bound_text(self, node: Scalar, parts: Iterable[str]) -> None:
+        """Give up, like `bounded`, before a text is put together with which there would be too much of it."""
+        self._letters += sum(map(len, parts))
+        if self._letters > MAX_TEXT:
+            what = f"the file holds more than {MAX_TEXT >> 20} MiB of text"
+            self.problems.add(node.span, f"with its variables and matrices written out, {what}")
+            self.problems.check()
 
     def _text(self, matched: re.Match[str], node: Scalar, axes: Axes | None) -> str:
         if matched[1] is None:

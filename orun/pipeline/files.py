@@ -10,12 +10,13 @@ from orun.errors import PipelineError, UsageError
 from orun.fs.observed_state import presence
 from orun.pipeline import text
 from orun.pipeline.compose import compose
-from orun.pipeline.nodes import Entry, List, Map, Node, Scalar, words
+from orun.pipeline.nodes import MAX_SIZE, Entry, List, Map, Node, Scalar, repeated, words
 from orun.pipeline.problems import Problems
 from orun.text.suggestions import closest, near, one_of
 
 EXTENDS = "extends"
-MAX_FILES = 32  # in one chain of `extends`
+MAX_CHAIN = 32  # files that extend one another
+MAX_FILES = 256  # that are read
 MOST = 2  # names of files that are told where a folder was named
 EXPECTED = "a mapping with name, vars, targets and stages"
 
@@ -33,7 +34,9 @@ class Files:
     def __init__(self, problems: Problems) -> None:
         self.problems = problems
         self.digests: dict[str, str] = {}
-        self._parsed: dict[Path, Map | None] = {}
+        self._trees: dict[Path, Map | None] = {}  # each with what it extends below it
+        self._read = 0  # files
+        self._size = 0  # values in them
 
     def read(self, file: Path) -> Map | None:
         """The whole tree of a pipeline file, without `extends`; None when a file of it cannot be used.
@@ -47,9 +50,13 @@ class Files:
             raise _unreadable(file, error) from error
 
     def _tree(self, file: Path, above: tuple[Path, ...]) -> Map | None:
-        if file not in self._parsed:
-            self._parsed[file] = self._own(file)
-        own = self._parsed[file]
+        """A file laid over what it extends; however many extend it, that is done once."""
+        if file not in self._trees:
+            self._trees[file] = self._layered(file, above)
+        return self._trees[file]
+
+    def _layered(self, file: Path, above: tuple[Path, ...]) -> Map | None:
+        own = self._own(file)
         if own is None:
             return None
         extends = own.entries.get(EXTENDS)
@@ -68,9 +75,14 @@ class Files:
             self.problems.extend(error.problems)
             return None
         self.digests[source.file] = source.digest
+        self._read += 1
         before = len(self.problems)
         root = compose(source, self.problems)
         if isinstance(root, Map):
+            self._size += root.size
+            if self._size > MAX_SIZE:
+                self.problems.add(root.span, f"the files that are extended hold more than {MAX_SIZE} values in all")
+                self.problems.check()
             return root
         at = root.span if root else source.span(1, 1)
         if root is None or (isinstance(root, Scalar) and not root.text):
@@ -84,9 +96,11 @@ class Files:
         """The paths below `extends`."""
         items = entry.value.items if isinstance(entry.value, List) else (entry.value,)
         named = tuple(item for item in items if isinstance(item, Scalar) and isinstance(item.value, str) and item.text)
+        for twice in repeated(named):
+            self.problems.add(twice.span, f"{twice.text!r} is named twice", expected="each file once")
         if len(named) < len(items):
             wrong = next(item for item in items if item not in named)
-            span = wrong.span if isinstance(wrong, Scalar) and wrong.text else entry.key
+            span = wrong.span if isinstance(wrong, Scalar) and wrong.is_written else entry.key
             self.problems.add(
                 span, f"'{EXTENDS}' cannot be {words(wrong)}", expected="the path of a pipeline file, or a list of them"
             )
@@ -98,9 +112,12 @@ class Files:
             loop = " -> ".join(path.name for path in (*above[above.index(base) :], base))
             self.problems.add(item.span, f"these files extend one another in a loop: {loop}")
             return None
-        if len(above) >= MAX_FILES:
-            self.problems.add(item.span, f"more than {MAX_FILES} files extend one another")
+        if len(above) >= MAX_CHAIN:
+            self.problems.add(item.span, f"more than {MAX_CHAIN} files extend one another")
             return None
+        if self._read >= MAX_FILES:
+            self.problems.add(item.span, f"more than {MAX_FILES} files are extended")
+            self.problems.check()
         try:
             return self._tree(base, above)
         except OSError as error:
@@ -131,7 +148,7 @@ def merge(base: Node, top: Node) -> Node:
 
 def neighbour(path: Path, written: str) -> str:
     """What was probably meant by the path of a file that is not there: as written, with the nearest name beside it."""
-    if presence(path):
+    if os.path.lexists(path):  # and it cannot be read, or is a link that leads nowhere
         return ""
     try:
         found = closest(path.name, [other.name for other in path.parent.iterdir()])
@@ -162,8 +179,7 @@ def _unreadable(file: Path, error: OSError) -> UsageError:
             why=f"expected a file, such as {one_of(inside[:MOST])}" if inside else "",
             hint=f"orun validate {inside[0] if inside else 'FILE'}",
         )
-    there = os.path.lexists(file)  # and leads nowhere, or is not to be read
-    near = "" if there else neighbour(file, os.path.relpath(file))
+    there, near = os.path.lexists(file), neighbour(file, os.path.relpath(file))
     return UsageError(
         f"cannot read the pipeline file {os.path.relpath(file)}: {error.strerror}",
         why=f"did you mean {near}?" if near else "",

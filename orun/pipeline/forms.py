@@ -62,7 +62,8 @@ def _of_list(node: List, schema: Mapping[str, Any], path: Path) -> str:
     if near := closest(str(path[-1]), schema.get("x-lists", ())) if path else "":
         return near
     if (key := _only(properties)) and items and all(isinstance(item, str) for item in items):
-        return _flow({key: items})
+        meant = [_item(item, properties[key]) for item in items]
+        return _flow({key: meant}) if all(meant) else ""
     if "object" not in schema.get("type", ()) or not items or not all(isinstance(item, dict) for item in items):
         return ""
     if all(isinstance(item.get("name"), str) for item in items):  # as lists of other tools name their items
@@ -95,10 +96,12 @@ def _of_text(text: str, schema: Mapping[str, Any]) -> str:
         return _condition(text) if (parts := split(text)) and parts[1] in (*DURATIONS, *SIZES, "%", "x", "") else ""
     if asked and asked["metric"] and "all" in schema.get("properties", ()):
         return f"{{{asked['metric']}: {_compared(asked)}}}"
+    if not text:
+        return ""
     if "array" in types and schema.get("pattern", EXPRESSION) == EXPRESSION:
-        return f"[{text}]"
+        return _flow([item]) if (item := _item(text, schema)) else ""
     if key := _only(schema.get("properties", ())):
-        return f"{{{key}: [{text}]}}"
+        return _flow({key: [item]}) if (item := _item(text, schema["properties"][key])) else ""
     if "boolean" in types:
         return BOOLEANS.get(text.lower(), "")
     if not {"integer", "number"}.isdisjoint(types) and A_NUMBER.fullmatch(text) and "x-hint" not in schema:
@@ -111,6 +114,12 @@ def _of_text(text: str, schema: Mapping[str, Any]) -> str:
 def _only(properties: Collection[str]) -> str:
     """The key of a target, or of an environment, that a bare list is probably of."""
     return next((key for key in ("providers", "packages") if key in properties), "")
+
+
+def _item(text: str, schema: Mapping[str, Any]) -> str:
+    """An item as a list takes it, such as the execution provider that `cpu` stands for; empty where it takes none."""
+    names = _names(schema.get("items", {}))
+    return closest(text, names) if names else text
 
 
 def _condition(limit: str) -> str:

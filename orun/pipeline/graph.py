@@ -69,10 +69,8 @@ def _loop(graph: nx.DiGraph[str], start: str) -> list[str]:
     """The shortest loop through a node of a strongly connected graph."""
     import networkx as nx
 
-    if graph.has_edge(start, start):
-        return [start]
-    ways = [nx.shortest_path(graph, after, start) for after in graph.successors(start)]
-    return [start, *min(ways, key=len)[:-1]]
+    ways = nx.single_source_shortest_path(graph, start)  # it goes through the graph once
+    return min((ways[last] for last in graph.predecessors(start)), key=len)
 
 
 def select(

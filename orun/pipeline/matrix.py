@@ -13,26 +13,31 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 from orun.core.serialization import Record, replace
-from orun.pipeline.expressions import Expressions, used_axes
+from orun.pipeline.expressions import MATRIX, Expressions, used_axes
 from orun.pipeline.graph import ordered
 from orun.pipeline.instances import Axes, Instance, Link, links
-from orun.pipeline.nodes import Entry, List, Map, Scalar, Span, scalars
+from orun.pipeline.nodes import MAX_SIZE, Entry, List, Map, Node, Scalar, Span, repeated, scalars
 from orun.pipeline.problems import Problems, place
 from orun.stages.kind import Kind
 from orun.text.suggestions import closest, one_of
 
 AXIS_VALUE = re.compile(r"[A-Za-z0-9_.+%-]+")  # it is part of the stage's name, and so of a folder's
-MAX_STAGES = 1000  # of one matrix
+MAX_STAGES = 1000  # that one in the file may stand for
+LOOP = 8  # stages of a loop that are named
 FILES = (".onnx", ".pt", ".pth", ".safetensors", ".joblib", ".pkl", ".npz", ".csv")
 A_FILE = "a stage needs stages: a file is a parameter of one, as in `import: {uses: convert/onnx, with: {path: FILE}}`"
 
 
 class _Declared(Record, frozen=True):
-    """A stage as the file has it, with each combination of its own axes and what that needs."""
+    """A stage as the file has it, with each combination of its own axes and what that needs.
+
+    `used` are the axes that expressions in it name.
+    """
 
     name: str
     key: Span
     node: Map
+    used: frozenset[str]
     combinations: Sequence[tuple[Axes, Sequence[Link]]]
 
     def edges(self) -> list[Link]:
@@ -60,6 +65,7 @@ class Expansion:
         self.expressions = expressions
         self.kind_of = kind_of
         self.problems = problems
+        self._size = 0  # values in the stages
         self._by_id: dict[str, Instance] = {}
         self._by_base: dict[str, list[Instance]] = {}
 
@@ -81,8 +87,20 @@ class Expansion:
             combination = dict(zip(axes, values, strict=True))
             needs = node.get("needs")
             given = self.expressions.substitute(needs, combination if axes else None) if needs else None
+            self._tell_repeated(given)
             combinations.append((combination, [self._known(link) for link in links(given)]))
-        return _Declared(name, key, node, combinations)
+        return _Declared(name, key, node, frozenset(used_axes(scalars(node)) if axes else ()), combinations)
+
+    def _tell_repeated(self, needs: Node | None) -> None:
+        """Say which stages a list names twice, but for values of a matrix, which may meet."""
+        items = needs.items if isinstance(needs, List) else ()
+        for twice in repeated(item for item in items if not (isinstance(item, Scalar) and MATRIX in item.via)):
+            self.problems.add(
+                twice.span,
+                f"{twice.text!r} is named twice",
+                expected="each stage once",
+                hint=f"to feed two inputs with it, name them: `needs: {{model: {twice.text}, ...}}`",
+            )
 
     def _axes(self, node: Map) -> dict[str, tuple[Scalar, ...]]:
         """The axes of a stage's matrix. One of the wrong form, which the schema tells, has a single broken value."""
@@ -140,22 +158,34 @@ class Expansion:
         return order
 
     def _tell(self, loop: Sequence[str], edges: Mapping[tuple[str, str], Span]) -> None:
-        steps = [(stage, needed, edges[needed, stage]) for stage, needed in itertools.pairwise([*loop, loop[0]])]
+        steps = list(itertools.pairwise([*loop, loop[0]]))
+        span = edges[steps[0][1], steps[0][0]]
         if len(loop) == 1:
-            self.problems.add(steps[0][2], f"the stage {loop[0]!r} needs itself")
+            self.problems.add(span, f"the stage {loop[0]!r} needs itself")
             return
+        names, number, more = [*loop, loop[0]], "", []
+        if len(loop) > LOOP:
+            names[LOOP // 2 : -LOOP // 2] = ["..."]
+            number, more = f"{len(loop)} ", [f"... and {len(loop) - LOOP} more"]
+        told = [f"{stage} needs {needed} at {place(edges[needed, stage].position)}" for stage, needed in steps[:LOOP]]
         self.problems.add(
-            steps[0][2],
-            f"these stages need one another in a loop: {' -> '.join([*loop, loop[0]])}",
-            hint="\n".join(f"{stage} needs {needed} at {place(span.position)}" for stage, needed, span in steps),
+            span,
+            f"these {number}stages need one another in a loop: {' -> '.join(names)}",
+            hint="\n".join([*told, *more]),
         )
 
     def _expand(self, stage: _Declared) -> None:
         made: dict[tuple[str, ...], list[tuple[Axes, Axes, tuple[Link, ...]]]] = {}
+        number = 0
         for own, needed in stage.combinations:
             rows: list[tuple[Axes, tuple[Link, ...]]] = [({}, ())]
             for link in needed:
-                rows = [row for inherited, found in rows for row in self._joined(own, inherited, found, link)]
+                joined = (row for inherited, found in rows for row in self._joined(own, inherited, found, link))
+                rows = list(itertools.islice(joined, MAX_STAGES + 1))
+            number += len(rows)
+            if number > MAX_STAGES:
+                self.problems.add(stage.key, f"with what it needs, this stands for more than {MAX_STAGES} stages")
+                return
             for inherited, found in rows:  # those that are fed by the same stages stand together
                 group = tuple(value.text for value in inherited.values())
                 made.setdefault(group, []).append((own, {**inherited, **own}, found))
@@ -226,19 +256,23 @@ class Expansion:
             node = node.with_entries({**node.entries, "uses": Entry(node.entries["uses"].key, named)})
         if kind and own and whole:
             node = self._with_axes(stage, node, kind, own)
+        self._size += node.size
+        if self._size > MAX_SIZE:
+            what = f"the stages hold more than {MAX_SIZE} values"
+            self.problems.add(stage.key, f"with their matrices written out, {what}")
+            self.problems.check()
         instance = Instance(name, stage.name, stage.key, node, kind, axes, found)
         self._by_id[name] = instance
         self._by_base.setdefault(stage.name, []).append(instance)
 
     def _with_axes(self, stage: _Declared, node: Map, kind: Kind, own: Axes) -> Map:
         """The stage with each axis that names a parameter in the place of that parameter."""
-        used = used_axes(scalars(stage.node))
         parameters = [param.name for param in kind.params]
         keys = stage.node.map("matrix").entries
         given = node.map("with")
         entries = dict(given.entries)
         for axis, value in own.items():
-            if axis in used:
+            if axis in stage.used:
                 continue
             if axis not in parameters:
                 self.problems.add(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from orun.core.serialization import Record
@@ -11,6 +11,7 @@ from orun.core.source_location import Position
 
 MAX_DEPTH = 50  # of lists and mappings in one another
 MAX_SIZE = 300_000  # nodes, with every alias and variable written out
+MAX_TEXT = 16 << 20  # letters in the texts that variables are a part of, written out
 
 Path = tuple[str | int, ...]
 
@@ -59,6 +60,12 @@ class Scalar(Record, frozen=True):
     via: str = ""
     broken: bool = False
     size: ClassVar[int] = 1
+
+    @property
+    def is_written(self) -> bool:
+        """Whether there is anything in the file, such as quotes, that a message can point at."""
+        return bool(self.text) or self.value is not None
+
     depth: ClassVar[int] = 0
 
 
@@ -141,6 +148,16 @@ def scalars(node: Node) -> Iterator[Scalar]:
         yield from scalars(child)
 
 
+def repeated(items: Iterable[Node]) -> Iterator[Scalar]:
+    """The texts of a list that stand in it before."""
+    before: set[str] = set()
+    for item in items:
+        if isinstance(item, Scalar) and isinstance(item.value, str) and item.text and not item.broken:
+            if item.text in before:
+                yield item
+            before.add(item.text)
+
+
 def find(root: Node, path: Path) -> tuple[Node, Span]:
     """The node at a path, and where a message about it points: at a mapping's or list's key, or at the scalar."""
     node, span = root, root.span
@@ -151,7 +168,7 @@ def find(root: Node, path: Path) -> tuple[Node, Span]:
         elif isinstance(node, List) and isinstance(step, int):
             node = node.items[step]
             span = node.span
-    return node, node.span if isinstance(node, Scalar) and node.text else span
+    return node, node.span if isinstance(node, Scalar) and node.is_written else span
 
 
 def words(node: Node) -> str:

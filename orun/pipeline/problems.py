@@ -7,7 +7,7 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from orun.core.source_location import Position, Problem
+from orun.core.source_location import Position, Problem, abridged
 from orun.errors import PipelineError
 from orun.pipeline.nodes import Span
 
@@ -15,7 +15,7 @@ OVERRIDE = "--set"  # stands for the file in the position of a value from the co
 LIMIT = 100  # problems after which a file is given up
 WIDTH = 100  # columns of a wrapped line
 LONGEST = 160  # columns of source text that are shown around a caret
-LONGEST_MESSAGE = 400
+LONGEST_ADVICE = 2000  # letters of what was expected: it lists names
 
 COLOURS = {"error": "1;31", "place": "1", "caret": "31", "label": "36"}
 
@@ -39,8 +39,8 @@ class Problems:
         Raises:
             PipelineError: when there are too many to go on.
         """
-        if len(message) > LONGEST_MESSAGE:  # it quotes a value that nobody wants to read
-            message = f"{message[:LONGEST]} ... {message[-LONGEST:]}"
+        message, suggestion = map(abridged, (message, suggestion))
+        expected, hint = (abridged(text, LONGEST_ADVICE) for text in (expected, hint))
         self.extend([Problem(span.position, message, span.source, span.width, expected, suggestion, hint)])
 
     def extend(self, problems: Iterable[Problem]) -> None:

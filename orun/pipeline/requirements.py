@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orun.fs.observed_state import digest_file, require_regular
+from blake3 import blake3
 
-INCLUDE = re.compile(r"(-r|--requirement|-c|--constraint)(?:\s+|=|(?<=-r)|(?<=-c))(?P<file>\S.*)")
-COMMENT = re.compile(r"(^|\s+)#.*$")
+from orun.core.source_location import Position, Problem, abridged
+from orun.fs.observed_state import TEXT_LIMIT, read_bounded
+from orun.pipeline.text import encoding
+
+CONSTRAINT = ("-c", "--constraint")
+INCLUDE = re.compile(r"(?P<option>-r|--requirement|-c|--constraint)(?:\s+|=|(?<=-r)|(?<=-c))(?P<file>\S.*)")
+COMMENT = re.compile(r"(?:^|\s)#")
 # What is not on a package index: its bytes would not be known to anybody.
 LOCAL = re.compile(
     r"(-e\b|--editable\b|\.{0,2}/|file:|[A-Za-z0-9._-]+(\[[^\]]*\])?\s*@\s*file:|\S+\.(whl|tar\.gz|zip)$)"
 )
+MAX_CHAIN = 32  # files that include one another
+MAX_FILES = 256  # that are read
+NOT_ON_AN_INDEX = "an isolated environment cannot hold what is not on a package index"
+ON_AN_INDEX = "packages with versions, or URLs"
+EXPECTED = "a requirements file, its path relative to this one"
 
 
 @dataclass
@@ -24,33 +35,87 @@ class Requirements:
     Attributes:
         lines: requirements and options, without comments and line continuations.
         constraints: those of constraint files.
-        local: lines that name a local file or folder, each with its place.
         digests: of every file that was read, by its path.
+        problems: lines that name what cannot be included, or is on no package index.
     """
 
     lines: list[str] = field(default_factory=list)
     constraints: list[str] = field(default_factory=list)
-    local: list[str] = field(default_factory=list)
     digests: dict[str, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    _read: set[tuple[Path, bool]] = field(default_factory=set)
 
-    def read(self, path: Path, *, constrains: bool = False) -> None:
+    def read(self, path: Path) -> None:
         """Add what a file says.
 
         Raises:
-            OSError: when it, or one that it includes, cannot be read.
-            UnicodeDecodeError: when it is no text.
+            OSError: when it cannot be read.
+            ValueError: when it is no text of UTF-8.
         """
-        path = Path(os.path.normpath(path))
-        if str(path) in self.digests:
+        self._take(Path(os.path.normpath(path)), (), constrains=False)
+
+    def _take(self, path: Path, above: tuple[Path, ...], *, constrains: bool) -> None:
+        if (path, constrains) in self._read:
             return
-        require_regular(path)
-        text = path.read_text("utf-8")
-        self.digests[str(path)] = digest_file(path)
-        for line in re.sub(r"\\\n\s*", "", text).splitlines():
-            said = COMMENT.sub("", line).strip()
+        self._read.add((path, constrains))
+        data = read_bounded(path, TEXT_LIMIT)
+        if other := encoding(data):
+            raise ValueError(f"it is {other}: save it as UTF-8")
+        text = data.decode("utf-8-sig")
+        if "\0" in text:
+            raise ValueError("it holds a NUL character")
+        self.digests[str(path)] = blake3(data).hexdigest()
+        for number, line in _logical_lines(text):
+            said = COMMENT.split(line, maxsplit=1)[0].strip()
             if include := INCLUDE.fullmatch(said):
-                self.read(path.parent / include["file"].strip(), constrains=constrains or "c" in include[1][:3])
+                included = Path(os.path.normpath(path.parent / include["file"]))
+                only = constrains or include["option"] in CONSTRAINT
+                message, expected = self._included(included, include["file"], (*above, path), constrains=only)
+                if message:
+                    self.problems.append(_problem(path, number, line, include["file"], message, expected))
             elif LOCAL.match(said):
-                self.local.append(f"{path.name}: {said}")
+                self.problems.append(_problem(path, number, line, said, NOT_ON_AN_INDEX, ON_AN_INDEX))
             elif said:
                 (self.constraints if constrains else self.lines).append(said)
+
+    def _included(self, path: Path, written: str, above: tuple[Path, ...], *, constrains: bool) -> tuple[str, str]:
+        """Take in a file that another one names; what is wrong where that cannot be, and what was expected."""
+        if path == above[-1]:
+            return "the requirements file includes itself", ""
+        if path in above:
+            loop = " -> ".join(one.name for one in (*above[above.index(path) :], path))
+            return f"these requirements files include one another in a loop: {loop}", ""
+        if len(above) >= MAX_CHAIN:
+            return f"more than {MAX_CHAIN} requirements files include one another", ""
+        if len(self._read) >= MAX_FILES:
+            return f"more than {MAX_FILES} requirements files are included", ""
+        try:
+            self._take(path, above, constrains=constrains)
+        except (OSError, ValueError) as error:
+            return f"cannot read {written!r}: {reason(error)}", EXPECTED
+        return "", ""
+
+
+def _problem(path: Path, number: int, line: str, part: str, message: str, expected: str) -> Problem:
+    """A mistake in a part of a line."""
+    return Problem(Position(str(path), number, line.find(part) + 1), abridged(message), line, len(part), expected)
+
+
+def reason(error: OSError | ValueError) -> str:
+    """Why a file cannot be read, in the words of the system where they are its own."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return "it is no text" if isinstance(error, UnicodeDecodeError) else str(error)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Each line with those that a backslash at its end joins to it, and the number of its first."""
+    first, parts = 1, list[str]()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not parts:
+            first = number
+        parts.append((line.lstrip() if parts else line).removesuffix("\\"))
+        if not line.endswith("\\"):
+            yield first, "".join(parts)
+            parts = []
+    yield first, "".join(parts)

@@ -34,12 +34,12 @@ def resolve(text: str) -> Value:
     if not any(form.fullmatch(text) for form in (_INTEGER, _OCTAL, _HEXADECIMAL, _FLOAT)):
         return text
     if len(text) > MAX_DIGITS:
-        raise ValueError(f"a number of {len(text)} digits is too long")
+        raise ValueError(f"a number of {len(text)} digits is too large")
     if _INTEGER.fullmatch(text):
         return int(text)
     if text[:2] in ("0o", "0x"):
         return int(text, 0)
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} is not a finite number")
+        raise ValueError(f"{text} is too large")
     return number

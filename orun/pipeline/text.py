@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from blake3 import blake3
@@ -10,15 +12,20 @@ from blake3 import blake3
 from orun.core.serialization import Record
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
-from orun.fs.observed_state import require_regular
+from orun.fs.observed_state import TEXT_LIMIT, read_bounded, require_regular
 from orun.pipeline.nodes import Span
 
-MAX_BYTES = 4 * 2**20
 MODELS = {  # how files of models end, and the kinds that take them
     ".onnx": "convert/onnx",
     **dict.fromkeys((".pt", ".pth", ".pt2", ".safetensors"), "convert/torch"),
     **dict.fromkeys((".keras", ".h5", ".tflite", ".pb"), "convert/tensorflow"),
     **dict.fromkeys((".pkl", ".joblib"), "convert/sklearn"),
+}
+WIDE: Mapping[tuple[bool, ...], str] = {  # which of the first bytes of a letter of ASCII, or of two, are 0
+    (False, True, True, True): "UTF-32",
+    (True, True, True, False): "UTF-32",
+    (False, True, False, True): "UTF-16",
+    (True, False, True, False): "UTF-16",
 }
 LINE_END = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # what YAML 1.1 parsers count as one
 UNPRINTABLE = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -47,33 +54,39 @@ def read(path: Path) -> Text:
     """
     file = str(path)
     require_regular(path)
-    with path.open("rb") as stream:
-        data = stream.read(MAX_BYTES + 1)
     if kind := MODELS.get(path.suffix.lower()):
         expected = f"a YAML file with a stage that takes the model: `uses: {kind}`"
         raise _unreadable(
             Position(file, 1, 1), "the file is a model, no pipeline", expected, hint=f"orun stages {kind}"
         )
-    if len(data) > MAX_BYTES:
-        raise _unreadable(
-            Position(file, 1, 1), "the file is too large", f"a pipeline file of at most {MAX_BYTES // 2**20} MiB"
-        )
+    try:
+        data = read_bounded(path, TEXT_LIMIT)
+    except OSError as error:
+        if error.errno != errno.EFBIG:
+            raise
+        expected = f"a pipeline file of at most {TEXT_LIMIT >> 20} MiB"
+        raise _unreadable(Position(file, 1, 1), "the file is too large", expected) from error
+    if other := encoding(data):
+        raise _unreadable(Position(file, 1, 1), f"the file is {other}", "UTF-8", hint="save it as UTF-8")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _not_utf8(file, data, error.start) from error
+        line, column = _place(data[: error.start].decode(), error.start)
+        message = f"the file is not UTF-8: byte 0x{data[error.start]:02x}"
+        raise _unreadable(Position(file, line, column), message, "UTF-8", hint="save it as UTF-8") from error
     if found := UNPRINTABLE.search(text):
         line, column = _place(text, found.start())
         raise _unreadable(Position(file, line, column), f"the file holds the control character {found[0]!r}", "text")
     return Text(file, blake3(data).hexdigest(), text, tuple(LINE_END.split(text)))
 
 
-def _not_utf8(file: str, data: bytes, offset: int) -> PipelineError:
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return _unreadable(Position(file, 1, 1), "the file is UTF-16", "UTF-8", hint="save it as UTF-8")
-    line, column = _place(data[:offset].decode(), offset)
-    message = f"the file is not UTF-8: byte 0x{data[offset]:02x}"
-    return _unreadable(Position(file, line, column), message, "UTF-8", hint="save it as UTF-8")
+def encoding(data: bytes) -> str:
+    """The encoding of a text that begins with a byte order mark or a letter of ASCII, where it is wider than UTF-8."""
+    if data.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
+        return "UTF-32"
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "UTF-16"
+    return WIDE.get(tuple(byte == 0 for byte in data[:4]), "")
 
 
 def _place(text: str, offset: int) -> tuple[int, int]:

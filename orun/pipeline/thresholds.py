@@ -7,11 +7,14 @@ from orun.pipeline.model import Gate, Rule, Threshold
 from orun.pipeline.nodes import Scalar, Span
 from orun.pipeline.problems import Problems
 from orun.pipeline.scales import RELATIVE, WORSE, lets_worse, misfit
-from orun.text.units import DURATIONS, RATE, SIZES, parse_duration, parse_size, split
+from orun.text.units import DURATIONS, RATE, SIZES, is_too_large, parse_duration, parse_size, split
 
 
 def threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
     """The limit that a rule is given; None when it is none, which is noted."""
+    if is_too_large(node.text):
+        problems.add(node.span, f"{node.text!r} is too large", expected=_expected(rule))
+        return None
     parts = split(node.text)
     number, unit = parts or (0.0, "")
     if parts is None or (unit and unit not in _units(rule)):

@@ -149,7 +149,7 @@ class _Report:
 
     def _bad_name(self, error: Any, node: Node) -> None:
         entry = node.entries[error.instance] if isinstance(node, Map) else None
-        if entry:
+        if entry and entry.key.position not in self.said:
             self.problems.add(
                 entry.key, f"{error.instance!r} cannot be a name here", expected=expectation(error.schema)
             )

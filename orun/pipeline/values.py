@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orun.errors import PipelineError
-from orun.fs.observed_state import is_special
+from orun.fs.observed_state import is_special, unreachable
 from orun.pipeline.files import beside_target, neighbour
 from orun.pipeline.fragments import SIMPLE, plain_default, words
 from orun.pipeline.model import Reference
@@ -21,7 +21,7 @@ from orun.pipeline.problems import Problems
 from orun.stages.codefile import CodeFiles
 from orun.stages.params import Param, ParamType
 from orun.text.suggestions import Unknown, closest, one_of
-from orun.text.units import parse_duration, parse_ratio, parse_size
+from orun.text.units import is_too_large, parse_duration, parse_ratio, parse_size
 
 UNITS: Mapping[str, Callable[[str], float]] = {
     "duration": parse_duration,
@@ -166,7 +166,8 @@ class Values:
             number = math.inf
         low, high = kind.range.low, kind.range.high
         if math.isinf(number) or (low is not None and number < low) or (high is not None and number > high):
-            self._wrong(node, f"{name.rpartition('.')[2]!r} cannot be {node.text!r}", words(kind))
+            what = f"{name.rpartition('.')[2]!r} cannot be {node.text!r}"
+            self._wrong(node, f"{node.text!r} is too large" if is_too_large(node.text) else what, words(kind))
             return None
         return number
 
@@ -178,7 +179,7 @@ class Values:
             near = "" if beside else self._meant(node.text) or neighbour(path, node.text)
             self._wrong(
                 node,
-                f"there is no file or folder {node.text!r}",
+                unreachable(path, node.text, "file or folder"),
                 "a path relative to the pipeline file",
                 near,
                 beside or self._elsewhere(node, path, name, near),
@@ -222,13 +223,13 @@ class Values:
         path = self.around.root / file
         try:
             self.around.code.get(path).require(function)
-        except OSError as error:
+        except OSError:
             given = node.text.rpartition(":")[0]
             beside = beside_target(node, given)
             near = "" if beside else neighbour(path, given)
             self._wrong(
                 node,
-                f"cannot read {given!r}: {error.strerror}" if _exists(path) else f"there is no code file {given!r}",
+                unreachable(path, given, "code file"),
                 "the path of a Python file, relative to the pipeline file",
                 f"{near}:{function}" if near.endswith(".py") else "",
                 beside,

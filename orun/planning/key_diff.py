@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orun.core.run_record import NEVER_RUN
+from orun.core.serialization import foreign_json
 from orun.pipeline.model import Stage
 from orun.planning.cache_key import MODULES, OWN, UNSET
 
@@ -118,7 +119,7 @@ def _read(text: str | None) -> Any:
     if text is None:
         return ABSENT
     try:
-        return json.loads(text)
+        return foreign_json(text.encode(errors="surrogatepass"))
     except ValueError:
         return text
 

@@ -29,9 +29,14 @@ def require(plan: Plan, chosen: Collection[str], here: Room) -> None:
     Raises:
         PipelineError: with everything that is missing, each at its stage's line.
     """
-    to_run = _to_run(plan, chosen)
-    if problems := [one for stage in to_run for one in (*lacks(plan.pipeline, stage), *_too_large(stage, here))]:
+    if problems := missing(plan, chosen, here):
         raise PipelineError(problems)
+
+
+def missing(plan: Plan, chosen: Collection[str], here: Room) -> list[Problem]:
+    """What stages that are to run lack, each at its stage's line; see `require`."""
+    to_run = _to_run(plan, chosen)
+    return [one for stage in to_run for one in (*lacks(plan.pipeline, stage), *_too_large(stage, here))]
 
 
 def provide(plan: Plan, chosen: Collection[str], tell: Tell) -> None:

@@ -13,7 +13,7 @@ from blake3 import blake3
 from orun.core.serialization import Record
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
-from orun.fs.observed_state import require_regular
+from orun.fs.observed_state import TEXT_LIMIT, read_bounded
 from orun.text.suggestions import Unknown, closest, one_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -101,8 +101,7 @@ class CodeFiles:
 
 def parse(path: Path) -> CodeFile:
     """Read and parse a Python file; see `CodeFiles.get` for what it raises."""
-    require_regular(path)
-    data = path.read_bytes()
+    data = read_bounded(path, TEXT_LIMIT)
     try:
         tree = ast.parse(data, filename=str(path))
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)

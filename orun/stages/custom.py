@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
 import typing
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from typing import Any
 from orun.core.source_location import Problem
 from orun.core.targets import StageClass
 from orun.errors import PipelineError
-from orun.fs.observed_state import presence
+from orun.fs.observed_state import unreachable
 from orun.stages.annotations import ALLOWED, Unreadable, doc_of, type_of
 from orun.stages.codefile import CodeFile, CodeFiles, Function
 from orun.stages.contract import Artifact, Port, Spec
@@ -57,7 +58,7 @@ def read(uses: str, root: Path, files: CodeFiles) -> Kind:
         file = files.get(root / name)
     except OSError as error:
         raise Unknown(
-            f"cannot read {name!r}: {error.strerror}" if presence(root / name) else f"there is no code file {name!r}",
+            unreachable(root / name, name, "code file"),
             expected="the path of a Python file, relative to the pipeline file",
             suggestion=_neighbour(root / name, uses),
         ) from error
@@ -72,7 +73,7 @@ def read(uses: str, root: Path, files: CodeFiles) -> Kind:
 
 
 def _neighbour(path: Path, uses: str) -> str:
-    if presence(path):
+    if os.path.lexists(path):
         return ""
     try:
         names = [other.name for other in path.parent.iterdir() if other.suffix == ".py"]

@@ -12,13 +12,14 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-from orun.fs.observed_state import FILE, presence
+from orun.errors import PipelineError
+from orun.fs.observed_state import FILE, presence, unreachable
 from orun.stages import custom, plugins
 from orun.stages.codefile import CodeFiles
 from orun.stages.contract import module_name
 from orun.stages.kind import Kind, metrics_of
 from orun.stages.params import params_of
-from orun.text.suggestions import Unknown, closest
+from orun.text.suggestions import Unknown, closest, one_of
 
 BUILTIN: tuple[str, ...] = (
     "convert/torch",
@@ -58,6 +59,7 @@ BUILTIN: tuple[str, ...] = (
     "release/publish",
     "release/triton",
 )
+A_FILE = re.compile(r"(?P<file>.+?\.py)(:(?P<behind>.*))?", re.DOTALL)  # with something behind it that is no function
 FILE_KIND = re.compile(r".+\.py:[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -75,7 +77,7 @@ def find(uses: str, root: Path, files: CodeFiles | None = None) -> Kind:
     """
     if FILE_KIND.fullmatch(uses):
         return custom.read(uses, root, files or CodeFiles())
-    return _built_in(uses) if uses in BUILTIN else _plug_in(uses, root)
+    return _built_in(uses) if uses in BUILTIN else _plug_in(uses, root, files or CodeFiles())
 
 
 def all_kinds() -> tuple[Kind, ...]:
@@ -102,22 +104,40 @@ def _built_in(name: str) -> Kind:
     )
 
 
-def _plug_in(uses: str, root: Path) -> Kind:
+def _plug_in(uses: str, root: Path, files: CodeFiles) -> Kind:
     found = plugins.offered()
     if points := found.get(uses):
         return plugins.load(points)
-    if uses.endswith(".py"):
-        raise Unknown(
-            f"{uses!r} is a file, and a stage is a function in it", expected=f"{uses}:FUNCTION", hint="orun stages"
-        )
+    if in_file := A_FILE.fullmatch(uses):
+        raise _no_function(in_file["file"], in_file["behind"] or "", root, files)
     from orun.text.aliases import meant, note  # needed where something is wrong
 
     known, instead = (*BUILTIN, *found), note(uses, "kind of stage")
+    is_path = uses.startswith((".", "/"))
     raise Unknown(
         f"there is no kind of stage {uses!r}",
-        expected=f"one of {', '.join(known)}, or ./file.py:function",
+        expected="./file.py:function" if is_path else f"one of {', '.join(known)}, or ./file.py:function",
         suggestion=_function(uses, root) or (meant(uses, known) if instead else closest(uses, known)),
         hint=instead or "orun stages",
+    )
+
+
+def _no_function(name: str, behind: str, root: Path, files: CodeFiles) -> Unknown:
+    """The error for the path of a Python file without a function behind it, or with what can be none."""
+    try:
+        functions = files.get(root / name).functions()
+    except OSError:
+        return Unknown(unreachable(root / name, name, "code file"), expected="./file.py:function")
+    except PipelineError:  # nothing is known of what is in it
+        functions = ()
+    here = [f"{name}:{function}" for function in functions if not function.startswith("_")]
+    meant = [f"{name}:{word}" for word in re.findall(r"\w+", behind) if f"{name}:{word}" in here] or here
+    what = f"{behind!r} cannot be the name of a function in {name!r}"
+    return Unknown(
+        what if behind else f"{name!r} is a file, and a stage is a function in it",
+        expected=one_of(here) or f"{name}:FUNCTION",
+        suggestion=meant[0] if meant != here or len(here) == 1 else "",
+        hint="orun stages",
     )
 
 

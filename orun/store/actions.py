@@ -14,8 +14,9 @@ from orun.core import serialization
 from orun.fs.digests import digest_bytes
 from orun.fs.durable import replace_file
 from orun.fs.flushing import Flushing
+from orun.fs.observed_state import require_regular
 from orun.fs.signatures import Signature, signature_of
-from orun.store.checksummed_json import BrokenSealError, canonical, seal, unseal
+from orun.store.checksummed_json import canonical, seal, unseal
 from orun.store.layout import safe_name
 from orun.store.quarantine import Quarantine
 from orun.store.records import Action
@@ -133,13 +134,14 @@ class Actions:
             return unseal(content)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except BrokenSealError:
+        except ValueError:
             self._quarantine.move(path, f"{what} was damaged", name=os.path.basename(path), seen=status)
             return None
 
 
 def _opened(path: str) -> FileIO:
     """Open a file to be read; one of this user's, from which somebody has taken the right to, gets it back."""
+    require_regular(path)
     try:
         return open(path, "rb", buffering=0)
     except PermissionError:

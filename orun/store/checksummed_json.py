@@ -14,6 +14,7 @@ from typing import Any
 from orun.core.serialization import from_json, to_json
 from orun.errors import StoreError
 from orun.fs.digests import LENGTH, digest_bytes
+from orun.fs.observed_state import RECORD_LIMIT, read_bounded
 from orun.fs.os_errors import quoted, refusals
 
 _HEAD = b'{"seal":"'
@@ -43,6 +44,7 @@ def unseal(content: bytes) -> Any:
 
     Raises:
         BrokenSealError: when a byte of it is not as it was written.
+        ValueError: when it is no record that can be read, whatever its seal says.
     """
     body = content[_BODY]
     digest = digest_bytes(body).encode("ascii")
@@ -58,14 +60,14 @@ def read_record(path: Path) -> Any:
         StoreError: when it is not there, cannot be read, or is not what was written.
     """
     with refusals(f"read {path}", path):
-        content = path.read_bytes()
+        content = read_bounded(path, RECORD_LIMIT)
     try:
         return unseal(content)
-    except BrokenSealError as error:
+    except ValueError as error:
         raise useless(path, "was damaged", error) from error
 
 
-def useless(path: Path, what: str, error: ValueError) -> StoreError:
+def useless(path: Path, what: str, error: Exception) -> StoreError:
     """The error of a record that cannot be used: what is the matter with it, and why."""
     return StoreError(
         f"the record {path} {what}",

@@ -17,3 +17,10 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table whose cells are shown as they are."""
     head = [f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
     return "\n".join([*head, *(f"| {' | '.join(map(escape, row))} |" for row in rows)])
+
+
+def printable(text: str) -> str:
+    """The text with escapes in place of control characters, which would reach terminals and XML reports."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in text
+    )

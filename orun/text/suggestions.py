@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from bisect import bisect
+from collections.abc import Collection, Iterable, Mapping
 
 from orun.errors import UsageError
 
 MOST = 60  # names in a list for people
 MISSPELT = 0.95  # likeness by difflib: one letter or two of thirty
 ALIKE = 0.85  # likeness by difflib: a few letters of a name
+LONGEST = 200  # letters of a word that may be misspelt: looking for its like takes the square of them
+MANY = 400  # names that a word is compared with, as that takes a while
 SHORTEST = 3  # letters from which the beginning of a name is taken for the name
 
 
 def closest(word: str, options: Iterable[str]) -> str:
     """The option that was probably meant by a misspelt word, or by what another tool calls it, or an empty text."""
+    if len(word) > LONGEST:
+        return ""
     from difflib import get_close_matches  # needed where something is wrong, and not for a run with nothing to do
 
     from orun.text.aliases import meant
@@ -26,13 +31,26 @@ def closest(word: str, options: Iterable[str]) -> str:
         return known[lowered]
     if found := meant(word, options):
         return found
-    last = "" if get_close_matches(lowered, known, n=1, cutoff=ALIKE) else word.rpartition("/")[2]
+    like = _like(lowered, known)
+    last = "" if get_close_matches(lowered, like, n=1, cutoff=ALIKE) else word.rpartition("/")[2]
     if "/" in word and (found := meant(last, [option for option in options if "/" in option])):
         return found  # `convert/keras`: a folder of ours, and a name that is known from elsewhere
-    if close := get_close_matches(lowered, known, n=1):
+    if close := get_close_matches(lowered, like, n=1):
         return known[close[0]]
     begun = [option for name, option in known.items() if len(lowered) >= SHORTEST and name.startswith(lowered)]
     return begun[0] if len(begun) == 1 else ""
+
+
+def _like(word: str, names: Collection[str]) -> Collection[str]:
+    """The names that a word may be a misspelling of: of very many those that begin, or end, most like it."""
+    if len(names) <= MANY:
+        return names
+    found: list[str] = []
+    for turn in (1, -1):
+        ordered = sorted(name[::turn] for name in names)
+        at = bisect(ordered, word[::turn])
+        found += [name[::turn] for name in ordered[max(0, at - MANY // 4) : at + MANY // 4]]
+    return found
 
 
 def misspelt(word: str, options: Iterable[str]) -> str:

@@ -75,6 +75,12 @@ def split(text: str) -> tuple[float, str] | None:
     return number, matched[2]
 
 
+def is_too_large(text: str) -> bool:
+    """Whether a text has the form of a quantity, and no number can hold it."""
+    matched = _QUANTITY.fullmatch(text.strip())
+    return matched is not None and abs(float(matched[1])) > LARGEST
+
+
 def respelt(text: str) -> str:
     """The quantity with its unit as it is written here, `2MB` for `2mb` or `2 megabytes`; empty where none is meant."""
     if not (parts := split(text)):

@@ -12,6 +12,7 @@ import pytest
 
 from orun import __version__
 from orun.core.serialization import replace
+from orun.fs.digests import digest_bytes
 from orun.history.run_diff import compare
 from orun.store import Store
 from tests.git import commit, git
@@ -287,4 +288,37 @@ def test_a_record_that_was_changed_is_refused(orun: CommandLine, project: Path) 
         f"error: {record} is not a run that this orun can read\n"
         "  BrokenSealError: the record is not what was written\n"
         "  hint: a run's record.json or events.jsonl, or the output of: orun FILE --json\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "content", [b"[" * 200_000, b'{"a": ' * 200_000, b"[" * 70 + b"]" * 70], ids=("lists", "objects", "70")
+)
+@pytest.mark.parametrize("name", ["record.json", "events.jsonl"])
+def test_a_file_that_is_nested_too_deep(orun: CommandLine, project: Path, name: str, content: bytes) -> None:
+    (project / name).write_bytes(content)
+    shown = orun("diff", name, name)
+    assert (shown.code, shown.err) == (
+        2,
+        (
+            f"error: {name} is not a run that this orun can read\n"
+            "  ValueError: its lists and objects are nested too deep\n"
+            "  hint: a run's record.json or events.jsonl, or the output of: orun FILE --json\n"
+        ),
+    )
+
+
+def test_a_sealed_record_that_is_nested_too_deep(orun: CommandLine, project: Path) -> None:
+    """Its seal fits: whoever wrote it has computed it, too."""
+    record = project / "artifacts" / "runs" / run(orun, "a b c")["run"] / "record.json"
+    body = b"[" * 200_000
+    record.write_bytes(b'{"seal":"%b","record":%b}\n' % (digest_bytes(body).encode(), body))
+    shown = orun("diff", record.parent.name, "last")
+    assert (shown.code, shown.err) == (
+        3,
+        (
+            f"error: the record {record} was damaged\n"
+            "  its lists and objects are nested too deep\n"
+            f"  hint: Remove it; results do not depend on it: rm {record}\n"
+        ),
     )

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from orun.fs.observed_state import read_bounded
+from orun.store import checksummed_json
+
 from .conftest import CommandLine
 
 
@@ -184,15 +187,14 @@ def test_of_a_run_whose_record_cannot_be_read_the_history_is_not_called_whole(
     """A disk that failed for a moment left what the run had measured out of the new history without a word."""
     (measured / "artifacts" / "history.sqlite").unlink()
     record = max((measured / "artifacts" / "runs").glob("*/record.json"))
-    read = Path.read_bytes
 
-    def fail(path: Path) -> bytes:
+    def fail(path: Path, limit: int) -> bytes:
         if path.samefile(record):
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-        return read(path)
+        return read_bounded(path, limit)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Path, "read_bytes", fail)
+        patch.setattr(checksummed_json, "read_bounded", fail)
         outcome = orun("history", "--mend")
     assert (outcome.code, outcome.err) == (
         3,

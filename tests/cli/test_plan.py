@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from orun.environment import distributions
+
 from .conftest import CommandLine, steady
 
 
@@ -78,3 +82,43 @@ def test_an_unknown_stage(orun: CommandLine, project: Path) -> None:
     assert shown.err == (
         "error: there is no stage 'cuont' in words.yaml\n  did you mean count?\n  hint: orun graph words.yaml\n"
     )
+
+
+LACKING = """\
+stages:
+  write: {uses: './words.py:write', with: {text: a b}}
+  import: {uses: convert/onnx, with: {path: model.onnx}}
+  slim: {uses: optimize/simplify, needs: import, with: {tool: onnxslim}}
+  big: {uses: optimize/simplify, needs: import, resources: {memory: 900TB}}
+"""
+
+
+def test_what_a_run_would_refuse(orun: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`orun plan` said what to type, and that was refused then."""
+    there = {name: text for name, text in distributions.exact().items() if name != "onnxslim"}
+    monkeypatch.setattr(distributions, "exact", lambda: there)
+    monkeypatch.setattr("orun.environment.physical_memory.memory_here", lambda: 8 * 10**9)
+    (project / "lacking.yaml").write_text(LACKING)
+    (project / "model.onnx").touch()
+    slim = "stage 'slim' (optimize/simplify) needs onnxslim for `tool: onnxslim`, which is not installed"
+    big = "stage 'big' asks for 900 TB of memory, and this machine has 8 GB"
+    free = "ask for less in its `resources`; to see what there is: free -h"
+    shown = orun("plan", "lacking.yaml")
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.partition("\n\n")[2] == (
+        "4 of 4 stages to run\n"
+        "warning: a run would refuse this:\n"
+        f"  lacking.yaml:4:3: {slim}\n"
+        '    hint: pip install "orun[slim]"\n'
+        f"  lacking.yaml:5:3: {big}\n"
+        f"    hint: {free}\n"
+    )
+    refused = json.loads(orun("plan", "lacking.yaml", "--json").out)["refused"]
+    assert [(one["message"], one["position"]["line"], one["hint"]) for one in refused] == [
+        (slim, 4, 'pip install "orun[slim]"'),
+        (big, 5, free),
+    ]
+    assert orun("plan", "lacking.yaml", "--only", "write").out.endswith(
+        "1 of 1 stage to run; to do so: orun run lacking.yaml --only write\n"
+    )
+    assert json.loads(orun("plan", "lacking.yaml", "--only", "write", "--json").out)["refused"] == []

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from orun.core.serialization import TOO_DEEP
 from orun.stages.release._manifest import REQUIRED, write_manifest
 
 from .conftest import CommandLine
@@ -67,3 +70,99 @@ def test_what_is_no_bundle(orun: CommandLine, bundle: Path) -> None:
             "  manifest.json cannot be read, so this is no bundle: No such file or directory\n"
         ),
     )
+
+
+def test_names_reach_no_terminal_as_they_are(orun: CommandLine, bundle: Path) -> None:
+    (bundle / os.fsdecode(b"\xff\n\x1b[31m\xc3\xa9")).touch()
+    shown = orun("verify", "release")
+    assert shown.out == "release is not what was released:\n  \\udcff\\n\\x1b[31mé is there and not in the manifest\n"
+
+
+DEEP = b'{"format": 1, "files": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+NO_BUNDLE = "manifest.json cannot be read, so this is no bundle: "
+ONLY_FILES = "and a bundle holds files alone"
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def device(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def huge(path: Path) -> None:
+    os.truncate(path, 200 * 2**30)  # a hole but for its first bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "problem"),
+    [
+        ("manifest.json", pipe, f"{NO_BUNDLE}Not a regular file"),
+        ("manifest.json", device, f"manifest.json is a link, {ONLY_FILES}"),
+        ("manifest.json", huge, f"{NO_BUNDLE}File too large: more than 64 MiB"),
+        ("manifest.json", lambda path: path.write_bytes(DEEP), f"manifest.json is damaged: {TOO_DEEP}"),
+        ("model.onnx", pipe, f"model.onnx is a pipe, a socket or a device, {ONLY_FILES}"),
+        ("model.onnx", device, f"model.onnx is a link, {ONLY_FILES}"),
+        ("model.onnx", huge, "model.onnx has 214748364800 bytes instead of 10"),
+    ],
+)
+def test_kind_and_size_are_looked_at_before_a_file_is_read(
+    orun: CommandLine, bundle: Path, name: str, damage: Callable[[Path], object], problem: str
+) -> None:
+    damage(bundle / name)
+    shown = orun("verify", "release")
+    assert (shown.code, shown.out, shown.err) == (1, f"release is not what was released:\n  {problem}\n", "")
+
+
+@pytest.mark.parametrize("depth", [65, 500, 990, 200_000])
+def test_a_manifest_nested_so_deep_that_it_may_be_read_but_not_digested(
+    orun: CommandLine, bundle: Path, depth: int
+) -> None:
+    (bundle / "manifest.json").write_bytes(b'{"format": 1, "files": ' + b"[" * depth + b"]" * depth + b"}")
+    shown = orun("verify", "release")
+    assert (shown.code, shown.out) == (
+        1,
+        f"release is not what was released:\n  manifest.json is damaged: {TOO_DEEP}\n",
+    )
+
+
+EXPECTED = "  expected the folder of a stage of release/bundle, or a copy of it"
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (
+            "x.zip",
+            (
+                f"x.zip is an archive, not a bundle\n{EXPECTED}: unpack it first\n"
+                "  hint: mkdir x && unzip x.zip -d x && orun verify x"
+            ),
+        ),
+        (
+            "my bert.TAR.GZ",
+            (
+                f"my bert.TAR.GZ is an archive, not a bundle\n{EXPECTED}: unpack it first\n"
+                "  hint: mkdir 'my bert' && tar -xf 'my bert.TAR.GZ' -C 'my bert' && orun verify 'my bert'"
+            ),
+        ),
+        ("p.yaml", f"p.yaml is a file, not a bundle\n{EXPECTED}\n  hint: orun verify --rebuild p.yaml"),
+        ("m.onnx", f"m.onnx is a file, not a bundle\n{EXPECTED}\n  hint: ls artifacts/out"),
+        (
+            "release/model.onnx",
+            f"release/model.onnx is a file, not a bundle\n{EXPECTED}\n  hint: orun verify release",
+        ),
+        ("pipe", f"pipe is no file or folder, not a bundle\n{EXPECTED}\n  hint: ls artifacts/out"),
+        ("ring", f"ring is no file or folder, not a bundle\n{EXPECTED}\n  hint: ls artifacts/out"),
+    ],
+)
+def test_what_is_no_folder(orun: CommandLine, bundle: Path, target: str, message: str) -> None:
+    for name in ("x.zip", "my bert.TAR.GZ", "p.yaml", "m.onnx"):
+        bundle.with_name(name).touch()
+    os.mkfifo(bundle.with_name("pipe"))
+    bundle.with_name("ring").symlink_to("ring")
+    shown = orun("verify", target)
+    assert (shown.code, shown.out, shown.err) == (2, "", f"error: {message}\n")

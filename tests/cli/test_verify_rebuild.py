@@ -171,5 +171,9 @@ def test_a_pipeline_file_is_no_bundle(orun: CommandLine, project: Path) -> None:
     shown = orun("verify", "pipeline.yaml")
     assert (shown.code, shown.err) == (
         2,
-        "error: pipeline.yaml is a file, not a bundle\n  hint: orun verify --rebuild pipeline.yaml\n",
+        (
+            "error: pipeline.yaml is a file, not a bundle\n"
+            "  expected the folder of a stage of release/bundle, or a copy of it\n"
+            "  hint: orun verify --rebuild pipeline.yaml\n"
+        ),
     )

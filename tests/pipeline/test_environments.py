@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from orun.core.targets import Environment
 from orun.pipeline.requirements import Requirements
 
-from .support import EXPORT, loaded
+from .support import EXPORT, complaint, loaded
 
 TEXT = f"""
 environments:
@@ -35,7 +36,7 @@ numpy==2.4.6 \\
 def write(folder: Path) -> None:
     (folder / "more").mkdir(parents=True)
     (folder / "lock.txt").write_text(LOCK, "utf-8")
-    (folder / "more" / "others.txt").write_text("onnx==1.23.2\n-r ../lock.txt\n--constraint=least.txt", "utf-8")
+    (folder / "more" / "others.txt").write_text("onnx==1.23.2\n--constraint=least.txt", "utf-8")
     (folder / "more" / "least.txt").write_text("protobuf>6", "utf-8")
     (folder / "limits.txt").write_text("sympy<2", "utf-8")
 
@@ -65,9 +66,17 @@ def test_a_stage_runs_in_its_own_environment_or_that_of_its_target(tmp_path: Pat
 )
 def test_what_is_on_no_index_is_told(tmp_path: Path, line: str) -> None:
     (tmp_path / "lock.txt").write_text(line, "utf-8")
-    found = Requirements()
-    found.read(tmp_path / "lock.txt")
-    assert (found.lines, found.local) == ([], [f"lock.txt: {line}"])
+    assert complaint(tmp_path, "environments: {e: {requirements: lock.txt}}\n") == (
+        "lock.txt:1:1: error: an isolated environment cannot hold what is not on a package index\n"
+        f"    1 | {line}\n"
+        f"      | {'^' * len(line)}\n"
+        "  expected: packages with versions, or URLs\n"
+        "\n"
+        "p.yaml:1:1: error: missing 'stages', a required key of a pipeline file\n"
+        "    1 | environments: {e: {requirements: lock.txt}}\n"
+        "      | ^\n"
+        "  expected: `stages:` a mapping of stage names to stages"
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,4 +86,81 @@ def test_what_pip_can_fetch_is_kept(tmp_path: Path, line: str) -> None:
     (tmp_path / "lock.txt").write_text(line, "utf-8")
     found = Requirements()
     found.read(tmp_path / "lock.txt")
-    assert (found.lines, found.local) == ([line], [])
+    assert (found.lines, found.problems) == ([line], [])
+
+
+FILES = {
+    "itself.txt": "numpy==2.4.6\n  -r itself.txt\n",
+    "a.txt": "-r b.txt",
+    "b.txt": "numpy==2.4.6 \\\n  --hash=sha256:00\n--requirement=./c.txt # why",
+    "c.txt": "-ca.txt",
+    "gone.txt": "-r none.txt",
+    "folder.txt": "-r .",
+    "pipe.txt": "-c pipe",
+    "nul.txt": "-r null",
+    "null": "a\0b",
+    "wide.txt": "-r wide",
+    "noise.txt": "-r noise",
+    "twice.txt": "-r one.txt\n-c one.txt\n-r two.txt",
+    "one.txt": "a==1\n-r least.txt\n",
+    "two.txt": "b==1\n-r least.txt\n-r one.txt",
+    "least.txt": "\ufeffc==1",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "message"),
+    [
+        ("itself.txt", "itself.txt:2:6", "the requirements file includes itself"),
+        (
+            "a.txt",
+            "c.txt:1:3",
+            "these requirements files include one another in a loop: a.txt -> b.txt -> c.txt -> a.txt",
+        ),
+        ("gone.txt", "gone.txt:1:4", "cannot read 'none.txt': No such file or directory"),
+        ("folder.txt", "folder.txt:1:4", "cannot read '.': Is a directory"),
+        ("pipe.txt", "pipe.txt:1:4", "cannot read 'pipe': Not a regular file"),
+        ("nul.txt", "nul.txt:1:4", "cannot read 'null': it holds a NUL character"),
+        ("wide.txt", "wide.txt:1:4", "cannot read 'wide': it is UTF-16: save it as UTF-8"),
+        ("noise.txt", "noise.txt:1:4", "cannot read 'noise': it is no text"),
+        ("chain0.txt", "chain31.txt:1:4", "more than 32 requirements files include one another"),
+        ("many.txt", "many.txt:256:4", "more than 256 requirements files are included"),
+    ],
+)
+def test_what_cannot_be_included_is_told_where_it_is_named(tmp_path: Path, name: str, place: str, message: str) -> None:
+    for file, text in FILES.items():
+        (tmp_path / file).write_text(text, "utf-8")
+    for number in range(300):
+        (tmp_path / f"chain{number}.txt").write_text(f"-r chain{number + 1}.txt")
+        (tmp_path / f"m{number}.txt").write_text("")
+    (tmp_path / "many.txt").write_text("".join(f"-r m{number}.txt\n" for number in range(300)))
+    (tmp_path / "noise").write_bytes(b"\xff")
+    (tmp_path / "wide").write_text("a==1", "utf-16")
+    os.mkfifo(tmp_path / "pipe")
+    found = Requirements()
+    found.read(tmp_path / name)
+    first = found.problems[0]
+    assert (str(first.position), first.message) == (f"{tmp_path}/{place}", message)
+
+
+def test_a_long_name_is_shortened_in_its_message(tmp_path: Path) -> None:
+    (tmp_path / "lock.txt").write_text(f"-r {'x' * 10_000}", "utf-8")
+    found = Requirements()
+    found.read(tmp_path / "lock.txt")
+    (problem,) = found.problems
+    assert problem.message == f"cannot read '{'x' * 147} ... {'x' * 139}': File name too long"
+
+
+def test_a_file_may_be_included_by_several_and_also_constrain(tmp_path: Path) -> None:
+    for file, text in FILES.items():
+        (tmp_path / file).write_text(text, "utf-8")
+    found = Requirements()
+    found.read(tmp_path / "twice.txt")
+    assert (found.lines, found.constraints, found.problems) == (["a==1", "c==1", "b==1"], ["a==1", "c==1"], [])
+
+
+def test_a_line_of_blanks_takes_no_longer_than_its_length(tmp_path: Path) -> None:
+    (tmp_path / "lock.txt").write_text(" " * 1_000_000 + "x==1\n" + "y\\\n" * 1_000_000, "utf-8")
+    found = Requirements()
+    found.read(tmp_path / "lock.txt")
+    assert found.lines == ["x==1", "y" * 1_000_000]

@@ -122,3 +122,27 @@ def test_a_stage_that_variables_make_too_large(tmp_path: Path) -> None:
     assert complaint(tmp_path, text).splitlines()[0] == (
         "p.yaml:5:5: error: with its variables and matrices written out, this holds more than 300000 values"
     )
+
+
+@pytest.mark.parametrize("where", ["vars", "name", "--set"])
+def test_text_that_multiplies(tmp_path: Path, where: str) -> None:
+    """Ten times the text below it at each level: a gigabyte after nine of them."""
+    levels = "".join(f'  v{n}: "{f"${{vars.v{n - 1}}}" * 10}"\n' for n in range(1, 10))
+    text = f"vars:\n  v0: ten\n{levels}stages:\n{EXPORT}"
+    overrides = {"name": "${vars.v9}"} if where == "--set" else {}
+    text += "name: ${vars.v9}\n" if where == "name" else ""
+    told = complaint(tmp_path, text, overrides).splitlines()[0]
+    assert told == (
+        "p.yaml:9:7: error: with its variables and matrices written out, the file holds more than 16 MiB of text"
+    )
+
+
+def test_a_long_text_that_stands_in_many_values(tmp_path: Path) -> None:
+    long, many = "x" * 100_000, ", ".join(["'-${vars.long}'"] * 1000)
+    told = complaint(tmp_path, f"vars: {{long: {long}, many: [{many}]}}\nstages:\n{EXPORT}")
+    assert "with its variables and matrices written out, the file holds more than 16 MiB of text" in told
+
+
+def test_text_of_some_megabytes_is_fine(tmp_path: Path) -> None:
+    pipeline = loaded(tmp_path, f"vars: {{long: {'x' * 1_000_000}, all: '{'${vars.long}' * 8}'}}\nstages:\n{EXPORT}")
+    assert [stage.id for stage in pipeline.stages] == ["export"]

@@ -8,7 +8,7 @@ import pytest
 
 from orun.errors import PipelineError, UsageError
 from orun.pipeline import load
-from orun.pipeline.files import MAX_FILES, Files, merge
+from orun.pipeline.files import MAX_CHAIN, MAX_FILES, Files, merge
 from orun.pipeline.nodes import find, plain
 from orun.pipeline.problems import Problems, render
 from tests.pipeline.support import EXPORT, complaint, mapping, write
@@ -53,11 +53,63 @@ def test_two_files_may_extend_the_same_third(tmp_path: Path) -> None:
     assert (pipeline.seed, pipeline.name) == (1, "right")
 
 
+def test_each_file_is_read_once_however_many_extend_it(tmp_path: Path) -> None:
+    """Going through all ways down to the last of them would take days."""
+    levels = 30
+    for level in range(levels):
+        both = f"extends: [left{level + 1}.yaml, right{level + 1}.yaml]\n"
+        for side in ("left", "right"):
+            write(tmp_path, f"{both}vars: {{{side}: {level}}}\n", f"{side}{level}.yaml")
+    for side in ("left", "right"):
+        write(tmp_path, f"stages:\n{EXPORT}", f"{side}{levels}.yaml")
+    root = Files(Problems()).read(write(tmp_path, "extends: [left0.yaml, right0.yaml]\n"))
+    assert root is not None
+    assert plain(root)["vars"].keys() == {"left", "right"}
+
+
+def test_a_loop_behind_a_file_that_several_extend_is_told_once(tmp_path: Path) -> None:
+    write(tmp_path, "extends: loop.yaml\n", "left.yaml")
+    write(tmp_path, "extends: loop.yaml\n", "right.yaml")
+    write(tmp_path, "extends: left.yaml\n", "loop.yaml")
+    assert complaint(tmp_path, "extends: [left.yaml, right.yaml]\n") == (
+        "loop.yaml:1:10: error: these files extend one another in a loop: left.yaml -> loop.yaml -> left.yaml\n"
+        "    1 | extends: left.yaml\n"
+        "      |          ^^^^^^^^^"
+    )
+
+
+def test_a_file_that_is_extended_twice(tmp_path: Path) -> None:
+    write(tmp_path, f"stages:\n{EXPORT}", "base.yaml")
+    assert complaint(tmp_path, "extends: [base.yaml, base.yaml]\n") == (
+        "p.yaml:1:22: error: 'base.yaml' is named twice\n"
+        "    1 | extends: [base.yaml, base.yaml]\n"
+        "      |                      ^^^^^^^^^\n"
+        "  expected: each file once"
+    )
+
+
+def test_many_files(tmp_path: Path) -> None:
+    """A file has as many names as there are ways to it through links: their number is bounded, too."""
+    for number in range(300):
+        write(tmp_path, "", f"f{number}.yaml").write_text("seed: 1\n")
+    told = complaint(tmp_path, f"extends: [{', '.join(f'f{number}.yaml' for number in range(300))}]\n")
+    assert told.splitlines()[0] == f"p.yaml:1:2706: error: more than {MAX_FILES} files are extended"
+
+
+def test_all_files_together_hold_so_much(tmp_path: Path) -> None:
+    for number in range(4):
+        write(tmp_path, f"vars: {{v{number}: [{'1, ' * 99_000}]}}\n", f"v{number}.yaml")
+    told = complaint(tmp_path, "extends: [v0.yaml, v1.yaml, v2.yaml, v3.yaml]\n")
+    assert told.splitlines()[0] == (
+        "v3.yaml:1:1: error: the files that are extended hold more than 300000 values in all"
+    )
+
+
 def test_a_long_chain_of_files(tmp_path: Path) -> None:
     for number in range(100):
         write(tmp_path, f"extends: f{number + 1}.yaml\n", f"f{number}.yaml")
     write(tmp_path, f"stages:\n{EXPORT}", "f100.yaml")
-    assert f"more than {MAX_FILES} files extend one another" in complaint(tmp_path, "extends: f0.yaml\n")
+    assert f"more than {MAX_CHAIN} files extend one another" in complaint(tmp_path, "extends: f0.yaml\n")
 
 
 def test_a_base_that_cannot_be_parsed_is_told_at_its_own_place(tmp_path: Path) -> None:
@@ -180,3 +232,28 @@ def test_a_file_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     write(tmp_path, "stages: {}").chmod(0)
     with pytest.raises(UsageError, match="Permission denied"):
         load(Path("p.yaml"))
+
+
+@pytest.mark.parametrize("to", ["lp", "gone", "lp/below"])
+def test_a_link_that_leads_nowhere_is_no_misspelt_name(tmp_path: Path, to: str) -> None:
+    """It was asked whether the very same name was meant."""
+    for name in ("lp", "lp.py"):
+        (tmp_path / name).symlink_to(to if to != "lp" else name)
+    told = complaint(
+        tmp_path,
+        "environments: {e: {requirements: lp}}\n"
+        "stages:\n"
+        "  a: {uses: convert/onnx, with: {path: lp}}\n"
+        "  b: {uses: './lp.py:f'}\n"
+        "  c: {uses: convert/torch, with: {model: 'lp.py:f', inputs: {}, outputs: [y]}}\n",
+    )
+    why = "No such file or directory" if to == "gone" else "Too many levels of symbolic links"
+    leads, code = ("lp", "lp.py") if to == "lp" else (to, to)
+    assert [line.partition("error: ")[2] for line in told.splitlines() if "error:" in line] == [
+        f"cannot read 'lp': {why}",
+        f"'lp' is a link to '{leads}', which leads nowhere",
+        f"'./lp.py' is a link to '{code}', which leads nowhere",
+        f"'lp.py' is a link to '{code}', which leads nowhere",
+    ]
+    assert "did you mean" not in told
+    assert f"cannot read 'lp': {why}" in complaint(tmp_path, "extends: lp\n")

@@ -106,3 +106,13 @@ def test_a_folder_of_pipelines_is_no_file(tmp_path: Path, monkeypatch: pytest.Mo
         "  expected a file, such as big.yml or small.yaml\n"
         "  hint: orun validate big.yml"
     )
+
+
+def test_thousands_of_stages_that_need_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of a hundred names was compared with all of ten thousand, for a minute."""
+    stages = (f"  stage{number}: {{uses: optimize/simplify, needs: stag{number}}}\n" for number in range(10_000))
+    file = tmp_path / "p.yaml"
+    file.write_text(f"stages:\n{''.join(stages)}")
+    said = told(file, monkeypatch)
+    assert said.count("error:") == 100
+    assert "did you mean: stage99\n" in f"{said}\n"

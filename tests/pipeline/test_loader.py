@@ -272,8 +272,10 @@ def test_needs_may_be_empty(tmp_path: Path) -> None:
 
 
 def test_a_stage_that_comes_after_one_that_feeds_it_needs_it_once(tmp_path: Path) -> None:
-    text = f"stages:\n{EXPORT}  r: {{uses: release/bundle, needs: [export, export]}}\n"
-    stage = loaded(tmp_path, text).stage("r")
+    text = (
+        f"stages:\n{EXPORT}  r: {{uses: release/bundle, needs: [export, '${{matrix.a}}'], matrix: {{a: [export]}}}}\n"
+    )
+    stage = loaded(tmp_path, text).stage("r[a=export]")
     assert (stage.after, stage.upstream) == (("export",), ("export",))
 
 

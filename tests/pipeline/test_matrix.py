@@ -142,3 +142,71 @@ def test_a_loop_through_a_matrix(tmp_path: Path) -> None:
     assert complaint(tmp_path, text).splitlines()[0] == (
         "p.yaml:2:38: error: these stages need one another in a loop: a -> b -> a"
     )
+
+
+def test_inputs_that_are_crossed_to_thousands(tmp_path: Path) -> None:
+    axes = ", ".join(str(number) for number in range(100))
+    text = f"stages:\n{EXPORT}" + "".join(
+        f"  {name}: {{uses: optimize/simplify, needs: export, matrix: {{{axis}: [{axes}]}}}}\n"
+        for name, axis in (("a", "atol"), ("b", "rtol"))
+    )
+    text += "  c: {uses: measure/accuracy, needs: {model: a, reference: b}}\n"
+    assert complaint(tmp_path, text).splitlines()[0] == (
+        "p.yaml:5:3: error: with what it needs, this stands for more than 1000 stages"
+    )
+
+
+def test_large_stages_of_a_matrix(tmp_path: Path) -> None:
+    many = ", ".join(str(number) for number in range(1000))
+    made = f"{{uses: quantize/dynamic, needs: export, with: {{exclude: [{many}]}}, matrix: {{a: [{many}]}}}}"
+    assert complaint(tmp_path, f"stages:\n{EXPORT}  s: {made}\n").splitlines()[0] == (
+        "p.yaml:3:3: error: with their matrices written out, the stages hold more than 300000 values"
+    )
+
+
+def loop(number: int) -> str:
+    return "stages:\n" + "".join(
+        f"  s{one}: {{uses: optimize/simplify, needs: s{(one + 1) % number}}}\n" for one in range(number)
+    )
+
+
+def test_a_loop_of_many_stages_names_a_few(tmp_path: Path) -> None:
+    told = complaint(tmp_path, loop(2000))
+    assert told.splitlines()[0] == (
+        "p.yaml:2:40: error: these 2000 stages need one another in a loop:"
+        " s0 -> s1 -> s2 -> s3 -> ... -> s1997 -> s1998 -> s1999 -> s0"
+    )
+    assert told.splitlines()[-2:] == ["    s7 needs s8 at p.yaml:9:40", "    ... and 1992 more"]
+    assert "... " not in complaint(tmp_path, loop(8))
+
+
+def test_a_dense_loop(tmp_path: Path) -> None:
+    """Where every stage needs every other one, the shortest loop is found by going through the graph once."""
+    names = [f"s{number}" for number in range(60)]
+    text = "stages:\n" + "".join(
+        f"  {name}: {{uses: optimize/simplify, needs: [{', '.join(one for one in names if one != name)}]}}\n"
+        for name in names
+    )
+    assert complaint(tmp_path, text).splitlines()[0] == (
+        "p.yaml:2:41: error: these stages need one another in a loop: s0 -> s1 -> s0"
+    )
+
+
+def test_a_stage_that_a_list_names_twice(tmp_path: Path) -> None:
+    told = complaint(tmp_path, f"stages:\n{EXPORT}  s: {{uses: optimize/simplify, needs: [export, export]}}\n")
+    assert told == (
+        "p.yaml:3:48: error: 'export' is named twice\n"
+        "    3 |   s: {uses: optimize/simplify, needs: [export, export]}\n"
+        "      |                                                ^^^^^^\n"
+        "  expected: each stage once\n"
+        "  hint: to feed two inputs with it, name them: `needs: {model: export, ...}`"
+    )
+
+
+def test_values_of_a_matrix_may_meet_in_a_list(tmp_path: Path) -> None:
+    text = (
+        f"stages:\n{EXPORT}  size: {{uses: measure/size, needs: export}}\n"
+        "  s:\n    uses: optimize/simplify\n    needs: [export, '${matrix.a}', '${matrix.b}']\n"
+        "    matrix: {a: [export, size], b: [export, size]}\n"
+    )
+    assert len(loaded(tmp_path, text).stages) == 6

@@ -7,7 +7,8 @@ from blake3 import blake3
 
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
-from orun.pipeline.text import MAX_BYTES, read
+from orun.fs.observed_state import TEXT_LIMIT
+from orun.pipeline.text import read
 
 
 def problem(file: Path) -> Problem:
@@ -70,7 +71,18 @@ def test_a_control_character(tmp_path: Path) -> None:
 
 def test_too_large(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
-    file.write_bytes(b"#" * (MAX_BYTES + 1))
+    file.write_bytes(b"#" * (TEXT_LIMIT + 1))
     assert problem(file) == Problem(
         Position(str(file), 1, 1), "the file is too large", expected="a pipeline file of at most 4 MiB"
+    )
+
+
+@pytest.mark.parametrize("order", ["", "-le", "-be"])
+@pytest.mark.parametrize("width", ["16", "32"])
+def test_a_wider_encoding(tmp_path: Path, width: str, order: str) -> None:
+    """With a byte order mark and without one."""
+    file = tmp_path / "p.yaml"
+    file.write_bytes("name: bert".encode(f"utf-{width}{order}"))
+    assert problem(file) == Problem(
+        Position(str(file), 1, 1), f"the file is UTF-{width}", expected="UTF-8", hint="save it as UTF-8"
     )

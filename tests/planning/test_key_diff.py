@@ -113,3 +113,11 @@ def test_stages_before_it_in_another_order() -> None:
     then, now = ({"history": ", ".join(order), "verdicts of take": order[0]} for order in (names, names[::-1]))
     said = ["history is in another order", "the verdicts of take changed"]
     assert key_changes(LATENCY, then, now) == said
+
+
+def test_a_part_that_is_nested_too_deep_is_shown_as_text() -> None:
+    """The key is of a record that others may have written."""
+    deep = "[" * 200_000
+    (told,) = key_changes(LATENCY, {"parameter x": f"{deep}1"}, {"parameter x": f"{deep}2"})
+    assert told.startswith("parameter x: ")
+    assert len(told) < 500

@@ -16,6 +16,9 @@ from orun.remote.options import Remote
 from orun.remote.settings import Settings, resolve
 from tests.remote.support import machine, traffic
 
+LONG = f"{'x' * 160} ... {'x' * 160}"
+FIELDS = "expected one of url, mode, required, trusted-keys"
+A_TABLE = '  hint: [tool.orun.remote], and on the line below: url = "s3://bucket/path"'
 PEM = "-----BEGIN PUBLIC KEY-----\nabc\n-----END PUBLIC KEY-----\n"
 
 
@@ -102,6 +105,36 @@ def test_a_remote_that_cannot_be(tmp_path: Path, asked: Remote, message: str) ->
     ("text", "message"),
     [
         ("orun = [", "{file} is not TOML\n  "),
+        (f"orun = {'[' * 100_000}", "{file} cannot be read\n  its lists and tables are nested too deep"),
+        (f"orun{'.a' * 100} = 1", "{file} cannot be read\n  a key has more than 100 parts with dots between them"),
+        (f"orun = {'1' * 5000}", "{file} is not TOML\n  "),
+        *(
+            (text, f"{path} in {{file}} must be a table, not {shown}\n{A_TABLE}")
+            for text, path, shown in (
+                ('tool = "orun"', "tool", "'orun'"),
+                ("[tool]\norun = 5", "tool.orun", "5"),
+                ("[[tool.orun]]\nremote = 5", "tool.orun", "[{{'remote': 5}}]"),
+                ("[tool.orun]\nremote = 5", "tool.orun.remote", "5"),
+                ('[tool.orun]\nremote = "s3://b"', "tool.orun.remote", "'s3://b'"),
+                ("[tool.orun]\nremote = [1, 2, 3, 4, 5, 6, 7, 8]", "tool.orun.remote", "[1, 2, 3, 4, 5, 6, ...]"),
+            )
+        ),
+        (
+            f'[tool.orun.remote]\nmode = "{"x" * 9000}"\nurl = "s3://b"',
+            f"'{LONG}' is no mode of a remote\n  expected read or read-write",
+        ),
+        (f"[tool.orun.remote]\n{'x' * 9000} = 1", f"[tool.orun.remote] in {{file}} has no field '{LONG}'\n  {FIELDS}"),
+        (
+            f'[tool.orun.remote]\nurl = "{"x" * 9000}"',
+            f"no remote can be at '{LONG}'\n  a URL has at most 2000 letters",
+        ),
+        ('[tool.orun]\nremot = "s3://b"', "[tool.orun] in {file} has no field 'remot'\n  did you mean remote?"),
+        ('[tool.orun]\nstore = "x"', "[tool.orun] in {file} has no field 'store'\n  expected remote"),
+        ("[tool.orun.remote]\nurl.a = 3", "url of [tool.orun.remote] in {file} must be a text, not a table"),
+        (
+            '[tool.orun.remote]\nurl = "s3://["',
+            "no remote can be at 's3://['\n  Invalid IPv6 URL\n  hint: --remote s3://bucket/path",
+        ),
         ("[tool.orun.remote]\nurl = 3", "url of [tool.orun.remote] in {file} must be a text, not 3"),
         (
             '[tool.orun.remote]\nrequired = "no"',
@@ -124,7 +157,7 @@ def test_a_remote_that_cannot_be(tmp_path: Path, asked: Remote, message: str) ->
         ),
         (
             '[tool.orun.remote]\nurl = "s3://b"\ntrusted-keys = ["none"]',
-            "cannot read the trusted key {folder}/none\n  ",
+            "cannot read the trusted key {folder}/none\n  No such file or directory\n  hint: ls -l {folder}/none",
         ),
     ],
 )

@@ -223,12 +223,33 @@ def test_two_packages_that_offer_one_kind(install: Install) -> None:
     )
 
 
-def test_a_file_without_a_function() -> None:
+@pytest.mark.parametrize(
+    ("uses", "message"),
+    [
+        ("./prune.py", "'./prune.py' is a file, and a stage is a function in it\n  did you mean ./prune.py:prune?"),
+        ("./prune.py:", "'./prune.py' is a file, and a stage is a function in it\n  did you mean ./prune.py:prune?"),
+        (
+            "./prune.py:a:b",
+            "'a:b' cannot be the name of a function in './prune.py'\n  did you mean ./prune.py:prune?",
+        ),
+        (
+            "./broken.py:a:b",
+            "'a:b' cannot be the name of a function in './broken.py'\n  expected ./broken.py:FUNCTION",
+        ),
+    ],
+)
+def test_a_file_without_a_function(tmp_path: Path, uses: str, message: str) -> None:
+    (tmp_path / "prune.py").write_text("def prune(context): ...\ndef _own(): ...\n")
+    (tmp_path / "broken.py").write_text("def (")
+    with pytest.raises(Unknown) as caught:
+        find(uses, tmp_path)
+    assert str(caught.value) == f"{message}\n  hint: orun stages"
+
+
+def test_a_file_that_is_not_there() -> None:
     with pytest.raises(Unknown) as caught:
         find("./prune.py", Path())
-    assert str(caught.value) == (
-        "'./prune.py' is a file, and a stage is a function in it\n  expected ./prune.py:FUNCTION\n  hint: orun stages"
-    )
+    assert str(caught.value) == "there is no code file './prune.py'\n  expected ./file.py:function"
 
 
 def test_plug_ins_are_listed_and_in_the_schema(install: Install, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from orun.errors import StoreError, UsageError
+from orun.fs.observed_state import read_bounded
 from orun.runner.retention import releases
 from orun.stages.release._manifest import MANIFEST
-from orun.store import Lock, Store
+from orun.store import Lock, Store, checksummed_json
 from orun.store.gc import Keep, collect
 from orun.store.gc_candidates import Condemned
 from orun.store.inventory import survey
@@ -212,14 +213,13 @@ def test_of_a_record_that_cannot_be_read_it_is_not_known_what_it_keeps(
     tree = add(store, {"model.onnx": b"a model"})
     record = store.root / "runs" / finished(store, 1, (tree,)) / "record.json"
     store.close()
-    read = Path.read_bytes
 
-    def fail(path: Path) -> bytes:
+    def fail(path: Path, limit: int) -> bytes:
         if path == record:
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-        return read(path)
+        return read_bounded(path, limit)
 
-    monkeypatch.setattr(Path, "read_bytes", fail)
+    monkeypatch.setattr(checksummed_json, "read_bounded", fail)
     with pytest.raises(StoreError) as caught:
         collect(store, Keep(runs=1))
     assert caught.value.what == f"cannot read {record}: the disk reports an error"

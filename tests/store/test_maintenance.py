@@ -10,7 +10,7 @@ import pytest
 from blake3 import blake3
 
 from orun.errors import StoreError, UsageError
-from orun.store import Store
+from orun.store import Store, checksummed_json
 from orun.store.pins import Pin, pin, pins, unpin
 from orun.store.stats import Usage, stats
 from orun.store.verify import Verified, verify
@@ -118,10 +118,10 @@ def test_what_the_system_refuses_is_not_damaged_but_by_the_disk(
     record = store.new_run("bert") / "record.json"
     record.write_text("{}")
 
-    def fail(_: Path) -> bytes:
+    def fail(_path: Path, _limit: int) -> bytes:
         raise OSError(code, os.strerror(code), str(record))
 
-    monkeypatch.setattr(Path, "read_bytes", fail)
+    monkeypatch.setattr(checksummed_json, "read_bounded", fail)
     if code == errno.EIO:
         assert verify(store).problems == (f"cannot read {record}: the disk reports an error",)
         return

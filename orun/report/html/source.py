@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import decode, from_json
 from orun.errors import StoreError
 from orun.eventlog.reducer import read_result
+from orun.fs.observed_state import LOG_LIMIT, RECORD_LIMIT, read_bounded
 from orun.history.points import Series
 from orun.report.html.tags import anchors
 from orun.store.layout import RECORD_FILE
@@ -113,7 +115,7 @@ def _first(result: RunResult) -> RunResult:
 
 def _blame(path: Path) -> tuple[Diagnosis, ...]:
     try:
-        return decode(tuple[Diagnosis, ...], from_json(path.read_bytes())["blame"])
+        return decode(tuple[Diagnosis, ...], from_json(read_bounded(path, RECORD_LIMIT))["blame"])
     except (OSError, ValueError, KeyError, TypeError):  # nothing was looked into
         return ()
 
@@ -125,7 +127,7 @@ def _heard(result: RunResult) -> tuple[list[Turn], list[Notice]]:
     waiting: dict[str, tuple[float, str]] = {}
     began: dict[str, float] = {}
     try:
-        for line in (result.folder / "events.jsonl").read_bytes().splitlines():
+        for line in io.BytesIO(read_bounded(result.folder / "events.jsonl", LOG_LIMIT)):
             if any(name in line for name in UNHEARD):
                 continue
             told = from_json(line)

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from orun.core.serialization import foreign_json
 from orun.errors import UsageError
 from orun.stages.release._destination import Publisher, digest_of, needing, refused
 from orun.stages.release._folder import Folder
@@ -149,7 +150,7 @@ def _note(digest: str, names: Iterable[str]) -> bytes:
 def _listed(content: bytes | None) -> set[str]:
     """Files that a manifest or a note found there names, but for what is outside: it may be anybody's."""
     try:
-        entries: list[dict[str, Any]] = json.loads(content or b"{}").get("files", ())
+        entries: list[dict[str, Any]] = foreign_json(content or b"{}").get("files", ())
         names = [PurePosixPath(entry["path"]) for entry in entries]
     except (ValueError, AttributeError, KeyError, TypeError):  # none of ours: nothing of it is ours to remove
         return set()

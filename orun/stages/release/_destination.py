@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from orun.core.serialization import foreign_json
 from orun.errors import UsageError
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ def digest_of(manifest: bytes | None) -> str:
     if manifest is None:
         return ""
     try:
-        return str(json.loads(manifest)["digest"])
+        return str(foreign_json(manifest)["digest"])
     except (ValueError, KeyError, TypeError):
         return "none: it is no manifest of a bundle"
 

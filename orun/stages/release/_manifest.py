@@ -10,12 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from blake3 import blake3
 
+from orun.core.serialization import foreign_json
+from orun.fs.observed_state import RECORD_LIMIT, read_bounded
 from orun.stages.contract import MODEL
 
 FORMAT = 1
@@ -26,6 +29,7 @@ MEASUREMENTS = "measurements.json"
 REQUIRED = (MODEL, PROVENANCE, MEASUREMENTS)
 FIELDS = {"path": str, "size": int, "blake3": str, "sha256": str}  # of a file in the manifest
 CHUNK = 1 << 20
+A_LINK = "is a link, and a bundle holds files alone"
 
 
 def write_manifest(folder: Path, name: str, version: str) -> None:
@@ -49,11 +53,15 @@ def write_json(path: Path, data: object) -> None:
 def verify_bundle(folder: Path) -> list[str]:
     """Everything in which a bundle differs from its manifest, one sentence each; an empty list when it is whole.
 
+    Kind and size of each file are looked at before it is read.
+
     Args:
         folder: the bundle.
     """
+    if (folder / MANIFEST).is_symlink():
+        return [f"{MANIFEST} {A_LINK}"]
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
+        manifest = foreign_json(read_bounded(folder / MANIFEST, RECORD_LIMIT))
     except OSError as error:
         if (folder / PUBLISHING).exists():
             return [f"{MANIFEST} is not there yet: this is being published, or that was interrupted"]
@@ -76,7 +84,7 @@ def verify_bundle(folder: Path) -> list[str]:
 def release_of(manifest: bytes) -> tuple[str, str] | None:
     """Name and version of a bundle by the content of its `manifest.json`; None when it has no version, or is none."""
     try:
-        content = json.loads(manifest)
+        content = foreign_json(manifest)
     except ValueError:
         return None
     if not isinstance(content, dict) or not isinstance(content.get("format"), int):
@@ -105,24 +113,32 @@ def _differences(folder: Path, listed: Mapping[str, Mapping[str, Any]]) -> Itera
             yield f"{path} is there and not in the manifest"
         elif path not in present:
             yield f"{path} is in the manifest and not there"
-        elif (folder / path).is_symlink():
-            yield f"{path} is a link, and a bundle holds files alone"
         else:
             yield from _changes(folder, path, listed[path])
 
 
 def _changes(folder: Path, path: str, listed: Mapping[str, Any]) -> Iterator[str]:
     try:
-        found = _entry(folder, path)
+        unlike = _unlike((folder / path).lstat(), listed["size"])
+        found = {} if unlike else _entry(folder, path)
     except OSError as error:
         yield f"{path} cannot be read: {error.strerror}"
         return
-    if found["size"] != listed["size"]:
-        yield f"{path} has {found['size']} bytes instead of {listed['size']}"
+    if unlike:
+        yield f"{path} {unlike}"
         return
     for name, shown in (("blake3", "BLAKE3"), ("sha256", "SHA-256")):
         if found[name] != listed[name]:
             yield f"{path} was changed: its {shown} is {found[name]} instead of {listed[name]}"
+
+
+def _unlike(status: os.stat_result, size: int) -> str:
+    """What tells a file from the listed one before a byte of it is read; empty where nothing does."""
+    if stat.S_ISLNK(status.st_mode):
+        return A_LINK
+    if not stat.S_ISREG(status.st_mode):
+        return "is a pipe, a socket or a device, and a bundle holds files alone"
+    return "" if status.st_size == size else f"has {status.st_size} bytes instead of {size}"
 
 
 def _files(folder: Path) -> list[str]:
