@@ -120,7 +120,8 @@ def explain(
     if latest is None:
         return step
     packages = venvs.packages(step.stage.environment)
-    now = standing(latest.discovered, planner.pipeline.root, planner.store.files, packages).named
+    pipeline, files = planner.pipeline, planner.store.files
+    now = standing(latest.discovered, pipeline.root, files, pipeline.private, packages).named
     return replace(step, read={name: (then, now[name]) for name, then in latest.discovered.named.items()})
 
 

@@ -188,7 +188,7 @@ class Planner:
     def changes(self, stage: Stage, action: Action) -> list[str]:
         """What differs now from what a stage found when it ran, as sentences; empty when its result still holds."""
         packages = venvs.packages(stage.environment)
-        return changes(action.discovered, self.pipeline.root, self.store.files, packages)
+        return changes(action.discovered, self.pipeline.root, self.store.files, self.pipeline.private, packages)
 
     def _damage(self, action: Action) -> list[str]:
         return [f"its stored result is damaged: {what}" for what in self.store.check(action.tree)]

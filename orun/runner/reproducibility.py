@@ -20,6 +20,7 @@ from orun.errors import StageError, UsageError
 from orun.executors import LocalExecutor
 from orun.executors.job import Finished, JobResult
 from orun.fs.os_errors import quoted
+from orun.masking import Mask
 from orun.planning.plan import Done, Plan, Step
 from orun.planning.planner import Planner
 from orun.planning.provenance import Lineage
@@ -122,6 +123,7 @@ class _Rebuilding:
                     sleep(POLL_SECONDS)
                 return self._compared(step, step.hit)
         except StageError as error:
+            Mask.of(self.planner.pipeline.private).error(error)
             why = "; ".join(filter(None, (error.what, *error.why.splitlines())))
             return Rebuilt(stage.id, stage.uses, "failed", why, stored=step.hit.tree)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun import __version__
-from orun.core.events import Notice, RunStarted
+from orun.core.events import Event, Notice, RunStarted
 from orun.core.run_record import ASIDE, UNDECIDED, RunResult, StageResult, Verdict
 from orun.core.serialization import Record, replace
 from orun.environment import device
@@ -19,6 +19,7 @@ from orun.executors import LocalExecutor
 from orun.fs.observed_state import portable_name
 from orun.history import source_snapshot
 from orun.history.git_revision import commit_of
+from orun.masking import Mask
 from orun.planning.plan import Plan
 from orun.planning.planner import Planner
 from orun.runner.preflight import provide
@@ -59,13 +60,13 @@ class Session(Record, frozen=True):
         names = tuple(step.stage.id for step in plan.steps)
         self.journal.emit(self._started(names))
         for told in () if pipeline.name.endswith(ASIDE) else pipeline.unused:
-            self.journal.emit(Notice("warning", f"{pipeline.file.name}: {told}"))
+            self._emit(Notice("warning", f"{pipeline.file.name}: {told}"))
         with LocalExecutor() as executor:
             runner = Runner(
                 planner=self.planner,
                 store=self.planner.store,
                 executor=executor,
-                emit=self.journal.emit,
+                emit=self._emit,
                 logs=self.journal.folder / "logs",
                 room=self.room,
                 keep_going=keep_going,
@@ -85,16 +86,23 @@ class Session(Record, frozen=True):
             except OrunError as error:
                 with suppress(StoreError):  # what stopped the run keeps its record from being written too
                     self._end(error.exit_code)
+                Mask.of(pipeline.private).error(error)
                 raise
             finally:
                 if runner.remote:
                     runner.remote.close()
         return self._end(code), runner
 
+    def _emit(self, event: Event) -> None:
+        """Write an event and pass it on; the text of a notice, which may quote anything, without secrets."""
+        if isinstance(event, Notice):
+            event = replace(event, text=Mask.of(self.planner.pipeline.private).text(event.text))
+        self.journal.emit(event)
+
     def _provide(self) -> None:
         """Make the environments that stages need; it may take minutes, so the log of the run says so before."""
         try:
-            provide(self.plan, self.chosen, lambda text: self.journal.emit(Notice("info", text)))
+            provide(self.plan, self.chosen, lambda text: self._emit(Notice("info", text)))
         except KeyboardInterrupt:
             raise Interrupted("interrupted") from None
 
@@ -103,7 +111,7 @@ class Session(Record, frozen=True):
             return None
         from orun.remote.sync import Exchange
 
-        return Exchange(self.remote, self.planner, self.journal.emit)
+        return Exchange(self.remote, self.planner, self._emit)
 
     def _needed(self) -> set[str]:
         """The chosen stages and all before them, what guards a release as well."""
@@ -156,7 +164,7 @@ class Session(Record, frozen=True):
             if "built" not in measured:
                 return
             told = f"{error.what} ({error.why}): what this run measured is not in it; {error.hint}"
-            self.journal.emit(Notice("warning", told))
+            self._emit(Notice("warning", told))
 
 
 def exit_code(stages: Sequence[StageResult], verdicts: Sequence[Verdict]) -> int:
