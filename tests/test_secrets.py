@@ -70,9 +70,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 def digests(value: str, name: str = "") -> list[bytes]:
     """A value and what could be tried in its place, as text and as bytes."""
     data, named = value.encode(), f"{name}={value}".encode()
-    plain = [blake3(data), hashlib.sha256(data), hashlib.blake2b(data)]
-    keyed = blake3(named, derive_key_context="orun environment variable")
-    raw = [one.digest() for one in (*plain, keyed)]
+    raw = [blake3(data).digest(), hashlib.sha256(data).digest(), hashlib.blake2b(data).digest()]
+    raw.append(blake3(named, derive_key_context="orun environment variable").digest())
     short = [one.hex()[:16].encode() for one in raw]  # the beginning of a digest tells as much
     return [data, data[::-1], base64.b64encode(data), data.hex().encode(), *raw, *short]
 

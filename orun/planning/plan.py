@@ -17,7 +17,7 @@ BLOCKING: Mapping[GateOutcome, str] = {
     "undecided": "is undecided",
     "no baseline": "has no baseline",
 }
-Decision = Literal["run", "cached", "maybe", "skipped"]
+Decision = Literal["run", "cached", "maybe", "skipped", "blocked"]
 
 
 class Step(Record, frozen=True):
@@ -25,7 +25,8 @@ class Step(Record, frozen=True):
 
     Attributes:
         stage: the stage.
-        action: `run`, `cached`, `maybe` (a stage before it runs, and may yield the same bytes as before) or `skipped`.
+        action: `run`, `cached`, `maybe` (a stage before it runs, and may yield the same bytes as before), `skipped` or
+            `blocked` (by a gate that is judged already).
         reasons: one sentence each, the most telling first.
         seconds: how long it took last time, or None.
         key: its key; empty while an input is unknown.

@@ -92,7 +92,7 @@ def rebuild(planner: Planner, chosen: Collection[str], report: Callable[[Rebuilt
     logs = store.scratch("logs")  # from now on a collection spares what is looked at
     plan = planner.plan()
     steps = [step for step in plan.steps if step.stage.id in chosen]
-    _require_stored(plan, [step for step in steps if step.action not in ("cached", "skipped")])
+    _require_stored(plan, [step for step in steps if step.action not in ("cached", "skipped", "blocked")])
     done = {step.stage.id: Done(step, step.hit, planner.judge(step.stage, step.hit)) for step in plan.steps if step.hit}
     found = []
     with _other_hash_seed(), LocalExecutor() as executor:

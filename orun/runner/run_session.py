@@ -14,9 +14,10 @@ from orun.core.serialization import Record, replace
 from orun.environment import device
 from orun.environment.resources import Room
 from orun.errors import Interrupted, OrunError, StoreError
-from orun.eventlog.writer import Journal
+from orun.eventlog.writer import Journal, unrecorded
 from orun.executors import LocalExecutor
 from orun.fs.observed_state import portable_name
+from orun.fs.os_errors import quoted
 from orun.history import source_snapshot
 from orun.history.git_revision import commit_of
 from orun.masking import Mask
@@ -24,10 +25,14 @@ from orun.planning.plan import Plan
 from orun.planning.planner import Planner
 from orun.runner.preflight import provide
 from orun.runner.runner import Runner
+from orun.text.suggestions import near
 
 if TYPE_CHECKING:
     from orun.remote.settings import Settings
     from orun.remote.sync import Exchange
+
+
+MOST_SHOWN = 5  # of the stages that keep a run from a store that cannot be written
 
 
 class Session(Record, frozen=True):
@@ -59,6 +64,8 @@ class Session(Record, frozen=True):
         plan = Plan(pipeline, tuple(step for step in self.plan.steps if step.stage.id in needed))
         names = tuple(step.stage.id for step in plan.steps)
         self.journal.emit(self._started(names))
+        if not self.journal.recorded:
+            self._emit(unrecorded(self.planner.store.root))
         for told in () if pipeline.name.endswith(ASIDE) else pipeline.unused:
             self._emit(Notice("warning", f"{pipeline.file.name}: {told}"))
         with LocalExecutor() as executor:
@@ -143,9 +150,10 @@ class Session(Record, frozen=True):
 
     def _end(self, code: int) -> RunResult:
         result = self.journal.result(code)
-        source_snapshot.keep(result, self.planner.pipeline)
-        result = replace(result, edited=source_snapshot.edited_since(result, self.planner.pipeline))
-        self._keep(result)
+        if self.journal.recorded:
+            source_snapshot.keep(result, self.planner.pipeline)
+            result = replace(result, edited=source_snapshot.edited_since(result, self.planner.pipeline))
+            self._keep(result)
         return self.journal.finish(result)
 
     def _keep(self, result: RunResult) -> None:
@@ -165,6 +173,21 @@ class Session(Record, frozen=True):
                 return
             told = f"{error.what} ({error.why}): what this run measured is not in it; {error.hint}"
             self._emit(Notice("warning", told))
+
+
+def require_up_to_date(plan: Plan, chosen: Collection[str], store: Path) -> None:
+    """Refuse a run that would have something to do, as its store cannot be written.
+
+    Raises:
+        StoreError: naming the stages.
+    """
+    due = [step for step in plan.steps if step.stage.id in chosen and step.action in ("run", "maybe")]
+    if due:
+        raise StoreError(
+            f"the store {near(str(store))} cannot be written, and {len(due)} of {len(chosen)} stages would run",
+            why="\n".join(f"{step.stage.id}: {'; '.join(step.reasons)}" for step in due[:MOST_SHOWN]),
+            hint=f"Choose a place that can be written (--store DIR): ls -ld {quoted(store)}",
+        )
 
 
 def exit_code(stages: Sequence[StageResult], verdicts: Sequence[Verdict]) -> int:

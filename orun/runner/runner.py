@@ -102,9 +102,10 @@ class Runner:
         stages, room = tuple(step.stage for step in plan.steps), self.room
         self._schedule = Schedule(stages, seconds, room.cores, room.memory, max(room.gpus, 1))  # one that hides
         self._outs = Outs(self.store, plan.pipeline.name)
-        self._before = {stage.id: stage.before for stage in stages}
-        releases = [one for one in stages if self._releases(one) and not self.planner.left_out(one)]
-        self._released = reached([name for one in releases for name in one.before], self._before)
+        releases = [one for one in stages if self.planner.releases(one) and not self.planner.left_out(one)]
+        self._released = reached(
+            [name for one in releases for name in one.before], {one.id: one.before for one in stages}
+        )
         try:
             while not self._schedule.finished:
                 self._advance()
@@ -207,17 +208,9 @@ class Runner:
                 continue
             if name not in self.done:
                 return f"{name} {VERBS[outcome]}"
-            if not self.done[name].good:
-                return f"a gate of {name} {self.done[name].blocking}"
-        if self._releases(stage):
-            behind = reached(stage.before, self._before)
-            for name, done in self.done.items():
-                if name in behind and done.blocking:
-                    return f"a gate of {name} {done.blocking}"
+        if gate := self.planner.gate_before(stage, self.done):
+            return gate
         return "another stage failed, and --keep-going is not set" if self._stopped else ""
-
-    def _releases(self, stage: Stage) -> bool:
-        return self.planner.pipeline.kinds[stage.uses].spec.releases
 
     def _quieter_first(self, stage: Stage) -> bool:
         """Whether a stage that wants the machine for itself lets others of this run go first."""

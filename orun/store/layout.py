@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from pathlib import Path
 
 from orun.errors import StoreError
@@ -40,13 +41,33 @@ def prepare(root: Path) -> None:
         above = make_folder(str(root))
         for name in FOLDERS:
             (root / name).mkdir(exist_ok=True)
-        try:
-            found = version.read_bytes()
-        except FileNotFoundError:
+        if not version.exists():
             sync_folders([str(root), *above])
             write_anew(str(root / ".gitignore"), b"*\n!README.md\n")
             write_anew(str(version), VERSION)
+    require_known(root)
+
+
+def is_writable(root: Path) -> bool:
+    """Return whether this process may add to a store: not if its file system is read-only, or it is another user's.
+
+    Where there is none yet, it is for `prepare` to say why it cannot be made.
+    """
+    return not (root / VERSION_FILE).exists() or all(os.access(path, os.W_OK) for path in (root, root / "runs"))
+
+
+def require_known(root: Path) -> None:
+    """See that a store has a layout that this version knows; one that is not there has.
+
+    Raises:
+        StoreError: when it has not, or cannot be read.
+    """
+    version = root / VERSION_FILE
+    with refusals("open the store", root):
+        try:
             found = version.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return
     if found != VERSION and (VERSION.startswith(found) or not found.strip(b"\0")):
         raise StoreError(
             f"{version} was damaged",
