@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from mmap import PROT_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
@@ -61,10 +62,12 @@ class Mask(Record, frozen=True):
 
     def file(self, path: Path) -> None:
         """Write a text file anew with every secret masked, if it holds one; OSError if it cannot be read or written."""
-        if self.pattern and path.exists():
-            masked = self.data(content := path.read_bytes())
-            if masked != content:
-                replace_file(str(path), masked, f"{path}.masked", sync=False)
+        if self.pattern is None or not path.exists() or path.stat().st_size == 0:
+            return
+        with path.open("rb") as file, mmap(file.fileno(), 0, prot=PROT_READ) as content:  # it may be long
+            if not re.search(os.fsencode(self.pattern.pattern), content):
+                return
+        replace_file(str(path), self.data(path.read_bytes()), f"{path}.masked", sync=False)
 
 
 def _forms(value: str) -> Iterator[str]:

@@ -95,8 +95,9 @@ def test_nor_where_something_is_damaged(
         assert "its stored result is damaged: text was damaged in the store" in " ".join(printed.split())
 
 
+@pytest.mark.usefixtures("project")
 @pytest.mark.parametrize("words", LOOKING[:3], ids=" ".join)
-def test_nor_where_there_is_no_store(project: Project, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_nor_where_there_is_no_store(tmp_path: Path, words: tuple[str, ...]) -> None:
     with untouched(tmp_path):
         assert called(words, tmp_path / "none") == 0
 

@@ -125,6 +125,16 @@ def test_what_stages_print_and_say_is_masked(project: Project) -> None:
     assert project.text("ask") == f"{len(VALUE)} {len(SETTING)}"  # it was told the value
 
 
+@pytest.mark.parametrize("end", ["os._exit(3)", "os.kill(os.getpid(), 11)", "__import__('time').sleep(60)"])
+def test_the_log_of_a_stage_that_does_not_return(project: Project, end: str) -> None:
+    project.edit("ask.py", "raise RuntimeError(", f"print(os.environ['TEST_DSN'])\n    {end}\n    str(")
+    project.edit("pipeline.yaml", "{uses: ./ask.py:fail}", "{uses: ./ask.py:fail, timeout: 2s}")
+    result = project.run(only=["fail"])
+    assert result["fail"].failure is not None
+    assert (result.folder / "logs" / "fail.log").read_text().startswith("***\n")
+    assert holders(project.store, VALUE.encode()) == []
+
+
 def test_the_text_of_a_file_with_a_secret_is_not_kept(project: Project) -> None:
     project.write("login.json", f'{{"password": "{VALUE}"}}')
     project.edit("ask.py", "import sys\n", "import sys\nLOGIN = open(f'{__file__[:-6]}login.json').read()\n")
