@@ -33,7 +33,7 @@ class Step(Record, frozen=True):
         parts: the parts of the key, by name; without the inputs that are unknown.
         previous: the parts of the key that it had when it ran last; empty when it never did.
         inputs: digest of what is at each input port.
-        hit: the stored result of a `cached` stage.
+        hit: the stored result of a stage that is `cached`, or would be if it were not `blocked`.
         read: what it was seen to read besides when it ran last, by name: then and now. Looked up for `explain` alone.
     """
 

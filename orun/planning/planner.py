@@ -65,9 +65,9 @@ class Planner:
             step = self.decide(stage, done)
             blocked = (f"{name} did not run" for name in stage.before if steps[name].action == "blocked")
             if why := self.gate_before(stage, done) or next(blocked, ""):
-                step = replace(step, action="blocked", reasons=(why,), hit=None)
+                step = replace(step, action="blocked", reasons=(why,))
             steps[stage.id] = step
-            if step.hit:
+            if step.hit and step.action == "cached":
                 done[stage.id] = Done(step, step.hit, self.judge(stage, step.hit))
         return Plan(self.pipeline, tuple(steps.values()))
 
