@@ -8,13 +8,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 import orun
 from orun.cli.main import main
+from orun.errors import StoreError
 from tests.project import Project, outcomes
-from tests.store.support import flip
+from tests.store.support import NOBODY, flip, forks, in_child, needs_root
 
 GATED = """
 name: text
@@ -201,3 +203,20 @@ def test_outputs_that_cannot_be_put_back(project: Project) -> None:
     done = locked(project, "run", "pipeline.yaml")
     assert done.returncode == 3
     assert done.stderr.startswith("error: cannot check out text/make: the file system is read-only\n")
+
+
+@needs_root
+@forks
+def test_a_store_that_may_not_be_entered() -> None:
+    with TemporaryDirectory() as folder:  # which another user may enter
+        Path(folder).chmod(0o755)
+        project = Project.make(Path(folder) / "project")
+        project.run()
+        project.store.chmod(0o700)
+
+        def refused() -> str:
+            with pytest.raises(StoreError) as caught:
+                orun.run(project.folder / "pipeline.yaml", store=project.store)
+            return caught.value.what
+
+        assert in_child(refused, NOBODY) == "cannot open the store: permission denied"

@@ -9,6 +9,7 @@ from pathlib import Path
 from orun.errors import StoreError
 from orun.fs.digests import ALGORITHM, digest_bytes
 from orun.fs.durable_files import make_folder, sync_folders, write_anew
+from orun.fs.observed_state import presence
 from orun.fs.os_errors import quoted, refusals
 
 # objects     immutable files by digest, read-only
@@ -51,9 +52,9 @@ def prepare(root: Path) -> None:
 def is_writable(root: Path) -> bool:
     """Return whether this process may add to a store: not if its file system is read-only, or it is another user's.
 
-    Where there is none yet, it is for `prepare` to say why it cannot be made.
+    Where there is none, or none to be seen, it is for `prepare` to say why it cannot be made.
     """
-    return not (root / VERSION_FILE).exists() or all(os.access(path, os.W_OK) for path in (root, root / "runs"))
+    return not presence(root / VERSION_FILE) or all(os.access(path, os.W_OK) for path in (root, root / "runs"))
 
 
 def require_known(root: Path) -> None:
