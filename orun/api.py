@@ -17,6 +17,7 @@ from orun.eventlog.writer import Journal, Listener, ignore
 from orun.fs.observed_state import project_of
 from orun.noop.check import Recalled, Request, recall, replay
 from orun.remote.options import Remote
+from orun.store.layout import is_writable
 
 if TYPE_CHECKING:
     from orun.pipeline.model import Pipeline
@@ -83,7 +84,7 @@ def plan(
     """
     from orun.planning.plan import Plan
 
-    planner = _planner(_pipeline(file, set), store, force, fresh=fresh)
+    planner = _planner(_pipeline(file, set), store, force, fresh=fresh, read_only=True)
     chosen = _selected(planner.pipeline, only, from_, to)
     whole = planner.plan()
     return Plan(whole.pipeline, tuple(step for step in whole.steps if step.stage.id in chosen))
@@ -105,7 +106,7 @@ def explain(
     from orun.environment import venvs
     from orun.planning.implicit_deps import standing
 
-    planner = _planner(_pipeline(file, set), store, (), fresh=False)
+    planner = _planner(_pipeline(file, set), store, (), fresh=False, read_only=True)
     chosen = _selected(planner.pipeline, [stage], (), ())
     steps = [step for step in planner.plan().steps if step.stage.id in chosen]
     if len(steps) > 1:
@@ -120,7 +121,8 @@ def explain(
     if latest is None:
         return step
     packages = venvs.packages(step.stage.environment)
-    now = standing(latest.discovered, planner.pipeline.root, planner.store.files, packages).named
+    pipeline, files = planner.pipeline, planner.store.files
+    now = standing(latest.discovered, pipeline.root, files, pipeline.private, packages).named
     return replace(step, read={name: (then, now[name]) for name, then in latest.discovered.named.items()})
 
 
@@ -182,24 +184,26 @@ def run(  # noqa: PLR0913 - the options of the command line
     if request and (recalled := recall(request)) and not (paths and _may_concern(paths, recalled, request)):
         if recalled.in_place:
             return replay(request, recalled, on_event, started_at)
-        from orun.noop.restore import restore
+        if is_writable(request.store):
+            from orun.noop.restore import restore
 
-        if restored := restore(request, recalled, on_event, started_at):
-            return restored
+            if restored := restore(request, recalled, on_event, started_at):
+                return restored
     from orun import overwrites
     from orun.environment.resources import room
     from orun.noop.record import remember
     from orun.remote.settings import resolve
     from orun.runner.output_checkouts import require_apart
     from orun.runner.preflight import require
-    from orun.runner.run_session import Session
+    from orun.runner.run_session import Session, require_up_to_date
 
     pipeline = _pipeline(file, set)
     root = Path(store) if store else default_store(pipeline.root)
+    read_only = not is_writable(root)
     if paths:
         overwrites.refuse(paths, overwrites.of_pipeline(pipeline))
         overwrites.refuse_in_store(paths, root)
-    planner = _planner(pipeline.strictly() if strict else pipeline, root, force, fresh=fresh)
+    planner = _planner(pipeline.strictly() if strict else pipeline, root, force, fresh=fresh, read_only=read_only)
     require_apart(planner.store, planner.pipeline)
     chosen = _selected(planner.pipeline, only, from_, to)
     shared = resolve(remote or Remote(), planner.pipeline.project)
@@ -207,6 +211,11 @@ def run(  # noqa: PLR0913 - the options of the command line
     if paths:
         overwrites.refuse(paths, overwrites.of_stages(planner, planned))
     here = room(jobs, gpus, memory=any(step.stage.memory for step in planned.steps))
+    if read_only:
+        require_up_to_date(planned, chosen, root)
+        folder = planner.store.unmade_run(planner.pipeline.name)
+        with Journal(folder, on_event, started_at, recorded=False) as journal:
+            return Session(planner, planned, chosen, here, journal).run(keep_going=keep_going)[0]
     require(planned, chosen, here)
     with Journal(planner.store.new_run(planner.pipeline.name), on_event, started_at) as journal:
         session = Session(planner, planned, chosen, here, journal, shared)
@@ -264,13 +273,15 @@ def _pipeline(file: PathLike | Pipeline, values: Mapping[str, Any] | None) -> Pi
     return load(file, values) if isinstance(file, str | os.PathLike) else file
 
 
-def _planner(pipeline: Pipeline, store: PathLike | None, force: Collection[str], *, fresh: bool) -> Planner:
+def _planner(
+    pipeline: Pipeline, store: PathLike | None, force: Collection[str], *, fresh: bool, read_only: bool = False
+) -> Planner:
     from orun.gates import baselines
     from orun.pipeline.graph import select
     from orun.planning.planner import Planner
     from orun.store import Store
 
-    opened = Store.open(Path(store) if store else default_store(pipeline.root))
+    opened = Store.open(Path(store) if store else default_store(pipeline.root), read_only=read_only)
     forced = select(pipeline, only=force) if force else ()
     names = [stage.id for stage in forced]
     return Planner(pipeline, opened, baselines.read(pipeline), force=names, fresh=fresh)

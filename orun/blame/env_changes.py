@@ -52,7 +52,7 @@ class Variables:
     def changes(self) -> tuple[Change, ...]:
         """Those that can be mixed, one each."""
         return tuple(
-            Change("variable", name, "", value_digest(old), value_digest(new))
+            Change("variable", name, "", value_digest(name, old), value_digest(name, new))
             for name, (old, new) in self.values.items()
         )
 
@@ -98,9 +98,9 @@ def _plain(digest: str) -> str:
 
 
 def _candidates(name: str, given: str, digest: str) -> list[str | None]:
-    """The values with that digest, of which a part of a key holds the beginning."""
+    """The values with that digest."""
     values = (None, os.environ.get(given + name), os.environ.get(name))
-    return [one for one in values if (value_digest(one).startswith(digest) if digest else one is None)]
+    return [one for one in values if value_digest(name, one) == digest]
 
 
 def _why(given: str) -> str:

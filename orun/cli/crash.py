@@ -14,7 +14,11 @@ from orun.errors import OrunError
 
 def bug(error: Exception, words: Sequence[str]) -> OrunError:
     """The message for an unexpected error, after writing what is needed to understand it to a log file."""
-    report = _report(error, words)
+    from orun.masking import Mask
+    from orun.secret_variables import Secrets
+
+    mask = Mask.of(Secrets())
+    report = mask.text(_report(error, words))
     try:
         handle, path = tempfile.mkstemp(prefix="orun-bug-", suffix=".log")
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as log:  # of whatever names files have
@@ -24,7 +28,7 @@ def bug(error: Exception, words: Sequence[str]) -> OrunError:
     else:
         why = f"the traceback and versions are in {path}"
     return OrunError(
-        f"this is a bug in orun: {type(error).__name__}: {error}",
+        mask.text(f"this is a bug in orun: {type(error).__name__}: {error}"),
         why=why,
         hint="nothing that was stored is lost; please report it with that file",
     )

@@ -71,7 +71,7 @@ def _run(reference: str, store: Path | None) -> RunResult:
         run = _of_file(path)
         repeated = path.parent.parent / run.repeats / RECORD_FILE
         return _completed(run, _of_file(repeated) if run.repeats and repeated.is_file() else None)
-    with options.open_store(store) as opened:
+    with options.open_store(store, read_only=True) as opened:
         run = read_result(record_of(find(opened, reference)))
         known = {folder.name: folder for folder in opened.runs()}
         return _completed(run, read_result(record_of(known[run.repeats])) if run.repeats in known else None)

@@ -83,7 +83,7 @@ def _store(folder: Path) -> dict[str, Any]:
     if existing == folder:
         from orun.store import Store
 
-        with Store.open(folder) as store:
+        with Store.open(folder, read_only=True) as store:
             facts["notices"] = list(store.notices)
     return facts
 

@@ -25,7 +25,13 @@ EXAMPLES = (
     ("orun explain pipelines/bert.yaml int8 --set stages.int8.with.per_channel=false", "what a change would do"),
 )
 COLUMNS = (Column(""), Column("part of the key"), Column("last time", flexible=True), Column("now", flexible=True))
-VERDICTS = {"run": "would run", "maybe": "may run", "cached": "is up to date", "skipped": "is skipped"}
+VERDICTS = {
+    "run": "would run",
+    "maybe": "may run",
+    "cached": "is up to date",
+    "skipped": "is skipped",
+    "blocked": "is blocked",
+}
 READ = (Column(""), Column("seen to use"), *COLUMNS[2:])
 
 

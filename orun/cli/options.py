@@ -95,8 +95,12 @@ def store_option(function: F) -> F:
     )(function)
 
 
-def open_store(folder: Path | None) -> Store:
+def open_store(folder: Path | None, *, read_only: bool = False) -> Store:
     """The store that `--store` names, or that of the working folder; it must be there.
+
+    Args:
+        folder: what `--store` says.
+        read_only: whether nothing of it may change.
 
     Raises:
         UsageError: when there is none.
@@ -110,7 +114,7 @@ def open_store(folder: Path | None) -> Store:
     root = folder or default_store(Path.cwd())
     if not seen_at(root / VERSION_FILE):
         raise UsageError(f"there is no store at {near(str(root))}", hint="name another: --store DIR")
-    return Store.open(root)
+    return Store.open(root, read_only=read_only)
 
 
 def remote_options(function: F) -> F:

@@ -28,8 +28,8 @@ EXAMPLES = (
     ("orun plan pipelines/bert.yaml --from fuse --json", "the same of one stage and all after it, for a program"),
 )
 COLUMNS = (Column("stage"), Column("would"), Column("why", flexible=True), Column("last time", "right"))
-STYLES: dict[str, Style] = {"run": "good", "maybe": "doubt", "cached": "dim", "skipped": "doubt"}
-WORDS = {"run": "run", "maybe": "maybe run", "cached": "stay", "skipped": "be skipped"}
+STYLES: dict[str, Style] = {"run": "good", "maybe": "doubt", "cached": "dim", "skipped": "doubt", "blocked": "doubt"}
+WORDS = {"run": "run", "maybe": "maybe run", "cached": "stay", "skipped": "be skipped", "blocked": "be blocked"}
 
 
 @click.command("plan", cls=SelectingVerb, examples=EXAMPLES)
@@ -86,14 +86,16 @@ def _row(step: Step) -> tuple[Cell, ...]:
         Cell(step.stage.id, "strong"),
         Cell(WORDS[step.action], STYLES[step.action]),
         Cell(why(step.reasons, every=True)),
-        Cell("" if step.action == "cached" or step.seconds is None else show(step.seconds, "s")),
+        Cell("" if step.action in ("cached", "blocked") or step.seconds is None else show(step.seconds, "s")),
     )
 
 
 def _summary(plan: Plan, command_line: str) -> str:
     due = [step for step in plan.steps if step.action in ("run", "maybe")]
     if not due:
-        return "nothing to run: every stage is up to date"
+        blocked = sum(step.action == "blocked" for step in plan.steps)
+        told = f"{blocked} of {count(len(plan.steps), 'stage')} blocked" if blocked else "every stage is up to date"
+        return f"nothing to run: {told}"
     known = [step.seconds for step in due if step.seconds is not None]
     text = f"{len(due)} of {count(len(plan.steps), 'stage')} to run"
     if known:

@@ -11,8 +11,10 @@ from pathlib import Path
 from orun.core.targets import GPU_PROVIDERS, StageClass, Target
 from orun.environment.call_cache import once
 from orun.environment.distributions import exact, find, installed
+from orun.environment.env_vars import SETTINGS
 from orun.environment.processor import cpu
 from orun.errors import DeviceUnknown
+from orun.secret_variables import Secrets
 
 TENSORRT_PACKAGES = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12")
 # Distributions whose version decides what a compiled engine is valid for.
@@ -22,11 +24,6 @@ PROVIDER_LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "OpenVINOExecutionProvider": ("openvino", "onnxruntime-openvino", "onnxruntime-ep-openvino"),
     "QNNExecutionProvider": ("onnxruntime-qnn",),
 }
-# Beginnings of variables that ONNX Runtime, oneDNN (in OpenVINO) and the libraries of CUDA look up, but for places.
-SETTINGS = (
-    "ORT_", "ONEDNN_", "DNNL_", "OV_", "CUDNN_", "CUBLAS_", "NVIDIA_TF32_OVERRIDE",
-    "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS",
-)  # fmt: skip
 HARMLESS = ("ORT_DISABLE_TELEMETRY=", "ONEDNN_VERBOSE=", "DNNL_VERBOSE=")
 
 
@@ -102,7 +99,8 @@ def libraries(target: Target | None, packages: Mapping[str, str] | None = None) 
 
 def settings() -> dict[str, str]:
     """What variables tell runtimes beside the file, which choose other kernels by it; nothing when none is set."""
-    said = (f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith(SETTINGS))
+    named = ((name, value) for name, value in sorted(os.environ.items()) if name.startswith(SETTINGS))
+    said = (f"{name}={value}" for name, value in named if name not in Secrets())
     text = " ".join(one for one in said if not one.startswith(HARMLESS))
     return {"settings": text} if text else {}
 

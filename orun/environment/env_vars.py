@@ -7,25 +7,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SHARED_KEY, SIGNING_KEY = "ORUN_REMOTE_KEY", "ORUN_REMOTE_SIGNING_KEY"  # what results in a remote store are signed with
-SECRETS = frozenset({SHARED_KEY, SIGNING_KEY})
-UNLESS_SET = {"PYTHONHASHSEED": "0", "TF_CPP_MIN_LOG_LEVEL": "2"}  # sets iterate alike; TensorFlow keeps to warnings
+SIGNING_KEYS = frozenset({SHARED_KEY, SIGNING_KEY})  # no stage is told them
+OPTIMIZE = "PYTHONOPTIMIZE"  # whether there are asserts
+HASH_SEED = "PYTHONHASHSEED"  # how sets iterate
+# Beginnings of variables that ONNX Runtime, oneDNN (in OpenVINO) and the libraries of CUDA look up, but for places.
+SETTINGS = (
+    "ORT_", "ONEDNN_", "DNNL_", "OV_", "CUDNN_", "CUBLAS_", "NVIDIA_TF32_OVERRIDE",
+    "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS",
+)  # fmt: skip
+UNLESS_SET = {HASH_SEED: "0", "TF_CPP_MIN_LOG_LEVEL": "2"}  # sets iterate alike; TensorFlow keeps to warnings
 ALWAYS = {"ORT_DISABLE_TELEMETRY": "1"}  # ONNX Runtime keeps to itself
 
 
 def given() -> list[str]:
-    """Which secrets are set: with one of them a run may push what an earlier one could not. Their values go nowhere."""
-    return sorted(name for name in SECRETS if os.environ.get(name))
+    """Which signing keys are set: with one a run may push what an earlier one could not. Their values go nowhere."""
+    return sorted(name for name in SIGNING_KEYS if os.environ.get(name))
 
 
 def told() -> dict[str, str]:
-    """The environment of every stage: this process's, but for secrets and what is set for stages."""
-    found = {name: value for name, value in os.environ.items() if name not in SECRETS}
+    """The environment of every stage: this process's, but for signing keys and what is set for stages."""
+    found = {name: value for name, value in os.environ.items() if name not in SIGNING_KEYS}
     return {**UNLESS_SET, **found, **ALWAYS}
 
 
 def value_told(name: str) -> str | None:
     """The value of a variable as stages find it; None when it is not set there."""
-    if name in SECRETS:
+    if name in SIGNING_KEYS:
         return None
     return ALWAYS.get(name) or os.environ.get(name, UNLESS_SET.get(name))
 

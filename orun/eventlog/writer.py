@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -9,7 +10,7 @@ from time import time
 from types import TracebackType
 from typing import Any, Self
 
-from orun.core.events import Event, RunFinished, StageFinished, line_of
+from orun.core.events import Event, Notice, RunFinished, StageFinished, line_of
 from orun.core.run_record import RunResult
 from orun.core.serialization import encode, replace, to_json
 from orun.eventlog.reducer import Fold
@@ -25,22 +26,30 @@ def ignore(_: Event) -> None:
     """A listener for runs that nobody watches."""
 
 
+def unrecorded(store: Path) -> Notice:
+    """Return the notice that a run leaves no trace."""
+    return Notice("info", f"the store {store} cannot be written: this run is not recorded")
+
+
 class Journal:
     """Writes each event and passes it on.
 
     Attributes:
         folder: the run's folder; its name is the run's id.
         started_at: when the run began, seconds since the epoch.
+        recorded: whether anything is written; not in a store that cannot be.
     """
 
-    def __init__(self, folder: Path, listener: Listener, started_at: float) -> None:
+    def __init__(self, folder: Path, listener: Listener, started_at: float, *, recorded: bool = True) -> None:
         self.folder = folder
         self.started_at = started_at
+        self.recorded = recorded
         self._listener = listener
 
     def __enter__(self) -> Self:
+        log = self.folder / "events.jsonl" if self.recorded else os.devnull
         with refusals("begin the log of the run", self.folder):
-            self._log = (self.folder / "events.jsonl").open("wb", buffering=0)
+            self._log = Path(log).open("wb", buffering=0)
         self._fold = Fold()
         self._results: dict[str, Any] = {}  # of each stage as plain data: encoded once, written to log and record
         return self
@@ -78,6 +87,12 @@ class Journal:
 
     def finish(self, result: RunResult) -> RunResult:
         """Write the record of the run and say that it is over; StoreError when it cannot be written."""
+        if self.recorded:
+            self._write(result)
+        self.emit(RunFinished(result.exit_code, result.seconds, result.edited))
+        return result
+
+    def _write(self, result: RunResult) -> None:
         record = self.folder / RECORD_FILE
         stages = [self._results[stage.stage] for stage in result.stages]
         content = seal({**encode(replace(result, stages=())), "stages": stages})
@@ -86,5 +101,3 @@ class Journal:
             replace_file(str(record), content, f"{record}.new", sync=durable)
             if durable:
                 sync_folders([str(self.folder.parent)])  # in which the run's folder is new
-        self.emit(RunFinished(result.exit_code, result.seconds, result.edited))
-        return result

@@ -207,9 +207,16 @@ def digest_file(path: str | Path) -> str:
         return ABSENT
 
 
-def value_digest(value: str | None) -> str:
-    """Digest of the value of an environment variable, which may be private; `ABSENT` when it is not set."""
-    return ABSENT if value is None else blake3(value.encode(errors="surrogateescape")).hexdigest()
+def value_digest(name: str, value: str | None) -> str:
+    """Return the digest of an environment variable's value, its name included; `ABSENT` if it is not set.
+
+    A short value can be guessed from its digest: those of secrets are kept nowhere, and those of variables that code
+    looks up are not pushed to a remote store.
+    """
+    if value is None:
+        return ABSENT
+    text = f"{name}={value}".encode(errors="surrogateescape")
+    return blake3(text, derive_key_context="orun environment variable").hexdigest()
 
 
 def portable_name(path: Path, root: Path, project: Path) -> str:

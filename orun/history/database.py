@@ -6,7 +6,7 @@ import dataclasses
 import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from orun.errors import StoreError
@@ -21,6 +21,7 @@ FORMAT = 2  # of 1 the runtime was not kept
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 PATIENCE = 30.0  # seconds to wait for another process that writes
 COLUMNS = tuple(field.name for field in dataclasses.fields(Point))
+NEWEST = COLUMNS[-1]  # which a database of format 1 lacks
 NAME = "? IN (metric, stage || '.' || metric)"
 IDENTITY = ("pipeline", "stage", "key", "metric", "measured_at")
 TABLE = f"""
@@ -84,23 +85,41 @@ class History:
             raise
 
     def _rows(self, query: str, wanted: Mapping[str, str]) -> list[tuple[object, ...]]:
+        """The rows of a query; none where there is no database, or nothing was added to it yet."""
         if not seen_at(self.path):
             return []
-        with self._opened() as database:
-            return database.execute(query, tuple(wanted.values())).fetchall()
+        with self._read() as database:
+            found = self._format(database)
+            if found == 0:
+                return []
+            of_format = query if found == FORMAT else query.replace(NEWEST, f"'' AS {NEWEST}", 1)
+            return database.execute(of_format, tuple(wanted.values())).fetchall()
+
+    @contextmanager
+    def _read(self) -> Iterator[sqlite3.Connection]:
+        """The database as it is. Only a change that a killed process has left unfinished is taken back first."""
+        mode = "rw" if seen_at(f"{self.path}-journal") else "ro"
+        address = f"{self.path.absolute().as_uri()}?mode={mode}"
+        with self._told(), closing(sqlite3.connect(address, timeout=PATIENCE, uri=True)) as database:
+            yield database
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
+        """The database to be added to, made or brought up to date first."""
+        with self._told():
+            make_database(str(self.path))
+            with closing(sqlite3.connect(self.path, timeout=PATIENCE)) as database:
+                if self._format(database) < FORMAT:
+                    _make(database)
+                yield database
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """A block in which an error of SQLite becomes a StoreError."""
         if is_special(self.path):  # to open a pipe would wait for ever
             raise self._useless("it is a pipe or device, not a file")
         try:
-            make_database(str(self.path))
-            database = sqlite3.connect(self.path, timeout=PATIENCE)
-            try:
-                self._prepare(database)
-                yield database
-            finally:
-                database.close()
+            yield
         except sqlite3.Error as error:
             raise StoreError(
                 f"the history {self.path} cannot be used", why=str(error), hint=self._way_on(error)
@@ -116,7 +135,8 @@ class History:
         where = f" --store {quoted(near(str(store)))}" if (store / VERSION_FILE).exists() else ""
         return f"put it aside, and have a new one made of what runs have measured: orun history --mend{where}"
 
-    def _prepare(self, database: sqlite3.Connection) -> None:
+    def _format(self, database: sqlite3.Connection) -> int:
+        """The format of a database; 0 of a new one."""
         (found,) = database.execute("PRAGMA user_version").fetchone()
         if found > FORMAT:
             raise StoreError(
@@ -126,8 +146,7 @@ class History:
             )
         if found == 0 and database.execute("SELECT 1 FROM sqlite_master WHERE name <> 'points'").fetchone():
             raise self._useless("it is a database of another program")
-        if found < FORMAT:
-            _make(database)
+        return int(found)
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -11,6 +11,7 @@ from orun.core.serialization import decode, foreign_json
 from orun.fs.observed_state import RECORD_LIMIT, digest_file, read_bounded
 from orun.fs.os_errors import refusals
 from orun.history.git_revision import edited
+from orun.masking import Mask
 from orun.pipeline.model import Pipeline
 from orun.store.checksummed_json import useless
 
@@ -24,12 +25,12 @@ READ = "read "  # before the name of a file among the inputs of a stage
 def keep(result: RunResult, pipeline: Pipeline) -> None:
     """Keep the pipeline file, what it extends, code and small texts of a run, and the digests of all that it rests on.
 
-    The content of what was edited since, is large, is data, or is a folder is left out.
+    The content of what was edited since, is large, is data, is a folder, or holds a secret is left out.
 
     Raises:
         StoreError: when it cannot be written.
     """
-    folder = result.folder / FOLDER
+    folder, mask = result.folder / FOLDER, Mask.of(pipeline.private)
     with refusals("keep the sources of the run", folder):
         folder.mkdir(exist_ok=True)
         files = _files(result, pipeline)
@@ -37,7 +38,9 @@ def keep(result: RunResult, pipeline: Pipeline) -> None:
         for name, digest in files.items():
             path, kept = pipeline.root / name, folder / digest
             if digest and name.endswith(TEXT) and not kept.exists() and _is_small(path) and digest_file(path) == digest:
-                kept.write_bytes(path.read_bytes())
+                text = path.read_bytes()
+                if mask.data(text) == text:
+                    kept.write_bytes(text)
 
 
 def _is_small(path: Path) -> bool:

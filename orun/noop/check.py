@@ -25,16 +25,16 @@ from orun.core.serialization import Record, decode, encode
 from orun.core.targets import Target
 from orun.environment import device, distributions
 from orun.environment.env_vars import given, value_told
-from orun.eventlog.writer import Journal, Listener
+from orun.eventlog.writer import Journal, Listener, unrecorded
 from orun.fs.observed_state import LOG_LIMIT, appearance_as, digest_file, listing_digest, read_bounded, value_digest
 from orun.fs.os_errors import refusals
 from orun.fs.signatures import Signature, signature_of
 from orun.remote.options import Remote
-from orun.store.checksummed_json import unseal
-from orun.store.layout import RECORD_FILE, VERSION, VERSION_FILE, note_path
+from orun.store.checksummed_json import BrokenSealError, unseal
+from orun.store.layout import RECORD_FILE, VERSION, VERSION_FILE, is_writable, note_path
 from orun.store.runs import Runs
 
-FORMAT = 5  # of a note; raise it when the meaning of a field changes
+FORMAT = 6  # of a note; raise it when the meaning of a field changes
 
 
 class Request(Record, frozen=True):
@@ -106,7 +106,7 @@ def _unchanged(note: Mapping[str, Any]) -> bool:
     return (
         _is_same(note["read"])
         and all(digest_file(path) == digest for path, digest in note["contents"].items())
-        and all(value_digest(value_told(name)) == digest for name, digest in note["variables"].items())
+        and all(value_digest(name, value_told(name)) == digest for name, digest in note["variables"].items())
         and note["secrets"] == given()
         and all(appearance_as(what, path) == what for path, what in note["probed"].items())
     )
@@ -171,10 +171,11 @@ def replay(
     request: Request, recalled: Recalled, listener: Listener, started_at: float, notices: Sequence[Notice] = ()
 ) -> RunResult:
     """Give a remembered result a run of its own: folder, events, the notices among them, and record."""
-    remembered = recalled.result
+    remembered, runs = recalled.result, Runs(request.store / "runs")
+    recorded = is_writable(request.store)
     with refusals("begin a run", request.store):
-        folder = Runs(request.store / "runs").new(remembered.pipeline)
-    with Journal(folder, listener, started_at) as journal:
+        folder = runs.new(remembered.pipeline) if recorded else runs.unmade(remembered.pipeline)
+    with Journal(folder, listener, started_at, recorded=recorded) as journal:
         journal.emit(
             RunStarted(
                 run=journal.folder.name,
@@ -190,7 +191,7 @@ def replay(
                 repeats=remembered.repeats,
             )
         )
-        for notice in notices:
+        for notice in (*notices, *(() if recorded else (unrecorded(request.store),))):
             journal.emit(notice)
         journal.emit_encoded(_outcomes(recalled))
         return journal.finish(journal.result(remembered.exit_code))

@@ -25,6 +25,7 @@ from orun.planning import cache_key
 from orun.planning.plan import Done
 from orun.planning.planner import Planner
 from orun.remote.options import FETCHED, VARIABLES, config_file
+from orun.secret_variables import SECRET
 from orun.store import StatCache
 from orun.store.checksummed_json import seal
 
@@ -164,11 +165,14 @@ def _probed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
 
 
 def _variables(done: Mapping[str, Done]) -> dict[str, str]:
-    """Environment variables as stages are told them: those they looked up as they found them, of keys and our own."""
-    found = {name: value_digest(value_told(name)) for name in VARIABLES}
+    """Environment variables as stages are told them: those they looked up as they found them, of keys and our own.
+
+    Secrets are none of them.
+    """
+    found = {name: value_digest(name, value_told(name)) for name in VARIABLES}
     for one in done.values():
-        found |= one.action.discovered.environment
-        found |= {name: value_digest(value_told(name)) for name in cache_key.variables(one.step.stage)}
+        found |= {name: state for name, state in one.action.discovered.environment.items() if state != SECRET}
+        found |= {name: value_digest(name, value_told(name)) for name in cache_key.variables(one.step.stage)}
     return found
 
 

@@ -23,6 +23,7 @@ from orun.pipeline.matrix import Expansion
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.pipeline.nodes import Entry, Map, Scalar
 from orun.pipeline.problems import Problems
+from orun.pipeline.secrets import secrets
 from orun.pipeline.stages import make
 from orun.pipeline.targets import targets
 from orun.pipeline.unused import unused
@@ -80,6 +81,7 @@ class Loader:
         }
         require_judged(instances, stages, named, self.problems)
         require_axes(instances, stages, unsound, self.problems)
+        self.secrets = secrets(tree, instances, self.problems)
         self.problems.check()
         return self._pipeline(tree, stages, {instance.id: instance.axes for instance in instances})
 
@@ -149,4 +151,5 @@ class Loader:
             },
             overrides=self.overrides,
             unused=unused(tree, str(self.file), self.used, stages.values()),
+            secrets=self.secrets,
         )

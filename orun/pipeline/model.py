@@ -12,6 +12,7 @@ from orun.core.serialization import Record, field, replace
 from orun.core.source_location import Position
 from orun.core.targets import Environment, Target
 from orun.fs.observed_state import project_of
+from orun.secret_variables import Secrets
 from orun.stages.contract import Spec
 
 Rule = Literal["min", "max", "max_drop", "max_increase", "max_regression", "min_speedup"]
@@ -134,7 +135,7 @@ class Stage(Record, frozen=True, dict=True):
             packages that orun runs with.
         distant: it runs the models of its targets in processes of their environments (see `Spec`).
         gates: its gates in file order.
-        env: environment variables that are in its key.
+        env: environment variables that are in its key; none of them is a secret.
         timeout: seconds it may run, or None.
         cpus: cores that it keeps busy while it runs.
         memory: bytes that are kept free for it, and above which it is stopped, or None.
@@ -217,6 +218,7 @@ class Pipeline(Record, frozen=True, dict=True):
         overrides: the `--set` values that replaced values of the file.
         strict: whether a gate that is not judged, because its stage is skipped, fails the run.
         unused: what the file declares and nothing in it uses, one sentence each.
+        secrets: environment variables that it lists under `secrets`.
     """
 
     name: str
@@ -228,6 +230,7 @@ class Pipeline(Record, frozen=True, dict=True):
     overrides: Mapping[str, str] = field(default_factory=dict)
     strict: bool = False
     unused: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
 
     @cached_property
     def root(self) -> Path:
@@ -238,6 +241,12 @@ class Pipeline(Record, frozen=True, dict=True):
     def project(self) -> Path:
         """The top folder of the user's own code."""
         return project_of(self.root)
+
+    @cached_property
+    def private(self) -> Secrets:
+        """The environment variables whose values are kept nowhere."""
+        settings = (name for stage in self.stages for name in stage.env)
+        return Secrets(frozenset(self.secrets), frozenset(settings))
 
     def stage(self, name: str) -> Stage:
         """The stage of that id; KeyError when there is none."""

@@ -78,10 +78,20 @@ def _top_level() -> dict[str, Fragment]:
         "extends": extends | {"description": "Files that this one is laid over, the last on top; relative to it."},
         "vars": vars_ | {"description": "Values that ${vars.name} stands for anywhere below."},
         "seed": seed | {"description": "The seed of every random choice.", "default": 0},
+        "secrets": _variables()
+        | {"description": "Environment variables whose values are private: in no key, record, log or report."},
         "environments": _named("environment")
         | {"description": "Packages that cannot be beside those that orun runs with; each is made once and reused."},
         "targets": _named("target") | {"description": "Where models must run; `cpu` is there without being named."},
         "stages": _named("stage", ID) | {"description": "What is built and measured; each may feed others."},
+    }
+
+
+def _variables() -> Fragment:
+    return {
+        "type": ["array"],
+        "patternErrorMessage": "expected a list of names of environment variables",
+        "items": value([], VARIABLE, "the name of an environment variable"),
     }
 
 
@@ -98,7 +108,6 @@ def _stage(kinds: tuple[Kind, ...]) -> Fragment:
     limits = {param.name: described(param) for param in params_of(Limits)}
     limits["resources"]["x-noun"] = "key of resources"
     name = value([], NAME[:-1] + r"(\[[^\]]*\])?$", "the name of a stage")
-    variable = value([], VARIABLE, "the name of an environment variable")
     axis = value(["array"], "", "a list of at least one value") | {
         "items": {"type": ["string", "number", "boolean"]},
         "minItems": 1,
@@ -132,12 +141,8 @@ def _stage(kinds: tuple[Kind, ...]) -> Fragment:
                 "propertyNames": {"pattern": VARIABLE, "patternErrorMessage": "expected letters, digits and _"},
                 "additionalProperties": axis,
             },
-            "env": {
-                "description": "Environment variables that its result depends on.",
-                "type": ["array"],
-                "patternErrorMessage": "expected a list of names of environment variables",
-                "items": variable,
-            },
+            "env": _variables()
+            | {"description": "Environment variables that its result depends on; their digests are in its key."},
             **limits,
         },
         "allOf": [_choose(kind) for kind in kinds],

@@ -22,15 +22,13 @@ from blake3 import blake3
 from orun.core.targets import EXTENSIONS, StageClass, Target
 from orun.environment import device, distributions, python_path, venvs
 from orun.environment.call_cache import once
-from orun.environment.env_vars import UNLESS_SET, value_told
-from orun.fs.observed_state import portable_name
+from orun.environment.env_vars import HASH_SEED, OPTIMIZE, UNLESS_SET, value_told
+from orun.fs.observed_state import portable_name, value_digest
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 from orun.stages.contract import module_name
 
 FORMAT = 7  # raise it when the meaning of a part changes, or code that runs in every stage's process
 
-OPTIMIZE = "PYTHONOPTIMIZE"  # whether there are asserts
-HASH_SEED = "PYTHONHASHSEED"  # how sets iterate
 MODULES = "modules from"  # folders of PYTHONPATH; an isolated environment has its own
 STARTUP = "startup code"  # of the project's, which Python imports before anything else
 OWN = "uses"  # stands for a parameter where a stage is the user's own function
@@ -160,9 +158,8 @@ def digest_of(parts: Mapping[str, str]) -> str:
 
 
 def environment_value(name: str) -> str:
-    """A variable as a part of a key: a digest, because its value may be private; `unset` is told apart from empty."""
-    value = os.environ.get(name)
-    return UNSET if value is None else blake3(os.fsencode(value)).hexdigest()[:32]
+    """Return a variable as a part of a key: the digest of its value; `unset` is told apart from empty."""
+    return value_digest(name, os.environ.get(name)) or UNSET
 
 
 def _parameters(pipeline: Pipeline, stage: Stage) -> dict[str, str]:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from orun.environment import distributions
 from orun.environment.call_cache import once
-from orun.environment.env_vars import value_told
 from orun.errors import InputChanged
 from orun.fs.observed_state import (
     ABSENT,
@@ -22,9 +21,9 @@ from orun.fs.observed_state import (
     portable_name,
     project_of,
     tells_more,
-    value_digest,
 )
 from orun.fs.os_errors import refusal
+from orun.secret_variables import SECRET, Secrets
 from orun.store import Discovered, Signature, StatCache
 
 # What says nothing of the file itself: of a full disk the cache of a file system over a network tells a reader, too.
@@ -34,7 +33,7 @@ FAILING = (
 
 
 def changes(
-    discovered: Discovered, root: Path, files: StatCache, packages: Mapping[str, str] | None = None
+    discovered: Discovered, root: Path, files: StatCache, secrets: Secrets, packages: Mapping[str, str] | None = None
 ) -> list[str]:
     """What differs now from what a stage found when it ran, as sentences; empty when its result still holds.
 
@@ -42,9 +41,10 @@ def changes(
         discovered: what it found.
         root: the pipeline's folder, which relative paths start from.
         files: digests of files.
+        secrets: the variables whose values do not count.
         packages: versions by normalised name of what it runs with; of what orun runs with when None.
     """
-    now = standing(discovered, root, files, packages)
+    now = standing(discovered, root, files, secrets, packages)
     pairs = ((name, old, now.files[name]) for name, old in discovered.files.items())
     found = [f"{name} {_event(old, new)} (read by the stage)" for name, old, new in pairs if old != new]
     found += [
@@ -58,7 +58,7 @@ def changes(
         if now.packages[name] != old
     ]
     found += [
-        f"environment variable {name} changed (read by the stage)"
+        f"environment variable {name} {_variable_event(old, now.environment[name])} (read by the stage)"
         for name, old in discovered.environment.items()
         if now.environment[name] != old
     ]
@@ -68,7 +68,7 @@ def changes(
 
 
 def standing(
-    discovered: Discovered, root: Path, files: StatCache, packages: Mapping[str, str] | None = None
+    discovered: Discovered, root: Path, files: StatCache, secrets: Secrets, packages: Mapping[str, str] | None = None
 ) -> Discovered:
     """How things stand now that a stage found when it ran; takes what `changes` takes."""
     if packages is None:
@@ -77,7 +77,7 @@ def standing(
         files={name: digest_now(root / name, files) for name in discovered.files},
         folders={name: listing_digest(root / name) for name in discovered.folders},
         packages={name: packages.get(name, distributions.ABSENT) for name in discovered.packages},
-        environment={name: value_digest(value_told(name)) for name in discovered.environment},
+        environment={name: secrets.state_now(name) for name in discovered.environment},
         probed={name: appearance_as(told, root / name) for name, told in discovered.probed.items()},
     )
 
@@ -114,6 +114,12 @@ def _asked(name: str, old: str, new: str) -> str:
     if old.startswith((FIRST, NOT_FIRST)):
         return f"{name} is {new} now (used by the stage)"
     return f"{name} {_event(old, new)} (looked for by the stage)"
+
+
+def _variable_event(old: str, new: str) -> str:
+    if new == SECRET:
+        return "is a secret now"
+    return "is no secret any more" if old == SECRET else "changed"
 
 
 def _event(old: str, new: str) -> str:
@@ -172,7 +178,12 @@ def never_at_rest(stage: str, changes: Iterable[str]) -> InputChanged:
 
 
 def carry_over(
-    found: Discovered, earlier: Iterable[Discovered], root: Path, files: StatCache, packages: Mapping[str, str]
+    found: Discovered,
+    earlier: Iterable[Discovered],
+    root: Path,
+    files: StatCache,
+    secrets: Secrets,
+    packages: Mapping[str, str],
 ) -> Discovered:
     """What a stage found, and how things stand that only earlier runs under the same key found.
 
@@ -184,10 +195,11 @@ def carry_over(
         earlier: what earlier runs found.
         root: the pipeline's folder.
         files: digests of files.
+        secrets: the variables whose values do not count.
         packages: versions by normalised name of what it runs with.
     """
     for one in earlier:
-        now = standing(one, root, files, packages)
+        now = standing(one, root, files, secrets, packages)
         read = {**now.files, **found.files}
         probed = {name: told for name, told in now.probed.items() if name not in read or tells_more(told)}
         found = Discovered(

@@ -17,7 +17,7 @@ BLOCKING: Mapping[GateOutcome, str] = {
     "undecided": "is undecided",
     "no baseline": "has no baseline",
 }
-Decision = Literal["run", "cached", "maybe", "skipped"]
+Decision = Literal["run", "cached", "maybe", "skipped", "blocked"]
 
 
 class Step(Record, frozen=True):
@@ -25,14 +25,15 @@ class Step(Record, frozen=True):
 
     Attributes:
         stage: the stage.
-        action: `run`, `cached`, `maybe` (a stage before it runs, and may yield the same bytes as before) or `skipped`.
+        action: `run`, `cached`, `maybe` (a stage before it runs, and may yield the same bytes as before), `skipped` or
+            `blocked` (by a gate that is judged already).
         reasons: one sentence each, the most telling first.
         seconds: how long it took last time, or None.
         key: its key; empty while an input is unknown.
         parts: the parts of the key, by name; without the inputs that are unknown.
         previous: the parts of the key that it had when it ran last; empty when it never did.
         inputs: digest of what is at each input port.
-        hit: the stored result of a `cached` stage.
+        hit: the stored result of a stage that is `cached`, or would be if it were not `blocked`.
         read: what it was seen to read besides when it ran last, by name: then and now. Looked up for `explain` alone.
     """
 

@@ -18,6 +18,7 @@ from orun.gates.caveats import caveat_of
 from orun.gates.judge import judge
 from orun.gates.measured import Ports
 from orun.gates.regression import ACCEPT, Terms
+from orun.pipeline.graph import reached
 from orun.pipeline.model import Pipeline, Stage, conditions
 from orun.planning import cache_key
 from orun.planning.implicit_deps import changes
@@ -59,13 +60,41 @@ class Planner:
     def plan(self) -> Plan:
         """A decision for every stage; runs nothing."""
         done: dict[str, Done] = {}
-        steps: list[Step] = []
+        steps: dict[str, Step] = {}
         for stage in self.pipeline.stages:
             step = self.decide(stage, done)
-            steps.append(step)
-            if step.hit:
+            blocked = (f"{name} did not run" for name in stage.before if steps[name].action == "blocked")
+            if why := self.gate_before(stage, done) or next(blocked, ""):
+                step = replace(step, action="blocked", reasons=(why,))
+            steps[stage.id] = step
+            if step.hit and step.action == "cached":
                 done[stage.id] = Done(step, step.hit, self.judge(stage, step.hit))
-        return Plan(self.pipeline, tuple(steps))
+        return Plan(self.pipeline, tuple(steps.values()))
+
+    def gate_before(self, stage: Stage, done: Mapping[str, Done]) -> str:
+        """Return which gate keeps a stage from running, as far as gates before it are judged; empty if none does.
+
+        Args:
+            stage: the stage.
+            done: the stages that are up to date.
+        """
+        for name in stage.before:
+            if name in done and not done[name].good:
+                return f"a gate of {name} {done[name].blocking}"
+        if self.releases(stage):
+            behind = reached(stage.before, self._before)
+            for name, one in done.items():
+                if name in behind and one.blocking:
+                    return f"a gate of {name} {one.blocking}"
+        return ""
+
+    def releases(self, stage: Stage) -> bool:
+        """Return whether a stage makes or gives away a release."""
+        return self.pipeline.kinds[stage.uses].spec.releases
+
+    @cached_property
+    def _before(self) -> dict[str, tuple[str, ...]]:
+        return {stage.id: stage.before for stage in self.pipeline.stages}
 
     def decide(self, stage: Stage, done: Mapping[str, Done], before: Step | None = None) -> Step:
         """Whether a stage is up to date, given the stages before it that are.
@@ -188,7 +217,7 @@ class Planner:
     def changes(self, stage: Stage, action: Action) -> list[str]:
         """What differs now from what a stage found when it ran, as sentences; empty when its result still holds."""
         packages = venvs.packages(stage.environment)
-        return changes(action.discovered, self.pipeline.root, self.store.files, packages)
+        return changes(action.discovered, self.pipeline.root, self.store.files, self.pipeline.private, packages)
 
     def _damage(self, action: Action) -> list[str]:
         return [f"its stored result is damaged: {what}" for what in self.store.check(action.tree)]

@@ -8,8 +8,10 @@ from typing import Any, Literal
 
 from orun.core.events import Event, Notice
 from orun.errors import RemoteError
+from orun.masking import Mask
 from orun.remote.client import BrokenError, Client
 from orun.remote.settings import Settings
+from orun.secret_variables import Secrets
 
 Message = dict[str, Any]
 Doing = Literal["read", "written"]
@@ -58,7 +60,7 @@ class Link:
         if answer is None:
             return None
         if "error" in answer:
-            raise TroubleError(answer["error"], answer["text"])
+            raise TroubleError(answer["error"], Mask.of(Secrets()).text(answer["text"]))
         return answer["answer"]
 
     def wait(self, timeout: float) -> None:

@@ -16,6 +16,7 @@ from orun.remote.envelope import RefusedError
 from orun.remote.known_results import Ledger
 from orun.remote.names import UNKNOWN
 from orun.remote.validation import listed, offered
+from orun.remote.variables import unkeyed
 from orun.store import Action, Tree
 from orun.store.objects import Incoming
 from orun.text.units import show
@@ -147,7 +148,7 @@ class Intake:
         refused = list(answer["refused"])
         for record in answer["records"]:
             try:
-                found.append(offered(step, record))
+                found.append(unkeyed(offered(step, record), self.planner.pipeline.private))
             except RefusedError as error:
                 refused.append(f"a record of key {step.key}: {error}")
         self._refuse(step.stage.id, refused)

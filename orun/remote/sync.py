@@ -24,6 +24,7 @@ from orun.remote.upload import Outgo, count
 from orun.store import Action
 from orun.text.units import show
 
+HELD_BACK = f"set {SHARED_KEY} to share these results, or list the variables under `env` of the stage"
 # As CI systems have it where a secret is not to be had, in a pull request from a fork.
 EVERYBODY = f"{SHARED_KEY} is empty: what is in the remote is believed, whoever wrote it"
 
@@ -105,6 +106,10 @@ class Exchange:
         finally:
             self.close()
         ways = ((self._intake, "fetched"), (self._outgo, "pushed"))
+        if self._outgo.held_back:
+            stages = "; ".join(f"{name}: {', '.join(names)}" for name, names in self._outgo.held_back.items())
+            text = f"not pushed, because digests of variables' values could be guessed ({stages}); {HELD_BACK}"
+            self._link.emit(Notice("info", text))
         told = [f"{way.results} {word} ({show(way.size, 'B')})" for way, word in ways if way.results]
         if told:
             self._link.emit(Notice("info", f"remote {self._link.settings.url}: {', '.join(told)}"))

@@ -14,6 +14,7 @@ from orun.planning.planner import Planner
 from orun.remote.client import BrokenError
 from orun.remote.connection import Link, Message, TroubleError
 from orun.remote.known_results import Ledger
+from orun.remote.variables import held_back, keyed
 from orun.store import Action
 from orun.store.checksummed_json import canonical
 
@@ -32,6 +33,7 @@ class Outgo:
         results: how many went.
         size: bytes that went.
         complete: whether every result that should be there is.
+        held_back: stages whose results stay here, with the variables that are why.
     """
 
     link: Link
@@ -40,6 +42,7 @@ class Outgo:
     results: int = 0
     size: int = 0
     complete: bool = True
+    held_back: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _pushes: dict[int, Action] = field(default_factory=dict)
 
     @property
@@ -57,10 +60,13 @@ class Outgo:
             return
         if not new and action in self.ledger:
             return
+        if names := held_back(action):
+            self.held_back[action.stage] = tuple(sorted(names))
+            return
         if self.link.state != "usable":
             self.complete = False
             return
-        record = canonical(encode(action)).decode("ascii")
+        record = canonical(encode(keyed(action))).decode("ascii")
         message = {"do": "push", "key": action.key, "record": record, "pieces": self._pieces(action)}
         self._pushes[self.link.ask(message)] = action
 

@@ -20,6 +20,7 @@ from orun.errors import StageError, UsageError
 from orun.executors import LocalExecutor
 from orun.executors.job import Finished, JobResult
 from orun.fs.os_errors import quoted
+from orun.masking import Mask
 from orun.planning.plan import Done, Plan, Step
 from orun.planning.planner import Planner
 from orun.planning.provenance import Lineage
@@ -91,7 +92,7 @@ def rebuild(planner: Planner, chosen: Collection[str], report: Callable[[Rebuilt
     logs = store.scratch("logs")  # from now on a collection spares what is looked at
     plan = planner.plan()
     steps = [step for step in plan.steps if step.stage.id in chosen]
-    _require_stored(plan, [step for step in steps if step.action not in ("cached", "skipped")])
+    _require_stored(plan, [step for step in steps if step.action not in ("cached", "skipped", "blocked")])
     done = {step.stage.id: Done(step, step.hit, planner.judge(step.stage, step.hit)) for step in plan.steps if step.hit}
     found = []
     with _other_hash_seed(), LocalExecutor() as executor:
@@ -122,6 +123,7 @@ class _Rebuilding:
                     sleep(POLL_SECONDS)
                 return self._compared(step, step.hit)
         except StageError as error:
+            Mask.of(self.planner.pipeline.private).error(error)
             why = "; ".join(filter(None, (error.what, *error.why.splitlines())))
             return Rebuilt(stage.id, stage.uses, "failed", why, stored=step.hit.tree)
 

@@ -8,25 +8,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun import __version__
-from orun.core.events import Notice, RunStarted
+from orun.core.events import Event, Notice, RunStarted
 from orun.core.run_record import ASIDE, UNDECIDED, RunResult, StageResult, Verdict
 from orun.core.serialization import Record, replace
 from orun.environment import device
 from orun.environment.resources import Room
 from orun.errors import Interrupted, OrunError, StoreError
-from orun.eventlog.writer import Journal
+from orun.eventlog.writer import Journal, unrecorded
 from orun.executors import LocalExecutor
 from orun.fs.observed_state import portable_name
+from orun.fs.os_errors import quoted
 from orun.history import source_snapshot
 from orun.history.git_revision import commit_of
+from orun.masking import Mask
 from orun.planning.plan import Plan
 from orun.planning.planner import Planner
 from orun.runner.preflight import provide
 from orun.runner.runner import Runner
+from orun.text.suggestions import near
 
 if TYPE_CHECKING:
     from orun.remote.settings import Settings
     from orun.remote.sync import Exchange
+
+
+MOST_SHOWN = 5  # of the stages that keep a run from a store that cannot be written
 
 
 class Session(Record, frozen=True):
@@ -58,14 +64,16 @@ class Session(Record, frozen=True):
         plan = Plan(pipeline, tuple(step for step in self.plan.steps if step.stage.id in needed))
         names = tuple(step.stage.id for step in plan.steps)
         self.journal.emit(self._started(names))
+        if not self.journal.recorded:
+            self._emit(unrecorded(self.planner.store.root))
         for told in () if pipeline.name.endswith(ASIDE) else pipeline.unused:
-            self.journal.emit(Notice("warning", f"{pipeline.file.name}: {told}"))
+            self._emit(Notice("warning", f"{pipeline.file.name}: {told}"))
         with LocalExecutor() as executor:
             runner = Runner(
                 planner=self.planner,
                 store=self.planner.store,
                 executor=executor,
-                emit=self.journal.emit,
+                emit=self._emit,
                 logs=self.journal.folder / "logs",
                 room=self.room,
                 keep_going=keep_going,
@@ -85,16 +93,23 @@ class Session(Record, frozen=True):
             except OrunError as error:
                 with suppress(StoreError):  # what stopped the run keeps its record from being written too
                     self._end(error.exit_code)
+                Mask.of(pipeline.private).error(error)
                 raise
             finally:
                 if runner.remote:
                     runner.remote.close()
         return self._end(code), runner
 
+    def _emit(self, event: Event) -> None:
+        """Write an event and pass it on; the text of a notice, which may quote anything, without secrets."""
+        if isinstance(event, Notice):
+            event = replace(event, text=Mask.of(self.planner.pipeline.private).text(event.text))
+        self.journal.emit(event)
+
     def _provide(self) -> None:
         """Make the environments that stages need; it may take minutes, so the log of the run says so before."""
         try:
-            provide(self.plan, self.chosen, lambda text: self.journal.emit(Notice("info", text)))
+            provide(self.plan, self.chosen, lambda text: self._emit(Notice("info", text)))
         except KeyboardInterrupt:
             raise Interrupted("interrupted") from None
 
@@ -103,7 +118,7 @@ class Session(Record, frozen=True):
             return None
         from orun.remote.sync import Exchange
 
-        return Exchange(self.remote, self.planner, self.journal.emit)
+        return Exchange(self.remote, self.planner, self._emit)
 
     def _needed(self) -> set[str]:
         """The chosen stages and all before them, what guards a release as well."""
@@ -135,9 +150,10 @@ class Session(Record, frozen=True):
 
     def _end(self, code: int) -> RunResult:
         result = self.journal.result(code)
-        source_snapshot.keep(result, self.planner.pipeline)
-        result = replace(result, edited=source_snapshot.edited_since(result, self.planner.pipeline))
-        self._keep(result)
+        if self.journal.recorded:
+            source_snapshot.keep(result, self.planner.pipeline)
+            result = replace(result, edited=source_snapshot.edited_since(result, self.planner.pipeline))
+            self._keep(result)
         return self.journal.finish(result)
 
     def _keep(self, result: RunResult) -> None:
@@ -156,7 +172,22 @@ class Session(Record, frozen=True):
             if "built" not in measured:
                 return
             told = f"{error.what} ({error.why}): what this run measured is not in it; {error.hint}"
-            self.journal.emit(Notice("warning", told))
+            self._emit(Notice("warning", told))
+
+
+def require_up_to_date(plan: Plan, chosen: Collection[str], store: Path) -> None:
+    """Refuse a run that would have something to do, as its store cannot be written.
+
+    Raises:
+        StoreError: naming the stages.
+    """
+    due = [step for step in plan.steps if step.stage.id in chosen and step.action in ("run", "maybe")]
+    if due:
+        raise StoreError(
+            f"the store {near(str(store))} cannot be written, and {len(due)} of {len(chosen)} stages would run",
+            why="\n".join(f"{step.stage.id}: {'; '.join(step.reasons)}" for step in due[:MOST_SHOWN]),
+            hint=f"Choose a place that can be written (--store DIR): ls -ld {quoted(store)}",
+        )
 
 
 def exit_code(stages: Sequence[StageResult], verdicts: Sequence[Verdict]) -> int:

@@ -19,8 +19,9 @@ from orun.core.serialization import replace
 from orun.environment.resources import Room
 from orun.errors import Interrupted, StageError
 from orun.executors import Executor
-from orun.executors.job import Finished, Progress
+from orun.executors.job import Finished, JobResult, Progress
 from orun.fs.os_errors import refusals
+from orun.masking import Mask
 from orun.pipeline.graph import reached
 from orun.pipeline.model import Stage
 from orun.planning.implicit_deps import never_at_rest
@@ -43,6 +44,10 @@ PAUSE_SECONDS = 1.0  # between two times that the index is written while stages 
 IDLE_SECONDS = 0.25  # without a word from a stage, after which there is time for what was put off
 MOST_CHANGES = 5  # of what a stage depends on, each between a decision and the start that it led to
 POLL_SECONDS = 0.05  # how often a lock that another process holds is tried again
+GUESS = (
+    "{stage} looks up {name}, which is taken for a secret by its name: no result depends on its value; "
+    "list it under `secrets` of the file, or under `env` of the stage if its result depends on it"
+)
 
 
 @dataclass
@@ -90,14 +95,17 @@ class Runner:
         self._waiting: dict[str, Stage] = {}
         self._changes: Counter[str] = Counter()
         self._stopped = False
+        self._mask = Mask.of(self.planner.pipeline.private)
+        self._warned: set[str] = set()
         self.store.pause(PAUSE_SECONDS)
         seconds = {step.stage.id: step.seconds for step in plan.steps if step.seconds is not None}
         stages, room = tuple(step.stage for step in plan.steps), self.room
         self._schedule = Schedule(stages, seconds, room.cores, room.memory, max(room.gpus, 1))  # one that hides
         self._outs = Outs(self.store, plan.pipeline.name)
-        self._before = {stage.id: stage.before for stage in stages}
-        releases = [one for one in stages if self._releases(one) and not self.planner.left_out(one)]
-        self._released = reached([name for one in releases for name in one.before], self._before)
+        releases = [one for one in stages if self.planner.releases(one) and not self.planner.left_out(one)]
+        self._released = reached(
+            [name for one in releases for name in one.before], {one.id: one.before for one in stages}
+        )
         try:
             while not self._schedule.finished:
                 self._advance()
@@ -113,6 +121,7 @@ class Runner:
             if self._attempts:
                 self.executor.close()  # nothing may write into a scratch folder any more
             for attempt in self._attempts.values():
+                self._mask_log(attempt)
                 attempt.discard()
             self._turns.end_all()
             self.store.pause(0.0)
@@ -199,17 +208,9 @@ class Runner:
                 continue
             if name not in self.done:
                 return f"{name} {VERBS[outcome]}"
-            if not self.done[name].good:
-                return f"a gate of {name} {self.done[name].blocking}"
-        if self._releases(stage):
-            behind = reached(stage.before, self._before)
-            for name, done in self.done.items():
-                if name in behind and done.blocking:
-                    return f"a gate of {name} {done.blocking}"
+        if gate := self.planner.gate_before(stage, self.done):
+            return gate
         return "another stage failed, and --keep-going is not set" if self._stopped else ""
-
-    def _releases(self, stage: Stage) -> bool:
-        return self.planner.pipeline.kinds[stage.uses].spec.releases
 
     def _quieter_first(self, stage: Stage) -> bool:
         """Whether a stage that wants the machine for itself lets others of this run go first."""
@@ -277,20 +278,35 @@ class Runner:
 
     def _hear(self, message: Progress | Finished) -> None:
         if isinstance(message, Progress):
-            self.emit(StageProgress(message.stage, message.done, message.total, message.what))
+            self.emit(StageProgress(message.stage, message.done, message.total, self._mask.text(message.what)))
             return
-        step = self._attempts[message.stage].step
+        attempt = self._attempts[message.stage]
+        step = attempt.step
         try:
+            self._mask_log(attempt)
             if isinstance(message.result, StageError):
                 raise message.result
-            action = self._attempts[message.stage].conclude(message.result, self.done)
+            self._warn_of_guesses(message.stage, message.result)
+            action = attempt.conclude(self._mask.result(message.result), self.done)
         except StageError as error:
-            self._fail(step, error)
+            self._fail(step, self._mask.error(error))
         else:
             self._finish(step, action, "built")
         finally:
             self._attempts.pop(message.stage).discard()
             self._turns.end(message.stage)
+
+    def _mask_log(self, attempt: Attempt) -> None:
+        with refusals(f"mask secrets in the log of {attempt.step.stage.id}", self.store.root):
+            self._mask.file(attempt.log)
+
+    def _warn_of_guesses(self, stage: str, result: JobResult) -> None:
+        """Name each variable, once a run, that is taken for a secret because of its name."""
+        private = self.planner.pipeline.private
+        for name in sorted(filter(private.is_guess, result.environment)):
+            if name not in self._warned:
+                self._warned.add(name)
+                self.emit(Notice("warning", GUESS.format(stage=stage, name=name)))
 
     def _reuse(self, step: Step, action: Action) -> None:
         """Take a stored result, unless it rests on what another stage wrote beside its output in some other run."""

@@ -13,7 +13,7 @@ from orun.core.targets import Target
 from orun.environment import device, distributions, venvs
 from orun.errors import InputChanged
 from orun.executors.job import Job, JobResult
-from orun.fs.observed_state import portable_name, value_digest
+from orun.fs.observed_state import portable_name
 from orun.fs.os_errors import quoted
 from orun.pipeline.model import Pipeline
 from orun.planning.implicit_deps import carry_over, changed_meanwhile, collect_files, digest_now, versions
@@ -210,7 +210,7 @@ class Attempt(Record, frozen=True):
         return _by_name(found, self.pipeline.root, self.pipeline.project)
 
     def _discovered(self, result: JobResult) -> Discovered:
-        root, files = self.pipeline.root, self.store.files
+        root, files, secrets = self.pipeline.root, self.store.files, self.pipeline.private
         project = self.pipeline.project
         declared = {os.path.realpath(root / reference.path) for reference in self.step.stage.references}
         reads = {path: signature for path, signature in result.reads.items() if path not in declared}
@@ -219,11 +219,11 @@ class Attempt(Record, frozen=True):
             files=collect_files(self.step.stage.id, reads, root, project, files),
             folders=_by_name(result.listings, root, project),
             packages={name: exact.get(name, version) for name, version in sorted(result.packages.items())},
-            environment={name: value_digest(value) for name, value in sorted(result.environment.items())},
+            environment={name: secrets.state(name, value) for name, value in sorted(result.environment.items())},
             probed=_by_name(result.probed, root, project),
         )
         earlier = [action.discovered for action in self.store.actions(self.step.key)]
-        return carry_over(found, earlier, root, files, exact)
+        return carry_over(found, earlier, root, files, secrets, exact)
 
 
 def _declared(pipeline: Pipeline, store: Store, step: Step) -> dict[str, Signature | None]:

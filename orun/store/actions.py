@@ -129,7 +129,7 @@ class Actions:
     def _unsealed(self, path: str, what: str) -> Any:
         """The content of a sealed file, or None when it is not there or was damaged and is in quarantine now."""
         try:
-            with _opened(path) as file:
+            with _opened(path, mend=not self._session.read_only) as file:
                 content, status = file.readall(), os.fstat(file.fileno())
             return unseal(content)
         except (FileNotFoundError, NotADirectoryError):
@@ -139,12 +139,14 @@ class Actions:
             return None
 
 
-def _opened(path: str) -> FileIO:
+def _opened(path: str, *, mend: bool) -> FileIO:
     """Open a file to be read; one of this user's, from which somebody has taken the right to, gets it back."""
     require_regular(path)
     try:
         return open(path, "rb", buffering=0)
     except PermissionError:
+        if not mend:
+            raise
         with contextlib.suppress(OSError):  # it is another's
             os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | stat.S_IRUSR)
         return open(path, "rb", buffering=0)

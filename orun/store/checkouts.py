@@ -52,6 +52,8 @@ class Checkouts:
     def withdraw(self, tree: Tree, pipeline: str, stage: str) -> bool:
         """Remove the checkout of a stage if it is this tree; whether it was."""
         target = self.path(pipeline, stage)
+        if not self.holds(target, tree):
+            return False
         with self._locked(pipeline, stage):
             held = self.holds(target, tree)
             if held:
@@ -95,7 +97,7 @@ class Checkouts:
         mode = EXECUTABLE if entry.executable else READ_ONLY
         if not stat.S_ISREG(status.st_mode):
             return False
-        if stat.S_IMODE(status.st_mode) != mode:
+        if stat.S_IMODE(status.st_mode) != mode and not self._session.read_only:
             set_mode(path, mode)
             status = os.lstat(path)
         if self._index.get(signature_of(status)) == entry.digest:

@@ -40,15 +40,18 @@ class Index:
     Args:
         folder: where its database is.
         notices: takes what the user should know.
+        read_only: whether its database stays as it is. What other processes have not written out of its log is not
+            seen then: those files are read.
 
     Attributes:
         pause: seconds between two times that it is written by `settle`.
         refusal: the notice that it cannot be used, as where the store is read-only; empty otherwise.
     """
 
-    def __init__(self, folder: Path, notices: list[str]) -> None:
+    def __init__(self, folder: Path, notices: list[str], *, read_only: bool = False) -> None:
         self._folder = folder
         self._notices = notices
+        self._read_only = read_only
         self._seen: dict[_File, _Seen] = {}
         self._unsaved: set[_File] = set()
         self._flushed = float("-inf")
@@ -107,7 +110,7 @@ class Index:
 
     def flush(self) -> None:
         """Write what is new, in one transaction."""
-        if self._unsaved and self._held is None:
+        if self._unsaved and self._held is None and not self._read_only:
             self._flushed = monotonic()
             rows = [_row(file, self._seen[file]) for file in self._unsaved]
             self._unsaved.clear()
@@ -140,6 +143,9 @@ class Index:
         import sqlite3
 
         self._disconnect()
+        if self._read_only:
+            self._usable = False
+            return
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
         if not self._healed and not isinstance(error, OSError) and _blames_content(code):
             self._healed = True
@@ -158,12 +164,19 @@ class Index:
         if self._database is None:
             import sqlite3
 
-            self._folder.mkdir(exist_ok=True)
-            self._opened = self._generation()
-            make_database(self._path(self._opened))
-            database = sqlite3.connect(self._path(self._opened), timeout=_PATIENCE, check_same_thread=False)
+            if self._read_only:
+                # Opened otherwise, it would get a log, and shared memory to read that by.
+                path = Path(self._path(self._generation())).as_uri()
+                database = sqlite3.connect(f"{path}?mode=ro&immutable=1", uri=True, check_same_thread=False)
+            else:
+                self._folder.mkdir(exist_ok=True)
+                self._opened = self._generation()
+                make_database(self._path(self._opened))
+                database = sqlite3.connect(self._path(self._opened), timeout=_PATIENCE, check_same_thread=False)
             self._database = database
             database.text_factory = lambda data: data.decode(errors="replace")  # the checksum tells damage
+            if self._read_only:
+                return database
             # The order of a write-ahead log is in shared memory, which several hosts do not have.
             database.execute(f"PRAGMA journal_mode={'WAL' if is_local(self._folder) else 'DELETE'}")
             database.execute("PRAGMA synchronous=NORMAL")

@@ -9,6 +9,7 @@ from pathlib import Path
 from orun.errors import StoreError, UsageError
 from orun.fs.digests import ALGORITHM, digest_bytes
 from orun.fs.durable import make_folder, sync_folders, write_anew
+from orun.fs.observed_state import presence
 from orun.fs.os_errors import quoted, refusals
 
 # objects     immutable files by digest, read-only
@@ -55,7 +56,29 @@ def prepare(root: Path) -> None:
             sync_folders([str(root), *above])
             write_anew(str(root / ".gitignore"), b"*\n!README.md\n")
             write_anew(str(version), VERSION)
+    require_known(root)
+
+
+def is_writable(root: Path) -> bool:
+    """Return whether this process may add to a store: not if its file system is read-only, or it is another user's.
+
+    Where there is none, or none to be seen, it is for `prepare` to say why it cannot be made.
+    """
+    return not presence(root / VERSION_FILE) or all(os.access(path, os.W_OK) for path in (root, root / "runs"))
+
+
+def require_known(root: Path) -> None:
+    """See that a store has a layout that this version knows; one that is not there has.
+
+    Raises:
+        StoreError: when it has not, or cannot be read.
+    """
+    version = root / VERSION_FILE
+    with refusals("open the store", root):
+        try:
             found = version.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return
     if found != VERSION and (VERSION.startswith(found) or not found.strip(b"\0")):
         raise StoreError(
             f"{version} was damaged",

@@ -213,7 +213,7 @@ class Objects:
         """Read the object whole; put right who may write to it."""
         if not stat.S_ISREG(status.st_mode):
             return False
-        if stat.S_IMODE(status.st_mode) != READ_ONLY:
+        if stat.S_IMODE(status.st_mode) != READ_ONLY and not self._session.read_only:
             set_mode(path, READ_ONLY)
         try:
             reading = read_steadily(path)

@@ -32,11 +32,11 @@ class Parts(Record, frozen=True):
     runs: Runs
 
 
-def assemble(root: Path, notices: list[str]) -> Parts:
+def assemble(root: Path, notices: list[str], *, read_only: bool = False) -> Parts:
     """The parts of the store at `root`, whose notices go to the list."""
-    index = Index(root / "index", notices)
-    quarantine = Quarantine(root / "quarantine", notices)
-    session, flushing = Session(root), Flushing()
+    index = Index(root / "index", notices, read_only=read_only)
+    quarantine = Quarantine(root / "quarantine", notices, read_only=read_only)
+    session, flushing = Session(root, read_only=read_only), Flushing()
     objects = Objects(str(root / "objects"), index, session, quarantine, flushing)
     placer = Placer(objects, index)
     return Parts(

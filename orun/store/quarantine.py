@@ -16,11 +16,13 @@ class Quarantine:
     Args:
         folder: its path.
         notices: takes one sentence for each file that is put there.
+        read_only: whether files stay where they are; `notices` has their sentences all the same.
     """
 
-    def __init__(self, folder: Path, notices: list[str]) -> None:
+    def __init__(self, folder: Path, notices: list[str], *, read_only: bool = False) -> None:
         self._folder = folder
         self._notices = notices
+        self._read_only = read_only
 
     def empty(self, older_than: float) -> None:
         """Delete what was put away longer ago than so many seconds."""
@@ -39,6 +41,9 @@ class Quarantine:
             name: what to call it here.
             seen: its state when that was found out: if another process has replaced it since, it stays.
         """
+        if self._read_only:
+            self._notices.append(what)
+            return
         try:
             if os.path.samestat(os.lstat(path), seen):
                 self.save(path, what, name)

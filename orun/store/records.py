@@ -44,7 +44,7 @@ class Discovered(Record, frozen=True):
         files: path -> BLAKE3 digest; empty where the stage looked for a file that was not there.
         folders: path -> BLAKE3 digest of the sorted names in a folder that was listed.
         packages: distribution -> version of what the user's code imported.
-        environment: variable -> value digest, or empty when it was unset, of what the user's code looked up.
+        environment: variable -> value digest, empty when it was unset, or `secret`, of what the user's code looked up.
         probed: path -> `file` or `folder`, or empty where nothing was, of what was asked for without being opened; with
             its size, or where it links to, if that was asked (`orun.fs.observed_state.appearance`).
     """

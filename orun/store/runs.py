@@ -26,12 +26,16 @@ class Runs:
     def new(self, pipeline: str) -> Path:
         """Make the folder of a run: `20261103-141502-123456-bert`, in UTC, after those of all runs that are there."""
         while True:
-            path = self._folder / f"{self._stamp()}-{safe_name(pipeline)}"
+            path = self.unmade(pipeline)
             try:
                 path.mkdir()
             except FileExistsError:
                 continue  # another run began in the same microsecond
             return path
+
+    def unmade(self, pipeline: str) -> Path:
+        """Return the path that the folder of a run would have that begins now."""
+        return self._folder / f"{self._stamp()}-{safe_name(pipeline)}"
 
     def _stamp(self) -> str:
         """The time; where a clock was set back, a microsecond after the last run, which would seem the newer one."""

@@ -34,9 +34,18 @@ _SHORT = 8  # hexadecimal digits that tell kernels, and names of machines, apart
 
 
 class Session:
-    """The temporary folder of one `Store` object, made when it is first needed; `root` is the store's folder."""
+    """The temporary folder of one `Store` object, made when it is first needed.
 
-    def __init__(self, root: Path) -> None:
+    Args:
+        root: the store's folder.
+        read_only: whether there is none, as nothing of the store may change.
+
+    Attributes:
+        read_only: the same.
+    """
+
+    def __init__(self, root: Path, *, read_only: bool = False) -> None:
+        self.read_only = read_only
         self._tmp = str(root / "tmp")
         self._condemned = Condemned(root)
         self._begun: tuple[str, Lock] | None = None
@@ -49,7 +58,9 @@ class Session:
         return self._begun is not None and self._begun[1].held
 
     def begin(self) -> tuple[str, Lock]:
-        """Its folder and the lock on it, made now if they were not."""
+        """Its folder and the lock on it, made now if they were not; OSError if the store is only to be read."""
+        if self.read_only:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), self._tmp)
         while self._begun is None or not self._begun[1].held:  # a forked child does not hold it
             folder = f"{self._tmp}/{os.getpid()}-{os.urandom(6).hex()}"
             os.makedirs(folder)

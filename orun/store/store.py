@@ -16,7 +16,7 @@ from orun.fs.os_errors import refusals
 from orun.fs.signatures import is_local
 from orun.store.gc_candidates import Condemned
 from orun.store.integrity_snapshot import Evidence, Witness
-from orun.store.layout import PRIVATE, VERSION_FILE, prepare, safe_name
+from orun.store.layout import PRIVATE, VERSION_FILE, prepare, require_known, safe_name
 from orun.store.parts import Parts, assemble
 from orun.store.records import Action, Tree
 from orun.store.session_directory import sweep
@@ -31,29 +31,31 @@ class Store:
 
     Attributes:
         root: its folder.
+        read_only: whether nothing of it changes, not even what is damaged in it.
         private: the paths of what only orun reads in it.
         files: digests of files outside it.
         notices: what was found damaged or foreign and what was done about it, one sentence each.
         parts: what it is made of; for the maintenance of a store.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, read_only: bool = False) -> None:
         self.root = root
+        self.read_only = read_only
         self.private = tuple(f"{root}/{name}" for name in PRIVATE)
         self.notices: list[str] = []
-        self.parts = assemble(root, self.notices)
+        self.parts = assemble(root, self.notices, read_only=read_only)
         self.files = StatCache(self.parts.index, root)
         weakref.finalize(self, _let_go, self.parts)
 
     @classmethod
-    def open(cls, root: Path) -> Store:
-        """The store at `root`, made when there is none.
+    def open(cls, root: Path, *, read_only: bool = False) -> Store:
+        """The store at `root`, made when there is none, unless it is only to be read.
 
         Raises:
             StoreError: when it cannot be made or read, or has a layout of another version.
         """
-        prepare(root.absolute())
-        return cls(root.absolute())
+        (require_known if read_only else prepare)(root.absolute())
+        return cls(root.absolute(), read_only=read_only)
 
     def close(self) -> None:
         """Remove everything temporary of this object, scratch folders included, and let go of the index.
@@ -266,6 +268,11 @@ class Store:
             folder = self.parts.runs.new(pipeline)
             self.parts.session.lease([folder.name])
             return folder
+
+    def unmade_run(self, pipeline: str) -> Path:
+        """Return the folder that a run would have that begins now, which leaves no trace."""
+        with self._refusals("read from the store"):
+            return self.parts.runs.unmade(pipeline)
 
     def runs(self) -> tuple[Path, ...]:
         """The folders of all runs, the oldest first."""

@@ -130,11 +130,13 @@ def test_a_stage_that_looks_for_files_that_cannot_be(tmp_path: Path) -> None:
 def test_a_store_on_a_disk_that_is_read_only(disk: Path) -> None:
     rig = Rig.make(disk / "text", TEXT, inside)
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-    judgement = rig.judge(FIRST, rig.run(FIRST), ())
+    nothing, forced = rig.run(FIRST), rig.run(FIRST, "--force")
     planned = rig.start(rig, ("plan", "pipeline.yaml", "--json", "--store", str(rig.store)))
     subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
-    assert judgement.outcome == "refused"
-    assert judgement.why.startswith("cannot begin a run: the file system is read-only: ")
+    assert rig.complaint(nothing) is None
+    assert set(nothing.stages("cached")) == set(rig.subject.stages)
+    assert forced.code == 3
+    assert forced.document["error"]["what"] == f"the store {rig.store} cannot be written, and 6 of 6 stages would run"
     assert {step["action"] for step in planned.document["steps"]} == {"cached"}
     assert rig.judge(FIRST, rig.run(FIRST), ()) == Judgement("survived")
 
@@ -145,10 +147,10 @@ def test_a_store_of_another_user() -> None:
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         rig = Rig.make(Path(folder) / "text", TEXT, inside)
-        told = in_child(lambda: json.dumps(rig.run(FIRST).document["error"]), NOBODY)
+        told = in_child(lambda: json.dumps(rig.run(FIRST, "--force").document["error"]), NOBODY)
         error = json.loads(told)
-        assert error["what"] == "cannot begin a run: permission denied"
-        assert error["hint"].startswith("See whose it is: ls -ld ")
+        assert error["what"] == f"the store {rig.store} cannot be written, and 6 of 6 stages would run"
+        assert error["hint"] == f"Choose a place that can be written (--store DIR): ls -ld {rig.store}"
         assert rig.judge(FIRST, rig.run(FIRST), ()) == Judgement("survived")
 
 
@@ -158,4 +160,4 @@ def test_a_store_that_may_not_be_written_to(tmp_path: Path) -> None:
     (rig.store / "runs").symlink_to("/proc/1")  # nobody makes folders there, root neither
     judgement = rig.judge(FIRST, rig.run(FIRST), ())
     assert judgement.outcome == "refused"
-    assert judgement.why.startswith("cannot begin a run: ")
+    assert judgement.why.startswith("cannot read from the store: permission denied: ")

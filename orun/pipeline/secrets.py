@@ -1,0 +1,45 @@
+"""The environment variables that a file lists under `secrets`, and those that cannot be both a secret and in a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from orun.environment.env_vars import HASH_SEED, OPTIMIZE, SETTINGS, SIGNING_KEYS
+from orun.pipeline.instances import Instance
+from orun.pipeline.nodes import List, Map, Scalar
+from orun.pipeline.problems import Problems
+from orun.secret_variables import CREDENTIALS
+
+IN_KEYS = (OPTIMIZE, HASH_SEED, "PYTHONPATH")  # of stages that run code of the user's
+
+
+def secrets(tree: Map, instances: Iterable[Instance], problems: Problems) -> tuple[str, ...]:
+    """Return the names under `secrets`, and note each name there or under `env` of a stage that contradicts another."""
+    declared = {item.text: item for item in _names(tree, "secrets")}
+    for name, item in declared.items():
+        if name in IN_KEYS or name.startswith(SETTINGS):
+            problems.add(
+                item.span,
+                f"{name!r} cannot be a secret: orun has it in keys, as results depend on it",
+                expected="the name of a variable that holds a password, token or key",
+            )
+    own = SIGNING_KEYS | CREDENTIALS
+    for item in (item for instance in instances for item in _names(instance.node, "env")):
+        if item.text in own:
+            problems.add(
+                item.span,
+                f"{item.text!r} is a secret of orun's own, and no key holds a secret",
+                expected="the name of a variable that the stage's result depends on",
+            )
+        elif item.text in declared:
+            problems.add(
+                item.span,
+                f"{item.text!r} is listed under `secrets`, and no key holds a secret",
+                expected=f"{item.text!r} under `secrets` or under `env`, not both",
+            )
+    return tuple(declared)
+
+
+def _names(node: Map, key: str) -> Iterator[Scalar]:
+    names = node.get(key)
+    yield from (item for item in names.items if isinstance(item, Scalar)) if isinstance(names, List) else ()

@@ -1,0 +1,53 @@
+"""Secrets among the environment variables: which they are, and what records hold in place of their values."""
+
+from __future__ import annotations
+
+import re
+
+from orun.core.serialization import Record
+from orun.environment.env_vars import SIGNING_KEYS, value_told
+from orun.fs.observed_state import value_digest
+
+CREDENTIALS = frozenset(
+    {
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_BEARER_TOKEN",
+        "AZURE_STORAGE_ACCOUNT_KEY",
+        "AZURE_STORAGE_SAS_TOKEN",
+    }
+)  # of a remote store
+LOOKS_SECRET = re.compile(
+    r"(.*_)?(TOKEN|KEY|SECRET|APIKEY|CREDENTIALS?|PASSPHRASE|PASSWD)|.*PASSWORD.*|.*_ACCESS_KEY_ID", re.IGNORECASE
+)
+SECRET = "secret"  # noqa: S105 - stands in records where the digest of another variable's value does
+
+
+class Secrets(Record, frozen=True):
+    """Environment variables whose values no key, record, log or report holds.
+
+    Attributes:
+        declared: names that the pipeline file lists under `secrets`.
+        settings: names that a stage lists under `env`: no secrets, whatever they look like.
+    """
+
+    declared: frozenset[str] = frozenset()
+    settings: frozenset[str] = frozenset()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.declared or name in SIGNING_KEYS or name in CREDENTIALS or self.is_guess(name)
+
+    def is_guess(self, name: str) -> bool:
+        """Return whether a variable is a secret only because its name looks like one."""
+        known = self.declared | self.settings | SIGNING_KEYS | CREDENTIALS
+        return name not in known and LOOKS_SECRET.fullmatch(name) is not None
+
+    def state(self, name: str, value: str | None) -> str:
+        """Return what a record holds of a variable: `SECRET`, or else the digest of its value, or `ABSENT`."""
+        return SECRET if name in self else value_digest(name, value)
+
+    def state_now(self, name: str) -> str:
+        """Return the state of a variable as stages find it."""
+        return self.state(name, value_told(name))
