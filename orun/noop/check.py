@@ -34,7 +34,7 @@ from orun.store.checksummed_json import BrokenSealError, unseal
 from orun.store.layout import RECORD_FILE, VERSION, VERSION_FILE, note_path
 from orun.store.runs import Runs
 
-FORMAT = 5  # of a note; raise it when the meaning of a field changes
+FORMAT = 6  # of a note; raise it when the meaning of a field changes
 
 
 class Request(Record, frozen=True):
@@ -102,11 +102,12 @@ def _is_in_order(store: Path, run: str) -> bool:
 
 
 def _unchanged(note: Mapping[str, Any]) -> bool:
-    """Whether files, folders and variables are as they were, but for artifacts and checkouts."""
+    """Whether files, folders, variables and modules are as they were, but for artifacts and checkouts."""
     return (
         _is_same(note["read"])
         and all(digest_file(path) == digest for path, digest in note["contents"].items())
         and all(value_digest(value_told(name)) == digest for name, digest in note["variables"].items())
+        and all((name in distributions.modules()) == there for name, there in note["modules"].items())
         and note["secrets"] == given()
         and all(appearance_as(what, path) == what for path, what in note["probed"].items())
     )

@@ -12,7 +12,7 @@ from typing import Any
 from orun.core.run_record import RunResult
 from orun.core.serialization import Record, encode, replace
 from orun.core.targets import Target
-from orun.environment import venvs
+from orun.environment import distributions, venvs
 from orun.environment.env_vars import given, value_told
 from orun.environment.python_path import startup_places
 from orun.errors import PipelineError, StoreError
@@ -76,6 +76,7 @@ def _note(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict
         "read": noted(files | code | records, looked.folders | _listed(planner, done)),
         "contents": contents | {_config(planner): digest_file(_config(planner))},
         "variables": _variables(done),
+        "modules": _modules(done),
         "secrets": given(),
         "probed": _probed(planner, done),
         "result": encode(_again(result)),
@@ -170,6 +171,17 @@ def _variables(done: Mapping[str, Done]) -> dict[str, str]:
         found |= one.action.discovered.environment
         found |= {name: value_digest(value_told(name)) for name in cache_key.variables(one.step.stage)}
     return found
+
+
+def _modules(done: Mapping[str, Done]) -> dict[str, bool]:
+    """Modules by whose presence among the installed ones stages decided, not by a distribution: name -> presence."""
+    found = (one.action.discovered.packages for one in done.values() if not one.step.stage.environment)
+    told = (item for packages in found for item in packages.items())
+    return {
+        name: version == distributions.PRESENT
+        for name, version in told
+        if version in (distributions.ABSENT, distributions.PRESENT)
+    }
 
 
 def _read(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:

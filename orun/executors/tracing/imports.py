@@ -1,65 +1,53 @@
-"""Modules that no `import` statement in a file of the user's tells of, by what happens while a stage runs."""
+"""Top-level modules that a stage looks for, by whoever asks, and whether they are there or not.
+
+Imports, `importlib.util.find_spec`, `pkgutil.find_loader` and pickles search the path of modules. Only a module that
+is loaded already is not searched for: it counts because it is loaded (`packages.py`).
+"""
 
 from __future__ import annotations
 
-import functools
-import importlib
 import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-from orun.executors.tracing.frames import FINDERS, calling
-from orun.executors.tracing.packages import PYTHON
-from orun.executors.tracing.scope import installed
-
+# What is there anyway; and what the standard library looks for where it runs on the Java platform.
+PYTHON = sys.stdlib_module_names | {"orun", "__main__", "__mp_main__", "java", "org"}
 BUILT = "_sysconfigdata_"  # how this Python was built: of the standard library, under a name of its own on each machine
 
 
 class Imports:
-    """Modules that a setting names, what was pickled is of, or code asks for that stands in no module.
+    """What was looked for, from `install` on: what a library asks for as a fork server loads it counts as well.
 
     Attributes:
-        named: their top-level names, of those that are not there, too.
+        asked: names of top-level modules.
     """
 
     def __init__(self) -> None:
-        self.named: dict[str, bool] = {}
-        self._begun = False
+        self.asked: dict[str, bool] = {}
 
     def install(self) -> None:
-        """Have imports told to this object; those of a package's own modules, as it loads them late, are none."""
-        call = importlib.import_module
+        """Have searches of the path told to this object."""
+        search = PathFinder.find_spec
 
-        @functools.wraps(call)
-        def noting(name: str, package: str | None = None) -> ModuleType:
-            if self._begun and isinstance(name, str):
-                self._note(name, calling(FINDERS, depth=1)[0])
-            return call(name, package)
+        def find_spec(
+            _: type, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+        ) -> ModuleSpec | None:
+            if path is None:
+                self._note(fullname.partition(".")[0])
+            return search(fullname, path, target)
 
-        importlib.import_module = noting
-
-    def begin(self) -> None:
-        """Note them from now on."""
-        self._begun = True
+        PathFinder.find_spec = classmethod(find_spec)  # type: ignore[assignment]  # `sys.meta_path` holds the class
 
     def forget(self) -> None:
         """Be as after `install`."""
-        self._begun = False
-        self.named.clear()
+        self.asked.clear()
 
-    def imported(self, module: str, *_: object) -> None:
-        """Note a module that is about to be loaded, unless a package asks for it: `exec` and hubs have code as well."""
-        if self._begun:
-            caller, file = calling(FINDERS, depth=2)
-            if not file.startswith(installed()):
-                self._note(module, caller)
+    def _note(self, name: str) -> None:
+        if name not in self.asked and is_foreign(name):
+            self.asked[name] = True
 
-    def unpickled(self, module: str, _name: str) -> None:
-        """Note a module of which a class or function is taken out of a pickle."""
-        if self._begun:
-            self._note(module, "")
 
-    def _note(self, name: str, caller: str) -> None:
-        top = name.partition(".")[0]
-        known = top in sys.stdlib_module_names | PYTHON or top.startswith(BUILT)
-        if top and caller not in (top, "orun") and not known and top not in self.named:
-            self.named[top] = True
+def is_foreign(module: str) -> bool:
+    """Return whether a top-level module is neither of the standard library nor of orun."""
+    return bool(module) and module not in PYTHON and not module.startswith(BUILT)

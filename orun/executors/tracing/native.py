@@ -19,7 +19,7 @@ a hard link takes. The price: no program that a stage starts can gain privileges
 (containers with filters of their own, other systems) or lets no process read another's memory (Yama), Python's audit
 hook is what remains.
 """
-# ruff: noqa: PTH115, PTH118  (strings: every file that a stage opens passes here)
+# ruff: noqa: PTH115, PTH118, PTH120  (strings: every file that a stage opens passes here)
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ import re
 import select
 import struct
 import sys
-from collections.abc import Mapping
-from importlib.util import source_from_cache
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec, source_from_cache
 from typing import Any
 
 from orun.environment.processes import libc
 from orun.executors.tracing.children import Children
-from orun.executors.tracing.packages import imports_of, packages_of, stands_alone
-from orun.executors.tracing.recorder import WRITES, Recorder
+from orun.executors.tracing.modules import candidates
+from orun.executors.tracing.packages import imports_of, packages_of, places, stands_alone
+from orun.executors.tracing.recorder import WRITES, Recorder, source_of
 from orun.executors.tracing.scope import Scope
 from orun.stages.bytecode import may_be_stale
 
@@ -210,16 +211,29 @@ class NativeReads:
             return
 
     def packages(self) -> dict[str, str]:
-        """Distribution -> version of those whose modules the processes have loaded that the stage started."""
-        loaded = self.children.loaded
-        if not loaded:
-            return {}
-        code = [path for path, seen in self.recorder.reads.items() if seen and path.endswith(".py")]
-        return packages_of(self.children.modules(imports_of(code)), (), loaded)
+        """Distribution -> version of those that the processes have loaded which the stage started.
+
+        Of what they look for in vain only the statements in the user's scripts tell.
+        """
+        specs = {name: find_spec(name) for name in self.children.modules}
+        found = {name: places(spec) for name, spec in specs.items() if spec}
+        scripts = [path for path in map(source_of, self.children.code) if self._scope.is_code(path)]
+        folders = sorted({os.path.dirname(path) for path in scripts})
+        absent = {name for name in imports_of(scripts) - found.keys() if not _is_there(name, folders)}
+        for name in sorted(absent):
+            for path in candidates(folders, name):
+                self.recorder.read(path)
+        return packages_of(found, absent)
 
     def close(self) -> None:
         """Stop listening."""
         os.close(self._listener)
+
+
+def _is_there(module: str, folders: Iterable[str]) -> bool:
+    """Whether scripts in these folders find a module, beside them or installed."""
+    beside = (path for folder in folders for path in (f"{folder}/{module}", f"{folder}/{module}.py"))
+    return any(map(os.path.exists, beside)) or find_spec(module) is not None
 
 
 def _opened(process: int, number: int, arguments: list[int]) -> tuple[str, int]:

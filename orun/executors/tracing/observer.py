@@ -24,7 +24,7 @@ class Observer:
         recorder: files that are opened or looked for, and folders that are listed.
         variables: environment variables that are looked up.
         versions: distributions that are asked for by name.
-        imports: modules that are imported by name.
+        imports: modules that are looked for.
         probes: what is asked for without being opened.
         forks: what of all this is noted in processes that this one forks.
         scope: tells the user's files, once it is narrowed.
@@ -43,15 +43,16 @@ class Observer:
         self.probes = Probes(self.recorder)
         files = [Notes(self.recorder, name) for name in ("listings", "sought")]
         found = [Notes(one, "found") for one in (self.variables, self.versions, self.probes)]
-        self.forks = Forks(*files, *found, Notes(self.imports, "named"))
+        self.forks = Forks(*files, *found, Notes(self.imports, "asked"))
 
     def install(self) -> None:
         """Begin to note what is opened and listed; look-ups and questions count from `narrow` on."""
         files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
         paths = (path for path in map(absolute, filter(None, files)) if not path.startswith(installed()))
         self._before = {path: signature_of(path)[0] for path in paths}
-        self.recorder.install({"import": self.imports.imported, "pickle.find_class": self.imports.unpickled})
+        self.recorder.install()
         self.imports.install()
+        self.versions.install()
         self.variables.install()
         self.probes.install()
         self.forks.install()
@@ -64,8 +65,6 @@ class Observer:
         self.recorder.reads |= {path: seen for path, seen in self._before.items() if project.is_code(path)}
         modules.install(scope, self.recorder)
         self.variables.narrow(scope)
-        self.versions.narrow(scope)
-        self.imports.begin()
         self.probes.narrow(scope)
         self.forks.begin()
 

@@ -11,7 +11,7 @@ import importlib.util
 import os
 import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from orun.executors.job import Signature
@@ -49,14 +49,9 @@ class Recorder:
         self._paused = False
         self._handlers: dict[str, Callable[..., None]] = {}
 
-    def install(self, further: Mapping[str, Callable[..., None]] | None = None) -> None:
-        """Begin; there is no way to end it but the end of the process.
-
-        Args:
-            further: what else is to hear of events of Python, by the event.
-        """
+    def install(self) -> None:
+        """Begin; there is no way to end it but the end of the process."""
         self._handlers = {
-            **(further or {}),
             "open": self._opened,
             "os.listdir": self._listed,
             "os.scandir": self._listed,
@@ -99,7 +94,7 @@ class Recorder:
         """Note that a file is read, or looked for, now."""
         if path in self.reads or path in self.written or path in self._passed:
             return
-        source = _source_of(path)
+        source = source_of(path)
         self._passed.add(path)
         if BYPRODUCTS in source or not self._scope.is_discovery(source):
             return
@@ -247,8 +242,8 @@ def signature_of(path: str) -> tuple[Signature | None, bool]:
     return signature, stat.S_ISREG(status.st_mode)
 
 
-def _source_of(path: str) -> str:
-    """The source that a cached byte code stands for, else the path itself."""
+def source_of(path: str) -> str:
+    """Return the source that a cached byte code stands for, else the path itself."""
     if not path.endswith(".pyc"):
         return path
     try:
