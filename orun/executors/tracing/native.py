@@ -75,6 +75,8 @@ NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16  # where a filter finds these
 RECEIVE, SEND, CONTINUE = 0xC0502100, 0xC0182101, 1
 REQUEST, ANSWER = struct.Struct("QII iIQ 6Q"), struct.Struct("QqiI")
 AT_FDCWD = 2**32 - 100
+ITSELF = re.compile(r"^/+proc/+(?:thread-)?self(?=/)|^/+dev(?=/+fd/)")  # the process that asks, in the name of a file
+STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 BYTECODE = ".pyc"
 FIRST_KERNEL = (5, 5)  # that lets a call go on when it is told to
 PATH_MAX = 4096
@@ -255,7 +257,9 @@ def _named(process: int, arguments: list[int], place: tuple[int | None, int]) ->
 def _path(process: int, folder: int, address: int) -> str:
     """The absolute form of a path in the memory of a process, which starts from a folder that it has open."""
     path = os.fsdecode(_memory(process, address, PATH_MAX).partition(b"\0")[0])
-    if not path.startswith("/"):
+    if path.startswith("/"):
+        path = f"/proc/{process}/fd/{STREAMS[path]}" if path in STREAMS else ITSELF.sub(f"/proc/{process}", path)
+    else:
         start = "cwd" if folder & 0xFFFFFFFF == AT_FDCWD else f"fd/{folder & 0xFFFFFFFF}"
         path = os.path.join(os.readlink(f"/proc/{process}/{start}"), path)
     return path

@@ -23,6 +23,8 @@ WRITES = os.O_WRONLY | os.O_RDWR
 BYPRODUCTS = "/__pycache__/"  # caches beside code, but for byte code, which stands for its source
 SHARED = "-shm"  # SQLite's index of a database's log, which whoever reads writes to as well: no content of its own
 LONGEST_LINE = 256  # bytes of a first line that Linux looks at
+OF_A_PROCESS = ("/proc/", "/dev/")  # where names lead to other files in each process: /proc/self/fd/3, /dev/stdin
+NAMELESS, REMOVED = "/proc/self/fd", " (deleted)"  # stands for what a process has open that has no name any more
 LISTERS = frozenset({"os", "pathlib", "glob", "shutil"})  # modules that list folders for their callers
 
 
@@ -206,7 +208,7 @@ class Recorder:
 
     def _listed(self, folder: Any = None) -> None:
         if isinstance(folder, int):
-            folder = os.readlink(f"/proc/self/fd/{folder}")
+            folder = f"/proc/self/fd/{folder}"
         name = absolute(os.fsdecode(folder or "."))
         if name in self.listings or name in self.written or not self._scope.is_discovery(name):
             return
@@ -228,8 +230,12 @@ class Recorder:
 
 
 def absolute(path: str) -> str:
-    """The absolute form of a path; links are followed only where `..` needs it."""
-    return os.path.realpath(path) if ".." in path else os.path.abspath(path)
+    """Return the absolute form of a path; links are followed where `..` needs it, or other processes lack them."""
+    name = os.path.realpath(path) if ".." in path else os.path.abspath(path)
+    if not name.startswith(OF_A_PROCESS):
+        return name
+    real = os.path.realpath(name)
+    return NAMELESS if real.endswith(REMOVED) and not os.path.exists(real) else real
 
 
 def signature_of(path: str) -> tuple[Signature | None, bool]:
