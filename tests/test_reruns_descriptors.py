@@ -35,6 +35,28 @@ def by_cat(path, *descriptors):
     return subprocess.check_output(["cat", path], text=True, pass_fds=descriptors)
 
 
+def piped():
+    end, other = os.pipe()
+    os.write(other, b"one")
+    os.close(other)
+    return open(f"/dev/fd/{end}").read()
+
+
+def unnamed():
+    file = tempfile.TemporaryFile("w+")
+    file.write("one")
+    file.flush()
+    return open(f"/proc/self/fd/{file.fileno()}").read()
+
+
+def removed(path):
+    file = open(path, "w+")
+    file.write("one")
+    file.flush()
+    os.remove(path)
+    return open(f"/proc/self/fd/{file.fileno()}").read()
+
+
 @stage(inputs={}, output="files")
 def tell(context):
     data = os.open(context.root / "data.txt", os.O_RDONLY)
@@ -59,16 +81,14 @@ SEEN = {
     "listed": "'data.txt' in os.listdir(f'/proc/self/fd/{folder}') and 'one'",
 }
 PASSING = {
-    "pipe": "(lambda ends: os.write(ends[1], b'one') and os.close(ends[1]) or open(f'/dev/fd/{ends[0]}').read())(os.pipe())",
-    "deleted": "(lambda file: file.write('one') and (file.flush(), os.remove(file.name)) and "
-    "open(f'/proc/self/fd/{file.fileno()}').read())(open(context.root / 'gone.txt', 'w+'))",
-    "temporary": "(lambda file: file.write('one') and file.flush() or open(f'/proc/self/fd/{file.fileno()}').read())"
-    "(tempfile.TemporaryFile('w+'))",
+    "pipe": "piped()",
+    "deleted": "removed(context.root / 'gone.txt')",
+    "temporary": "unnamed()",
     "memory": "(lambda file: os.write(file, b'one') and open(f'/proc/self/fd/{file}').read())(os.memfd_create('some'))",
-    "native memory": "(lambda file: os.write(file, b'one') and native(f'/proc/self/fd/{file}'))(os.memfd_create('some'))",
+    "native memory": "(lambda one: os.write(one, b'one') and native(f'/proc/self/fd/{one}'))(os.memfd_create('some'))",
     "there": "os.path.exists('/dev/stdin') and os.path.exists('/proc/self/fd/1') and 'one'",
     "descriptors": "len(os.listdir('/proc/self/fd')) and len(os.listdir('/dev/fd')) and 'one'",
-}  # fmt: skip
+}
 
 
 def make(folder: Path, ask: str) -> Project:

@@ -8,6 +8,7 @@
 | what Python asks for without opening it: presence, sizes, links | functions of `os` (`probes.py`) |
 | files opened below Python, by native code and by child processes, on Linux | seccomp notifications (`native.py`) |
 | environment variables that the project's code looks up | the type of `os.environ` (`variables.py`) |
+| those that a locale is taken from | functions of `locale` (`locales.py`) |
 | distributions that the process has loaded | `sys.modules` (`packages.py`) |
 | modules that anybody looks for, there or not | a function of `importlib` (`imports.py`) |
 | distributions whose metadata anybody asks for by name | a function of `importlib.metadata` (`versions.py`) |

@@ -9,6 +9,7 @@ from orun.executors.job import Signature
 from orun.executors.tracing import modules
 from orun.executors.tracing.forks import Forks, Notes
 from orun.executors.tracing.imports import Imports
+from orun.executors.tracing.locales import Locales
 from orun.executors.tracing.probes import Probes
 from orun.executors.tracing.recorder import Recorder, absolute, signature_of
 from orun.executors.tracing.scope import Scope, installed, scope_of
@@ -54,6 +55,7 @@ class Observer:
         self.imports.install()
         self.versions.install()
         self.variables.install()
+        Locales(self.variables).install()
         self.probes.install()
         self.forks.install()
 

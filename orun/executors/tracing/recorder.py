@@ -3,7 +3,7 @@
 The hook is installed in the fork server, so that what a library reads while it is imported beforehand is known to the
 stages that share it. A hook must never raise: that would make the user's own call fail.
 """
-# ruff: noqa: PTH100, PTH110, PTH112, PTH114, PTH115, PTH116, PTH118  (strings: every file that a stage opens passes here)
+# ruff: noqa: PTH100, PTH110, PTH112, PTH114, PTH116, PTH118  (strings: every file that a stage opens passes here)
 
 from __future__ import annotations
 
