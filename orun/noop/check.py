@@ -25,6 +25,7 @@ from orun.core.serialization import Record, decode, encode
 from orun.core.targets import Target
 from orun.environment import device, distributions
 from orun.environment.env_vars import given, value_told
+from orun.environment.startup import startup_code
 from orun.eventlog.writer import Journal, Listener
 from orun.fs.observed_state import appearance_as, digest_file, listing_digest, value_digest
 from orun.fs.os_errors import refusals
@@ -150,12 +151,13 @@ def digest_all(found: Iterable[Signature | str | None]) -> str:
 
 
 def around(targets: Iterable[Any]) -> dict[str, Any]:
-    """The interpreter, where orun's own code is, the installed packages and the device, as plain data."""
+    """The interpreter and what it starts with, where orun's own code is, the packages and the device, as plain data."""
     known = [None if target is None else decode(Target, target) for target in targets]
     return {
         "python": [sys.version, sys.executable, sys.getfilesystemencoding()],
         "orun": os.path.dirname(__file__),  # noqa: PTH120 - a note has the signatures of one copy of its code
         "packages": dict(distributions.exact()),
+        "startup": [list(found) for found in startup_code()],
         "device": [device.fingerprint("measurement", target) for target in known],
     }
 

@@ -14,10 +14,9 @@ from orun.core.serialization import Record, encode, replace
 from orun.core.targets import Target
 from orun.environment import distributions, venvs
 from orun.environment.env_vars import given, value_told
-from orun.environment.python_path import startup_places
 from orun.errors import PipelineError, StoreError
 from orun.fs.durable_files import replace_file
-from orun.fs.observed_state import ABSENT, appearance, digest_file, listing_digest, value_digest
+from orun.fs.observed_state import ABSENT, digest_file, listing_digest, value_digest
 from orun.fs.signatures import CLOCK, Signature
 from orun.gates import baselines
 from orun.noop.check import FORMAT, Request, around, noted, signature
@@ -158,10 +157,9 @@ def _listed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
 
 
 def _probed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
-    """What stages asked for, as they found it; and where code may come to lie that Python imports at its start."""
+    """What stages asked for, as they found it."""
     found = (item for one in done.values() for item in one.action.discovered.probed.items())
-    started = {path: appearance(path) for path in startup_places(planner.pipeline.project)}
-    return started | {str(planner.pipeline.root / name): what for name, what in found}
+    return {str(planner.pipeline.root / name): what for name, what in found}
 
 
 def _variables(done: Mapping[str, Done]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from orun.executors.tracing.imports import Imports
 from orun.executors.tracing.locales import Locales
 from orun.executors.tracing.probes import Probes
 from orun.executors.tracing.recorder import Recorder, absolute, signature_of
-from orun.executors.tracing.scope import Scope, installed, scope_of
+from orun.executors.tracing.scope import Scope, installed
 from orun.executors.tracing.variables import Variables
 from orun.executors.tracing.versions import Versions
 
@@ -63,8 +63,7 @@ class Observer:
         """Note from now on, and keep of what was noted, what is in the scope."""
         self.scope = scope
         self.recorder.narrow(scope)
-        project = scope_of(scope.made_of[0][:1])  # what debuggers put on the path is imported at the start as well
-        self.recorder.reads |= {path: seen for path, seen in self._before.items() if project.is_code(path)}
+        self.recorder.reads |= {path: seen for path, seen in self._before.items() if scope.is_code(path)}
         modules.install(scope, self.recorder)
         self.variables.narrow(scope)
         self.probes.narrow(scope)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
-import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib.machinery import ModuleSpec
@@ -20,14 +19,13 @@ from typing import Any
 from orun.environment import distributions
 from orun.environment.distributions import PACKAGES
 from orun.environment.python_path import STARTUP
+from orun.environment.startup import HOOKS
 from orun.executors.local.module_sources import read_source
 from orun.executors.tracing.imports import is_foreign
 from orun.executors.tracing.recorder import absolute
 from orun.stages.code import TEXTS
 
 OWN = frozenset({"blake3", "msgspec", "typing_extensions"})  # the last where msgspec finds it
-# Modules with which installers make others importable: that alone says nothing of a stage.
-HOOKS = re.compile(r"^__editable__|^_editable_impl_|_editable(_loader)?$|^_distutils_hack$|^_virtualenv$")
 
 Files = Mapping[str, Collection[str]]  # files or folders of top-level modules
 
