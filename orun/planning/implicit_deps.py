@@ -23,6 +23,7 @@ from orun.fs.observed_state import (
     project_of,
     tells_more,
     value_digest,
+    was_absent,
 )
 from orun.fs.os_errors import refusal
 from orun.store import Discovered, Signature, StatCache
@@ -122,9 +123,9 @@ def _asked(name: str, old: str, new: str) -> str:
 
 
 def _event(old: str, new: str) -> str:
-    if old == ABSENT:
+    if was_absent(old):
         return "has appeared"
-    return "is gone" if new == ABSENT else "changed"
+    return "is gone" if was_absent(new) else "changed"
 
 
 def collect_files(

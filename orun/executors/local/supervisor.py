@@ -107,6 +107,7 @@ class Supervised:
             written=self.native.recorder.written if self.native else {},
             missed=sorted(self.native.recorder.missed) if self.native else [],
             packages=packages,
+            probed=self.native.probed if self.native else {},
         )
 
     def release(self) -> None:

@@ -6,7 +6,7 @@
 | folders that Python lists | audit hook (`recorder.py`) |
 | modules of the project, and where one was looked for in vain | a path hook (`modules.py`) |
 | what Python asks for without opening it: presence, sizes, links | functions of `os` (`probes.py`) |
-| files opened below Python, by native code and by child processes, on Linux | seccomp notifications (`native.py`) |
+| files that native code and programs open or ask for (`access`, `readlink`) | seccomp notifications (`native.py`) |
 | environment variables that the project's code looks up | the type of `os.environ` (`variables.py`) |
 | those that a locale is taken from | functions of `locale` (`locales.py`) |
 | distributions that the process has loaded | `sys.modules` (`packages.py`) |
@@ -17,6 +17,6 @@
 | modules that processes load which the stage starts, on Linux | seccomp notifications (`children.py`) |
 
 Not seen: times and modes of files, and sizes that `os.scandir` tells; folders that native code lists, and files that it
-asks for without opening them; the environment as native code reads it, as a copy of it is, or by the names that are in
+asks for by `stat`; the environment as native code reads it, as a copy of it is, or by the names that are in
 it; what comes over a network, from a clock or from a random device; and, away from Linux, files that native code opens.
 """

@@ -44,6 +44,10 @@ class Children:
         """Note that a process is about to become another program."""
         self._programs.add(self._leader(thread))
 
+    def is_program(self, thread: int) -> bool:
+        """Return whether the process of a thread has become another program."""
+        return self._leader(thread) in self._programs
+
     def opened(self, thread: int, path: str) -> None:
         """Note that a process opens a file."""
         if thread == self._stage:  # nearly always
