@@ -79,7 +79,8 @@ def modules() -> frozenset[str]:
     """Top-level modules that lie among the installed packages, whoever put them there, by normalised name."""
     names = (name for folder in sys.path if holds_packages(folder) for name in _names(folder))
     tops = (name.partition(".")[0] for name in names if "." not in name or name.endswith(MODULES))
-    return frozenset(map(normalise, (*tops, *_developed_modules())))
+    found = {*tops, *_developed_modules()}
+    return frozenset(name.lower() if name.isalnum() else normalise(name) for name in found)  # most are
 
 
 def _developed_modules() -> list[str]:
@@ -107,10 +108,10 @@ def owners(modules: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
     if not any(lines.values()):
         return found
     for name, metadata in _placed().items():
-        listed = b"\n" + _text(metadata, "RECORD")
-        tops = set() if len(listed) > 1 else set(_text(metadata, "top_level.txt").decode().split())
+        listed = _text(metadata, "RECORD")
+        tops = set() if listed else set(_text(metadata, "top_level.txt").decode().split())
         for module, wanted in lines.items():
-            if module in tops or any(line in listed for line in wanted):
+            if module in tops or any(line in listed or listed.startswith(line[1:]) for line in wanted):
                 found.setdefault(module, []).append(name)
     return found
 
