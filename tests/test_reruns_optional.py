@@ -193,6 +193,27 @@ def test_a_module_of_yours_that_a_library_imports_instead(tmp_path: Path) -> Non
     assert project.text("asks") == "mine"
 
 
+@pytest.mark.parametrize("package", [False, True], ids=["module", "package"])
+def test_a_part_of_a_package_that_distributions_share(tmp_path: Path, *, package: bool) -> None:
+    """As `google` is: it is there, and one of its modules is not."""
+    project, site = make(tmp_path, "library.WORD", "import library")
+    site.install("library", "1.0", "import space.one\n" + BY_LIBRARY["imports"].replace("extra", "space.extra"))
+    (site.folder / "space").mkdir()
+    (site.folder / "space" / "one.py").touch()
+    assert list(reasons(site.run(project))) == ["asks", "neither"]
+    assert project.text("asks") == "none"
+    assert reasons(site.run(project)) == {}
+    (site.folder / "space" / "two.py").touch()
+    assert reasons(site.run(project)) == {}
+    if package:
+        (site.folder / "space" / "extra").mkdir()
+    name = "space/extra" if package else "space/extra.py"
+    (site.folder / (f"{name}/__init__.py" if package else name)).write_text("WORD = 'there'")
+    assert reasons(site.run(project)) == {"asks": [f"{site.folder}/{name} has appeared (looked for by the stage)"]}
+    assert project.text("asks") == "there"
+    assert reasons(site.run(project)) == {}
+
+
 def test_what_counts_is_what_was_asked_for(tmp_path: Path) -> None:
     """Nothing of the standard library, of orun's own, and of packages that are only installed beside."""
     project, site = make(tmp_path, "library.WORD", "import asyncio, library, sqlite3, xml.dom.minidom")

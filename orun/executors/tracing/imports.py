@@ -6,6 +6,7 @@ is loaded already is not searched for: it counts because it is loaded (`packages
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
@@ -21,10 +22,12 @@ class Imports:
 
     Attributes:
         asked: names of top-level modules.
+        missed: modules that were not in a package without a file, which several distributions may share -> its folders.
     """
 
     def __init__(self) -> None:
         self.asked: dict[str, bool] = {}
+        self.missed: dict[str, list[str]] = {}
 
     def install(self) -> None:
         """Have searches of the path told to this object."""
@@ -33,19 +36,35 @@ class Imports:
         def find_spec(
             _: type, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
         ) -> ModuleSpec | None:
+            found = search(fullname, path, target)
             if path is None:
                 self._note(fullname.partition(".")[0])
-            return search(fullname, path, target)
+            elif found is None and fullname not in self.missed and _is_shared(fullname.rpartition(".")[0]):
+                self.missed[fullname] = list(path)
+            return found
 
         PathFinder.find_spec = classmethod(find_spec)  # type: ignore[assignment]  # `sys.meta_path` holds the class
 
     def forget(self) -> None:
         """Be as after `install`."""
         self.asked.clear()
+        self.missed.clear()
+
+    @property
+    def absent(self) -> list[str]:
+        """Paths at which the modules that were missed would be, and are not."""
+        names = ((folder, name.rpartition(".")[2]) for name, folders in self.missed.items() for folder in folders)
+        paths = (path for folder, name in names for path in (f"{folder}/{name}", f"{folder}/{name}.py"))
+        return [path for path in paths if not os.path.lexists(path)]
 
     def _note(self, name: str) -> None:
         if name not in self.asked and is_foreign(name):
             self.asked[name] = True
+
+
+def _is_shared(package: str) -> bool:
+    """Whether a package has no file, so that any distribution may add to it."""
+    return is_foreign(package.partition(".")[0]) and getattr(sys.modules.get(package), "__file__", None) is None
 
 
 def is_foreign(module: str) -> bool:

@@ -15,6 +15,7 @@ from orun.executors.tracing.recorder import Recorder, absolute, signature_of
 from orun.executors.tracing.scope import Scope, installed
 from orun.executors.tracing.variables import Variables
 from orun.executors.tracing.versions import Versions
+from orun.fs.observed_state import ABSENT
 
 
 @dataclass
@@ -44,7 +45,7 @@ class Observer:
         self.probes = Probes(self.recorder)
         files = [Notes(self.recorder, name) for name in ("listings", "sought")]
         found = [Notes(one, "found") for one in (self.variables, self.versions, self.probes)]
-        self.forks = Forks(*files, *found, Notes(self.imports, "asked"))
+        self.forks = Forks(*files, *found, Notes(self.imports, "asked"), Notes(self.imports, "missed"))
 
     def install(self) -> None:
         """Begin to note what is opened and listed; look-ups and questions count from `narrow` on."""
@@ -72,6 +73,7 @@ class Observer:
     def gather(self) -> None:
         """Note what other processes of the stage have found out so far."""
         self.forks.gather()
+        self.probes.found = dict.fromkeys(self.imports.absent, ABSENT) | self.probes.found
         self.recorder.reads = dict.fromkeys(self.recorder.sought) | self.recorder.reads
 
     def forget(self) -> None:
