@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ def asked():
     except PackageNotFoundError:
         return "none"
 """
+OLD = sys.version_info < (3, 14)  # which has no `pkgutil.find_loader` any more
 # What the user's code writes, and what stands before its function: each is "none" without the package.
 BY_USER = {
     "find_spec": ("find_spec('extra') and 'there' or 'none'", "from importlib.util import find_spec"),
@@ -46,7 +48,7 @@ BY_USER = {
         "from importlib.machinery import PathFinder",
     ),
     "version": ("asked()", ASKED),
-}
+} | ({"find_loader": ("find_loader('extra') and 'there' or 'none'", "from pkgutil import find_loader")} if OLD else {})
 # The module of a library that imports or asks for another package, which its metadata does not name.
 BY_LIBRARY = {
     "imports": "try:\n    from extra import WORD\nexcept ImportError:\n    WORD = 'none'\n",
