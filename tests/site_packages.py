@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -35,15 +36,19 @@ class Site:
 
     def install(self, name: str, version: str, text: str) -> Path:
         """Install a distribution of one module of its name in the place of any other version; its metadata."""
-        for old in self.folder.glob(f"{name}-*.dist-info"):
-            for file in old.iterdir():
-                file.unlink()
-            old.rmdir()
+        self.remove(name)
         self.place(name, text)
         metadata = self.folder / f"{name}-{version}.dist-info"
         metadata.mkdir()
         (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         return metadata
+
+    def remove(self, name: str) -> None:
+        """Remove a distribution and its module, if they are there."""
+        for old in self.folder.glob(f"{name}-*.dist-info"):
+            shutil.rmtree(old)
+        for file in (*self.folder.glob(f"__pycache__/{name}.*"), *self.folder.glob(f"{name}.py")):
+            file.unlink()
 
     def place(self, name: str, text: str) -> None:
         """Put a module in the place of any other of its name, with whose byte code it has nothing to do."""

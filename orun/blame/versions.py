@@ -10,7 +10,7 @@ from orun.blame.run_snapshot import Side
 from orun.core.events import Notice
 from orun.core.serialization import replace
 from orun.core.targets import Environment
-from orun.environment.distributions import ABSENT, BUILDS, developed, exact, installed, normalise
+from orun.environment.distributions import ABSENT, BUILDS, PRESENT, developed, exact, installed, normalise
 from orun.environment.venv_builder import make
 from orun.errors import EnvironmentFailed
 from orun.eventlog.writer import Listener, ignore
@@ -114,14 +114,14 @@ def _pins(inputs: Mapping[str, str]) -> dict[str, str]:
 
 
 def pin(part: str, text: str) -> str:
-    """The requirement for a package that a stage rests on; empty for what is no package, or orun itself.
+    """The requirement for a package that a stage rests on; empty for orun itself, and what no index has.
 
     Args:
         part: `tool onnx`, `imported tokenizers`.
         text: `onnx 1.20.0`, `0.22.0`.
     """
     prefix = next((one for one in PARTS if part.startswith(one)), "")
-    if not prefix or text in ("", ABSENT):
+    if not prefix or text in ("", ABSENT, PRESENT):
         return ""
     name, _, version = text.rpartition(" ") if prefix == "tool " else (part.removeprefix(prefix), "", text)
     return "" if normalise(name) == "orun" else f"{name}=={version}"

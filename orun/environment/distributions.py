@@ -10,6 +10,9 @@ from collections.abc import Iterable, Mapping
 from orun.environment.call_cache import once
 
 ABSENT = "not installed"  # the version of what is not there
+PRESENT = "installed"  # the version of a module that no distribution has the name of
+PACKAGES = ("/site-packages", "/dist-packages")  # the ends of the folders that installers fill
+MODULES = (".py", ".so", ".pyc", ".pyd")  # the ends of a module's file
 # The extra of orun that brings a distribution, for the hint of a missing one.
 EXTRAS: Mapping[str, str] = {
     "cryptography": "remote",
@@ -41,6 +44,7 @@ EXTRAS: Mapping[str, str] = {
 }
 APART = frozenset({"data", "hub", "mlflow", "oci", "remote"})  # extras that do not bring that of onnx
 METADATA = (".dist-info", ".egg-info")  # the latter where distributions of Linux install packages, and old tools
+REQUIREMENT = re.compile(rb"^(?:Requires-Dist: *)([A-Za-z0-9][A-Za-z0-9._-]*)", re.MULTILINE)
 # Distributions that put an `onnxruntime` module on the path; they exclude one another.
 BUILDS = (
     "onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml", "onnxruntime-migraphx",
@@ -68,6 +72,79 @@ def exact() -> Mapping[str, str]:
     """
     _looked_at()
     return _exact_here()
+
+
+@once
+def modules() -> frozenset[str]:
+    """Top-level modules that lie among the installed packages, whoever put them there, by normalised name."""
+    names = (name for folder in sys.path if holds_packages(folder) for name in _names(folder))
+    tops = (name.partition(".")[0] for name in names if "." not in name or name.endswith(MODULES))
+    found = {*tops, *_developed_modules()}
+    return frozenset(name.lower() if name.isalnum() else normalise(name) for name in found)  # most are
+
+
+def _developed_modules() -> list[str]:
+    """Top-level modules of what is installed in development and lies elsewhere, where its installer noted them."""
+    metadata = [_placed()[name] for name in developed()]
+    return [name for folder in metadata for name in _text(folder, "top_level.txt").decode().split()]
+
+
+def holds_packages(folder: str) -> bool:
+    """Return whether packages are installed in a folder, be it by `pip install --target`."""
+    return folder.rstrip("/").endswith(PACKAGES) or bool(installed_in([folder]))
+
+
+def owners(modules: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """Find the distributions that have brought modules.
+
+    Args:
+        modules: absolute paths of files or folders of each module.
+
+    Returns:
+        Their normalised names by module; a module that none has brought is left out.
+    """
+    lines = {module: [line for path in paths if (line := _recorded(path))] for module, paths in modules.items()}
+    found: dict[str, list[str]] = {}
+    if not any(lines.values()):
+        return found
+    for name, metadata in _placed().items():
+        listed = _text(metadata, "RECORD")
+        tops = set() if listed else set(_text(metadata, "top_level.txt").decode().split())
+        for module, wanted in lines.items():
+            if module in tops or any(line in listed or listed.startswith(line[1:]) for line in wanted):
+                found.setdefault(module, []).append(name)
+    return found
+
+
+def _recorded(path: str) -> bytes:
+    """How a file, or what is in a folder, begins its line in the list of files of a distribution; empty if outside."""
+    inside = max((folder for folder in sys.path if folder and path.startswith(f"{folder}/")), key=len, default="")
+    if not inside:
+        return b""
+    end = "/" if os.path.isdir(path) else ","  # noqa: PTH112 - nothing here imports pathlib
+    return b"\n" + os.fsencode(path[len(inside) + 1 :] + end)
+
+
+def requirements(distribution: str) -> frozenset[str]:
+    """Normalised names of all that an installed distribution may require, extras included."""
+    metadata = _placed()[distribution]
+    text = _text(metadata, "METADATA") or re.sub(rb"(?m)^", b"Requires-Dist: ", _text(metadata, "requires.txt"))
+    return frozenset(normalise(name.decode()) for name in REQUIREMENT.findall(text))
+
+
+@once
+def _placed() -> Mapping[str, str]:
+    """The folder of metadata of every distribution on `sys.path`, by normalised name."""
+    return {name: metadata for name, (_, metadata) in _found(sys.path).items()}
+
+
+def _text(metadata: str, name: str) -> bytes:
+    """A file among the metadata of a distribution; empty when it has none."""
+    try:
+        with open(f"{metadata}/{name}", "rb") as file:  # noqa: PTH123 - nothing here imports pathlib
+            return file.read()
+    except OSError:
+        return b""
 
 
 def exact_now() -> Mapping[str, str]:
@@ -137,11 +214,16 @@ def _found(folders: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 def _metadata_folders(folder: str) -> list[str]:
     """The names of those in a folder, the newer kind first: where a distribution has both, it is installed so."""
+    names = _names(folder)
+    return [name for kind in METADATA for name in names if name.endswith(kind)]
+
+
+def _names(folder: str) -> list[str]:
+    """The names in a folder of the path."""
     try:
-        names = os.listdir(folder or ".")  # noqa: PTH208 - one Path an entry costs more than the listing
+        return os.listdir(folder or ".")  # noqa: PTH208 - one Path an entry costs more than the listing
     except OSError:  # an entry of sys.path that does not exist, or a zip file
         return []
-    return [name for kind in METADATA for name in names if name.endswith(kind)]
 
 
 def _exact(version: str, metadata: str, *, development: bool = False) -> str:

@@ -34,16 +34,6 @@ def module_folders(root: Path, project: Path, around: Collection[Path]) -> str:
     return os.pathsep.join(portable_name(one, root, project) for one in folders if one not in around)
 
 
-def startup_places(project: Path) -> list[str]:
-    """Where code of the project's may lie that Python imports at its start: in its folders that `PYTHONPATH` names."""
-    folders = [one for one in on_path(os.environ.get(VARIABLE, "")) if _is_within(one, project)]
-    return [f"{folder}/{name}{end}" for folder in folders for name in STARTUP for end in (".py", "/__init__.py")]
-
-
-def _is_within(folder: str, project: Path) -> bool:
-    return Path(folder).is_relative_to(project) or Path(folder).resolve().is_relative_to(project.resolve())
-
-
 @once
 def _only_watches(folder: str) -> bool:
     """Whether there is nothing in it but what Python runs at its start."""

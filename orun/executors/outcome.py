@@ -48,11 +48,13 @@ def outcome_of(
     reads |= {path: signature_of(path)[0] for path in untouched & reads.keys()}
     own = {path for path in made.keys() & reads.keys() if not _is_input(job, path, reads[path])}
     sought = {path for path, seen in reads.items() if seen is None}
-    sought |= {path for path, what in said.probed.items() if was_absent(what)}
+    asked = {**ended.probed, **said.probed}
+    asked |= {path: what for path, what in ended.probed.items() if tells_more(what) and not tells_more(asked[path])}
+    sought |= {path for path, what in asked.items() if was_absent(what)}
     inputs = {path: seen for path, seen in sorted(reads.items()) if path not in own}
     probed = {
         path: what
-        for path, what in sorted(said.probed.items())
+        for path, what in sorted(asked.items())
         if path not in made and (path not in reads or tells_more(what))
     }
     return replace(

@@ -25,6 +25,7 @@ from orun.core.serialization import Record, decode, encode
 from orun.core.targets import Target
 from orun.environment import device, distributions
 from orun.environment.env_vars import given, value_told
+from orun.environment.startup import startup_code
 from orun.eventlog.writer import Journal, Listener, unrecorded
 from orun.fs.observed_state import LOG_LIMIT, appearance_as, digest_file, listing_digest, read_bounded, value_digest
 from orun.fs.os_errors import refusals
@@ -102,11 +103,12 @@ def _is_in_order(store: Path, run: str) -> bool:
 
 
 def _unchanged(note: Mapping[str, Any]) -> bool:
-    """Whether files, folders and variables are as they were, but for artifacts and checkouts."""
+    """Whether files, folders, variables and modules are as they were, but for artifacts and checkouts."""
     return (
         _is_same(note["read"])
         and all(digest_file(path) == digest for path, digest in note["contents"].items())
         and all(value_digest(name, value_told(name)) == digest for name, digest in note["variables"].items())
+        and all((name in distributions.modules()) == there for name, there in note["modules"].items())
         and note["secrets"] == given()
         and all(appearance_as(what, path) == what for path, what in note["probed"].items())
     )
@@ -149,12 +151,13 @@ def digest_all(found: Iterable[Signature | str | None]) -> str:
 
 
 def around(targets: Iterable[Any]) -> dict[str, Any]:
-    """The interpreter, where orun's own code is, the installed packages and the device, as plain data."""
+    """The interpreter and what it starts with, where orun's own code is, the packages and the device, as plain data."""
     known = [None if target is None else decode(Target, target) for target in targets]
     return {
         "python": [sys.version, sys.executable, sys.getfilesystemencoding()],
         "orun": os.path.dirname(os.path.dirname(__file__)),  # noqa: PTH120 - a note has the signatures of one copy of its code
         "packages": dict(distributions.exact()),
+        "startup": [list(found) for found in startup_code()],
         "device": [device.fingerprint("measurement", target) for target in known],
     }
 

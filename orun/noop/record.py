@@ -12,12 +12,11 @@ from typing import Any
 from orun.core.run_record import RunResult
 from orun.core.serialization import Record, encode, replace
 from orun.core.targets import Target
-from orun.environment import venvs
+from orun.environment import distributions, venvs
 from orun.environment.env_vars import given, value_told
-from orun.environment.python_path import startup_places
 from orun.errors import PipelineError, StoreError
 from orun.fs.durable import replace_file
-from orun.fs.observed_state import ABSENT, appearance, digest_file, listing_digest, value_digest
+from orun.fs.observed_state import ABSENT, digest_file, listing_digest, value_digest
 from orun.fs.signatures import CLOCK, Signature
 from orun.gates import baselines
 from orun.noop.check import FORMAT, Request, around, noted, signature
@@ -77,6 +76,7 @@ def _note(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict
         "read": noted(files | code | records, looked.folders | _listed(planner, done)),
         "contents": contents | {_config(planner): digest_file(_config(planner))},
         "variables": _variables(done),
+        "modules": _modules(done),
         "secrets": given(),
         "probed": _probed(planner, done),
         "result": encode(_again(result)),
@@ -158,10 +158,9 @@ def _listed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
 
 
 def _probed(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
-    """What stages asked for, as they found it; and where code may come to lie that Python imports at its start."""
+    """What stages asked for, as they found it."""
     found = (item for one in done.values() for item in one.action.discovered.probed.items())
-    started = {path: appearance(path) for path in startup_places(planner.pipeline.project)}
-    return started | {str(planner.pipeline.root / name): what for name, what in found}
+    return {str(planner.pipeline.root / name): what for name, what in found}
 
 
 def _variables(done: Mapping[str, Done]) -> dict[str, str]:
@@ -174,6 +173,17 @@ def _variables(done: Mapping[str, Done]) -> dict[str, str]:
         found |= {name: state for name, state in one.action.discovered.environment.items() if state != SECRET}
         found |= {name: value_digest(name, value_told(name)) for name in cache_key.variables(one.step.stage)}
     return found
+
+
+def _modules(done: Mapping[str, Done]) -> dict[str, bool]:
+    """Modules by whose presence among the installed ones stages decided, not by a distribution: name -> presence."""
+    found = (one.action.discovered.packages for one in done.values() if not one.step.stage.environment)
+    told = (item for packages in found for item in packages.items())
+    return {
+        name: version == distributions.PRESENT
+        for name, version in told
+        if version in (distributions.ABSENT, distributions.PRESENT)
+    }
 
 
 def _read(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:

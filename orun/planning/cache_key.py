@@ -23,6 +23,7 @@ from orun.core.targets import EXTENSIONS, StageClass, Target
 from orun.environment import device, distributions, python_path, venvs
 from orun.environment.call_cache import once
 from orun.environment.env_vars import HASH_SEED, OPTIMIZE, UNLESS_SET, value_told
+from orun.environment.startup import startup_code
 from orun.fs.observed_state import portable_name, value_digest
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 from orun.stages.contract import module_name
@@ -30,7 +31,7 @@ from orun.stages.contract import module_name
 FORMAT = 7  # raise it when the meaning of a part changes, or code that runs in every stage's process
 
 MODULES = "modules from"  # folders of PYTHONPATH; an isolated environment has its own
-STARTUP = "startup code"  # of the project's, which Python imports before anything else
+STARTUP = "startup code"  # which Python runs before anything else
 OWN = "uses"  # stands for a parameter where a stage is the user's own function
 UNSET = "unset"  # instead of the digest of a variable's value, where it has none
 
@@ -111,8 +112,8 @@ def _surroundings(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
     use, parts = pipeline.kinds[stage.uses], _python(pipeline, stage)
     if (parts or use.origin == "plug-in") and value_told(HASH_SEED) != UNLESS_SET[HASH_SEED]:
         parts[f"environment {HASH_SEED}"] = environment_value(HASH_SEED)  # of orun's own kinds no result depends on it
-    places = () if stage.environment else python_path.startup_places(pipeline.project)
-    if started := [portable_name(one, pipeline.root, pipeline.project) for one in map(Path, places) if one.exists()]:
+    code = startup_code(isolated=stage.environment is not None)
+    if started := [f"{_startup_name(pipeline, Path(path))} {digest}" for path, digest in code]:
         parts[STARTUP] = os.pathsep.join(started)
     packages = venvs.packages(stage.environment)
     extensions = (EXTENSIONS,) if any(target.extended for target in stage.targets) else ()
@@ -131,6 +132,12 @@ def _surroundings(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
         parts |= _further(parameter, target, venvs.packages(stage.environment_of(target)), use.spec.stage_class)
     parts["seed"] = str(pipeline.seed)
     return parts
+
+
+def _startup_name(pipeline: Pipeline, path: Path) -> str:
+    """Its name relative to the pipeline's folder in the project; else no folder, as environments lie anywhere."""
+    name = portable_name(path, pipeline.root, pipeline.project)
+    return path.name if Path(name).is_absolute() else name
 
 
 def _further(

@@ -21,6 +21,7 @@ from orun.fs.observed_state import (
     portable_name,
     project_of,
     tells_more,
+    was_absent,
 )
 from orun.fs.os_errors import refusal
 from orun.secret_variables import SECRET, Secrets
@@ -84,16 +85,21 @@ def standing(
 
 @once
 def versions(root: Path) -> Mapping[str, str]:
-    """`tools.exact` for a project: of what is developed in itself, the plain versions, wherever it is.
+    """Return `tools.exact` for a project, and `tools.PRESENT` for installed modules of other names.
+
+    What is developed in the project itself has its plain version, wherever the project is.
 
     Args:
         root: the pipeline's folder.
     """
-    if not distributions.developed():
-        return distributions.exact()
-    project = project_of(root).resolve()
-    own = [name for name, folder in distributions.developed().items() if Path(folder).resolve().is_relative_to(project)]
-    return {**distributions.exact(), **{name: distributions.installed()[name] for name in own}}
+    found = {**dict.fromkeys(distributions.modules(), distributions.PRESENT), **distributions.exact()}
+    if distributions.developed():
+        project = project_of(root).resolve()
+        own = [
+            name for name, folder in distributions.developed().items() if Path(folder).resolve().is_relative_to(project)
+        ]
+        found |= {name: distributions.installed()[name] for name in own}
+    return found
 
 
 def digest_now(path: Path, files: StatCache) -> str:
@@ -123,9 +129,9 @@ def _variable_event(old: str, new: str) -> str:
 
 
 def _event(old: str, new: str) -> str:
-    if old == ABSENT:
+    if was_absent(old):
         return "has appeared"
-    return "is gone" if new == ABSENT else "changed"
+    return "is gone" if was_absent(new) else "changed"
 
 
 def collect_files(

@@ -218,7 +218,7 @@ class Attempt(Record, frozen=True):
         found = Discovered(
             files=collect_files(self.step.stage.id, reads, root, project, files),
             folders=_by_name(result.listings, root, project),
-            packages={name: exact.get(name, version) for name, version in sorted(result.packages.items())},
+            packages={name: exact.get(name, distributions.ABSENT) for name in sorted(result.packages)},
             environment={name: secrets.state(name, value) for name, value in sorted(result.environment.items())},
             probed=_by_name(result.probed, root, project),
         )

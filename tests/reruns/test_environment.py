@@ -96,3 +96,69 @@ def test_of_orun_s_own_kinds_no_result_depends_on_a_seed(
     monkeypatch.setenv("PYTHONHASHSEED", "random")
     parts = cache_key.compose(pipeline, stage, {}, lambda path: str(len(path.read_bytes())))
     assert ("environment PYTHONHASHSEED" in parts) == counts
+
+
+def set_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LC_ALL", "LC_CTYPE", "LC_NUMERIC", "LC_TIME", "LC_MONETARY", "LANGUAGE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LANG", "C.UTF-8")  # in the plain C locale Python sets LC_CTYPE
+
+
+WORKER = """
+import multiprocessing
+
+
+def work(_):
+    return ASK
+
+
+def in_worker():
+    with multiprocessing.get_context("METHOD").Pool(1) as pool:
+        return pool.map(work, [0])[0]
+"""
+
+
+@pytest.mark.parametrize("method", ["", "fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    ("ask", "name", "value", "text"),
+    [
+        ("os.path.expanduser('~/x')", "HOME", "/elsewhere", "/elsewhere/x"),
+        ("os.path.expanduser(b'~/x').decode()", "HOME", "/elsewhere", "/elsewhere/x"),
+        ("pathlib.Path.home()", "HOME", "/elsewhere", "/elsewhere"),
+        ("pathlib.Path('~/x').expanduser()", "HOME", "/elsewhere", "/elsewhere/x"),
+        ("locale.setlocale(locale.LC_ALL, '')", "LC_ALL", "C", "C"),
+        ("locale.setlocale(locale.LC_NUMERIC, '')", "LC_NUMERIC", "C", "C"),
+        ("locale.setlocale(locale.LC_TIME, '')", "LANG", "C", "C"),
+        ("locale.setlocale(category=locale.LC_MONETARY, locale='')", "LC_ALL", "C", "C"),
+        ("gettext.find('none', '/nowhere', all=True)", "LANGUAGE", "de", "[]"),
+    ],
+)
+def test_a_home_or_locale_that_a_stage_takes_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, ask: str, name: str, value: str, text: str
+) -> None:
+    """These had passed for settings of the machine, and what C looks up was not seen."""
+    set_none(monkeypatch)
+    project = Project.make(tmp_path / "project", PIPELINE)
+    code = CODE.replace("import os", "import gettext\nimport locale\nimport os\nimport pathlib")
+    if method:
+        code = code.replace("@stage", f"{WORKER.replace('METHOD', method).replace('ASK', ask)}\n\n@stage")
+    project.write("tell.py", code.replace("ASK", "in_worker()" if method else ask))
+    assert built(project.run()) == ["tell"]
+    assert built(project.run()) == []
+    monkeypatch.setenv("LC_PAPER", "C")
+    monkeypatch.setenv(name, value)
+    assert project.run()["tell"].reasons[0] == f"environment variable {name} changed (read by the stage)"
+    assert project.text("tell") == text
+    assert built(project.run()) == []
+
+
+def test_a_locale_that_a_stage_sets_itself_is_no_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_none(monkeypatch)
+    project = Project.make(tmp_path / "project", PIPELINE)
+    code = CODE.replace("import os", "import locale\nimport os")
+    project.write("tell.py", code.replace("ASK", "locale.setlocale(locale.LC_ALL, 'C.UTF-8')"))
+    assert built(project.run()) == ["tell"]
+    monkeypatch.setenv("LC_ALL", "C")
+    monkeypatch.setenv("LANG", "POSIX")
+    monkeypatch.setenv("HOME", "/elsewhere")
+    assert built(project.run()) == []

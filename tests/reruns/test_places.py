@@ -248,7 +248,7 @@ def test_a_link_to_nothing_where_there_was_none(folder: Project) -> None:
     folder.write("v1", "12345")
     assert built(folder.run()) == ["names"]
     (folder.folder / "latest").symlink_to("nowhere")
-    assert folder.run()["names"].reasons == ("latest changed (looked for by the stage)",)
+    assert folder.run()["names"].reasons == ("latest has appeared (looked for by the stage)",)
     assert folder.text("names") == "nowhere"
 
 

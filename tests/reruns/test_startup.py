@@ -1,14 +1,21 @@
-"""Code of the project's that Python imports at its start, because `PYTHONPATH` leads to it."""
+"""Code that Python runs at its start: in folders of `PYTHONPATH`, and among the installed packages."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.faults.projects import write_model
 from tests.project import Project, built
+from tests.site_packages import CHECKOUT, reasons
 
 PIPELINE = """
 name: text
@@ -69,3 +76,138 @@ def test_without_the_path_to_it_it_does_not(project: Project, monkeypatch: pytes
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
     assert built(project.run()) == ["tell", "take"]
     assert project.text("tell") == "none"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment with the packages of the one that runs the tests.
+
+    Attributes:
+        folder: its top.
+    """
+
+    folder: Path
+
+    @classmethod
+    def make(cls, folder: Path) -> Environment:
+        """An environment in which the user's own packages count, too."""
+        venv.EnvBuilder(symlinks=True, system_site_packages=True).create(folder)
+        environment = cls(folder)
+        below = [path for path in sys.path if path.endswith("site-packages")]
+        environment.write("packages.pth", "\n".join([*below, str(CHECKOUT)]))
+        environment.user.mkdir(parents=True)
+        return environment
+
+    @property
+    def site(self) -> Path:
+        """Where its packages are."""
+        (found,) = self.folder.glob("lib/python3*/site-packages")
+        return found
+
+    @property
+    def user(self) -> Path:
+        """Where the user's own are."""
+        return self.folder / "user" / "lib" / self.site.parent.name / "site-packages"
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file among its packages."""
+        (self.site / name).write_text(text)
+
+    def run(self, project: Project, **variables: str) -> dict[str, Any]:
+        """Run a pipeline in it: each stage by its name."""
+        known = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        done = subprocess.run(
+            [self.folder / "bin" / "python", "-m", "orun", "pipeline.yaml", "--json", "--store", str(project.store)],
+            cwd=project.folder,
+            env={**known, "PYTHONUSERBASE": str(self.folder / "user"), **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return {stage["stage"]: stage for stage in json.loads(done.stdout)["stages"]}
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    return Environment.make(tmp_path / "venv")
+
+
+def check(project: Project, environment: Environment, file: Path, code: str, **variables: str) -> None:
+    """Write code that runs at the start, another one, and remove it: every stage runs again."""
+    assert list(reasons(environment.run(project, **variables))) == ["tell", "take"]
+    assert reasons(environment.run(project, **variables)) == {}
+    for value in ("one", "two"):
+        file.write_text(code.format(value))
+        why = reasons(environment.run(project, **variables))
+        assert why.keys() == {"tell", "take"}
+        assert all(one.startswith("startup code: ") for (one,) in why.values())
+        assert project.text("tell") == value
+        assert reasons(environment.run(project, **variables)) == {}
+    file.unlink()
+    assert reasons(environment.run(project, **variables)) == {}
+    assert project.text("tell") == "none"
+
+
+SETS = "import builtins; builtins.ORUN_TEST = {!r}\n"
+
+
+@pytest.mark.parametrize("name", ["sitecustomize.py", "usercustomize.py", "team.pth"])
+def test_what_is_installed_beside_the_packages(project: Project, environment: Environment, name: str) -> None:
+    check(project, environment, environment.site / name, SETS)
+
+
+@pytest.mark.parametrize("name", ["usercustomize.py", "team.pth"])
+def test_what_the_user_has_installed(project: Project, environment: Environment, name: str) -> None:
+    check(project, environment, environment.user / name, SETS)
+
+
+@pytest.mark.parametrize("name", ["sitecustomize.py", "usercustomize.py"])
+def test_a_folder_elsewhere_on_pythonpath(
+    project: Project, environment: Environment, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "other.py").touch()
+    check(project, environment, tmp_path / "elsewhere" / name, SETS, PYTHONPATH=str(tmp_path / "elsewhere"))
+
+
+def test_a_folder_that_a_path_file_adds(project: Project, environment: Environment, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    environment.write("more.pth", str(tmp_path / "elsewhere"))
+    check(project, environment, tmp_path / "elsewhere" / "sitecustomize.py", SETS)
+
+
+def test_what_such_code_imports(project: Project, environment: Environment) -> None:
+    """A distribution by its version, any other module by its content."""
+    environment.write("patching.py", "import builtins\nimport values_of_it\nbuiltins.ORUN_TEST = values_of_it.VALUE\n")
+    (environment.site / "patching-1.0.dist-info").mkdir()
+    environment.write("values_of_it.py", "VALUE = 'one'")
+    environment.write("team.pth", "import patching\n")
+    assert list(reasons(environment.run(project))) == ["tell", "take"]
+    assert project.text("tell") == "one"
+    assert reasons(environment.run(project)) == {}
+    environment.write("values_of_it.py", "VALUE = 'three'")
+    changed = [f"{environment.site}/values_of_it.py changed (read by the stage)"]
+    assert reasons(environment.run(project)) == {"tell": changed, "take": changed}
+    assert project.text("tell") == "three"
+    (environment.site / "patching-1.0.dist-info").rename(environment.site / "patching-2.0.dist-info")
+    upgraded = ["package patching: 1.0 -> 2.0 (imported by the stage)"]
+    assert reasons(environment.run(project)) == {"tell": upgraded, "take": upgraded}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("other.pth", "/nowhere\n# a comment\n"),
+        ("__editable__.other-1.0.pth", "import __editable___other_finder; __editable___other_finder.install()\n"),
+        ("_other.pth", "import _editable_impl_other\n"),
+        ("other-nspkg.pth", "import sys, types, os; os.path\n"),
+    ],
+)
+def test_what_only_makes_packages_importable(project: Project, environment: Environment, name: str, text: str) -> None:
+    """As installers write it: what comes from there counts where it is imported."""
+    environment.write("__editable___other_finder.py", "def install(): pass\n")
+    environment.write("_editable_impl_other.py", "")
+    assert list(reasons(environment.run(project))) == ["tell", "take"]
+    environment.write(name, text)
+    assert reasons(environment.run(project)) == {}

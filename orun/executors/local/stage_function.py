@@ -22,7 +22,7 @@ from orun.executors.local.ending import end_all, give_up
 from orun.executors.local.returned_metrics import checked_metrics
 from orun.executors.tracing import modules
 from orun.executors.tracing.observer import Observer
-from orun.executors.tracing.packages import foreign_imports, packages_of, unowned
+from orun.executors.tracing.packages import imports_of, modules_needed, packages_of, unowned
 from orun.executors.tracing.recorder import Recorder, absolute, signature_of
 from orun.executors.tracing.scope import Scope
 from orun.stages._data.packages import NEEDED
@@ -55,7 +55,7 @@ def perform(job: Job, scope: Scope, channel: Channel, observer: Observer) -> dic
         seeds.plant(job.seed)
         metrics, notes = _produce(job, channel)
         observer.gather()
-        packages = observer.versions.found | _packages(scope, recorder, observer.imports.named)
+        packages = observer.versions.found | _packages(scope, recorder, observer.imports.asked)
     except BaseException as error:  # noqa: BLE001 - SystemExit too: whatever ends a stage is reported
         with contextlib.suppress(OSError, ValueError):  # a full disk, or closed streams: only its log
             failure_location.write(scope, error)
@@ -74,29 +74,29 @@ def _end_copy(process: int) -> None:
         os._exit(1)
 
 
-def _packages(scope: Scope, recorder: Recorder, named: Collection[str]) -> dict[str, str]:
-    """The distributions that the user's code imports, or that a kind needs for what it was told, and does not declare.
+def _packages(scope: Scope, recorder: Recorder, asked: Collection[str]) -> dict[str, str]:
+    """The distributions that the process has loaded or looked for, or that a kind needs for what it was told.
 
-    A file of their modules' names would be imported instead. Not every one was looked for among the user's: the server
-    has imported some before it was known.
+    A file of the user's with the name of a module that their code imports, or that is nowhere, would be imported
+    instead. Not every one was looked for among the user's: the server has imported some before it was known.
 
     Args:
         scope: tells the user's files.
         recorder: what was read.
-        named: modules that were imported by their names.
+        asked: modules that were looked for.
     """
     code = [path for path, seen in recorder.reads.items() if seen and path.endswith(".py")]
     if not all(map(scope.is_code, code)):  # a text that is read is not run
         loaded = {absolute(file) for one in list(sys.modules.values()) if (file := getattr(one, "__file__", None))}
         code = [path for path in code if path in loaded or scope.is_code(path)]
-    foreign, absent = foreign_imports(code, scope.is_code, named)
-    foreign |= NEEDED
-    for name in foreign:
+    imported = imports_of(code)
+    found, absent = modules_needed({*asked, *NEEDED}, imported, scope.is_code)
+    for name in sorted(found.keys() & (imported | NEEDED) | absent):
         for path in modules.candidates(modules.user_path(scope), name):
             recorder.read(path)
-    for path in unowned(foreign):
+    for path in unowned(found):
         recorder.reads.setdefault(path, signature_of(path)[0])
-    return packages_of(foreign, absent)
+    return packages_of(found, absent)
 
 
 def _produce(job: Job, channel: Channel) -> tuple[dict[str, Metric], tuple[str, ...]]:

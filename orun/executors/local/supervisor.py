@@ -95,6 +95,7 @@ class Supervised:
         self.kill()
         if self.native:
             self.native.answer()
+        packages = self.native.packages() if self.native else {}  # it reads a little more
         return Ended(
             status=end.status,
             seconds=monotonic() - self._began,
@@ -105,7 +106,8 @@ class Supervised:
             reads=self.native.recorder.reads if self.native else {},
             written=self.native.recorder.written if self.native else {},
             missed=sorted(self.native.recorder.missed) if self.native else [],
-            packages=self.native.packages() if self.native else {},
+            packages=packages,
+            probed=self.native.probed if self.native else {},
         )
 
     def release(self) -> None:

@@ -1,8 +1,7 @@
 """Installed modules that the processes load which a stage starts, by the files that these open.
 
-A program's packages are all that it loads: which of them its code asks for itself, nobody tells. Of a process that was
-forked and goes on in the stage's code, as workers of a pool are, those count that the user's code imports, as of the
-stage's own process.
+A program's packages are all that it loads. What it looks for in vain nobody tells, but for the statements in scripts of
+the user's (`native.py`); workers of a pool tell that themselves (`forks.py`).
 """
 # ruff: noqa: PTH123, PTH208  (strings: every file that a stage opens passes here)
 
@@ -12,10 +11,10 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Collection
 
+from orun.environment.distributions import PACKAGES
 from orun.environment.python_path import PACKAGE
-from orun.executors.tracing.scope import PACKAGES
+from orun.executors.tracing.packages import OWN as LIBRARIES
 
 FOLDER = "-packages/"  # what is common to their ends
 SUFFIXES = (".py", ".pyc", ".so")
@@ -28,9 +27,13 @@ class Children:
 
     Args:
         stage: id of the process of the stage, which tells of itself.
+
+    Attributes:
+        code: Python files that are not installed, sources or byte code, which programs have opened.
     """
 
     def __init__(self, stage: int) -> None:
+        self.code: set[str] = set()
         self._stage = stage
         self._leaders: dict[int, int] = {}  # thread -> its process
         self._loaded: dict[int, set[str]] = {}
@@ -41,27 +44,31 @@ class Children:
         """Note that a process is about to become another program."""
         self._programs.add(self._leader(thread))
 
+    def is_program(self, thread: int) -> bool:
+        """Return whether the process of a thread has become another program."""
+        return self._leader(thread) in self._programs
+
     def opened(self, thread: int, path: str) -> None:
         """Note that a process opens a file."""
         if thread == self._stage:  # nearly always
             return
         if path.startswith(OWN):
             self._ours.add(self._leader(thread))
-        elif FOLDER in path and (process := self._leader(thread)) != self._stage and (name := _module(path)):
-            self._loaded.setdefault(process, set()).add(name)
+        elif path.endswith(SUFFIXES) or ".so." in path:
+            process = self._leader(thread)
+            if name := _module(path):
+                if process != self._stage:
+                    self._loaded.setdefault(process, set()).add(name)
+            elif process in self._programs and FOLDER not in path:
+                self.code.add(path)
 
     @property
-    def loaded(self) -> set[str]:
-        """Top-level names of all modules that processes beside the stage's own have loaded."""
-        return set().union(*self._loaded.values())
+    def modules(self) -> set[str]:
+        """Top-level names of the modules that count: of processes that run orun's code, all but its own libraries."""
+        return {name for process, names in self._loaded.items() for name in names - self._ignored(process)}
 
-    def modules(self, imported: Collection[str]) -> set[str]:
-        """Those of them that count; `imported` are the top-level names of what the user's code imports."""
-        found: set[str] = set()
-        for process, loaded in self._loaded.items():
-            whole = process in self._programs and process not in self._ours
-            found |= loaded if whole else loaded.intersection(imported)
-        return found
+    def _ignored(self, process: int) -> frozenset[str]:
+        return LIBRARIES if process in self._ours or process not in self._programs else frozenset()
 
     def _leader(self, thread: int) -> int:
         """The process of a thread."""
@@ -80,7 +87,7 @@ def _module(path: str) -> str:
     """The top-level module that a file of installed packages is of; empty when it is none, or Python's at its start."""
     top, folder, inside = path.rpartition(FOLDER)
     folder = f"{top}{folder.rstrip('/')}"
-    if not folder.endswith(PACKAGES) or not (path.endswith(SUFFIXES) or ".so." in path):
+    if not folder.endswith(PACKAGES):
         return ""
     name = inside.removeprefix("__pycache__/").partition("/")[0].partition(".")[0]
     return "" if name in _at_startup(folder) else name

@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 # Modules that look for modules: `modules.py` notes better what was found, and where in vain.
 FINDERS = frozenset(
-    {"importlib", "_frozen_importlib", "_frozen_importlib_external", "pkgutil", "pkg_resources",
-     "orun.executors.tracing.imports"}
+    {"importlib", "_frozen_importlib", "_frozen_importlib_external", "importlib_metadata", "pkgutil", "pkg_resources",
+     "orun.executors.tracing.imports", "orun.executors.tracing.versions"}
 )  # fmt: skip
 
 

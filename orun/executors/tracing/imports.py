@@ -1,65 +1,72 @@
-"""Modules that no `import` statement in a file of the user's tells of, by what happens while a stage runs."""
+"""Top-level modules that a stage looks for, by whoever asks, and whether they are there or not.
+
+Imports, `importlib.util.find_spec`, `pkgutil.find_loader` and pickles search the path of modules. Only a module that
+is loaded already is not searched for: it counts because it is loaded (`packages.py`).
+"""
 
 from __future__ import annotations
 
-import functools
-import importlib
+import os
 import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-from orun.executors.tracing.frames import FINDERS, calling
-from orun.executors.tracing.packages import PYTHON
-from orun.executors.tracing.scope import installed
-
+# What is there anyway; and what the standard library looks for where it runs on the Java platform.
+PYTHON = sys.stdlib_module_names | {"orun", "__main__", "__mp_main__", "java", "org"}
 BUILT = "_sysconfigdata_"  # how this Python was built: of the standard library, under a name of its own on each machine
 
 
 class Imports:
-    """Modules that a setting names, what was pickled is of, or code asks for that stands in no module.
+    """What was looked for, from `install` on: what a library asks for as a fork server loads it counts as well.
 
     Attributes:
-        named: their top-level names, of those that are not there, too.
+        asked: names of top-level modules.
+        missed: modules that were not in a package without a file, which several distributions may share -> its folders.
     """
 
     def __init__(self) -> None:
-        self.named: dict[str, bool] = {}
-        self._begun = False
+        self.asked: dict[str, bool] = {}
+        self.missed: dict[str, list[str]] = {}
 
     def install(self) -> None:
-        """Have imports told to this object; those of a package's own modules, as it loads them late, are none."""
-        call = importlib.import_module
+        """Have searches of the path told to this object."""
+        search = PathFinder.find_spec
 
-        @functools.wraps(call)
-        def noting(name: str, package: str | None = None) -> ModuleType:
-            if self._begun and isinstance(name, str):
-                self._note(name, calling(FINDERS, depth=1)[0])
-            return call(name, package)
+        def find_spec(
+            _: type, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+        ) -> ModuleSpec | None:
+            found = search(fullname, path, target)
+            if path is None:
+                self._note(fullname.partition(".")[0])
+            elif found is None and fullname not in self.missed and _is_shared(fullname.rpartition(".")[0]):
+                self.missed[fullname] = list(path)
+            return found
 
-        importlib.import_module = noting
-
-    def begin(self) -> None:
-        """Note them from now on."""
-        self._begun = True
+        PathFinder.find_spec = classmethod(find_spec)  # type: ignore[assignment]  # `sys.meta_path` holds the class
 
     def forget(self) -> None:
         """Be as after `install`."""
-        self._begun = False
-        self.named.clear()
+        self.asked.clear()
+        self.missed.clear()
 
-    def imported(self, module: str, *_: object) -> None:
-        """Note a module that is about to be loaded, unless a package asks for it: `exec` and hubs have code as well."""
-        if self._begun:
-            caller, file = calling(FINDERS, depth=2)
-            if not file.startswith(installed()):
-                self._note(module, caller)
+    @property
+    def absent(self) -> list[str]:
+        """Paths at which the modules that were missed would be, and are not."""
+        names = ((folder, name.rpartition(".")[2]) for name, folders in self.missed.items() for folder in folders)
+        paths = (path for folder, name in names for path in (f"{folder}/{name}", f"{folder}/{name}.py"))
+        return [path for path in paths if not os.path.lexists(path)]
 
-    def unpickled(self, module: str, _name: str) -> None:
-        """Note a module of which a class or function is taken out of a pickle."""
-        if self._begun:
-            self._note(module, "")
+    def _note(self, name: str) -> None:
+        if name not in self.asked and is_foreign(name):
+            self.asked[name] = True
 
-    def _note(self, name: str, caller: str) -> None:
-        top = name.partition(".")[0]
-        known = top in sys.stdlib_module_names | PYTHON or top.startswith(BUILT)
-        if top and caller not in (top, "orun") and not known and top not in self.named:
-            self.named[top] = True
+
+def _is_shared(package: str) -> bool:
+    """Whether a package has no file, so that any distribution may add to it."""
+    return is_foreign(package.partition(".")[0]) and getattr(sys.modules.get(package), "__file__", None) is None
+
+
+def is_foreign(module: str) -> bool:
+    """Return whether a top-level module is neither of the standard library nor of orun."""
+    return bool(module) and module not in PYTHON and not module.startswith(BUILT)

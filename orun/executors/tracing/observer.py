@@ -9,11 +9,13 @@ from orun.executors.job import Signature
 from orun.executors.tracing import modules
 from orun.executors.tracing.forks import Forks, Notes
 from orun.executors.tracing.imports import Imports
+from orun.executors.tracing.locales import Locales
 from orun.executors.tracing.probes import Probes
 from orun.executors.tracing.recorder import Recorder, absolute, signature_of
-from orun.executors.tracing.scope import Scope, installed, scope_of
+from orun.executors.tracing.scope import Scope, installed
 from orun.executors.tracing.variables import Variables
 from orun.executors.tracing.versions import Versions
+from orun.fs.observed_state import ABSENT
 
 
 @dataclass
@@ -24,7 +26,7 @@ class Observer:
         recorder: files that are opened or looked for, and folders that are listed.
         variables: environment variables that are looked up.
         versions: distributions that are asked for by name.
-        imports: modules that are imported by name.
+        imports: modules that are looked for.
         probes: what is asked for without being opened.
         forks: what of all this is noted in processes that this one forks.
         scope: tells the user's files, once it is narrowed.
@@ -43,16 +45,18 @@ class Observer:
         self.probes = Probes(self.recorder)
         files = [Notes(self.recorder, name) for name in ("listings", "sought")]
         found = [Notes(one, "found") for one in (self.variables, self.versions, self.probes)]
-        self.forks = Forks(*files, *found, Notes(self.imports, "named"))
+        self.forks = Forks(*files, *found, Notes(self.imports, "asked"), Notes(self.imports, "missed"))
 
     def install(self) -> None:
         """Begin to note what is opened and listed; look-ups and questions count from `narrow` on."""
         files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
         paths = (path for path in map(absolute, filter(None, files)) if not path.startswith(installed()))
         self._before = {path: signature_of(path)[0] for path in paths}
-        self.recorder.install({"import": self.imports.imported, "pickle.find_class": self.imports.unpickled})
+        self.recorder.install()
         self.imports.install()
+        self.versions.install()
         self.variables.install()
+        Locales(self.variables).install()
         self.probes.install()
         self.forks.install()
 
@@ -60,18 +64,16 @@ class Observer:
         """Note from now on, and keep of what was noted, what is in the scope."""
         self.scope = scope
         self.recorder.narrow(scope)
-        project = scope_of(scope.made_of[0][:1])  # what debuggers put on the path is imported at the start as well
-        self.recorder.reads |= {path: seen for path, seen in self._before.items() if project.is_code(path)}
+        self.recorder.reads |= {path: seen for path, seen in self._before.items() if scope.is_code(path)}
         modules.install(scope, self.recorder)
         self.variables.narrow(scope)
-        self.versions.narrow(scope)
-        self.imports.begin()
         self.probes.narrow(scope)
         self.forks.begin()
 
     def gather(self) -> None:
         """Note what other processes of the stage have found out so far."""
         self.forks.gather()
+        self.probes.found = dict.fromkeys(self.imports.absent, ABSENT) | self.probes.found
         self.recorder.reads = dict.fromkeys(self.recorder.sought) | self.recorder.reads
 
     def forget(self) -> None:

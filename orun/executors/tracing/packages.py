@@ -1,41 +1,69 @@
-"""Distributions that the user's code depends on: those it imports, and what these require, as far as it is loaded."""
+"""Distributions that a stage depends on: all that its process has loaded or looked for, whoever asked.
+
+What is only installed beside them does not count. The libraries that orun itself loads in every process of a stage
+(`OWN`) count only if the user's code imports them or a distribution that counts requires them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import importlib.util
-import re
 import sys
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from orun.environment import distributions
+from orun.environment.distributions import PACKAGES
+from orun.environment.python_path import STARTUP
+from orun.environment.startup import HOOKS
 from orun.executors.local.module_sources import read_source
+from orun.executors.tracing.imports import is_foreign
 from orun.executors.tracing.recorder import absolute
-from orun.executors.tracing.scope import PACKAGES
 from orun.stages.code import TEXTS
 
-PYTHON = frozenset({"orun", "__main__"})  # what is there anyway, beside the standard library
-REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+OWN = frozenset({"blake3", "msgspec", "typing_extensions"})  # the last where msgspec finds it
+
+Files = Mapping[str, Collection[str]]  # files or folders of top-level modules
 
 
-def foreign_imports(
-    files: Iterable[str], is_code: Callable[[str], bool], named: Collection[str] = ()
-) -> tuple[set[str], set[str]]:
-    """Top-level names of modules that Python files import: of installed ones that are loaded, and of those nowhere.
+def modules_needed(
+    asked: Iterable[str], imported: Collection[str], is_code: Callable[[str], bool]
+) -> tuple[Files, set[str]]:
+    """Find the top-level modules that are not the user's, and that this process has loaded or looked for.
 
     Args:
-        files: the files.
-        is_code: whether a file is the project's own.
-        named: modules that were asked for, in this process or a worker.
+        asked: those that were looked for, in this process or a worker.
+        imported: those that the user's code imports.
+        is_code: whether a file is the user's own.
+
+    Returns:
+        Those that are there, with their files, and the names of those that are nowhere.
     """
-    names = imports_of(files).union(named)
-    origins = {name: getattr(sys.modules[name], "__file__", None) for name in names if name in sys.modules}
-    found = {name: importlib.util.find_spec(name) for name in names - origins.keys()}
-    origins |= {name: spec.origin for name, spec in found.items() if spec and name in named}
-    absent = {name for name, spec in found.items() if spec is None}
-    return {name for name, origin in origins.items() if not is_code(origin or "")}, absent
+    loaded = set(filter(_counts, {module.partition(".")[0] for module in list(sys.modules)}))
+    specs = {name: importlib.util.find_spec(name) for name in set(filter(_counts, asked)) - loaded}
+    found = {name: _files(name) for name in loaded} | {name: places(spec) for name, spec in specs.items() if spec}
+    there = {name: files for name, files in found.items() if not any(map(is_code, files))}
+    own = OWN - set(imported)
+    if own:
+        own -= {
+            name.replace("-", "_")
+            for one in _distributions(_without(there, own))
+            for name in distributions.requirements(one)
+        }
+    return _without(there, own), {name for name, spec in specs.items() if spec is None}
+
+
+def _counts(module: str) -> bool:
+    """Whether a top-level module may count: what Python loads at its start is in the key."""
+    return is_foreign(module) and module not in STARTUP and not HOOKS.search(module)
+
+
+def _without(modules: Files, names: Collection[str]) -> Files:
+    return {name: files for name, files in modules.items() if name not in names}
 
 
 def imports_of(files: Iterable[str]) -> set[str]:
@@ -44,59 +72,50 @@ def imports_of(files: Iterable[str]) -> set[str]:
     for file in files:
         with contextlib.suppress(OSError):  # a program may remove what it has run
             names |= read_source(TEXTS.get(file) or Path(file).read_bytes()).imports
-    return names - sys.stdlib_module_names - PYTHON
+    return set(filter(is_foreign, names))
 
 
-def packages_of(modules: Iterable[str], absent: Iterable[str], loaded: Container[str] | None = None) -> dict[str, str]:
-    """Distribution -> version of those that modules are of, and of what these require, as far as it is loaded.
+def packages_of(modules: Files, absent: Iterable[str]) -> dict[str, str]:
+    """Return distribution -> version of those that modules are of.
 
     Args:
-        modules: top-level names of modules that are loaded.
-        absent: of those that are not installed; each is taken for the name of its distribution.
-        loaded: the names of all that are loaded; those of this process when None.
+        modules: those that are there.
+        absent: names of those that are not; each is taken for the name of its distribution.
     """
-    known = sys.modules if loaded is None else loaded
-    waiting = [distribution for module in modules for distribution in _distributions(module)]
     found = {
-        name: distributions.ABSENT
-        for name in map(distributions.normalise, absent)
-        if name not in distributions.installed()
+        name: distributions.installed().get(name, distributions.ABSENT) for name in map(distributions.normalise, absent)
     }
-    while waiting:
-        name = waiting.pop()
-        if name in found or name not in distributions.installed():
-            continue
-        found[name] = distributions.installed()[name]
-        waiting.extend(required for required in _requirements(name) if _is_loaded(required, known))
-    return dict(sorted(found.items()))
+    found |= {name: distributions.installed()[name] for name in _distributions(modules)}
+    alone = map(distributions.normalise, modules.keys() - _owners(modules).keys())
+    return dict(
+        sorted({**{name: distributions.PRESENT for name in alone if name in distributions.modules()}, **found}.items())
+    )
 
 
-def _distributions(module: str) -> list[str]:
-    """Names of the distributions that a top-level module is of."""
-    if distributions.normalise(module) in distributions.installed():
-        return [distributions.normalise(module)]
-    return [distributions.normalise(name) for name in _owners().get(module, ())]
-
-
-@functools.cache
-def _owners() -> Mapping[str, list[str]]:
-    """The distributions of every top-level module; reads the file list of each of them: only if needed."""
-    from importlib.metadata import packages_distributions
-
-    return packages_distributions()
-
-
-def unowned(modules: Iterable[str]) -> set[str]:
-    """The files of loaded modules that no distribution has brought, as what was built and copied to its place.
-
-    Args:
-        modules: their top-level names.
-    """
-    alone = {name for name in modules if not _distributions(name)}
-    if not alone:
-        return set()
+def unowned(modules: Files) -> set[str]:
+    """Return the files of loaded modules that no distribution has brought, such as modules copied to their place."""
+    alone = modules.keys() - _owners(modules).keys()
     found = (module for name, module in list(sys.modules.items()) if name.partition(".")[0] in alone)
-    return {absolute(file) for module in found if (file := getattr(module, "__file__", None))}
+    return {absolute(file) for module in found if (file := _attribute(module, "__file__"))} if alone else set()
+
+
+def _distributions(modules: Files) -> set[str]:
+    return {name for names in _owners(modules).values() for name in names}
+
+
+def _owners(modules: Files) -> dict[str, list[str]]:
+    """Normalised names of the distributions of each module that has one."""
+    named = {
+        name: [normal] for name in modules if (normal := distributions.normalise(name)) in distributions.installed()
+    }
+    rest = tuple(sorted((name, tuple(sorted(modules[name]))) for name in modules.keys() - named.keys()))
+    return named | _recorded(rest)
+
+
+@functools.lru_cache(maxsize=4)
+def _recorded(modules: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, list[str]]:
+    """The same of those whose distributions have other names, for which lists of files are read."""
+    return distributions.owners(dict(modules))
 
 
 def stands_alone(path: str) -> bool:
@@ -111,27 +130,30 @@ def stands_alone(path: str) -> bool:
     )
 
 
-def _requirements(distribution: str) -> set[str]:
-    """Names of all that a distribution may require, extras included."""
-    from importlib.metadata import requires
-
-    matches = (REQUIREMENT.match(line) for line in requires(distribution) or ())
-    return {distributions.normalise(matched[0]) for matched in matches if matched}
-
-
-def _is_loaded(distribution: str, loaded: Container[str]) -> bool:
-    if distribution not in distributions.installed():
-        return False
-    if distribution.replace("-", "_") in loaded:
-        return True
-    return any(name in loaded for name in _top_levels(distribution))
+def _files(module: str) -> list[str]:
+    """The file of a loaded module; of a package without one those of the modules right below it."""
+    if file := _attribute(sys.modules.get(module), "__file__"):
+        return [file]
+    inside = [name for name in list(sys.modules) if name.startswith(f"{module}.")]
+    return [
+        file for name in inside if not _lies_in_file(name) and (file := _attribute(sys.modules.get(name), "__file__"))
+    ]
 
 
-def _top_levels(distribution: str) -> set[str]:
-    """Names of the top-level modules of a distribution."""
-    from importlib.metadata import distribution as find
+def _lies_in_file(module: str) -> bool:
+    """Whether the package around a module has a file, by which its distribution is known."""
+    return bool(_attribute(sys.modules.get(module.rpartition(".")[0]), "__file__"))
 
-    metadata = find(distribution)
-    if listed := metadata.read_text("top_level.txt"):
-        return set(listed.split())
-    return {file.parts[0].removesuffix(".py") for file in metadata.files or () if file.suffix == ".py"}
+
+def places(spec: ModuleSpec) -> list[str]:
+    """Return the file of a module that is not loaded; of a package without one its folders."""
+    return [spec.origin] if spec.has_location and spec.origin else list(spec.submodule_search_locations or ())
+
+
+def _attribute(module: ModuleType | None, name: str) -> str | None:
+    """An attribute that is a text, without having a module load that waits to be asked for one."""
+    try:
+        found: Any = object.__getattribute__(module, "__dict__").get(name)
+    except AttributeError:  # it is None, or some other object that was put in the place of a module
+        return None
+    return found if isinstance(found, str) else None

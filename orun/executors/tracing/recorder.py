@@ -3,7 +3,7 @@
 The hook is installed in the fork server, so that what a library reads while it is imported beforehand is known to the
 stages that share it. A hook must never raise: that would make the user's own call fail.
 """
-# ruff: noqa: PTH100, PTH110, PTH112, PTH114, PTH115, PTH116, PTH118  (strings: every file that a stage opens passes here)
+# ruff: noqa: PTH100, PTH110, PTH112, PTH114, PTH116, PTH118  (strings: every file that a stage opens passes here)
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import importlib.util
 import os
 import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from orun.executors.job import Signature
@@ -23,6 +23,8 @@ WRITES = os.O_WRONLY | os.O_RDWR
 BYPRODUCTS = "/__pycache__/"  # caches beside code, but for byte code, which stands for its source
 SHARED = "-shm"  # SQLite's index of a database's log, which whoever reads writes to as well: no content of its own
 LONGEST_LINE = 256  # bytes of a first line that Linux looks at
+OF_A_PROCESS = ("/proc/", "/dev/")  # where names lead to other files in each process: /proc/self/fd/3, /dev/stdin
+NAMELESS, REMOVED = "/proc/self/fd", " (deleted)"  # stands for what a process has open that has no name any more
 LISTERS = frozenset({"os", "pathlib", "glob", "shutil"})  # modules that list folders for their callers
 
 
@@ -49,14 +51,9 @@ class Recorder:
         self._paused = False
         self._handlers: dict[str, Callable[..., None]] = {}
 
-    def install(self, further: Mapping[str, Callable[..., None]] | None = None) -> None:
-        """Begin; there is no way to end it but the end of the process.
-
-        Args:
-            further: what else is to hear of events of Python, by the event.
-        """
+    def install(self) -> None:
+        """Begin; there is no way to end it but the end of the process."""
         self._handlers = {
-            **(further or {}),
             "open": self._opened,
             "os.listdir": self._listed,
             "os.scandir": self._listed,
@@ -99,7 +96,7 @@ class Recorder:
         """Note that a file is read, or looked for, now."""
         if path in self.reads or path in self.written or path in self._passed:
             return
-        source = _source_of(path)
+        source = source_of(path)
         self._passed.add(path)
         if BYPRODUCTS in source or not self._scope.is_discovery(source):
             return
@@ -211,7 +208,7 @@ class Recorder:
 
     def _listed(self, folder: Any = None) -> None:
         if isinstance(folder, int):
-            folder = os.readlink(f"/proc/self/fd/{folder}")
+            folder = f"/proc/self/fd/{folder}"
         name = absolute(os.fsdecode(folder or "."))
         if name in self.listings or name in self.written or not self._scope.is_discovery(name):
             return
@@ -233,8 +230,12 @@ class Recorder:
 
 
 def absolute(path: str) -> str:
-    """The absolute form of a path; links are followed only where `..` needs it."""
-    return os.path.realpath(path) if ".." in path else os.path.abspath(path)
+    """Return the absolute form of a path; links are followed where `..` needs it, or other processes lack them."""
+    name = os.path.realpath(path) if ".." in path else os.path.abspath(path)
+    if not name.startswith(OF_A_PROCESS):
+        return name
+    real = os.path.realpath(name)
+    return NAMELESS if real.endswith(REMOVED) and not os.path.exists(real) else real
 
 
 def signature_of(path: str) -> tuple[Signature | None, bool]:
@@ -247,8 +248,8 @@ def signature_of(path: str) -> tuple[Signature | None, bool]:
     return signature, stat.S_ISREG(status.st_mode)
 
 
-def _source_of(path: str) -> str:
-    """The source that a cached byte code stands for, else the path itself."""
+def source_of(path: str) -> str:
+    """Return the source that a cached byte code stands for, else the path itself."""
     if not path.endswith(".pyc"):
         return path
     try:

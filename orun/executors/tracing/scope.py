@@ -13,7 +13,7 @@ from itertools import chain
 
 import blake3
 
-from orun.environment.distributions import installed_in
+from orun.environment.distributions import PACKAGES, holds_packages
 from orun.environment.python_path import PACKAGE, VARIABLE, on_path
 from orun.executors.job import Job
 
@@ -26,7 +26,6 @@ CREDENTIALS = (".netrc", ".aws", ".azure", ".config/gcloud", ".ssh", ".cache/hug
 CACHES = (".nv", ".triton", ".cache/fontconfig", ".cache/matplotlib", ".cache/mesa_shader_cache", ".cache/miopen")
 MARK = "pyvenv.cfg"  # what tells a virtual environment
 ENVIRONMENT = ("bin", "etc", "include", "lib", "lib64", "share", MARK)  # what is in one
-PACKAGES = ("/site-packages", "/dist-packages")  # how folders that installers fill are called
 
 
 class Scope:
@@ -109,7 +108,7 @@ def places(path: str) -> tuple[str, ...]:
 
 def _holds_packages(folder: str) -> bool:
     """Whether packages are installed in a folder, be it by `pip install --target`."""
-    return f"{folder}/".startswith(installed()) or bool(installed_in([folder]))
+    return f"{folder}/".startswith(installed()) or holds_packages(folder)
 
 
 @functools.cache

@@ -14,8 +14,8 @@ from types import CodeType
 from orun.executors.tracing.frames import calling
 from orun.executors.tracing.scope import Scope
 
-HELPERS = frozenset({"os", "collections", "string"})  # modules whose code looks up for its caller
-PATHS = "posixpath"  # another: `expandvars` of what its caller names, and `expanduser` of HOME, which is no setting
+# Modules whose code looks up for its caller: `os.path.expanduser` of HOME, for one.
+HELPERS = frozenset({"collections", "gettext", "locale", "os", "pathlib", "posixpath", "string"})
 
 
 class Variables:
@@ -49,11 +49,21 @@ class Variables:
 
     def looked_up(self, name: str, value: str | None) -> None:
         """A variable is looked up now; what the process has set itself is its own."""
-        helpers = HELPERS if name == "HOME" else HELPERS | {PATHS}
         if self._scope is None or name in self.found or name in self.own:
             return
-        if self._scope.is_code(calling(helpers, depth=2)[1]):
+        if self._scope.is_code(calling(HELPERS, depth=2)[1]):
             self.found[name] = value
+
+    def taken(self, name: str) -> str | None:
+        """Note a variable that C takes from the environment; return its value."""
+        value = os.environ.copy().get(name)
+        if name not in self.own and name not in self.found:
+            self.found[name] = value
+        return value
+
+    def is_code(self, file: str) -> bool:
+        """Return whether a file is of the project's code; none is before the stage has begun."""
+        return self._scope is not None and self._scope.is_code(file)
 
 
 class NotedEnviron(os._Environ[str]):  # noqa: SLF001 - the type of `os.environ` has no public name

@@ -12,6 +12,9 @@ from tests.executors.support import Project, result
 def executor() -> Iterator[LocalExecutor]:
     with pytest.MonkeyPatch.context() as patch, LocalExecutor() as executor:
         patch.setenv("ORUN_TEST", "on")
+        patch.setenv("LANG", "C.UTF-8")  # in the plain C locale Python sets LC_CTYPE
+        for name in ("LC_ALL", "LC_CTYPE", "LC_TIME"):
+            patch.delenv(name, raising=False)
         yield executor
 
 
@@ -36,7 +39,11 @@ def executor() -> Iterator[LocalExecutor]:
         ("list(os.environ.values())", None),
         ("import subprocess\nsubprocess.run(['true'], env={**os.environ, 'X': '1'}, check=True)", {}),
         ("[value for name, value in os.environ.items() if name == 'ORUN_TEST']", None),
-        ("import locale, tempfile, shutil\ntempfile.gettempdir(); shutil.which('ls'); os.path.expanduser('~')", {}),
+        ("import locale, tempfile, shutil\ntempfile.gettempdir(); shutil.which('ls'); os.path.expanduser('x')", {}),
+        ("import locale\nlocale.setlocale(locale.LC_TIME, 'C'); locale.str(1.5)", {}),
+        ("import locale\nlocale.setlocale(locale.LC_TIME)", {"LC_ALL": None, "LC_CTYPE": None, "LANG": "C.UTF-8"}),
+        ("import locale\nlocale.getlocale()", {"LC_ALL": None, "LC_CTYPE": None, "LANG": "C.UTF-8"}),
+        ("import locale\nlocale.setlocale(locale.LC_TIME, '')", {"LC_ALL": None, "LC_TIME": None, "LANG": "C.UTF-8"}),
     ],
 )
 def test_what_the_project_s_code_looks_up(

@@ -1,0 +1,84 @@
+"""Code that Python runs when it starts, in every process of a stage: `sitecustomize`, `usercustomize`, `.pth` files."""
+
+# ruff: noqa: PTH118, PTH120, PTH123, PTH208  (strings: looked at in every run)
+
+from __future__ import annotations
+
+import os
+import re
+import site
+from collections.abc import Iterator
+
+from blake3 import blake3
+
+from orun.environment.call_cache import once
+from orun.environment.python_path import STARTUP, VARIABLE, on_path
+
+ENDS = ("/__init__.py", ".py", ".pyc")  # of a module, in the order in which Python looks for them
+IMPORTS = ("import ", "import\t")  # how a line begins that is code, and not a folder
+SHOWN = 16  # hexadecimal digits of a digest
+# Modules with which installers make others importable: that alone says nothing of a stage.
+HOOKS = re.compile(r"\b(__editable__|_editable_impl_|_distutils_hack\b|_virtualenv\b)|_editable(_loader)?\b")
+NAMESPACES = "-nspkg.pth"  # the end of those that setuptools once made for packages without a file
+
+
+@once
+def startup_code(*, isolated: bool = False) -> tuple[tuple[str, str], ...]:
+    """Return the files with such code, in the order in which it runs, each with a digest of the code.
+
+    Args:
+        isolated: whether of an isolated environment: what is installed there is known otherwise.
+    """
+    library = os.path.dirname(os.__file__)
+    if isolated:
+        return tuple(_modules([library]))
+    folders = [*on_path(os.environ.get(VARIABLE, "")), library]
+    found: list[tuple[str, str]] = []
+    for folder in _site_folders():
+        folders.append(folder)
+        for path in _path_files(folder):
+            lines = _lines(path)
+            folders += [os.path.join(folder, line) for line in lines if not line.startswith(("#", *IMPORTS))]
+            code = [line for line in lines if line.startswith(IMPORTS) and not HOOKS.search(line)]
+            if code and not path.endswith(NAMESPACES):
+                found.append((path, _digest("\n".join(code).encode())))
+    return (*found, *_modules(folders))
+
+
+def _site_folders() -> list[str]:
+    """The folders whose `.pth` files Python reads."""
+    user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    return [*user, *site.getsitepackages()]
+
+
+def _path_files(folder: str) -> list[str]:
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    return [f"{folder}/{name}" for name in sorted(names) if name.endswith(".pth")]
+
+
+def _lines(path: str) -> list[str]:
+    return [line.strip() for line in _read(path).decode("utf-8", "replace").splitlines() if line.strip()]
+
+
+def _modules(folders: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the first module of each name."""
+    names = STARTUP if site.ENABLE_USER_SITE else STARTUP[:1]
+    for name in names:
+        paths = (f"{folder}/{name}{end}" for folder in folders for end in ENDS)
+        if path := next(filter(os.path.isfile, paths), None):
+            yield path, _digest(_read(path))
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:  # Python passes over what it cannot read, too
+        return b""
+
+
+def _digest(code: bytes) -> str:
+    return blake3(code).hexdigest()[:SHOWN]

@@ -1,0 +1,230 @@
+"""Packages that are optional to whoever asks for them: the stage runs again when one appears, changes or goes."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from orun.store import Store
+from tests.project import Project
+from tests.site_packages import Site, reasons
+
+PIPELINE = """
+name: text
+stages:
+  asks: {uses: ./asks.py:tell}
+  neither: {uses: ./neither.py:tell}
+"""
+CODE = """
+{before}
+
+from orun import stage
+
+
+@stage(inputs={{}}, output="files")
+def tell(context):
+    (context.output / "text").write_text(str({value}))
+"""
+ASKED = """
+from importlib.metadata import PackageNotFoundError, version
+
+
+def asked():
+    try:
+        return version("extra") and "there"
+    except PackageNotFoundError:
+        return "none"
+"""
+OLD = sys.version_info < (3, 14)  # which has no `pkgutil.find_loader` any more
+# What the user's code writes, and what stands before its function: each is "none" without the package.
+BY_USER = {
+    "find_spec": ("find_spec('extra') and 'there' or 'none'", "from importlib.util import find_spec"),
+    "of the module": ("importlib.util.find_spec('extra') and 'there' or 'none'", "import importlib.util"),
+    "path finder": (
+        "PathFinder.find_spec('extra') and 'there' or 'none'",
+        "from importlib.machinery import PathFinder",
+    ),
+    "version": ("asked()", ASKED),
+} | ({"find_loader": ("find_loader('extra') and 'there' or 'none'", "from pkgutil import find_loader")} if OLD else {})
+# The module of a library that imports or asks for another package, which its metadata does not name.
+BY_LIBRARY = {
+    "imports": "try:\n    from extra import WORD\nexcept ImportError:\n    WORD = 'none'\n",
+    "by name": "import importlib\ntry:\n    WORD = importlib.import_module('ex' + 'tra').WORD\n"
+    "except ImportError:\n    WORD = 'none'\n",
+    "find_spec": "from importlib.util import find_spec\nWORD = 'there' if find_spec('extra') else 'none'\n",
+    "version": "from importlib.metadata import PackageNotFoundError, version\n"
+    "try:\n    WORD = version('extra') and 'there'\nexcept PackageNotFoundError:\n    WORD = 'none'\n",
+}
+POOL = """
+import multiprocessing
+
+
+def word(_):
+    import library
+
+    return library.WORD
+
+
+def ask():
+    with multiprocessing.get_context({method!r}).Pool(1) as pool:
+        return pool.map(word, [0])[0]
+"""
+SCRIPT = """
+import subprocess
+import sys
+
+
+def ask():
+    return subprocess.check_output([sys.executable, {script!r}], text=True)
+"""
+NONE, GONE = "not installed", "package extra: 1.0 -> not installed (imported by the stage)"
+
+
+def make(folder: Path, value: str, before: str = "") -> tuple[Project, Site]:
+    project, site = Project.make(folder / "project", PIPELINE), Site.make(folder)
+    project.write("asks.py", CODE.format(value=value, before=before))
+    project.write("neither.py", CODE.format(value="0", before=""))
+    return project, site
+
+
+def check(project: Project, site: Site, there: str = "there") -> None:
+    """Install an optional package, another one, the first one anew, and remove it again."""
+    assert list(reasons(site.run(project))) == ["asks", "neither"]
+    assert project.text("asks") == "none"
+    assert reasons(site.run(project)) == {}
+    site.install("unrelated", "1.0", "")
+    assert reasons(site.run(project)) == {}
+    site.install("extra", "1.0", "WORD = 'there'")
+    why = "package extra: not installed -> 1.0 (imported by the stage)"
+    assert reasons(site.run(project)) == {"asks": [why]}
+    assert project.text("asks") == there
+    assert reasons(site.run(project)) == {}
+    site.install("unrelated", "2.0", "")
+    assert reasons(site.run(project)) == {}
+    site.install("extra", "2.0", "WORD = 'there'")
+    assert reasons(site.run(project)) == {"asks": ["package extra: 1.0 -> 2.0 (imported by the stage)"]}
+    site.remove("extra")
+    assert reasons(site.run(project)) == {}, "the first result holds again"
+    assert project.text("asks") == "none"
+
+
+@pytest.mark.parametrize("asks", BY_USER)
+def test_a_package_that_your_code_asks_for(tmp_path: Path, asks: str) -> None:
+    check(*make(tmp_path, *BY_USER[asks]))
+
+
+@pytest.mark.parametrize("asks", BY_LIBRARY)
+def test_a_package_that_a_library_asks_for(tmp_path: Path, asks: str) -> None:
+    """Its metadata does not name it: that another package asks for it is seen while the stage runs."""
+    project, site = make(tmp_path, "library.WORD", "import library")
+    site.install("library", "1.0", BY_LIBRARY[asks])
+    check(project, site)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at the top", "in the function"])
+def test_a_package_that_a_library_of_a_library_asks_for(tmp_path: Path, *, late: bool) -> None:
+    """Whether the fork server has loaded it or the process of the stage."""
+    value, before = ("__import__('library').WORD", "") if late else ("library.WORD", "import library")
+    project, site = make(tmp_path, value, before)
+    site.install("library", "1.0", "from deeper import WORD")
+    site.install("deeper", "1.0", BY_LIBRARY["imports"])
+    check(project, site)
+
+
+@pytest.mark.parametrize("asks", BY_LIBRARY)
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.usefixtures("native_reads")
+def test_a_package_that_a_library_asks_for_in_a_worker(tmp_path: Path, method: str, asks: str) -> None:
+    project, site = make(tmp_path, "ask()", POOL.format(method=method))
+    site.install("library", "1.0", BY_LIBRARY[asks])
+    check(project, site)
+
+
+@pytest.mark.usefixtures("native_reads")
+def test_a_package_that_a_script_of_yours_imports_if_it_is_there(tmp_path: Path) -> None:
+    project, site = make(tmp_path, "ask()", "")
+    script = project.write("script.py", f"import sys\n{BY_LIBRARY['imports']}sys.stdout.write(WORD)")
+    project.write("asks.py", CODE.format(value="ask()", before=SCRIPT.format(script=str(script))))
+    check(project, site)
+
+
+def test_a_module_of_another_name_than_its_distribution(tmp_path: Path) -> None:
+    project, site = make(tmp_path, "library.WORD", "import library")
+    site.install("library", "1.0", BY_LIBRARY["imports"])
+    assert list(reasons(site.run(project))) == ["asks", "neither"]
+    metadata = site.install("some_wheel", "1.0", "")
+    (site.folder / "some_wheel.py").rename(site.folder / "extra.py")
+    (site.folder / "extra.py").write_text("WORD = 'there'")
+    (metadata / "RECORD").write_text("extra.py,,\nsome_wheel-1.0.dist-info/METADATA,,\n")
+    why = "package extra: not installed -> installed (imported by the stage)"
+    assert reasons(site.run(project)) == {"asks": [why]}
+    assert project.text("asks") == "there"
+    assert reasons(site.run(project)) == {}
+    metadata.rename(site.folder / "some_wheel-2.0.dist-info")
+    assert reasons(site.run(project)) == {"asks": ["package some-wheel: 1.0 -> 2.0 (imported by the stage)"]}
+
+
+@pytest.mark.parametrize("package", [False, True], ids=["module", "package"])
+def test_a_module_that_is_copied_among_the_installed_ones(tmp_path: Path, *, package: bool) -> None:
+    """No distribution comes with it, so that the list of these stays as it was."""
+    project, site = make(tmp_path, "library.WORD", "import library")
+    site.install("library", "1.0", BY_LIBRARY["imports"])
+    assert list(reasons(site.run(project))) == ["asks", "neither"]
+    assert reasons(site.run(project)) == {}
+    if package:
+        (site.folder / "extra").mkdir()
+    (site.folder / ("extra/__init__.py" if package else "extra.py")).write_text("WORD = 'there'")
+    why = "package extra: not installed -> installed (imported by the stage)"
+    assert reasons(site.run(project)) == {"asks": [why]}
+    assert project.text("asks") == "there"
+    assert reasons(site.run(project)) == {}
+    shutil.rmtree(site.folder / "extra") if package else (site.folder / "extra.py").unlink()
+    assert reasons(site.run(project)) == {}
+    assert project.text("asks") == "none"
+
+
+def test_a_module_of_yours_that_a_library_imports_instead(tmp_path: Path) -> None:
+    project, site = make(tmp_path, "__import__('library').WORD")
+    site.install("library", "1.0", BY_LIBRARY["imports"])
+    assert list(reasons(site.run(project))) == ["asks", "neither"]
+    project.write("extra.py", "WORD = 'mine'")
+    assert reasons(site.run(project)) == {"asks": ["extra.py has appeared (read by the stage)"]}
+    assert project.text("asks") == "mine"
+
+
+@pytest.mark.parametrize("package", [False, True], ids=["module", "package"])
+def test_a_part_of_a_package_that_distributions_share(tmp_path: Path, *, package: bool) -> None:
+    """As `google` is: it is there, and one of its modules is not."""
+    project, site = make(tmp_path, "library.WORD", "import library")
+    site.install("library", "1.0", "import space.one\n" + BY_LIBRARY["imports"].replace("extra", "space.extra"))
+    (site.folder / "space").mkdir()
+    (site.folder / "space" / "one.py").touch()
+    assert list(reasons(site.run(project))) == ["asks", "neither"]
+    assert project.text("asks") == "none"
+    assert reasons(site.run(project)) == {}
+    (site.folder / "space" / "two.py").touch()
+    assert reasons(site.run(project)) == {}
+    if package:
+        (site.folder / "space" / "extra").mkdir()
+    name = "space/extra" if package else "space/extra.py"
+    (site.folder / (f"{name}/__init__.py" if package else name)).write_text("WORD = 'there'")
+    assert reasons(site.run(project)) == {"asks": [f"{site.folder}/{name} has appeared (looked for by the stage)"]}
+    assert project.text("asks") == "there"
+    assert reasons(site.run(project)) == {}
+
+
+def test_what_counts_is_what_was_asked_for(tmp_path: Path) -> None:
+    """Nothing of the standard library, of orun's own, and of packages that are only installed beside."""
+    project, site = make(tmp_path, "library.WORD", "import asyncio, library, sqlite3, xml.dom.minidom")
+    site.install("library", "1.0", f"import copy, pickle, platform\n{BY_LIBRARY['imports']}")
+    site.install("unrelated", "1.0", "")
+    site.run(project)
+    with Store.open(project.store) as store:
+        asks, neither = (store.latest("text", name) for name in ("asks", "neither"))
+    assert asks
+    assert neither
+    assert asks.discovered.packages == {"extra": NONE, "library": "1.0"}
+    assert neither.discovered.packages == {}
