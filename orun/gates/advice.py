@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from orun.core.metrics import Disturbance
 from orun.measure.latency.sequential_test import FINEST, Evidence, student
 
 # Metrics of `measure/latency`: what a user feels, and what the launches go on for.
@@ -58,6 +59,14 @@ def to_bound(metric: str, params: Params, *, bounded: bool) -> str:
     wanted = [name for name in COUNTS if name in params][: 1 if bounded else 0]
     wanted += ["samples"] if metric in WALL and "samples" in params else []
     return f"raise {' and '.join(f'`{name}`' for name in wanted)}" if wanted else AGAIN
+
+
+def undisturbed(why: Disturbance) -> str:
+    """Return why times on several threads tell nothing, and what to set."""
+    return (
+        f"threads waited for a core in {why.launches} of {why.of} launches, which changes what several threads take: "
+        "measure where less runs, or on fewer threads (`session: {intra_op_num_threads: 1}` of the target)"
+    )
 
 
 def _is_followed(metric: str, params: Params) -> bool:

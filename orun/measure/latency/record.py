@@ -51,6 +51,8 @@ def summary(measurement: Measurement) -> list[str]:
     launches = measurement.launches
     lines = [_compared(measurement, other) for other in measurement.others]
     text = f"{len(launches)} launches in {show(measurement.seconds, 's')}"
+    if disturbed := sum(one.disturbed for one in launches):
+        text += f", {disturbed} of them disturbed"
     waits = [one.waiting for one in launches if one.waiting is not None]
     if waits:
         text += f"; threads waited for a core {show(sum(waits) / len(waits), 'ratio')} of the time"
@@ -66,8 +68,8 @@ def summary(measurement: Measurement) -> list[str]:
 def _compared(measurement: Measurement, other: str) -> str:
     evidence = Evidence.of(measurement.log_ratios(other))
     ratio, method = evidence.ratio, METHODS[measurement.launches[0].method]
-    span = f"{show(ratio.low, 'x')} to {show(ratio.high, 'x')}"
-    return f"{method}: {show(ratio.value, 'x')} of the {other}'s (95 % interval {span}, {evidence.count} launches)"
+    known = "unknown" if measurement.disturbance else f"{show(ratio.low, 'x')} to {show(ratio.high, 'x')}"
+    return f"{method}: {show(ratio.value, 'x')} of the {other}'s (95 % interval {known}, {evidence.count} launches)"
 
 
 def _described(subject: Subject) -> dict[str, Any]:
@@ -82,6 +84,7 @@ def _launch(one: Launch) -> dict[str, Any]:
         "log_ratios": dict(one.ratios),
         "pairs": {name: list(values) for name, values in one.pairs.items()},
         "waiting": one.waiting,
+        "disturbed": one.disturbed,
     }
 
 

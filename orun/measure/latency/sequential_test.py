@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from orun.core.metrics import Estimate
+from orun.core.metrics import Comparison, Estimate
 from orun.core.serialization import Record
 
 CONFIDENCE = 0.95
@@ -54,10 +54,9 @@ class Evidence(Record, frozen=True):
         return cls(count, mean, max(math.sqrt(variance), FLOOR))
 
     @classmethod
-    def read(cls, ratio: Estimate, count: int) -> Evidence:
-        """From a stored ratio: the inverse of `ratio`."""
-        half = (math.log(ratio.high) - math.log(ratio.low)) / 2
-        return cls(count, math.log(ratio.value), half * math.sqrt(count) / student(count - 1))
+    def stored(cls, comparison: Comparison) -> Evidence:
+        """From a comparison that was measured in launches."""
+        return cls(comparison.count, math.log(comparison.ratio.value), comparison.spread)
 
     @property
     def half_width(self) -> float:

@@ -8,7 +8,8 @@ from collections import Counter
 
 import pytest
 
-from orun.core.metrics import Estimate
+from orun.core.metrics import Comparison, Estimate
+from orun.core.serialization import replace
 from orun.measure.latency.sequential_test import ALPHA, BETA, EQUAL, FLOOR, SLOWER, Evidence, student
 
 GATES = 2000
@@ -41,11 +42,13 @@ def test_launches_that_agree_by_luck_have_the_spread_of_the_floor() -> None:
     assert Evidence.of([0.01, 0.01, 0.01]).spread == FLOOR
 
 
-def test_a_stored_ratio_gives_the_evidence_back() -> None:
+def test_a_stored_comparison_gives_the_evidence_back() -> None:
     evidence = Evidence(5, 0.021, 0.013)
-    ratio = evidence.ratio
-    again = Evidence.read(Estimate(ratio.value, ratio.low, ratio.high), 5)
-    assert (again.count, again.mean, again.spread) == pytest.approx((5, 0.021, 0.013))
+    nothing = Estimate(0.0, -math.inf, math.inf)  # of a disturbed comparison no end is known
+    comparison = Comparison(1.0, replace(nothing, value=evidence.ratio.value), nothing, "by test", 5, spread=0.013)
+    again = Evidence.stored(comparison)
+    assert (again.count, again.spread) == (5, 0.013)
+    assert again.mean == pytest.approx(0.021)
 
 
 def test_log_odds_by_hand() -> None:
