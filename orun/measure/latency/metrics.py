@@ -20,6 +20,7 @@ OfLaunch = Callable[[Launch, str], float]  # a figure of a model in a launch
 
 METHODS: Mapping[Method, str] = {
     "thread": "paired on-CPU time",
+    "threads": "paired on-CPU time of the calling thread",
     "process": "paired CPU time of the process",
     "wall": "paired wall time",
 }

@@ -24,6 +24,7 @@ from orun.measure.latency.cpu_time import Times, Work
 from orun.measure.latency.measurement import Budget, measure
 from orun.measure.latency.pressure import Pressure
 from orun.measure.latency.sequential_test import Evidence
+from orun.measure.workers import Worker
 from tests.measure.support import ALONE, launched, save_model, shared, subject
 
 QUICK = Budget(time=0.0, resolution=0.05, launches=(3, 3), samples=30, warmup=0.0)
@@ -106,7 +107,7 @@ def test_what_runs_until_threads_have_parted_takes_its_time() -> None:
     assert len(order) == 36
 
 
-def quads_of(waits: Sequence[float | None], method: Method = "thread", *, resting: bool = True) -> list[str]:
+def quads_of(waits: Sequence[float | None], method: Method = "threads", *, resting: bool = True) -> list[str]:
     """The pairs that count of quads in which threads waited for such shares of the time of each block."""
     taken = np.ones(2)
     blocks = [("model", Times(taken, taken, taken, None if share is None else 2 * share)) for share in waits]
@@ -130,7 +131,7 @@ def test_quads_go_on_until_enough_pairs_count() -> None:
     waits = [0.0] * 4 + [0.5] * 4  # every other quad is disturbed
     workers = {name: Recorder(name, order, waits) for name in ("model", "baseline")}
     pace = replace(PACE, quads=12.0, error=100.0)  # known well enough as soon as that can be said
-    made = abba_blocks._Rounds(workers, dict.fromkeys(workers, 2), "thread", pace, Random(3), resting=True)  # type: ignore[arg-type]
+    made = abba_blocks._Rounds(workers, dict.fromkeys(workers, 2), "threads", pace, Random(3), resting=True)  # type: ignore[arg-type]
     opened = replace(launched({"model": [1.0]}, {}).opened["model"], each=0.1)
     found = made.run(dict.fromkeys(workers, opened))
     assert len(found) == 2 * abba_blocks.STEADY_QUADS - 1
@@ -142,13 +143,13 @@ def test_a_launch_with_too_few_pairs_that_count_is_disturbed(
     model: Path, monkeypatch: pytest.MonkeyPatch, waits: float
 ) -> None:
     """Its figures are then of all pairs."""
-    measured = abba_blocks.Worker.time
+    measured = Worker.time
 
-    def time(worker: abba_blocks.Worker, count: int, seconds: float = math.inf) -> Times:
+    def time(worker: Worker, count: int, seconds: float = math.inf) -> Times:
         times = measured(worker, count, seconds)
         return replace(times, waited=waits * float(times.wall.sum()))
 
-    monkeypatch.setattr(abba_blocks.Worker, "time", time)
+    monkeypatch.setattr(Worker, "time", time)
     found = launch(dict.fromkeys(("model", "baseline"), shared(model)), PACE, Random(1))
     assert found.disturbed == (waits > 0)
     assert found.waiting == pytest.approx(waits)
@@ -168,11 +169,20 @@ def test_a_block_counts_by_the_median_of_its_inferences() -> None:
 
     ours, theirs = times(0.004, 0.002, 0.001), times(0.001, 0.001, 0.007)
     found: list[abba_blocks.Round] = [("baseline", [("model", ours), ("baseline", theirs)] * 2)]
-    for method in ("thread", "process", "wall"):
+    for method in ("threads", "wall"):
         assert abba_blocks._pairs(found, "baseline", method) == [math.log(0.002 / 0.001)] * 2
     one = times(0.004, 0.002, 0.001)
-    spent: dict[Method, float] = {"thread": 0.001, "process": 0.0005, "wall": 0.002}
-    assert {method: abba_blocks._median(one, method) for method in spent} == spent
+    spent: dict[Method, float] = {"threads": 0.001, "wall": 0.002}
+    assert {method: abba_blocks._seconds(one, method) for method in spent} == spent
+
+
+def test_on_one_thread_a_block_counts_by_its_fastest_inferences() -> None:
+    """Those after another process had the core find the caches filled with its data."""
+    cpu, process = np.array([9.0, *range(8, 28)]), np.array([5.0, *range(4, 24)])
+    times = Times(np.ones(21), cpu, process, None)
+    assert (abba_blocks._seconds(times, "thread"), abba_blocks._seconds(times, "process")) == (9.0, 5.0)
+    few = Times(np.ones(3), cpu[:3], process[:3], None)
+    assert (abba_blocks._seconds(few, "thread"), abba_blocks._seconds(few, "process")) == (8.0, 4.0)
 
 
 def test_waiting_is_a_share_of_the_time_of_inferences() -> None:
@@ -204,7 +214,7 @@ def test_a_model_alone(model: Path) -> None:
 def test_several_threads_are_timed_by_the_one_that_calls(model: Path) -> None:
     found = launch(dict.fromkeys(("model", "baseline"), shared(model)), PACE, Random(1))
     assert not found.opened["model"].work.alone
-    assert (found.method, found.core) == ("thread", None)
+    assert (found.method, found.core) == ("threads", None)
     assert found.busy["model"] == np.median(found.beside["model"].cpu)
     assert found.ratios["baseline"] == np.median(found.pairs["baseline"])
 
@@ -228,7 +238,7 @@ IN_TURN = Work(process=1.0, thread=0.1, awake=0.1, most=0.97, busy=2)
     [
         (ALONE, True, "thread"),
         (ALONE, False, "thread"),
-        (SEVERAL, True, "thread"),
+        (SEVERAL, True, "threads"),
         (SEVERAL, False, "wall"),
         (CROWDED, True, "wall"),
         (ASLEEP, True, "wall"),
