@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from orun.core.run_record import RunResult
 from orun.core.serialization import encode
 from orun.errors import OrunError, PipelineError
 
 
 def dumps(value: Any) -> str:
-    """The JSON text of plain data or a record."""
-    return json.dumps(encode(value), indent=2, ensure_ascii=False, allow_nan=False)
+    """Return the JSON text of plain data or a record; of a run with its verdict."""
+    plain = run_document(value) if isinstance(value, RunResult) else encode(value)
+    return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def run_document(result: RunResult) -> dict[str, Any]:
+    """Return the record of a run with its verdict in a word, `outcome`."""
+    return {"outcome": result.outcome, **encode(result)}
 
 
 def error_document(error: OrunError, exit_code: int) -> dict[str, Any]:

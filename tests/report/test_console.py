@@ -195,7 +195,7 @@ def test_verbose_adds_reasons_keys_and_digests() -> None:
         "int8    built: parameter per_channel: false ->     3.25 s  22.9 MB  aaaaaaaaaaaa  222222222222",
         "        true; stage code changed",
         "",
-        "passed: 2 stages (1 built, 1 cached), 12.3 s; results in artifacts/out/bert",
+        "done: 2 stages (1 built, 1 cached), no gates, 12.3 s; results in artifacts/out/bert",
     ]
 
 

@@ -15,10 +15,12 @@ from orun.report.document import dumps, error_document
 from .support import GATE_FAILED, INT8, PASSED, crashed
 
 
-def test_a_run_is_its_record() -> None:
+def test_a_run_is_its_record_and_its_verdict() -> None:
     for result in (PASSED, GATE_FAILED, crashed(Path("int8.log"))):
-        assert json.loads(dumps(result)) == encode(result)
-        assert decode(RunResult, json.loads(dumps(result))) == result
+        document = json.loads(dumps(result))
+        assert document.pop("outcome") == result.outcome
+        assert document == encode(result)
+        assert decode(RunResult, document) == result
 
 
 def test_a_figure_that_is_not_finite_is_a_text() -> None:
