@@ -153,4 +153,4 @@ def _with_blame(file: str, choices: dict[str, Any], result: RunResult) -> Any:
     from orun.report.document import run_document
 
     found = blame.after_run(file, choices, result, quiet=True)
-    return {**run_document(result), "blame": found} if found else result
+    return run_document(result, found)
