@@ -10,7 +10,7 @@ from orun.report.figures import count, quoted
 from orun.report.gates import NOT_ASKED, NOT_JUDGED, unjudged
 from orun.report.stages import why
 from orun.report.terminal import Style, Terminal
-from orun.text.suggestions import near
+from orun.text.suggestions import near, settings
 from orun.text.units import show
 
 STYLES: Mapping[RunOutcome, Style] = {
@@ -79,7 +79,7 @@ def _named(titles: Sequence[str]) -> str:
 
 def _after(result: RunResult) -> Iterator[str]:
     if result.exit_code == INTERRUPTED:
-        yield f"what is done is kept, go on with: orun {quoted(near(result.file))}"
+        yield f"what is done is kept, go on with: orun {quoted(near(result.file))}{settings(result.overrides)}"
     outcomes = {stage.outcome for stage in result.stages}
     if "blocked" in outcomes and "failed" not in outcomes and result.exit_code == STAGE_FAILED:
         yield "to run what is not up to date as well, use --to in the place of --only"

@@ -219,6 +219,8 @@ def test_interrupted() -> None:
             "what is done is kept, go on with: orun pipelines/bert.yaml"
         )
     ]
+    other = replace(stopped, overrides={"vars.sequence": "64"})
+    assert result_lines(other, Terminal(), "quiet")[-1].endswith(": orun pipelines/bert.yaml --set vars.sequence=64")
 
 
 def test_a_stage_that_was_not_asked_for_says_how_to_ask() -> None:
