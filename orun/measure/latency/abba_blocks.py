@@ -24,12 +24,12 @@ process One thread works at a time, and not always the calling one (a provider t
 wall    Anything else (an accelerator, threads for which the calling one waits asleep, more threads than cores): wall
         time. The CPU time of all threads is work, not latency, and it counts spinning.
 
-Where one thread works at a time a block counts by the fastest tenth of its inferences, else by their median. Who gets a
-core back after another process had it finds the caches filled with the other's data, and the first inferences take
-longer: those of a model in float by more than those of its 8-bit form, whose weights are loaded sooner. For a model of
-0.4 ms the median of six launches lay from 1.61x to 1.65x at a load of 17 on two cores, the fastest tenth from 1.58x to
-1.62x; at a load of 19 a run by the median told 1.96x. Others make no inference faster, so the fast ones are those of a
-model that has its core to itself.
+Where one thread works at a time, and blocks have ten inferences, these count by their fastest tenth, else by the
+median. Who gets a core back after another process had it finds the caches filled with the other's data, and the first
+inferences take longer: those of a model in float by more than those of its 8-bit form, whose weights are loaded sooner.
+For a model of 0.4 ms the median of six launches lay from 1.61x to 1.65x at a load of 17 on two cores, the fastest tenth
+from 1.58x to 1.62x; at a load of 19 a run by the median told 1.96x. Others make no inference faster, so the fast ones
+are those of a model that has its core to itself.
 
 Where several threads work, a model is stopped while another one's inferences are timed: its threads go on looking for
 work for a while, on cores that the other one needs. What it runs at first when it goes on does not count: see
@@ -71,6 +71,7 @@ BLOCK_SECONDS = 0.015
 MOST_QUADS = 100
 PATIENCE = 2.0  # in times of the time, for waiting for a core
 FEWEST_QUADS = 4  # of a slow model, two are disturbed too often for a median: a launch starts two sessions anyhow
+MANY = 10  # inferences in the shorter of two blocks from which the fastest of them tell their time
 FASTEST = 0.1  # quantile of the inferences of a block that tells their time where one thread works at a time
 DISTURBED = 0.05  # share of the time of two blocks that threads may wait for a core
 SETTLED = 7 / 4  # blocks for each that counts, where caches are warmed first
@@ -158,7 +159,8 @@ def launch(subjects: Mapping[str, Subject], pace: Pace, random: Random, method: 
         alone = workers[MODEL].time(pace.samples, pace.alone)
         pinned = core if method == "thread" else None
         _prepare(workers, pinned)
-        quads = _Rounds(workers, _counts(opened), method, pace, random, resting=resting)
+        counts = _counts(opened)
+        quads = _Rounds(workers, counts, method, pace, random, resting=resting)
         rounds = quads.run(opened)
         counted = quads.counted(rounds)
         others = [name for name in subjects if name != MODEL]
@@ -172,7 +174,7 @@ def launch(subjects: Mapping[str, Subject], pace: Pace, random: Random, method: 
             opened=opened,
             alone=alone,
             beside=beside,
-            busy={name: _seconds(times, method) for name, times in beside.items()},
+            busy={name: _seconds(times, method, min(counts.values())) for name, times in beside.items()},
             pairs=pairs,
             ratios={name: float(np.median(of_halves)) for name, of_halves in pairs.items()},
             waiting=_waiting(joined(list(_beside(rounds, subjects).values()))),
@@ -308,7 +310,12 @@ def _pairs(rounds: Sequence[Round], name: str, method: Method) -> list[float]:
     """Log ratio of the model's time to another's in each pair of blocks: two of a quad."""
     ours = [blocks for other, blocks in rounds if other == name]
     halves = [blocks[start : start + 2] for blocks in ours for start in range(0, len(blocks), 2)]
-    return [math.log(_seconds(_of(MODEL, half), method) / _seconds(_of(name, half), method)) for half in halves]
+    return [_log_ratio(_of(MODEL, half), _of(name, half), method) for half in halves]
+
+
+def _log_ratio(ours: Times, theirs: Times, method: Method) -> float:
+    count = min(len(ours.wall), len(theirs.wall))
+    return math.log(_seconds(ours, method, count) / _seconds(theirs, method, count))
 
 
 def _beside(rounds: Sequence[Round], names: Iterable[str]) -> dict[str, Times]:
@@ -325,12 +332,12 @@ def _joined(blocks: Sequence[Block]) -> Times:
     return joined([times for _, times in blocks])
 
 
-def _seconds(times: Times, method: Method) -> float:
-    """Return what an inference takes by a method."""
+def _seconds(times: Times, method: Method, count: int) -> float:
+    """Return what an inference takes by a method, of blocks of `count`: the least of many is less than that of few."""
     if method == "wall":
         return float(np.median(times.wall))
-    if method == "threads":
-        return float(np.median(times.cpu))
+    if method == "threads" or count < MANY:
+        return float(np.median(times.process if method == "process" else times.cpu))
     return float(np.quantile(times.cpu if method == "thread" else times.process, FASTEST, method="lower"))
 
 

@@ -13,7 +13,7 @@ from orun.core.serialization import replace
 from orun.measure.benchmark_case import Subject
 from orun.measure.latency.abba_blocks import BASELINE, MODEL, PATIENCE, Launch, Pace, launch
 from orun.measure.latency.pressure import Pressure, PressureGauge
-from orun.measure.latency.sequential_test import FEWEST, FLOOR, Evidence
+from orun.measure.latency.sequential_test import FEWEST, FLOOR, SHARED, Evidence
 
 QUADS_SHARE = 0.5  # of the time, for quads
 PROMISED = 2  # in times of the launches that are enough
@@ -77,6 +77,10 @@ class Measurement:
         """The log ratio of the model's time to another's in each launch that counts."""
         return [one.ratios[other] for one in self.counted]
 
+    def evidence(self, other: str) -> Evidence:
+        """How the model's time compares with another's."""
+        return Evidence.of(self.log_ratios(other), shared(other))
+
 
 def measure(
     subjects: Mapping[str, Subject],
@@ -111,7 +115,7 @@ def measure(
             continue
         late = seconds - idle >= budget.time or seconds >= PATIENCE * budget.time
         so_far = Measurement(launches, seconds, Pressure(None, None))
-        found = {name: Evidence.of(so_far.log_ratios(name)) for name in subjects if name != MODEL}
+        found = {name: so_far.evidence(name) for name in subjects if name != MODEL}
         if so_far.disturbance and found:
             if late:
                 break
@@ -120,6 +124,11 @@ def measure(
         if over or _is_clear(found, budget.resolution):
             break
     return Measurement(launches, seconds, gauge.read())
+
+
+def shared(other: str) -> float:
+    """Return what the launches of a run have in common: nothing beside the baseline, a model of the same kind."""
+    return 0.0 if other == BASELINE else SHARED
 
 
 def _undisturbed(launches: Sequence[Launch]) -> list[Launch]:

@@ -11,7 +11,7 @@ from orun.core.metrics import Comparison, Disturbance, Estimate, Metric, further
 from orun.core.serialization import replace
 from orun.measure.latency.abba_blocks import MODEL, Launch, Method
 from orun.measure.latency.cpu_time import Floats
-from orun.measure.latency.measurement import Measurement
+from orun.measure.latency.measurement import Measurement, shared
 from orun.measure.latency.quantiles import bounded, quantile
 from orun.measure.latency.sequential_test import Evidence
 
@@ -60,7 +60,7 @@ def metrics_of(measurement: Measurement, batch: int) -> dict[str, Metric]:
     metrics |= {name: _of_launches(measurement, figure) for name, figure in ONCE.items()}
     metrics["cpu"] = _cpu(measurement)
     for name in ("p50", "cpu"):
-        metrics[name] = _compared(metrics[name], measurement, lambda other: _paired(measurement, other))
+        metrics[name] = _compared(metrics[name], measurement, measurement.evidence)
     metrics["throughput"] = _throughput(metrics["mean"], batch)
     if "reference" in measurement.others:
         metrics["speedup"] = _speedup(measurement)
@@ -129,11 +129,7 @@ def _beside(metric: Metric, measurement: Measurement, figure: OfTimes) -> Metric
 
 def _each(launches: Iterable[Launch], other: str, figure: OfLaunch) -> Evidence:
     """The log ratio of a figure of both models in each launch."""
-    return Evidence.of([math.log(figure(one, MODEL) / figure(one, other)) for one in launches])
-
-
-def _paired(measurement: Measurement, other: str) -> Evidence:
-    return Evidence.of(measurement.log_ratios(other))
+    return Evidence.of([math.log(figure(one, MODEL) / figure(one, other)) for one in launches], shared(other))
 
 
 def _compared(metric: Metric, measurement: Measurement, compare: Callable[[str], Evidence], method: str = "") -> Metric:
@@ -152,10 +148,16 @@ def _beside_others(metric: Metric, found: Mapping[str, Comparison]) -> Metric:
 def _comparison(value: float, evidence: Evidence, method: str, why: Disturbance | None = None) -> Comparison:
     """The other model's value is what the ratio makes of this one's; with `why`, the intervals are without ends."""
     ratio = unknown(evidence.ratio.value) if why else evidence.ratio
-    other = value / ratio.value
-    difference = Estimate(*(other * (one - 1) for one in (ratio.value, ratio.low, ratio.high)))
     text, count = f"{method}, {evidence.count} launches", evidence.count
-    return Comparison(other, ratio, difference, text, count, spread=evidence.spread, disturbance=why)
+    nothing = Estimate(0.0, 0.0, 0.0)
+    found = Comparison(0.0, nothing, nothing, text, count, spread=evidence.spread, disturbance=why)
+    return _against(found, value / ratio.value, ratio)
+
+
+def _against(found: Comparison, other: float, ratio: Estimate) -> Comparison:
+    """A comparison with another value of the other model, and another ratio to it."""
+    difference = Estimate(*(other * (one - 1) for one in (ratio.value, ratio.low, ratio.high)))
+    return replace(found, value=other, ratio=ratio, difference=difference)
 
 
 def _throughput(mean: Metric, batch: int) -> Metric:
@@ -175,12 +177,13 @@ def _throughput(mean: Metric, batch: int) -> Metric:
 
 
 def _inverse(value: float, comparison: Comparison) -> Comparison:
-    evidence, method = Evidence.stored(comparison).inverse(), comparison.method.rpartition(", ")[0]
-    return _comparison(value, evidence, method, comparison.disturbance)
+    other, ratio = value * comparison.ratio.value, comparison.ratio
+    known = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low)
+    return _against(comparison, other, unknown(known.value) if comparison.disturbance else known)
 
 
 def _speedup(measurement: Measurement) -> Metric:
     """How many times faster than the reference; against the baseline's speed-up as the times are, inverted."""
-    ratio = _paired(measurement, "reference").inverse().ratio
+    ratio = measurement.evidence("reference").inverse().ratio
     metric = _disturbed(Metric(ratio.value, "x", "higher", "timing", ratio), measurement)
-    return _compared(metric, measurement, lambda other: _paired(measurement, other).inverse())
+    return _compared(metric, measurement, lambda other: measurement.evidence(other).inverse())

@@ -17,7 +17,6 @@ from orun.measure.latency.cpu_time import Floats, joined
 from orun.measure.latency.cuda_streams import together
 from orun.measure.latency.measurement import Measurement
 from orun.measure.latency.metrics import METHODS
-from orun.measure.latency.sequential_test import Evidence
 from orun.text.units import show
 
 FORMAT = 1
@@ -66,7 +65,7 @@ def summary(measurement: Measurement) -> list[str]:
 
 
 def _compared(measurement: Measurement, other: str) -> str:
-    evidence = Evidence.of(measurement.log_ratios(other))
+    evidence = measurement.evidence(other)
     ratio, method = evidence.ratio, METHODS[measurement.launches[0].method]
     known = "unknown" if measurement.disturbance else f"{show(ratio.low, 'x')} to {show(ratio.high, 'x')}"
     return f"{method}: {show(ratio.value, 'x')} of the {other}'s (95 % interval {known}, {evidence.count} launches)"

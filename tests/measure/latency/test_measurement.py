@@ -173,16 +173,22 @@ def test_a_block_counts_by_the_median_of_its_inferences() -> None:
         assert abba_blocks._pairs(found, "baseline", method) == [math.log(0.002 / 0.001)] * 2
     one = times(0.004, 0.002, 0.001)
     spent: dict[Method, float] = {"threads": 0.001, "wall": 0.002}
-    assert {method: abba_blocks._seconds(one, method) for method in spent} == spent
+    assert {method: abba_blocks._seconds(one, method, 100) for method in spent} == spent
 
 
 def test_on_one_thread_a_block_counts_by_its_fastest_inferences() -> None:
     """Those after another process had the core find the caches filled with its data."""
     cpu, process = np.array([9.0, *range(8, 28)]), np.array([5.0, *range(4, 24)])
     times = Times(np.ones(21), cpu, process, None)
-    assert (abba_blocks._seconds(times, "thread"), abba_blocks._seconds(times, "process")) == (9.0, 5.0)
-    few = Times(np.ones(3), cpu[:3], process[:3], None)
-    assert (abba_blocks._seconds(few, "thread"), abba_blocks._seconds(few, "process")) == (8.0, 4.0)
+    assert (abba_blocks._seconds(times, "thread", 10), abba_blocks._seconds(times, "process", 10)) == (9.0, 5.0)
+    assert (abba_blocks._seconds(times, "thread", 9), abba_blocks._seconds(times, "process", 9)) == (17.0, 13.0)
+
+
+def test_the_least_of_four_inferences_is_not_held_against_the_only_one() -> None:
+    taken = np.array([0.002, 0.003, 0.003, 0.004])
+    one, four = Times(taken[:1], taken[:1], taken[:1], None), Times(taken, taken, taken, None)
+    for method in ("thread", "process"):
+        assert abba_blocks._log_ratio(four, one, method) == math.log(0.003 / 0.002)
 
 
 def test_waiting_is_a_share_of_the_time_of_inferences() -> None:
@@ -277,8 +283,8 @@ def test_an_error_of_a_model_ends_the_measurement(model: Path) -> None:
         ("baseline", [0.001, -0.001, 0.002], 0.05, 3),  # equal, and sure of it
         ("baseline", [0.05, 0.048, 0.052], 0.05, 3),  # slower, and sure of it
         ("baseline", [0.0, 0.05] * 5, 0.05, 9),  # in the middle until the last
-        ("baseline", [0.0, 0.001, 0.002, 0.0, 0.001], 0.02, 3),
-        ("reference", [0.0, 0.001, 0.002, 0.0, 0.001], 0.02, 5),  # equal soon, the ratio to half of 2 % later
+        ("baseline", [0.0, 0.001, 0.002, 0.0, 0.001], 0.03, 3),
+        ("reference", [0.0, 0.001, 0.002, 0.0, 0.001], 0.03, 5),  # equal soon, the ratio to half of 3 % later
     ],
 )
 def test_it_stops_when_the_answer_is_clear(

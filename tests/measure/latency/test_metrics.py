@@ -18,7 +18,7 @@ from orun.measure.latency.measurement import Measurement
 from orun.measure.latency.metrics import NAMES, metrics_of
 from orun.measure.latency.pressure import Pressure
 from orun.measure.latency.record import summary, write
-from orun.measure.latency.sequential_test import Evidence
+from orun.measure.latency.sequential_test import SHARED, Evidence
 from tests.measure.support import launched, subject
 
 MODEL = [0.010, 0.011, 0.012, 0.013, 0.014]
@@ -119,7 +119,7 @@ def test_the_interval_of_a_figure_holds_it() -> None:
 
 def test_the_median_is_compared_by_the_paired_launches(beside_reference: Measurement) -> None:
     metrics = metrics_of(beside_reference, 1)
-    evidence = Evidence.of(RATIOS)
+    evidence = Evidence.of(RATIOS, SHARED)
     for name, value in (("p50", 0.012 / math.exp(-0.61)), ("cpu", 0.9 * 0.012 / math.exp(-0.61))):
         comparison = metrics[name].reference
         assert comparison is not None
