@@ -72,7 +72,10 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
 
 
 def after_run(file: str, choices: Mapping[str, Any], result: RunResult, *, quiet: bool) -> tuple[Diagnosis, ...]:
-    """Look into the gates that failed in a run, for a minute at most; what is found is kept in the run's folder."""
+    """Look into the gates that failed in a run, for a minute at most; what is found is kept in the run's folder.
+
+    The run has ended: whoever stops the search keeps its verdict, its reports and its exit code.
+    """
     from orun.blame.blame import questions
     from orun.fs.os_errors import refusals
     from orun.fs.output_file import OutputFile
@@ -89,8 +92,9 @@ def after_run(file: str, choices: Mapping[str, Any], result: RunResult, *, quiet
         found = _investigated(asked, AUTOMATIC_SECONDS, choices.get("store"), _silent if quiet else _say)
         with refusals("keep what was found", kept), OutputFile(kept) as output:
             output.write(f"{dumps({'blame': found})}\n".encode())
-    except Interrupted:
-        raise
+    except (Interrupted, KeyboardInterrupt):
+        click.echo(f"the search was interrupted; to go on: {_again(pipeline, choices.get('store'))}", err=True)
+        return ()
     except OrunError as error:  # the verdict stands whether its cause can be found or not
         click.echo(f"why cannot be told: {error}", err=True)
         return ()
@@ -126,10 +130,15 @@ def with_advice(found: Diagnosis, question: Question, seconds: float, store: Pat
 
     if OUT_OF_TIME not in found.stopped:
         return found
-    file, where = near(str(question.pipeline.file)), f" --store {quoted(near(str(store)))}" if store else ""
-    command = f"orun blame {quoted(file)} {quoted(found.stage)}{settings(question.pipeline.overrides)}{where}"
+    command = _again(question.pipeline, store, f" {quoted(found.stage)}")
     minutes = max(math.ceil(LONGER * seconds / 60), AT_LEAST_MINUTES)
     return replace(found, stopped=f"{found.stopped}; to go on: {command} --time {minutes}min")
+
+
+def _again(pipeline: Pipeline, store: Path | None, stage: str = "") -> str:
+    """Return the command that looks into the gates of a file, or of one of its stages."""
+    where = f" --store {quoted(near(str(store)))}" if store else ""
+    return f"orun blame {quoted(near(str(pipeline.file)))}{stage}{settings(pipeline.overrides)}{where}"
 
 
 def _asked(pipeline: Pipeline, result: RunResult, gate: str | None) -> list[Question]:

@@ -99,11 +99,10 @@ def _of_file(path: Path) -> RunResult:
 
 
 def _decoded(data: Any, path: Path) -> RunResult:
-    from orun.core.run_record import RunResult
-    from orun.core.serialization import decode
+    from orun.report.document import run_of
 
     try:
-        return decode(RunResult, data)
+        return run_of(data)
     except ValueError as error:
         raise _no_run(path, error) from error
 

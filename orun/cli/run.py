@@ -148,7 +148,7 @@ def _with_blame(file: str, choices: dict[str, Any], result: RunResult) -> Any:
     if not _failed(result):
         return result
     from orun.cli import blame
-    from orun.core.serialization import encode
+    from orun.report.document import run_document
 
     found = blame.after_run(file, choices, result, quiet=True)
-    return {**encode(result), "blame": found} if found else result
+    return run_document(result, found)

@@ -46,6 +46,18 @@ class Estimate(Record, frozen=True):
         return all(one <= other or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12) for one, other in pairs)
 
 
+class Disturbance(Record, frozen=True):
+    """Launches of a model on several threads in which some of them waited for a core: too many to tell anything.
+
+    Attributes:
+        launches: that were disturbed.
+        of: all launches.
+    """
+
+    launches: int
+    of: int
+
+
 class Comparison(Record, frozen=True):
     """The same metric of another model, measured beside this one.
 
@@ -56,6 +68,9 @@ class Comparison(Record, frozen=True):
         method: how they were compared, for people ("paired bootstrap over 312 examples").
         count: independent units of evidence behind it (launches, examples); 0 for an exact metric.
         changed: examples that the two answered differently, where answers are right or wrong or classes; else None.
+        spread: standard deviation of the log ratio of a launch, as `orun.measure.latency.sequential_test.Evidence` has it; 0 where
+            it was not measured in launches.
+        disturbance: why nothing is known of how they compare: the ends of the intervals are infinite; else None.
     """
 
     value: float
@@ -64,6 +79,8 @@ class Comparison(Record, frozen=True):
     method: str
     count: int = 0
     changed: int | None = None
+    spread: float = 0.0
+    disturbance: Disturbance | None = None
 
 
 class Metric(Record, frozen=True):
@@ -81,6 +98,7 @@ class Metric(Record, frozen=True):
         baseline: against the accepted baseline, measured beside this model.
         references: against each further reference input (`reference.<name>`), by its name.
         examples: how many examples it is of, where it is of one slice of a dataset; else 0.
+        disturbance: why nothing is known of the value: the ends of its interval are infinite; else None.
     """
 
     value: float
@@ -92,6 +110,12 @@ class Metric(Record, frozen=True):
     baseline: Comparison | None = None
     references: Mapping[str, Comparison] = field(default_factory=dict)
     examples: int = 0
+    disturbance: Disturbance | None = None
+
+
+def unknown(value: float) -> Estimate:
+    """Return a value of which nothing is known: its interval has no ends."""
+    return Estimate(value, -math.inf, math.inf)
 
 
 def further(role: str) -> str:

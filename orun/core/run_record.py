@@ -13,7 +13,7 @@ from orun.core.stage_lookup import UnknownStage
 
 Outcome = Literal["built", "cached", "failed", "blocked", "skipped"]
 GateOutcome = Literal["passed", "failed", "undecided", "no baseline"]
-RunOutcome = Literal["passed", "failed", "undecided", "no baseline", "not judged", "interrupted"]
+RunOutcome = Literal["passed", "failed", "undecided", "no baseline", "not judged", "done", "interrupted"]
 INTERRUPTED = 130  # exit code of a run that the user stopped
 UNDECIDED = 4  # exit code of a run whose gates could not all be decided, and had to be
 
@@ -193,6 +193,7 @@ class RunResult(Record, frozen=True):
         repeats: id of the run whose results this one found unchanged at a glance; empty when it looked at each stage.
         commit: that git had checked out around the pipeline file; empty where there is none, and when it repeats a run.
         orun: its version; empty when it repeats a run.
+        not_asked: gates of stages that the run was not asked for, as one reads them.
         edited: files of `sources`, and of code and small texts that its stages rest on, that were not as in that
             commit; None where that is not known.
     """
@@ -212,6 +213,7 @@ class RunResult(Record, frozen=True):
     repeats: str = ""
     commit: str = ""
     orun: str = ""
+    not_asked: tuple[str, ...] = ()
     edited: tuple[str, ...] | None = None
 
     def __getitem__(self, stage: str) -> StageResult:
@@ -223,7 +225,10 @@ class RunResult(Record, frozen=True):
 
     @property
     def outcome(self) -> RunOutcome:
-        """The run in a word, that of its gravest gate: `passed` only if every gate that was judged passed."""
+        """The run in a word, that of its gravest gate: `passed` only if every gate that was judged passed.
+
+        `not judged` if there are gates and none was judged, `done` if there are none.
+        """
         if self.exit_code == INTERRUPTED:
             return "interrupted"
         if self.exit_code not in (0, UNDECIDED):
@@ -234,4 +239,6 @@ class RunResult(Record, frozen=True):
         if "no baseline" in outcomes:
             return "no baseline"
         left_out = any(stage.unjudged for stage in self.stages)
-        return "not judged" if left_out and (self.exit_code or not outcomes) else "passed"
+        if left_out and (self.exit_code or not outcomes):
+            return "not judged"
+        return "passed" if outcomes else "done"

@@ -8,7 +8,7 @@ from typing import Any
 
 from orun.core.metrics import Estimate, Metric
 from orun.environment.hosts import Host, device, same_machine
-from orun.gates.advice import SPEEDUP, WALL, to_bound, to_narrow
+from orun.gates.advice import SPEEDUP, WALL, to_bound, to_narrow, undisturbed
 from orun.gates.finding import (
     Finding,
     against_maximum,
@@ -40,11 +40,14 @@ def judge_absolute(gate: Gate, metric: Metric, stage: Stage, action: Action, her
     outcome = (against_maximum if gate.rule == "max" else against_minimum)(interval, limit)
     text = f"{gate.metric} is {figure(metric.value, metric.unit, limit)}{_device(metric, action.host, here)}"
     beside = [f"95 % interval {span(metric.interval, metric.unit)}"] if metric.interval else []
-    if gate.metric in WALL and metric.noise == "timing" and (undisturbed := action.metrics.get(UNDISTURBED)):
-        beside.append(f"{show(undisturbed.value, undisturbed.unit)} without waiting for a core")
+    known = action.metrics.get(UNDISTURBED) if gate.metric in WALL and metric.noise == "timing" else None
+    if known and not known.disturbance:
+        beside.append(f"{show(known.value, known.unit)} without waiting for a core")
     text += f" ({'; '.join(beside)})" if beside else ""
     over, under = ("within", "above") if gate.rule == "max" else ("at or above", "below")
     rule = f"{'maximum' if gate.rule == 'max' else 'minimum'} of {gate.threshold.text}"
+    if metric.disturbance:
+        return Finding("undecided", f"{text}: {undisturbed(metric.disturbance)}", metric.value, metric.unit, interval)
     if outcome == "undecided":
         ending = f"and the interval holds the {rule}: {_narrower(gate, interval, stage.params)}"
     else:

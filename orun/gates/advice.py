@@ -11,7 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from orun.measure.latency.sequential_test import FINEST, Evidence, student
+from orun.core.metrics import Disturbance
+from orun.measure.latency.sequential_test import FINEST, FLOOR, SHARED, Evidence, reach
 
 # Metrics of `measure/latency`: what a user feels, and what the launches go on for.
 WALL = frozenset({"p50", "p90", "p95", "p99", "mean", "min", "max"})
@@ -23,6 +24,7 @@ SURE = 0.8  # of the width that is needed: the next launches spread otherwise
 AT_ONCE = 0.25  # of the resolution: a value that happens to lie at the limit says little about how near the truth is
 AMPLE = 2.0  # times the launches that would do if the next ones were as these
 MOST = 100  # launches that are worth naming
+TOO_NEAR = "it is too near for this stage: choose another threshold"
 AGAIN = "measure again with --fresh"
 
 Params = Mapping[str, Any]
@@ -46,6 +48,8 @@ def to_narrow(metric: str, width: float, share: float, count: int, params: Param
         count: launches that it is of; 0 where that is not known.
         params: of the stage.
     """
+    if SURE * share * width < _narrowest(width, count):
+        return TOO_NEAR
     if _is_followed(metric, params) and math.isfinite(width):
         current = params["resolution"]
         wanted = max(2 * SURE * share * width, current * AT_ONCE)
@@ -60,6 +64,14 @@ def to_bound(metric: str, params: Params, *, bounded: bool) -> str:
     return f"raise {' and '.join(f'`{name}`' for name in wanted)}" if wanted else AGAIN
 
 
+def undisturbed(why: Disturbance) -> str:
+    """Return why times on several threads tell nothing, and what to set."""
+    return (
+        f"threads waited for a core in {why.launches} of {why.of} launches: measure where less runs, or set "
+        "`session: {intra_op_num_threads: 1}` in the target"
+    )
+
+
 def _is_followed(metric: str, params: Params) -> bool:
     return metric in PAIRED and isinstance(params.get("resolution"), (int, float))
 
@@ -67,7 +79,7 @@ def _is_followed(metric: str, params: Params) -> bool:
 def _finer(resolution: float, count: int, params: Params, *, knew: bool) -> str:
     """What to set for another resolution; `knew` says whether launches ended because they knew enough for the last."""
     if resolution < FINEST:
-        return "it is too near for this stage: choose another threshold"
+        return TOO_NEAR
     alike = math.isclose(resolution, params["resolution"], rel_tol=ALIKE)
     set_to = f"`resolution: {_percent(resolution)}`"
     if knew and not alike:
@@ -106,6 +118,12 @@ def _launches(evidence: Evidence, slowdown: float) -> float:
 
 def _times_narrower(count: int, share: float) -> float:
     """Launches of which the interval of the mean is so much narrower than of `count`."""
-    wanted = share * student(count - 1) / math.sqrt(count)
-    enough = (more for more in range(count + 1, MOST + 1) if student(more - 1) / math.sqrt(more) <= wanted)
-    return next(enough, math.inf)
+    wanted = share * reach(count, SHARED)
+    return next((more for more in range(count + 1, MOST + 1) if reach(more, SHARED) <= wanted), math.inf)
+
+
+def _narrowest(width: float, count: int) -> float:
+    """Half of the interval that many launches leave, as a log ratio: those of a run have something in common."""
+    if not math.isfinite(width):
+        return 0.0
+    return reach(MOST, SHARED) * (width / reach(count, SHARED) if count > 1 else FLOOR)

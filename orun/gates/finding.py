@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from orun.core.metrics import Estimate, Unit
+from orun.core.metrics import Disturbance, Estimate, Unit
 from orun.core.run_record import GateOutcome
 from orun.core.serialization import Record
 from orun.pipeline.model import Threshold
@@ -34,6 +34,7 @@ class Change(Record, frozen=True):
         count: independent units of evidence; 0 for an exact figure.
         width: half of the interval of the ratio to the other, as a log ratio; infinite where it has none.
         changed: examples that the two answered differently; None where answers are not right or wrong or classes.
+        disturbance: why nothing is known of the figure; else None.
     """
 
     noun: str
@@ -44,6 +45,7 @@ class Change(Record, frozen=True):
     count: int
     width: float = math.inf
     changed: int | None = None
+    disturbance: Disturbance | None = None
 
     @property
     def exact(self) -> bool:

@@ -89,9 +89,9 @@ def _regression(gate: Gate, metric: Metric, comparison: Comparison) -> Change:
 
 
 def _side_by_side(gate: Gate, metric: Metric, comparison: Comparison, stage: Stage) -> Finding:
-    found, ratio = _regression(gate, metric, comparison), comparison.ratio
-    launches = comparison.count > 1 and comparison.value > 0 and 0 < ratio.low < ratio.high < math.inf
-    if metric.noise != "timing" or found.exact or not launches:
+    found = _regression(gate, metric, comparison)
+    launches = comparison.spread > 0 and comparison.count > 1 and min(comparison.value, comparison.ratio.value) > 0
+    if metric.noise != "timing" or found.disturbance or not launches:
         return by_interval(gate, metric, found, stage.params)
     return _by_launches(gate, metric, found, comparison, stage)
 
@@ -99,7 +99,7 @@ def _side_by_side(gate: Gate, metric: Metric, comparison: Comparison, stage: Sta
 def _by_launches(gate: Gate, metric: Metric, found: Change, comparison: Comparison, stage: Stage) -> Finding:
     """Weigh "no regression" against "a regression of the threshold or more"."""
     limit = gate.threshold.value if gate.threshold.relative else gate.threshold.value / comparison.value
-    evidence = Evidence.read(comparison.ratio, comparison.count)
+    evidence = Evidence.stored(comparison)
     slowdown = math.log1p(min(limit, sys.float_info.max))
     if metric.better == "higher":
         evidence, slowdown = evidence.inverse(), -math.log1p(-min(limit, WHOLE))

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric
+from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, unknown
 from orun.core.run_record import GateOutcome
-from orun.gates.advice import to_narrow
+from orun.gates.advice import to_narrow, undisturbed
 from orun.gates.finding import Change, Finding, above, against_maximum, against_minimum, distance, log_width
 from orun.pipeline.model import Gate
 from orun.text.units import show
@@ -42,9 +42,9 @@ def speedup(comparison: Comparison, metric: Metric, against: str) -> Change:
     """How many times better the metric is than the reference's."""
     ratio = comparison.ratio
     if metric.better == "lower":
-        ratio = Estimate(_inverse(ratio.value), _inverse(ratio.high), _inverse(ratio.low))
-    count, changed = comparison.count, comparison.changed
-    return Change("speed-up", against, ratio, "x", comparison.method, count, log_width(ratio), changed)
+        ratio = _inverse_of(ratio)
+    count, changed, why = comparison.count, comparison.changed, comparison.disturbance
+    return Change("speed-up", against, ratio, "x", comparison.method, count, log_width(ratio), changed, why)
 
 
 def change(comparison: Comparison, metric: Metric, noun: str, against: str, *, relative: bool) -> Change:
@@ -59,8 +59,8 @@ def change(comparison: Comparison, metric: Metric, noun: str, against: str, *, r
     if noun == "drop":
         rise = Estimate(-rise.value, -rise.high, -rise.low)
     unit = "ratio" if relative else metric.unit
-    width = log_width(comparison.ratio)
-    return Change(noun, against, rise, unit, method, comparison.count, width, comparison.changed)
+    width, count = log_width(comparison.ratio), comparison.count
+    return Change(noun, against, rise, unit, method, count, width, comparison.changed, comparison.disturbance)
 
 
 def _proportion(ratio: float) -> float:
@@ -82,6 +82,9 @@ def by_interval(gate: Gate, metric: Metric, found: Change, params: Mapping[str, 
     estimate = found.estimate
     if any(map(math.isnan, (estimate.value, estimate.low, estimate.high))):
         return Finding("failed", f"{gate.metric} cannot be compared: {sentence}")
+    if found.disturbance:
+        why = f"{sentence}: {undisturbed(found.disturbance)}"
+        return Finding("undecided", why, estimate.value, found.unit, estimate)
     least = gate.rule == "min_speedup"
     outcome = (against_minimum if least else against_maximum)(found.estimate, limit)
     known = math.isfinite(estimate.low) or math.isfinite(estimate.high)
@@ -130,6 +133,12 @@ def _examples(found: Change, share: float) -> float:
     rate, seen = found.changed / found.count, found.count + Z2
     half = share * (Z2 + math.sqrt(Z2 * Z2 + 4 * seen * Z2 * rate)) / (2 * seen)
     return Z2 * (rate + half * (1 - half)) / half**2
+
+
+def _inverse_of(ratio: Estimate) -> Estimate:
+    if ratio.low == -math.inf:  # nothing is known of it
+        return unknown(_inverse(ratio.value))
+    return Estimate(_inverse(ratio.value), _inverse(ratio.high), _inverse(ratio.low))
 
 
 def _inverse(value: float) -> float:

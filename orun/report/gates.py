@@ -19,6 +19,7 @@ ACCEPTING = re.compile(r"(?<=orun baseline accept )[^`]+")  # the pipeline file 
 OVERRIDE = "--set"  # stands for the file in the position of a gate from the command line
 INDENT = "  "  # of a member of a group
 NOT_JUDGED = "not judged"
+NOT_ASKED = "not asked for"  # of a gate whose stage is not part of the run
 
 COLUMNS = (
     Column("gate", flexible=True),

@@ -24,6 +24,7 @@ def junit(result: RunResult) -> str:
     stages = [_stage_case(result, stage) for stage in result.stages]
     judged = [_gate_case(result, verdict, name) for verdict, name in gates.named(result.verdicts)]
     judged += [_left_case(result, stage, one) for stage, one in gates.unjudged(result)]
+    judged += [_not_asked_case(result, title) for title in result.not_asked]
     root = ET.Element(
         "testsuites", {"name": result.pipeline, **_totals([*stages, *judged]), "time": _time(result.seconds)}
     )
@@ -84,6 +85,12 @@ def _left_case(result: RunResult, stage: StageResult, gate: Unjudged) -> ET.Elem
     case = _case(f"{result.pipeline}.gates", gate.title, 0.0)
     tag = "failure" if gate.fails else "skipped"
     _say(case, tag, f"{gates.NOT_JUDGED}: {gates.why_unjudged(stage)}", gates.NOT_JUDGED)
+    return case
+
+
+def _not_asked_case(result: RunResult, title: str) -> ET.Element:
+    case = _case(f"{result.pipeline}.gates", title, 0.0)
+    _say(case, "skipped", f"{gates.NOT_ASKED}: its stage is not part of this run", gates.NOT_ASKED)
     return case
 
 

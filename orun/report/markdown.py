@@ -6,7 +6,17 @@ import re
 
 from orun.core.run_record import RunResult, StageResult, Unjudged, Verdict
 from orun.report.failures import failure_note
-from orun.report.gates import INDENT, NOT_JUDGED, caveat_notes, gate_row, open_gates, unjudged, why, why_unjudged
+from orun.report.gates import (
+    INDENT,
+    NOT_ASKED,
+    NOT_JUDGED,
+    caveat_notes,
+    gate_row,
+    open_gates,
+    unjudged,
+    why,
+    why_unjudged,
+)
 from orun.report.notes import stage_notes
 from orun.report.stages import stage_row
 from orun.report.summary import summary_line
@@ -43,6 +53,7 @@ def _checklist(result: RunResult) -> list[str]:
     unsolved = open_gates(result.verdicts)
     lines = [f"{INDENT * one.depth}- {_task(one, explained=one in unsolved)}" for one in result.verdicts]
     lines += [f"- {_left(stage, one)}" for stage, one in unjudged(result)]
+    lines += [f"- [ ] **{escape(title)}**, **{NOT_ASKED}**" for title in result.not_asked]
     return ["### Release checklist", "\n".join(lines)] if lines else []
 
 

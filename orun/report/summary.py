@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from orun.core.run_record import INTERRUPTED, Outcome, RunOutcome, RunResult, StageResult
 from orun.report.figures import count, quoted
-from orun.report.gates import NOT_JUDGED, unjudged
+from orun.report.gates import NOT_ASKED, NOT_JUDGED, unjudged
 from orun.report.stages import why
 from orun.report.terminal import Style, Terminal
-from orun.text.suggestions import near
+from orun.text.suggestions import near, settings
 from orun.text.units import show
 
 STYLES: Mapping[RunOutcome, Style] = {
@@ -19,6 +19,7 @@ STYLES: Mapping[RunOutcome, Style] = {
     "undecided": "doubt",
     "no baseline": "dim",
     "not judged": "doubt",
+    "done": "dim",
     "interrupted": "doubt",
 }
 STAGE_FAILED = 3
@@ -29,8 +30,8 @@ MOST_NAMED = 3  # gates of one verdict that the line names
 def style_of_run(result: RunResult) -> Style:
     """Return how the verdict of a run is painted: good only if every gate was judged and passed."""
     style = STYLES[result.outcome]
-    left_out = style in ("good", "dim") and (result.exit_code or any(unjudged(result)))
-    return "doubt" if left_out else style
+    left_out = result.exit_code or result.not_asked or any(unjudged(result))
+    return "doubt" if style in ("good", "dim") and left_out else style
 
 
 def summary_line(result: RunResult, terminal: Terminal) -> str:
@@ -56,6 +57,7 @@ def _gates(result: RunResult) -> Iterator[str]:
     verdicts = [verdict for verdict in result.verdicts if not verdict.depth]  # a group counts as one
     titles = {name: [one.title for one in verdicts if one.outcome == name] for name in ("undecided", "no baseline")}
     titles[NOT_JUDGED] = [one.title for _, one in unjudged(result)]
+    titles[NOT_ASKED] = list(result.not_asked)
     passed = sum(verdict.outcome == "passed" for verdict in verdicts)
     total = count(len(verdicts), "gate")
     if verdicts:
@@ -66,6 +68,8 @@ def _gates(result: RunResult) -> Iterator[str]:
         if gates:
             number = f"{len(gates)}" if verdicts else count(len(gates), "gate")
             yield f"{number} {name}" + ("" if result.outcome == "failed" else f" ({_named(gates)})")
+    if result.outcome == "done" and not result.not_asked:
+        yield "no gates"
 
 
 def _named(titles: Sequence[str]) -> str:
@@ -75,11 +79,11 @@ def _named(titles: Sequence[str]) -> str:
 
 def _after(result: RunResult) -> Iterator[str]:
     if result.exit_code == INTERRUPTED:
-        yield f"what is done is kept, go on with: orun {quoted(near(result.file))}"
+        yield f"what is done is kept, go on with: orun {quoted(near(result.file))}{settings(result.overrides)}"
     outcomes = {stage.outcome for stage in result.stages}
     if "blocked" in outcomes and "failed" not in outcomes and result.exit_code == STAGE_FAILED:
         yield "to run what is not up to date as well, use --to in the place of --only"
-    if result.outcome != "failed" and any(unjudged(result)):
+    if result.outcome in ("done", "not judged") or (result.outcome != "failed" and any(unjudged(result))):
         yield from _why_skipped(result)
     folder = results_folder(result.stages)
     if folder and result.exit_code == 0:

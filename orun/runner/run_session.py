@@ -25,6 +25,7 @@ from orun.planning.plan import Plan
 from orun.planning.planner import Planner
 from orun.runner.preflight import provide
 from orun.runner.runner import Runner
+from orun.runner.stage_results import unjudged
 from orun.text.suggestions import near
 
 if TYPE_CHECKING:
@@ -150,11 +151,18 @@ class Session(Record, frozen=True):
 
     def _end(self, code: int) -> RunResult:
         result = self.journal.result(code)
+        result = replace(result, not_asked=self._not_asked())
         if self.journal.recorded:
             source_snapshot.keep(result, self.planner.pipeline)
             result = replace(result, edited=source_snapshot.edited_since(result, self.planner.pipeline))
             self._keep(result)
         return self.journal.finish(result)
+
+    def _not_asked(self) -> tuple[str, ...]:
+        """The gates of stages that the run is not asked for."""
+        needed = self._needed()
+        left = (stage for stage in self.planner.pipeline.stages if stage.id not in needed)
+        return tuple(gate.title for stage in left for gate in unjudged(stage))
 
     def _keep(self, result: RunResult) -> None:
         """Add what was measured to the history. A history that cannot be written fails no release."""

@@ -11,9 +11,11 @@ import onnx
 import pytest
 
 import orun as orun_api
+from orun.blame import blame as culprits
 from orun.blame.blame import questions
 from orun.blame.diagnosis import OUT_OF_TIME, Diagnosis
 from orun.cli import blame
+from orun.errors import Interrupted
 from tests.cli.conftest import CommandLine
 from tests.diagnosis.planted import layers
 from tests.report.pages import read
@@ -85,6 +87,23 @@ def test_a_search_of_its_own_that_was_cut_short_asks_for_twice_the_time(orun: Co
     (question,) = questions(orun_api.load("sized.yaml"), orun_api.run("sized.yaml"))
     cut = Diagnosis("", "size", "size", "B", "", stopped=OUT_OF_TIME)
     assert blame.with_advice(cut, question, 930.0, None).stopped == f"{CUT_SHORT} --time 31min"
+
+
+@pytest.mark.usefixtures("sized")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, Interrupted("interrupted")])
+def test_who_stops_the_search_keeps_the_run(
+    orun: CommandLine, sized: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(culprits, "blame", interrupted)
+    done = orun("sized.yaml", "--markdown", "summary.md", "--set", "stages.size.gate.size.max=2kB")
+    assert done.code == 1
+    assert done.out.splitlines()[-1].startswith("failed: 3 stages (3 built), 1 of 2 gates passed, 1 failed, ")
+    again = "orun blame sized.yaml --set stages.size.gate.size.max=2kB"
+    assert done.err.splitlines()[-1] == f"the search was interrupted; to go on: {again}"
+    assert "failed: 3 stages" in (sized / "summary.md").read_text()
 
 
 def test_its_own_runs_are_not_the_last_ones(orun: CommandLine, sized: Path) -> None:

@@ -33,9 +33,10 @@ def compared(
     ratio: tuple[float, float, float],
     method: str = "by test",
     count: int = 0,
+    spread: float = 0.0,
 ) -> Comparison:
     difference = Estimate(*(value * (one - 1) for one in ratio))
-    return Comparison(value, Estimate(*ratio), difference, method, count)
+    return Comparison(value, Estimate(*ratio), difference, method, count, spread=spread)
 
 
 def metric(

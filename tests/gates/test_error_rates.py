@@ -108,7 +108,7 @@ def regression(ratios: Sequence[float], value: float = 0.01, limit: float = 0.05
     ratio = evidence.ratio
     other = value / ratio.value
     difference = Estimate(other * (ratio.value - 1), other * (ratio.low - 1), other * (ratio.high - 1))
-    baseline = Comparison(other, ratio, difference, "by test", evidence.count)
+    baseline = Comparison(other, ratio, difference, "by test", evidence.count, spread=evidence.spread)
     measured = {"p50": metric(value, "s", "lower", "timing", baseline=baseline)}
     return verdict_of(gate("p50", "max_regression", f"{limit:.0%}", limit), measured, accepted(measured))
 

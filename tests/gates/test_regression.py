@@ -25,7 +25,7 @@ LIMIT = gate("p50", "max_regression", "5%", 0.05)
 def timed(mean: float, count: int = 4, spread: float = 0.01, *, higher: bool = False) -> dict[str, Metric]:
     """A metric of which each launch said about `mean` percent more than the baseline's."""
     ratio = Evidence(count, math.log1p(mean), spread).ratio
-    comparison = compared(0.01, (ratio.value, ratio.low, ratio.high), METHOD, count)
+    comparison = compared(0.01, (ratio.value, ratio.low, ratio.high), METHOD, count, spread)
     value = 0.01 * (1 + mean)
     return {"p50": metric(value, "s", "higher" if higher else "lower", "timing", (value, value), baseline=comparison)}
 

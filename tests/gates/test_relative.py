@@ -6,9 +6,10 @@ import math
 
 import pytest
 
-from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric
+from orun.core.metrics import UNBOUNDED, Comparison, Disturbance, Estimate, Metric
+from orun.core.serialization import replace
 from orun.measure.metrics.paired import tango
-from tests.gates.support import compared, gate, metric, verdict_of
+from tests.gates.support import accepted, compared, gate, metric, verdict_of
 
 METHOD = "paired bootstrap over 312 examples"
 
@@ -98,8 +99,8 @@ def test_a_relative_drop_of_a_negative_value_is_a_drop() -> None:
         ("1.5", 1.5, "passed", "shown to be at least 1.5"),
         ("1.7", 1.7, "failed", "shown to be less than 1.7"),
         (
-            "1.6", 1.6, "undecided",
-            "the interval holds 1.6: set `resolution: 1.8%`, and launches go on until they decide it",
+            "1.56", 1.56, "undecided",
+            "the interval holds 1.56: set `resolution: 2.2%`, and launches go on until they decide it",
         ),
     ],
 )  # fmt: skip
@@ -111,6 +112,34 @@ def test_a_speed_up(text: str, limit: float, outcome: str, ending: str) -> None:
     assert verdict.outcome == outcome
     assert verdict.why == f"{start}paired on-CPU time, 4 launches): {ending}"
     assert verdict.unit == "x"
+
+
+WAITED = (
+    "threads waited for a core in 12 of 14 launches: measure where less runs, or set "
+    "`session: {intra_op_num_threads: 1}` in the target"
+)
+
+
+def test_disturbed_launches_decide_nothing() -> None:
+    """However far the threshold: the ratio of threads that wait is that of fewer threads."""
+    nothing = compared(0.02, (0.632, -math.inf, math.inf), "paired on-CPU time, 14 launches", 14, 0.01)
+    nothing = replace(nothing, disturbance=Disturbance(12, 14))
+    times = {"p50": metric(0.0125, "s", "lower", "timing", (0.012, 0.013), nothing, nothing)}
+    speedup = verdict_of(gate("p50", "min_speedup", "9", 9.0), times)
+    regression = verdict_of(gate("p50", "max_regression", "5%", 0.05), times, accepted({}))
+    assert (speedup.outcome, regression.outcome) == ("undecided", "undecided")
+    assert speedup.why == (
+        "the speed-up of p50 against the reference is 1.58x (95 % interval unknown; "
+        f"paired on-CPU time, 14 launches): {WAITED}"
+    )
+    assert regression.why == (
+        "the regression of p50 against the accepted baseline is -36.8 % (95 % interval unknown; "
+        f"paired on-CPU time, 14 launches): {WAITED}"
+    )
+    itself = replace(metric(1.58, "x", "higher", "timing", (-math.inf, math.inf)), disturbance=Disturbance(12, 14))
+    verdict = verdict_of(gate("speedup", "min", "1.5", 1.5), {"speedup": itself})
+    assert verdict.outcome == "undecided"
+    assert verdict.why == f"speedup is 1.58x on EPYC (95 % interval unknown): {WAITED}"
 
 
 def test_a_speed_up_of_what_should_be_high() -> None:

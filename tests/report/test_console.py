@@ -195,7 +195,7 @@ def test_verbose_adds_reasons_keys_and_digests() -> None:
         "int8    built: parameter per_channel: false ->     3.25 s  22.9 MB  aaaaaaaaaaaa  222222222222",
         "        true; stage code changed",
         "",
-        "passed: 2 stages (1 built, 1 cached), 12.3 s; results in artifacts/out/bert",
+        "done: 2 stages (1 built, 1 cached), no gates, 12.3 s; results in artifacts/out/bert",
     ]
 
 
@@ -219,6 +219,8 @@ def test_interrupted() -> None:
             "what is done is kept, go on with: orun pipelines/bert.yaml"
         )
     ]
+    other = replace(stopped, overrides={"vars.sequence": "64"})
+    assert result_lines(other, Terminal(), "quiet")[-1].endswith(": orun pipelines/bert.yaml --set vars.sequence=64")
 
 
 def test_a_stage_that_was_not_asked_for_says_how_to_ask() -> None:

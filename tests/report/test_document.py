@@ -6,19 +6,20 @@ import json
 from pathlib import Path
 
 from orun.core.metrics import Metric
-from orun.core.run_record import RunResult
-from orun.core.serialization import decode, encode, replace
+from orun.core.serialization import encode, replace
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError, StoreError
-from orun.report.document import dumps, error_document
+from orun.report.document import dumps, error_document, run_of
 
 from .support import GATE_FAILED, INT8, PASSED, crashed
 
 
-def test_a_run_is_its_record() -> None:
+def test_a_run_is_its_record_and_its_verdict() -> None:
     for result in (PASSED, GATE_FAILED, crashed(Path("int8.log"))):
-        assert json.loads(dumps(result)) == encode(result)
-        assert decode(RunResult, json.loads(dumps(result))) == result
+        document = json.loads(dumps(result))
+        assert document == {"outcome": result.outcome, **encode(result)}
+        assert run_of(document) == result
+        assert run_of({**document, "blame": [{"culprit": "int8"}]}) == result
 
 
 def test_a_figure_that_is_not_finite_is_a_text() -> None:

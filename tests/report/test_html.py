@@ -235,7 +235,7 @@ def test_a_failed_stage_shows_the_end_of_its_log(tmp_path: Path) -> None:
 def test_a_run_of_nothing() -> None:
     document = read(page(replace(PASSED, stages=(), verdicts=(), host={})))
     assert titles(document) == []
-    assert document.one("p", "verdict").text == "\u2713passed: 0 stages, 12.3 s"
+    assert document.one("p", "verdict").text == "done: 0 stages, no gates, 12.3 s"
 
 
 def test_blocked_stages_are_told_with_their_reason() -> None:

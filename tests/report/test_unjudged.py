@@ -85,7 +85,7 @@ def test_of_a_skipped_stage(project: Path) -> None:
     ]
     left_out = "2 not judged (covered coverage min 90%, covered any of 2)"
     assert re.fullmatch(
-        rf"passed: 2 stages \(1 built, 1 skipped\), 1 gate passed, {re.escape(left_out)}, [0-9.]+ m?s; skipped: target "
+        rf"passed: 2 stages \(1 built, 1 skipped\), 1 gate passed, {re.escape(left_out)}, [0-9.]+ \w+; skipped: target "
         r"windows: DmlExecutionProvider does not load on this machine .*\.\.\.; results in store/out/gated",
         shown[-1],
     )
@@ -103,6 +103,30 @@ def test_of_a_skipped_stage(project: Path) -> None:
         ("info", 10),
         ("info", 11),
     ]
+
+
+def test_a_run_in_which_no_gate_was_judged_did_not_pass(project: Path) -> None:
+    (project / "gated.yaml").write_text(PIPELINE.replace(", gate: {size: {max: 1MB}}", ""))
+    result = run(project)
+    assert (result.exit_code, result.outcome) == (0, "not judged")
+    assert re.fullmatch(
+        r"not judged: 2 stages \(1 built, 1 skipped\), 2 gates not judged \(covered coverage min 90%, covered any of "
+        r"2\), [0-9.]+ \w+; skipped: target windows: DmlExecutionProvider does not load on this machine .*; results in "
+        r".*",
+        result_lines(result, Terminal())[-1],
+    )
+
+
+def test_a_run_without_gates_says_why_stages_were_skipped(project: Path) -> None:
+    text = PIPELINE.replace(", gate: {size: {max: 1MB}}", "").partition("    gate:")[0]
+    (project / "gated.yaml").write_text(text)
+    result = run(project)
+    assert (result.exit_code, result.outcome) == (0, "done")
+    assert re.fullmatch(
+        r"done: 2 stages \(1 built, 1 skipped\), no gates, [0-9.]+ \w+; skipped: target windows: DmlExecutionProvider "
+        r"does not load on this machine .*; results in .*",
+        result_lines(result, Terminal())[-1],
+    )
 
 
 def test_it_is_in_the_record_and_of_the_difference(project: Path) -> None:

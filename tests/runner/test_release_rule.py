@@ -15,6 +15,7 @@ from orun.cli.main import main
 from orun.core.run_record import RunResult
 from orun.fs import locks
 from orun.report.console import result_lines
+from orun.report.document import dumps
 from orun.report.github import commands
 from orun.report.gitlab import code_quality
 from orun.report.html.page import page
@@ -67,7 +68,7 @@ NEW = "p50: {max_regression: 5%}"
 TITLE = "time p50 max 12.5ms"
 NEW_SIZE = "time size max_regression 5%"
 MORE = "time any of 1, 1 more"
-TIME = re.compile(r", [0-9.]+ m?s(;.*)?$")
+TIME = re.compile(r", [0-9.]+ (ms|s|min)(;.*)?$")
 IS_UNDECIDED = (
     "p50 is 12.4 ms (95 % interval 12.1 ms to 12.7 ms), and the interval holds the maximum of 12.5ms: "
     "measure again with --fresh"
@@ -226,10 +227,66 @@ def test_the_last_line_names_what_was_not_decided(project: Path, gate: str, rele
     assert last_line(run(project, gate, release)) == line
 
 
+GATES = "p.gates"  # suite of JUnit
+NO_GATES = "\nstages:\n  make: {uses: ./own.py:make}\n"
+
+
+def reports_of(result: RunResult) -> dict[str, object]:
+    """The verdict of a run in each report."""
+    document = page(result)
+    return {
+        "console": result_lines(result, Terminal())[-1].partition(":")[0],
+        "markdown": markdown(result).splitlines()[2].partition(":")[0],
+        "json": json.loads(dumps(result))["outcome"],
+        "html": document.partition("<title>")[2].partition("</title>")[0],
+        "colour": document.partition('class="verdict ')[2].partition('"')[0],
+        "exit code": result.exit_code,
+    }
+
+
+def test_a_run_without_gates_is_done(project: Path) -> None:
+    (project / "p.yaml").write_text(NO_GATES)
+    for told in ("built", "cached"):
+        result = orun.run("p.yaml")
+        assert last_line(result) == f"done: 1 stage (1 {told}), no gates"
+        assert reports_of(result) == {
+            "console": "done", "markdown": "done", "json": "done", "html": "p: done", "colour": "dim", "exit code": 0
+        }  # fmt: skip
+        assert (commands(result), code_quality(result)) == ([], "[]\n")
+    assert main(["p.yaml", "--strict"]) == 0
+
+
+def test_a_run_that_is_not_asked_for_its_gates_says_so(project: Path) -> None:
+    (project / "p.yaml").write_text(MEASURED.replace("GATE", "p50: {max: 13ms}, size: {max: 9B}") + GUARDED)
+    result = orun.run("p.yaml", to=("make",))
+    left = ["time p50 max 13ms", "time size max 9B"]
+    assert last_line(result) == f"done: 1 stage (1 built), 2 gates not asked for ({', '.join(left)})"
+    assert reports_of(result)["colour"] == "doubt"
+    assert [line for line in markdown(result).splitlines() if line.startswith("- [")] == [
+        f"- [ ] **{title}**, **not asked for**" for title in left
+    ]
+    cases = ET.fromstring(junit(result)).iter("testcase")  # noqa: S314 -- our own document
+    told = [
+        (case.get("name"), [one.get("message") for one in case]) for case in cases if case.get("classname") == GATES
+    ]
+    assert told == [(title, ["not asked for: its stage is not part of this run"]) for title in left]
+
+
+def test_gates_that_passed_do_not_hide_those_that_were_not_asked_for(project: Path) -> None:
+    again = "  again: {uses: ./own.py:time, needs: make, gate: {size: {max: 9B}}}\n"
+    (project / "p.yaml").write_text(MEASURED.replace("GATE", "p50: {max: 13ms}") + again)
+    result = orun.run("p.yaml", to=("time",))
+    assert last_line(result) == "passed: 2 stages (2 built), 1 gate passed, 1 not asked for (again size max 9B)"
+    assert reports_of(result)["colour"] == "doubt"
+    whole = orun.run("p.yaml")
+    assert last_line(whole) == "passed: 3 stages (3 cached), 2 gates passed"
+    assert reports_of(whole)["colour"] == "good"
+
+
 def gate_report(result: RunResult) -> Mapping[str, object]:
     """What each report says of the only gate, which is at line 4."""
     cases = ET.fromstring(junit(result)).iter("testcase")  # noqa: S314 -- our own document
-    case = next(one for one in cases if one.get("classname") == "p.gates")
+    case = next(one for one in cases if one.get("classname") == GATES)
     (issue,) = json.loads(code_quality(result))
     (annotation,) = (line.split("::")[1].split(" ")[0] for line in commands(result))
     (task,) = (line[:5] for line in markdown(result).splitlines() if line.startswith("- ["))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,9 @@ LOOKS = 3  # before one thread is held not to do all
 TURNS = 0.5  # share of the wall time of the least disturbed inference from which its threads count as busy
 UNDISTURBED = 0.9  # quantile of short inferences, of which single ones look better than they are; of a few the best
 NOTHING = ["0", "0", "0"]  # what a kernel says that was told not to count; of a thread that has run, none that counts
+AT_ONCE = 1.25  # threads that work or wait for a core from which several do at once
 BUSY = 0.05  # CPU time of a thread over that of the calling one from which it counts as at work
+TICK = 0.01  # seconds, the longest after which a kernel counts what a thread that runs has run
 AWAKE = 0.9  # share of the time, waiting left out, below which the calling thread counts as asleep meanwhile
 
 
@@ -46,8 +48,9 @@ class Times:
 def timed(run: Run, count: int, seconds: float = float("inf")) -> Times:
     """Time `count` inferences, or as many as begin within `seconds`; at least one."""
     wall, cpu, process = [], [], []
-    before = waits()
-    end = time.perf_counter() + seconds
+    before, counts = waits(), dict(_counts())
+    begin = time.perf_counter()
+    end = begin + seconds
     for _ in range(count):
         # CPU time is read outside: what interrupts between the readings then lengthens neither.
         process_start, cpu_start = time.process_time_ns(), time.thread_time_ns()
@@ -60,7 +63,10 @@ def timed(run: Run, count: int, seconds: float = float("inf")) -> Times:
         process.append(process_stop - process_start)
         if time.perf_counter() >= end:
             break
-    return Times(np.array(wall) / 1e9, np.array(cpu) / 1e9, np.array(process) / 1e9, waited_since(before))
+    waited = waited_since(before)
+    if waited is not None:
+        waited += starved(counts, time.perf_counter() - begin)
+    return Times(np.array(wall) / 1e9, np.array(cpu) / 1e9, np.array(process) / 1e9, waited)
 
 
 def joined(parts: Sequence[Times]) -> Times:
@@ -85,6 +91,8 @@ class Work:
             from a virtual machine counts as no waiting, and a long inference on a busy machine is always disturbed.
         most: the largest CPU time of all threads in an inference, divided by its wall time.
         busy: threads that worked; 0 where the kernel does not tell.
+        waiting: seconds that the other threads waited for a core: they would have worked.
+        wanted: threads that were on a core or waited for one, on average.
     """
 
     process: float
@@ -92,11 +100,13 @@ class Work:
     awake: float
     most: float
     busy: int
+    waiting: float = 0.0
+    wanted: float = 1.0
 
     @property
     def alone(self) -> bool:
-        """Whether the calling thread does all: no other works, and it never sleeps."""
-        return self.process <= OTHERS * self.thread and self.sleepless
+        """Whether the calling thread does all: no other works or waits for a core to do so, and it never sleeps."""
+        return self.process + self.waiting <= OTHERS * self.thread and self.sleepless
 
     @property
     def sleepless(self) -> bool:
@@ -108,9 +118,9 @@ class Work:
         """Whether one thread at a time works, whichever it is.
 
         Of several at once an inference takes more CPU time than wall time when nothing disturbs it; of one at a time as
-        much, and never more.
+        much, and never more. Several that share one core take as much, too: they wait for it at once.
         """
-        return self.alone or TURNS <= self.most <= OTHERS
+        return self.alone or (TURNS <= self.most <= OTHERS and self.wanted <= AT_ONCE)
 
 
 def watched(run: Run, seconds: float) -> Work:
@@ -129,7 +139,7 @@ def watched(run: Run, seconds: float) -> Work:
 
 def _watched(run: Run, seconds: float) -> Work:
     caller = str(threading.get_native_id())
-    before, worked = {thread: waited for thread, waited in waits().items() if thread == caller}, runs()
+    before, worked, counts = waits(), runs(), dict(_counts())
     start = time.perf_counter()
     process, thread = time.process_time(), time.thread_time()
     found: list[Times] = []
@@ -137,7 +147,10 @@ def _watched(run: Run, seconds: float) -> Work:
         found.append(timed(run, 1))
     thread = time.thread_time() - thread
     process = time.process_time() - process
-    on_core = time.perf_counter() - start - (waited_since(before) or 0.0)
+    elapsed = time.perf_counter() - start
+    waited = (waited_since(before) or 0.0) + starved(counts, elapsed)
+    caller_waited = waited_since({thread: waited for thread, waited in before.items() if thread == caller}) or 0.0
+    on_core = elapsed - caller_waited
     every = joined(found)
     undisturbed = float(np.quantile(every.cpu / every.wall, UNDISTURBED, method="higher"))
     return Work(
@@ -146,6 +159,8 @@ def _watched(run: Run, seconds: float) -> Work:
         awake=max(thread / on_core, undisturbed),
         most=float((every.process / every.wall).max()),
         busy=sum(ran - worked.get(one, 0.0) > BUSY * thread for one, ran in runs().items()),
+        waiting=max(waited - caller_waited, 0.0),
+        wanted=(process + waited) / elapsed,
     )
 
 
@@ -157,6 +172,25 @@ def waits() -> dict[str, float]:
 def runs() -> dict[str, float]:
     """Seconds that each thread of this process has been on a core so far; empty where the kernel does not count."""
     return {thread: counts[0] / 1e9 for thread, counts in _counts()}
+
+
+def starved(before: Mapping[str, tuple[int, ...]], seconds: float) -> float:
+    """Return the seconds that threads waited for a core in vain: the kernel counts them once they get one.
+
+    Args:
+        before: what the kernel had counted of each thread.
+        seconds: since then. Within a tick nothing is told, as a thread that runs has no other counts either.
+    """
+    same = [thread for thread, counts in _counts() if before.get(thread) == counts] if seconds >= TICK else []
+    return seconds * sum(map(_is_runnable, same))
+
+
+def _is_runnable(thread: str) -> bool:
+    """Whether a thread of this process is on a core or waits for one."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        status = Path(f"/proc/self/task/{thread}/stat").read_text(encoding="utf-8", errors="replace")
+        return status.rpartition(")")[2].split()[0] == "R"
+    return False
 
 
 def _counts() -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from orun.core.metrics import Disturbance
 from orun.core.serialization import replace
 from orun.measure.benchmark_case import Subject
 from orun.measure.latency.abba_blocks import BASELINE, MODEL, PATIENCE, Launch, Pace, launch
 from orun.measure.latency.pressure import Pressure, PressureGauge
-from orun.measure.latency.sequential_test import FEWEST, FLOOR, Evidence
+from orun.measure.latency.sequential_test import FEWEST, FLOOR, SHARED, Evidence
 
 QUADS_SHARE = 0.5  # of the time, for quads
 PROMISED = 2  # in times of the launches that are enough
@@ -60,9 +61,25 @@ class Measurement:
         """Names of the models that it is compared with."""
         return tuple(self.launches[0].ratios)
 
+    @property
+    def counted(self) -> Sequence[Launch]:
+        """The launches that are evidence: those that were not disturbed, or all if these are too few."""
+        undisturbed = _undisturbed(self.launches)
+        return undisturbed if len(undisturbed) >= FEWEST else self.launches
+
+    @property
+    def disturbance(self) -> Disturbance | None:
+        """Why times beside one another tell nothing; None if enough launches were not disturbed."""
+        count, undisturbed = len(self.launches), len(_undisturbed(self.launches))
+        return Disturbance(count - undisturbed, count) if undisturbed < min(FEWEST, count) else None
+
     def log_ratios(self, other: str) -> list[float]:
-        """The log ratio of the model's time to another's in each launch."""
-        return [one.ratios[other] for one in self.launches]
+        """The log ratio of the model's time to another's in each launch that counts."""
+        return [one.ratios[other] for one in self.counted]
+
+    def evidence(self, other: str) -> Evidence:
+        """How the model's time compares with another's."""
+        return Evidence.of(self.log_ratios(other), shared(other))
 
 
 def measure(
@@ -97,11 +114,25 @@ def measure(
         if len(launches) < fewest:
             continue
         late = seconds - idle >= budget.time or seconds >= PATIENCE * budget.time
-        found = {name: Evidence.of([one.ratios[name] for one in launches]) for name in subjects if name != MODEL}
+        so_far = Measurement(launches, seconds, Pressure(None, None))
+        found = {name: so_far.evidence(name) for name in subjects if name != MODEL}
+        if so_far.disturbance and found:
+            if late:
+                break
+            continue
         over = late and len(launches) >= budget.enough and not _is_promising(found, budget)
         if over or _is_clear(found, budget.resolution):
             break
     return Measurement(launches, seconds, gauge.read())
+
+
+def shared(other: str) -> float:
+    """Return what the launches of a run have in common: nothing beside the baseline, a model of the same kind."""
+    return 0.0 if other == BASELINE else SHARED
+
+
+def _undisturbed(launches: Sequence[Launch]) -> list[Launch]:
+    return [one for one in launches if not one.disturbed]
 
 
 def _warmup(budget: Budget, first: Launch) -> float:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from orun.core.metrics import Comparison, Estimate, Metric, further
+from orun.core.metrics import Comparison, Disturbance, Estimate, Metric, further, unknown
 from orun.core.serialization import replace
 from orun.measure.latency.abba_blocks import MODEL, Launch, Method
 from orun.measure.latency.cpu_time import Floats
-from orun.measure.latency.measurement import Measurement
+from orun.measure.latency.measurement import Measurement, shared
 from orun.measure.latency.quantiles import bounded, quantile
 from orun.measure.latency.sequential_test import Evidence
 
@@ -20,6 +20,7 @@ OfLaunch = Callable[[Launch, str], float]  # a figure of a model in a launch
 
 METHODS: Mapping[Method, str] = {
     "thread": "paired on-CPU time",
+    "threads": "paired on-CPU time of the calling thread",
     "process": "paired CPU time of the process",
     "wall": "paired wall time",
 }
@@ -30,7 +31,6 @@ WALL: Mapping[str, OfTimes] = {
     "max": lambda wall: float(wall.max()),
 }
 ONCE: Mapping[str, OfLaunch] = {
-    "cpu": lambda launch, name: launch.busy[name],
     "load": lambda launch, name: launch.opened[name].load,
     "first": lambda launch, name: launch.opened[name].first,
 }
@@ -58,8 +58,9 @@ def metrics_of(measurement: Measurement, batch: int) -> dict[str, Metric]:
     metrics = {name: _of_quantile(measurement, share) for name, share in QUANTILES.items()}
     metrics |= {name: _of_wall(measurement, figure) for name, figure in WALL.items()}
     metrics |= {name: _of_launches(measurement, figure) for name, figure in ONCE.items()}
+    metrics["cpu"] = _cpu(measurement)
     for name in ("p50", "cpu"):
-        metrics[name] = _compared(metrics[name], measurement, lambda other: _paired(measurement, other))
+        metrics[name] = _compared(metrics[name], measurement, measurement.evidence)
     metrics["throughput"] = _throughput(metrics["mean"], batch)
     if "reference" in measurement.others:
         metrics["speedup"] = _speedup(measurement)
@@ -85,6 +86,12 @@ def _of_launches(measurement: Measurement, figure: OfLaunch) -> Metric:
     return _once(measurement, figure, measurement.others, "one of each in a launch")
 
 
+def _cpu(measurement: Measurement) -> Metric:
+    """Seconds on the CPU of an inference beside the other models, not compared yet."""
+    metric = _timed(Evidence.of([math.log(one.busy[MODEL]) for one in measurement.counted]).ratio)
+    return _disturbed(metric, measurement)
+
+
 def _of_streams(measurement: Measurement, figure: OfLaunch) -> Metric:
     """Compared with those of the others that were timed on a stream, too."""
     others = [name for name in measurement.others if name in measurement.launches[0].streamed]
@@ -93,14 +100,21 @@ def _of_streams(measurement: Measurement, figure: OfLaunch) -> Metric:
 
 def _once(measurement: Measurement, figure: OfLaunch, others: Iterable[str], method: str) -> Metric:
     """A figure that a launch has once for a model."""
-    metric = _timed(Evidence.of([math.log(figure(one, MODEL)) for one in measurement.launches]).ratio)
-    return _beside_others(
-        metric, {other: _comparison(metric.value, *_each(measurement, other, figure, method)) for other in others}
-    )
+    launches = measurement.launches
+    metric = _timed(Evidence.of([math.log(figure(one, MODEL)) for one in launches]).ratio)
+    found = {other: _comparison(metric.value, _each(launches, other, figure), method) for other in others}
+    return _beside_others(metric, found)
 
 
 def _timed(estimate: Estimate) -> Metric:
     return Metric(estimate.value, "s", "lower", "timing", estimate)
+
+
+def _disturbed(metric: Metric, measurement: Measurement) -> Metric:
+    """The metric, of whose value nothing is known if too many launches were disturbed."""
+    if not measurement.disturbance:
+        return metric
+    return replace(metric, interval=unknown(metric.value), disturbance=measurement.disturbance)
 
 
 def _beside(metric: Metric, measurement: Measurement, figure: OfTimes) -> Metric:
@@ -108,25 +122,20 @@ def _beside(metric: Metric, measurement: Measurement, figure: OfTimes) -> Metric
     return _compared(
         metric,
         measurement,
-        lambda other: _each(measurement, other, lambda one, name: figure(one.beside[name].wall), "paired wall time"),
+        lambda other: _each(measurement.counted, other, lambda one, name: figure(one.beside[name].wall)),
+        "paired wall time",
     )
 
 
-Found = tuple[Evidence, str]
-
-
-def _each(measurement: Measurement, other: str, figure: OfLaunch, method: str) -> Found:
+def _each(launches: Iterable[Launch], other: str, figure: OfLaunch) -> Evidence:
     """The log ratio of a figure of both models in each launch."""
-    ratios = [math.log(figure(one, MODEL) / figure(one, other)) for one in measurement.launches]
-    return Evidence.of(ratios), method
+    return Evidence.of([math.log(figure(one, MODEL) / figure(one, other)) for one in launches], shared(other))
 
 
-def _paired(measurement: Measurement, other: str) -> Found:
-    return Evidence.of(measurement.log_ratios(other)), METHODS[measurement.launches[0].method]
-
-
-def _compared(metric: Metric, measurement: Measurement, compare: Callable[[str], Found]) -> Metric:
-    found = {other: _comparison(metric.value, *compare(other)) for other in measurement.others}
+def _compared(metric: Metric, measurement: Measurement, compare: Callable[[str], Evidence], method: str = "") -> Metric:
+    """Compared by what was timed in turn; by the method of the launches if no other is named."""
+    method, why = method or METHODS[measurement.launches[0].method], measurement.disturbance
+    found = {other: _comparison(metric.value, compare(other), method, why) for other in measurement.others}
     return _beside_others(metric, found)
 
 
@@ -136,12 +145,19 @@ def _beside_others(metric: Metric, found: Mapping[str, Comparison]) -> Metric:
     return replace(metric, reference=found.get("reference"), baseline=found.get("baseline"), references=named)
 
 
-def _comparison(value: float, evidence: Evidence, method: str) -> Comparison:
-    """The other model's value is what the ratio makes of this one's."""
-    ratio = evidence.ratio
-    other = value / ratio.value
-    difference = Estimate(other * (ratio.value - 1), other * (ratio.low - 1), other * (ratio.high - 1))
-    return Comparison(other, ratio, difference, f"{method}, {evidence.count} launches", evidence.count)
+def _comparison(value: float, evidence: Evidence, method: str, why: Disturbance | None = None) -> Comparison:
+    """The other model's value is what the ratio makes of this one's; with `why`, the intervals are without ends."""
+    ratio = unknown(evidence.ratio.value) if why else evidence.ratio
+    text, count = f"{method}, {evidence.count} launches", evidence.count
+    nothing = Estimate(0.0, 0.0, 0.0)
+    found = Comparison(0.0, nothing, nothing, text, count, spread=evidence.spread, disturbance=why)
+    return _against(found, value / ratio.value, ratio)
+
+
+def _against(found: Comparison, other: float, ratio: Estimate) -> Comparison:
+    """A comparison with another value of the other model, and another ratio to it."""
+    difference = Estimate(*(other * (one - 1) for one in (ratio.value, ratio.low, ratio.high)))
+    return replace(found, value=other, ratio=ratio, difference=difference)
 
 
 def _throughput(mean: Metric, batch: int) -> Metric:
@@ -161,13 +177,13 @@ def _throughput(mean: Metric, batch: int) -> Metric:
 
 
 def _inverse(value: float, comparison: Comparison) -> Comparison:
-    evidence = Evidence.read(comparison.ratio, comparison.count).inverse()
-    return _comparison(value, evidence, comparison.method.rpartition(", ")[0])
+    other, ratio = value * comparison.ratio.value, comparison.ratio
+    known = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low)
+    return _against(comparison, other, unknown(known.value) if comparison.disturbance else known)
 
 
 def _speedup(measurement: Measurement) -> Metric:
     """How many times faster than the reference; against the baseline's speed-up as the times are, inverted."""
-    evidence, method = _paired(measurement, "reference")
-    ratio = evidence.inverse().ratio
-    metric = Metric(ratio.value, "x", "higher", "timing", ratio)
-    return _compared(metric, measurement, lambda other: (_paired(measurement, other)[0].inverse(), method))
+    ratio = measurement.evidence("reference").inverse().ratio
+    metric = _disturbed(Metric(ratio.value, "x", "higher", "timing", ratio), measurement)
+    return _compared(metric, measurement, lambda other: measurement.evidence(other).inverse())

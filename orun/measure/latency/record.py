@@ -17,7 +17,6 @@ from orun.measure.latency.cpu_time import Floats, joined
 from orun.measure.latency.cuda_streams import together
 from orun.measure.latency.measurement import Measurement
 from orun.measure.latency.metrics import METHODS
-from orun.measure.latency.sequential_test import Evidence
 from orun.text.units import show
 
 FORMAT = 1
@@ -51,6 +50,8 @@ def summary(measurement: Measurement) -> list[str]:
     launches = measurement.launches
     lines = [_compared(measurement, other) for other in measurement.others]
     text = f"{len(launches)} launches in {show(measurement.seconds, 's')}"
+    if disturbed := sum(one.disturbed for one in launches):
+        text += f", {disturbed} of them disturbed"
     waits = [one.waiting for one in launches if one.waiting is not None]
     if waits:
         text += f"; threads waited for a core {show(sum(waits) / len(waits), 'ratio')} of the time"
@@ -64,10 +65,10 @@ def summary(measurement: Measurement) -> list[str]:
 
 
 def _compared(measurement: Measurement, other: str) -> str:
-    evidence = Evidence.of(measurement.log_ratios(other))
+    evidence = measurement.evidence(other)
     ratio, method = evidence.ratio, METHODS[measurement.launches[0].method]
-    span = f"{show(ratio.low, 'x')} to {show(ratio.high, 'x')}"
-    return f"{method}: {show(ratio.value, 'x')} of the {other}'s (95 % interval {span}, {evidence.count} launches)"
+    known = "unknown" if measurement.disturbance else f"{show(ratio.low, 'x')} to {show(ratio.high, 'x')}"
+    return f"{method}: {show(ratio.value, 'x')} of the {other}'s (95 % interval {known}, {evidence.count} launches)"
 
 
 def _described(subject: Subject) -> dict[str, Any]:
@@ -82,6 +83,7 @@ def _launch(one: Launch) -> dict[str, Any]:
         "log_ratios": dict(one.ratios),
         "pairs": {name: list(values) for name, values in one.pairs.items()},
         "waiting": one.waiting,
+        "disturbed": one.disturbed,
     }
 
 

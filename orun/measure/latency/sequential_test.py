@@ -5,6 +5,12 @@ Wald's sequential probability ratio test (1945, Annals of Mathematical Statistic
 maximised over the unknown spread, which makes it as careful about few launches as Student's t is. A floor under the
 spread keeps a few launches that agree by luck from looking like certainty.
 
+Against a reference, whose kernels are of another kind, the launches of a run have something in common: what other
+processes leave in the caches costs the larger model more, for as long as they are at work. The mean of n launches of
+spread s then has the variance s^2 (1 / n + r), with r s^2 the variance between runs: random effects on two levels,
+Kalibera and Jones (2013), "Rigorous Benchmarking in Reasonable Time", ISMM. One run cannot tell r. `SHARED` is what
+runs of `benchmarks.interval_coverage` need to hold the value of all of them.
+
 Pure Python: gates are judged by the process that plans, which imports no numpy.
 """
 
@@ -15,7 +21,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from orun.core.metrics import Estimate
+from orun.core.metrics import Comparison, Estimate
 from orun.core.serialization import Record
 
 CONFIDENCE = 0.95
@@ -24,6 +30,7 @@ ALPHA = 0.01  # chance to call an equal model slower
 BETA = 0.05  # chance to miss one that is slower by d
 FEWEST = 3  # launches below which nothing is decided
 FLOOR = 0.008  # of the spread of launches, as a log ratio
+SHARED = 0.25  # variance between runs against a reference, in times of that between the launches of one
 FINEST = 0.005  # slow-down that it is asked to tell from none: below the floor it would take hundreds of launches
 
 SLOWER = math.log((1 - BETA) / ALPHA)  # log odds at which "slower by d" is accepted
@@ -39,30 +46,31 @@ class Evidence(Record, frozen=True):
         count: how many launches, at least 2.
         mean: of their log ratios.
         spread: their standard deviation, or the floor where that is larger.
+        shared: variance between runs, in times of that between launches.
     """
 
     count: int
     mean: float
     spread: float
+    shared: float = 0.0
 
     @classmethod
-    def of(cls, ratios: Sequence[float]) -> Evidence:
+    def of(cls, ratios: Sequence[float], shared: float = 0.0) -> Evidence:
         """From the log ratio of each launch."""
         count = len(ratios)
         mean = math.fsum(ratios) / count
         variance = math.fsum((ratio - mean) ** 2 for ratio in ratios) / (count - 1)
-        return cls(count, mean, max(math.sqrt(variance), FLOOR))
+        return cls(count, mean, max(math.sqrt(variance), FLOOR), shared)
 
     @classmethod
-    def read(cls, ratio: Estimate, count: int) -> Evidence:
-        """From a stored ratio: the inverse of `ratio`."""
-        half = (math.log(ratio.high) - math.log(ratio.low)) / 2
-        return cls(count, math.log(ratio.value), half * math.sqrt(count) / student(count - 1))
+    def stored(cls, comparison: Comparison) -> Evidence:
+        """From a comparison that was measured in launches."""
+        return cls(comparison.count, math.log(comparison.ratio.value), comparison.spread)
 
     @property
     def half_width(self) -> float:
         """Half the width of the 95 % interval of the mean."""
-        return student(self.count - 1) * self.spread / math.sqrt(self.count)
+        return self.spread * reach(self.count, self.shared)
 
     @property
     def ratio(self) -> Estimate:
@@ -72,7 +80,7 @@ class Evidence(Record, frozen=True):
 
     def inverse(self) -> Evidence:
         """The same with the two models changed over."""
-        return Evidence(self.count, -self.mean, self.spread)
+        return Evidence(self.count, -self.mean, self.spread, self.shared)
 
     def log_odds(self, slowdown: float) -> float:
         """How much better "slower by `slowdown` or more" fits than "not slower": the log of the likelihood ratio.
@@ -101,6 +109,11 @@ class Evidence(Record, frozen=True):
         slow-down looks so in 0.7 % of cases, at more launches in fewer.
         """
         return self.mean + 2 * self.half_width < slowdown
+
+
+def reach(count: int, shared: float = 0.0) -> float:
+    """Return half the width of the 95 % interval of the mean of so many launches, in times of their spread."""
+    return student(count - 1) * math.sqrt(1 / count + shared)
 
 
 @functools.cache

@@ -22,8 +22,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.core.metrics import Comparison, Estimate
-from orun.measure.metrics.paired import FEWEST, Floats, Z, quantiles, ratio, unknown
+from orun.core.metrics import Comparison, Estimate, unknown
+from orun.measure.metrics.paired import FEWEST, Floats, Z, quantiles, ratio
 from orun.measure.metrics.pooled import Pooled
 
 RESAMPLES = (1000, 2000)  # the fewest and the most

@@ -27,7 +27,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, Unit, further
+from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, Unit, further, unknown
 from orun.measure.latency.sequential_test import student
 
 Floats = NDArray[np.float64]
@@ -207,11 +207,6 @@ def _resample(seed: int, *scores: Floats) -> tuple[Floats, ...]:
         for row, values in zip(means, scores, strict=True):
             row[start:stop] = values[chosen].mean(axis=1)
     return tuple(means)
-
-
-def unknown(value: float) -> Estimate:
-    """A value of which nothing is told."""
-    return Estimate(value, -math.inf, math.inf)
 
 
 def quantiles(value: float, resampled: Floats, examples: int, bias: float = 0.0) -> Estimate:

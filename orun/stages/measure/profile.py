@@ -108,11 +108,11 @@ def _against(found: Mapping[str, ModelTimes]) -> Comparison | None:
     if "reference" not in found:
         return None
     pairs = zip(found["model"].totals, found["reference"].totals, strict=True)
-    ratio = Evidence.of([math.log(ours / theirs) for ours, theirs in pairs]).ratio
-    other = found["reference"].total
+    evidence = Evidence.of([math.log(ours / theirs) for ours, theirs in pairs])
+    other, ratio, count = found["reference"].total, evidence.ratio, evidence.count
     difference = Estimate(*(other * (value - 1) for value in (ratio.value, ratio.low, ratio.high)))
-    count = len(found["model"].totals)
-    return Comparison(other, ratio, difference, f"time of undisturbed nodes, {count} launches", count)
+    method = f"time of undisturbed nodes, {count} launches"
+    return Comparison(other, ratio, difference, method, count, spread=evidence.spread)
 
 
 def _write(context: Context, found: Mapping[str, ModelTimes], slower: Slower | None) -> None:

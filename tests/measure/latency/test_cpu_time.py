@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from orun.measure.latency import cpu_time
-from orun.measure.latency.cpu_time import Times, Work, joined, timed, waited_since, waits, watched
+from orun.measure.latency.cpu_time import Times, Work, joined, starved, timed, waited_since, waits, watched
 
 
 def work() -> None:
@@ -120,6 +120,27 @@ def test_who_works(process: float, thread: float, awake: float, most: float, alo
     assert (found.alone, found.in_turn) == (alone, in_turn)
 
 
+def test_who_waits_for_a_core_would_work() -> None:
+    """Else a model on two threads would be taken for one on one thread, where another process has the second core."""
+    assert not Work(1.0, 1.0, 1.0, 1.0, busy=1, waiting=0.06).alone
+    assert Work(1.0, 1.0, 1.0, 1.0, busy=1, waiting=0.05).alone
+
+
+def test_several_threads_that_share_a_core_do_not_work_in_turn() -> None:
+    """Together they take no more CPU time than one, and wait for the core meanwhile."""
+    assert Work(1.0, 0.5, 0.5, 1.0, busy=2, waiting=0.5, wanted=1.25).in_turn
+    assert not Work(1.0, 0.5, 0.5, 1.0, busy=2, waiting=0.5, wanted=1.3).in_turn
+
+
+def test_waiting_of_the_other_threads_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    caller = str(threading.get_native_id())
+    clock = count()
+    monkeypatch.setattr(cpu_time, "waits", lambda: {caller: 0.25 * next(clock), "other": 1.0 * next(clock)})
+    found = cpu_time._watched(work, 0.01)
+    assert found.waiting > 0
+    assert found.wanted > 1
+
+
 def test_time_of_a_helper_is_time_of_the_process() -> None:
     with ThreadPoolExecutor(1) as helper:
         times = timed(lambda: helper.submit(long_work).result(), 10)
@@ -175,6 +196,40 @@ def test_a_thread_that_ends_while_it_is_looked_at(monkeypatch: pytest.MonkeyPatc
 def test_threads_that_ended_or_came_do_not_count() -> None:
     mine = str(os.getpid())
     assert waited_since({mine: waits()[mine], "gone": 1000.0}) == pytest.approx(0, abs=1.0)
+
+
+@counted
+def test_a_thread_that_gets_no_core_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel counts what a thread waited when it gets a core, so one that never does seems to sleep."""
+    stop, started = threading.Event(), threading.Event()
+
+    def sleep() -> None:
+        started.set()
+        stop.wait()
+
+    sleeper = threading.Thread(target=sleep)
+    sleeper.start()
+    started.wait()
+    time.sleep(0.05)
+    sleeping = str(sleeper.native_id)
+    counts = {thread: found for thread, found in cpu_time._counts() if thread == sleeping}
+    assert starved(counts, 1.0) == 0
+    monkeypatch.setattr(cpu_time, "_is_runnable", lambda thread: thread == sleeping)
+    assert starved(counts, 1.0) == 1.0
+    assert starved({sleeping: (0, 0, 0)}, 1.0) == 0  # it ran since
+    assert starved(counts, 0.009) == 0  # within a tick
+    found = cpu_time._watched(work, 0.02)
+    assert found.waiting > 0
+    assert not found.alone
+    stop.set()
+    sleeper.join()
+
+
+@counted
+def test_who_runs_is_runnable() -> None:
+    mine = str(threading.get_native_id())
+    assert cpu_time._is_runnable(mine)
+    assert not cpu_time._is_runnable("gone")
 
 
 def test_a_kernel_that_counts_nothing() -> None:

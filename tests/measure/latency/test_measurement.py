@@ -14,6 +14,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from orun.core.metrics import Disturbance
 from orun.core.targets import Target
 from orun.environment.processor import usable_cores
 from orun.errors import UsageError
@@ -23,6 +24,7 @@ from orun.measure.latency.cpu_time import Times, Work
 from orun.measure.latency.measurement import Budget, measure
 from orun.measure.latency.pressure import Pressure
 from orun.measure.latency.sequential_test import Evidence
+from orun.measure.workers import Worker
 from tests.measure.support import ALONE, launched, save_model, shared, subject
 
 QUICK = Budget(time=0.0, resolution=0.05, launches=(3, 3), samples=30, warmup=0.0)
@@ -53,13 +55,14 @@ def test_a_launch_compares_with_each_other_model(model: Path) -> None:
 class Recorder:
     """A worker that notes when it was asked, and takes one time or another."""
 
-    def __init__(self, name: str, order: list[str]) -> None:
-        self.name, self.order = name, order
+    def __init__(self, name: str, order: list[str], waits: Sequence[float] = (0.0,)) -> None:
+        self.name, self.order, self.waits = name, order, waits
 
     def time(self, count: int) -> Times:
+        waited = self.waits[len(self.order) % len(self.waits)]
         self.order.append(self.name)
         taken = np.full(count, 1.0 + len(self.order) % 3)
-        return Times(taken, taken, taken, 0.0)
+        return Times(taken, taken, taken, waited * float(taken.sum()))
 
 
 def rounds_of(names: Sequence[str], *, resting: bool = False) -> tuple[list[abba_blocks.Round], list[str]]:
@@ -104,6 +107,56 @@ def test_what_runs_until_threads_have_parted_takes_its_time() -> None:
     assert len(order) == 36
 
 
+def quads_of(waits: Sequence[float | None], method: Method = "threads", *, resting: bool = True) -> list[str]:
+    """The pairs that count of quads in which threads waited for such shares of the time of each block."""
+    taken = np.ones(2)
+    blocks = [("model", Times(taken, taken, taken, None if share is None else 2 * share)) for share in waits]
+    rounds: list[abba_blocks.Round] = [(f"quad {at}", blocks[at : at + 4]) for at in range(0, len(blocks), 4)]
+    made = abba_blocks._Rounds({}, {}, method, PACE, SILENT, resting=resting)
+    return [other for other, half in made.counted(rounds) for _ in range(0, len(half), 2)]
+
+
+def test_on_several_threads_a_pair_counts_only_if_each_had_a_core() -> None:
+    """One thread that waits leaves its share to the others: an inference is that of fewer threads."""
+    quiet, edge, waited = [0.0, 0.0], [0.1, 0.0], [0.11, 0.0]  # of one block, so of half of the pair
+    assert quads_of([*quiet, *waited, *edge, *waited]) == ["quad 0", "quad 4"]
+    assert quads_of([*waited, *waited], "wall") == []
+    assert quads_of([None, None, None, None]) == ["quad 0"] * 2  # where the kernel does not count
+    for method, resting in (("thread", False), ("process", True)):  # CPU time of one thread, whatever it waits
+        assert quads_of([*waited, *waited], method, resting=resting) == ["quad 0"] * 2  # type: ignore[arg-type]
+
+
+def test_quads_go_on_until_enough_pairs_count() -> None:
+    order: list[str] = []
+    waits = [0.0] * 4 + [0.5] * 4  # every other quad is disturbed
+    workers = {name: Recorder(name, order, waits) for name in ("model", "baseline")}
+    pace = replace(PACE, quads=12.0, error=100.0)  # known well enough as soon as that can be said
+    made = abba_blocks._Rounds(workers, dict.fromkeys(workers, 2), "threads", pace, Random(3), resting=True)  # type: ignore[arg-type]
+    opened = replace(launched({"model": [1.0]}, {}).opened["model"], each=0.1)
+    found = made.run(dict.fromkeys(workers, opened))
+    assert len(found) == 2 * abba_blocks.STEADY_QUADS - 1
+    assert len(made.counted(found)) == 2 * abba_blocks.STEADY_QUADS
+
+
+@pytest.mark.parametrize("waits", [0.0, 0.5])
+def test_a_launch_with_too_few_pairs_that_count_is_disturbed(
+    model: Path, monkeypatch: pytest.MonkeyPatch, waits: float
+) -> None:
+    """Its figures are then of all pairs."""
+    measured = Worker.time
+
+    def time(worker: Worker, count: int, seconds: float = math.inf) -> Times:
+        times = measured(worker, count, seconds)
+        return replace(times, waited=waits * float(times.wall.sum()))
+
+    monkeypatch.setattr(Worker, "time", time)
+    found = launch(dict.fromkeys(("model", "baseline"), shared(model)), PACE, Random(1))
+    assert found.disturbed == (waits > 0)
+    assert found.waiting == pytest.approx(waits)
+    assert len(found.pairs["baseline"]) >= 2 * abba_blocks.FEWEST_QUADS
+    assert found.ratios["baseline"] == np.median(found.pairs["baseline"])
+
+
 def test_nothing_is_warmed_for_a_model_alone() -> None:
     found, order = rounds_of(("model",))
     assert len(order) == 4 * len(found)
@@ -116,11 +169,26 @@ def test_a_block_counts_by_the_median_of_its_inferences() -> None:
 
     ours, theirs = times(0.004, 0.002, 0.001), times(0.001, 0.001, 0.007)
     found: list[abba_blocks.Round] = [("baseline", [("model", ours), ("baseline", theirs)] * 2)]
-    for method in ("thread", "process", "wall"):
+    for method in ("threads", "wall"):
         assert abba_blocks._pairs(found, "baseline", method) == [math.log(0.002 / 0.001)] * 2
     one = times(0.004, 0.002, 0.001)
-    spent: dict[Method, float] = {"thread": 0.001, "process": 0.0005, "wall": 0.002}
-    assert {method: abba_blocks._median(one, method) for method in spent} == spent
+    spent: dict[Method, float] = {"threads": 0.001, "wall": 0.002}
+    assert {method: abba_blocks._seconds(one, method, 100) for method in spent} == spent
+
+
+def test_on_one_thread_a_block_counts_by_its_fastest_inferences() -> None:
+    """Those after another process had the core find the caches filled with its data."""
+    cpu, process = np.array([9.0, *range(8, 28)]), np.array([5.0, *range(4, 24)])
+    times = Times(np.ones(21), cpu, process, None)
+    assert (abba_blocks._seconds(times, "thread", 10), abba_blocks._seconds(times, "process", 10)) == (9.0, 5.0)
+    assert (abba_blocks._seconds(times, "thread", 9), abba_blocks._seconds(times, "process", 9)) == (17.0, 13.0)
+
+
+def test_the_least_of_four_inferences_is_not_held_against_the_only_one() -> None:
+    taken = np.array([0.002, 0.003, 0.003, 0.004])
+    one, four = Times(taken[:1], taken[:1], taken[:1], None), Times(taken, taken, taken, None)
+    for method in ("thread", "process"):
+        assert abba_blocks._log_ratio(four, one, method) == math.log(0.003 / 0.002)
 
 
 def test_waiting_is_a_share_of_the_time_of_inferences() -> None:
@@ -152,7 +220,7 @@ def test_a_model_alone(model: Path) -> None:
 def test_several_threads_are_timed_by_the_one_that_calls(model: Path) -> None:
     found = launch(dict.fromkeys(("model", "baseline"), shared(model)), PACE, Random(1))
     assert not found.opened["model"].work.alone
-    assert (found.method, found.core) == ("thread", None)
+    assert (found.method, found.core) == ("threads", None)
     assert found.busy["model"] == np.median(found.beside["model"].cpu)
     assert found.ratios["baseline"] == np.median(found.pairs["baseline"])
 
@@ -176,7 +244,7 @@ IN_TURN = Work(process=1.0, thread=0.1, awake=0.1, most=0.97, busy=2)
     [
         (ALONE, True, "thread"),
         (ALONE, False, "thread"),
-        (SEVERAL, True, "thread"),
+        (SEVERAL, True, "threads"),
         (SEVERAL, False, "wall"),
         (CROWDED, True, "wall"),
         (ASLEEP, True, "wall"),
@@ -215,8 +283,8 @@ def test_an_error_of_a_model_ends_the_measurement(model: Path) -> None:
         ("baseline", [0.001, -0.001, 0.002], 0.05, 3),  # equal, and sure of it
         ("baseline", [0.05, 0.048, 0.052], 0.05, 3),  # slower, and sure of it
         ("baseline", [0.0, 0.05] * 5, 0.05, 9),  # in the middle until the last
-        ("baseline", [0.0, 0.001, 0.002, 0.0, 0.001], 0.02, 3),
-        ("reference", [0.0, 0.001, 0.002, 0.0, 0.001], 0.02, 5),  # equal soon, the ratio to half of 2 % later
+        ("baseline", [0.0, 0.001, 0.002, 0.0, 0.001], 0.03, 3),
+        ("reference", [0.0, 0.001, 0.002, 0.0, 0.001], 0.03, 5),  # equal soon, the ratio to half of 3 % later
     ],
 )
 def test_it_stops_when_the_answer_is_clear(
@@ -226,6 +294,42 @@ def test_it_stops_when_the_answer_is_clear(
     budget = Budget(1e6, resolution, (3, 9), 30, 0.0)
     subjects = {"model": subject(Path("a")), other: subject(Path("b"))}
     assert len(measure(subjects, budget, 0, lambda *_: None).launches) == launches
+
+
+QUIET, NOISY = [(0.0, False), (0.001, False), (0.002, False)], (0.5, True)
+
+
+@pytest.mark.parametrize(
+    ("made", "time", "counted", "disturbance"),
+    [
+        ([NOISY, QUIET[0], NOISY, *QUIET[1:], NOISY], 1e6, [0.0, 0.001, 0.002], None),
+        ([*QUIET, NOISY], 1e6, [0.0, 0.001, 0.002], None),
+        ([NOISY] * 9, 1e6, [0.5] * 9, Disturbance(9, 9)),  # nothing is known: figures are of all
+        ([*[NOISY] * 7, *QUIET[1:]], 1e6, [0.5] * 7 + [0.001, 0.002], Disturbance(7, 9)),
+        ([NOISY] * 9, 0.0, [0.5] * 3, Disturbance(3, 3)),  # more of them would tell no more
+    ],
+)
+def test_disturbed_launches_are_no_evidence(
+    monkeypatch: pytest.MonkeyPatch,
+    made: list[tuple[float, bool]],
+    time: float,
+    counted: list[float],
+    disturbance: Disturbance | None,
+) -> None:
+    walls = {"model": [1.0], "baseline": [1.0]}
+    launches = iter([replace(launched(walls, {"baseline": ratio}), disturbed=noisy) for ratio, noisy in made])
+    monkeypatch.setattr(measurement, "launch", lambda *_: next(launches))
+    subjects = {"model": subject(Path("a")), "baseline": subject(Path("b"))}
+    found = measure(subjects, Budget(time, 0.05, (3, 9), 30, 0.0, enough=8), 0, lambda *_: None)
+    assert found.log_ratios("baseline") == counted
+    assert found.disturbance == disturbance
+
+
+def test_a_model_alone_waits_for_no_quiet_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = replace(launched({"model": [1.0]}, {}), disturbed=True)
+    monkeypatch.setattr(measurement, "launch", lambda *_: made)
+    found = measure({"model": subject(Path("a"))}, Budget(1e6, 0.05, (3, 9), 30, 0.0), 0, lambda *_: None)
+    assert len(found.launches) == 3
 
 
 def test_every_comparison_must_be_clear(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orun.core.metrics import Estimate
+from orun.core.metrics import Disturbance, Estimate
 from orun.measure.latency.abba_blocks import Launch
 from orun.measure.latency.cuda_streams import Streamed
 from orun.measure.latency.measurement import Measurement
 from orun.measure.latency.metrics import NAMES, metrics_of
 from orun.measure.latency.pressure import Pressure
 from orun.measure.latency.record import summary, write
-from orun.measure.latency.sequential_test import Evidence
+from orun.measure.latency.sequential_test import SHARED, Evidence
 from tests.measure.support import launched, subject
 
 MODEL = [0.010, 0.011, 0.012, 0.013, 0.014]
@@ -119,7 +119,7 @@ def test_the_interval_of_a_figure_holds_it() -> None:
 
 def test_the_median_is_compared_by_the_paired_launches(beside_reference: Measurement) -> None:
     metrics = metrics_of(beside_reference, 1)
-    evidence = Evidence.of(RATIOS)
+    evidence = Evidence.of(RATIOS, SHARED)
     for name, value in (("p50", 0.012 / math.exp(-0.61)), ("cpu", 0.9 * 0.012 / math.exp(-0.61))):
         comparison = metrics[name].reference
         assert comparison is not None
@@ -187,6 +187,35 @@ def test_throughput_rises_as_the_mean_falls(beside_reference: Measurement) -> No
     assert throughput.interval is not None
     assert mean.interval is not None
     assert throughput.interval.high == pytest.approx(4 / mean.interval.low)
+
+
+def test_of_disturbed_launches_no_comparison_is_known(beside_reference: Measurement) -> None:
+    """Only what was timed in turn: loading, and inferences of the model alone, are as users meet them."""
+    noisy = replace(beside_reference, launches=[replace(one, disturbed=True) for one in beside_reference.launches])
+    known, found = metrics_of(beside_reference, 1), metrics_of(noisy, 1)
+    assert {name for name, metric in found.items() if metric.disturbance} == {"cpu", "speedup"}
+    compared = {name: metric.reference for name, metric in found.items() if metric.reference}
+    assert {name for name, one in compared.items() if not one.disturbance} == {"load", "first"}
+    for name, one in compared.items():
+        if one.disturbance:
+            assert one.disturbance == Disturbance(3, 3)
+            assert (one.ratio.low, one.ratio.high) == (one.difference.low, one.difference.high) == (-math.inf, math.inf)
+            assert one.ratio.value == known[name].reference.ratio.value  # type: ignore[union-attr]
+    assert found["speedup"].interval == Estimate(known["speedup"].value, -math.inf, math.inf)
+    assert found["p50"].interval == known["p50"].interval
+    first, second = summary(noisy)
+    assert first == "paired on-CPU time: 0.54x of the reference's (95 % interval unknown, 3 launches)"
+    assert second.startswith("3 launches in 6.5 s, 3 of them disturbed; threads waited for a core 10 % of the time; ")
+
+
+def test_undisturbed_launches_are_compared(beside_reference: Measurement) -> None:
+    quick = {name: [time / 2 for time in times] for name, times in {"model": MODEL, "reference": REFERENCE}.items()}
+    noisy = replace(launched(quick, {"reference": 1.0}), disturbed=True)
+    found = metrics_of(measurement(noisy, *beside_reference.launches), 1)
+    known = metrics_of(beside_reference, 1)
+    assert found["cpu"] == known["cpu"]
+    assert found["speedup"] == known["speedup"]
+    assert found["p50"].value < known["p50"].value
 
 
 def test_methods_are_named() -> None:

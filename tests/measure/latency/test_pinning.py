@@ -93,7 +93,7 @@ def test_of_several_threads_what_is_not_timed_rests(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Worker, "time", noted)
     patient = True
     found = launch(dict.fromkeys(("model", "baseline"), shared(path)), PACE, Random(0))
-    assert (found.method, found.core) == ("thread", None)
+    assert (found.method, found.core) == ("threads", None)
     assert set(resting) == {True}
     resting.clear()
     pids.clear()

@@ -8,8 +8,9 @@ from collections import Counter
 
 import pytest
 
-from orun.core.metrics import Estimate
-from orun.measure.latency.sequential_test import ALPHA, BETA, EQUAL, FLOOR, SLOWER, Evidence, student
+from orun.core.metrics import Comparison, Estimate
+from orun.core.serialization import replace
+from orun.measure.latency.sequential_test import ALPHA, BETA, EQUAL, FLOOR, SLOWER, Evidence, reach, student
 
 GATES = 2000
 
@@ -41,11 +42,34 @@ def test_launches_that_agree_by_luck_have_the_spread_of_the_floor() -> None:
     assert Evidence.of([0.01, 0.01, 0.01]).spread == FLOOR
 
 
-def test_a_stored_ratio_gives_the_evidence_back() -> None:
+def test_a_stored_comparison_gives_the_evidence_back() -> None:
     evidence = Evidence(5, 0.021, 0.013)
-    ratio = evidence.ratio
-    again = Evidence.read(Estimate(ratio.value, ratio.low, ratio.high), 5)
-    assert (again.count, again.mean, again.spread) == pytest.approx((5, 0.021, 0.013))
+    nothing = Estimate(0.0, -math.inf, math.inf)  # of a disturbed comparison no end is known
+    comparison = Comparison(1.0, replace(nothing, value=evidence.ratio.value), nothing, "by test", 5, spread=0.013)
+    again = Evidence.stored(comparison)
+    assert (again.count, again.spread) == (5, 0.013)
+    assert again.mean == pytest.approx(0.021)
+
+
+def test_what_launches_of_a_run_have_in_common_widens_the_interval() -> None:
+    """Its square by 1 + n r, with r the variance between runs."""
+    alone, common = Evidence(4, 0.1, 0.02), Evidence(4, 0.1, 0.02, shared=0.25)
+    assert common.half_width == pytest.approx(alone.half_width * math.sqrt(2))
+    assert common.inverse().half_width == common.half_width
+    assert reach(10_000, 0.25) == pytest.approx(1.96 / 2, rel=1e-3)
+
+
+@pytest.mark.parametrize("count", [3, 8, 16])
+def test_intervals_of_whole_runs_hold_the_truth(count: int) -> None:
+    """Of runs that differ by half as much as their launches, which no launch tells."""
+    randomness, held, alone = random.Random(count), 0, 0
+    for _ in range(GATES):
+        run = randomness.gauss(0.0, 0.01)
+        launches = [run + randomness.gauss(0.0, 0.02) for _ in range(count)]
+        held += abs(Evidence.of(launches, 0.25).mean) <= Evidence.of(launches, 0.25).half_width
+        alone += abs(Evidence.of(launches).mean) <= Evidence.of(launches).half_width
+    assert held >= 0.93 * GATES
+    assert alone < held
 
 
 def test_log_odds_by_hand() -> None:
