@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from orun.errors import UsageError
 from orun.stages._data.source import Examples
 from orun.stages._graph.feeds import Input, cases, symbols
-from orun.stages._graph.signature import inputs_of
+from orun.stages._graph.signature import inputs_of, sizes_of
 from orun.stages.params import Doc, Range
 
 if TYPE_CHECKING:
@@ -27,7 +27,10 @@ Fed = Annotated[
 Batch = Annotated[int, Doc("Examples in an inference."), Range(low=1)]
 Shape = Annotated[
     dict[str, int],
-    Doc("Sizes of symbolic axes by their name, or by input and place (`pixels.2`), for made-up inputs; 128 each."),
+    Doc(
+        "Sizes of symbolic axes by their name, or by input and place (`pixels.2`), for made-up inputs; 128 each, or "
+        "the nearest size to it that the model's input domain spans."
+    ),
 ]
 Bound = Annotated[
     bool, Doc("Bind inputs and outputs to the device beforehand, so that copies are not part of an inference.")
@@ -56,19 +59,16 @@ def feeds(models: Mapping[str, Path], sizes: Sizes, seed: int, dataset: Dataset 
     Raises:
         UsageError: when `sizes` names an axis that a model does not have, or the dataset lacks an input.
     """
+    import onnx
+
     shared: dict[str, Array] = {}
     fed: dict[str, dict[str, Array]] = {}
     for name, path in models.items():
-        inputs = _inputs(path)
-        own = _take(inputs, dataset, sizes.batch) if dataset else _make_up(inputs, sizes, seed)
+        model = onnx.load(path, load_external_data=False)
+        inputs = inputs_of(model)
+        own = _take(inputs, dataset, sizes.batch) if dataset else _make_up(inputs, sizes, sizes_of(model), seed)
         fed[name] = {key: shared.setdefault(key, array) for key, array in own.items()}
     return fed
-
-
-def _inputs(path: Path) -> tuple[Input, ...]:
-    import onnx
-
-    return inputs_of(onnx.load(path, load_external_data=False))
 
 
 def _take(inputs: tuple[Input, ...], dataset: Dataset, batch: int) -> dict[str, Array]:
@@ -92,11 +92,18 @@ def _take(inputs: tuple[Input, ...], dataset: Dataset, batch: int) -> dict[str, 
     )
 
 
-def _make_up(inputs: tuple[Input, ...], sizes: Sizes, seed: int) -> dict[str, Array]:
+def _make_up(
+    inputs: tuple[Input, ...], sizes: Sizes, declared: Mapping[str, Sequence[int]], seed: int
+) -> dict[str, Array]:
     """Random values within the bounds of each input; masks hide nothing."""
     import numpy as np
 
     first = {item.shape[0] for item in inputs if item.shape}
-    default = {axis: sizes.batch if axis in first else DEFAULT_SIZE for axis in symbols(inputs)}
+    default = {axis: sizes.batch if axis in first else _default_size(declared.get(axis)) for axis in symbols(inputs)}
     feed = next(cases(inputs, {axis: (size,) for axis, size in (default | dict(sizes.axes)).items()}, seed)).feed
     return dict(feed) | {item.name: np.ones_like(feed[item.name]) for item in inputs if item.mask}
+
+
+def _default_size(declared: Sequence[int] | None) -> int:
+    """The size of an axis for which none is given: `DEFAULT_SIZE`, kept within the sizes that the model declares."""
+    return min(max(DEFAULT_SIZE, min(declared)), max(declared)) if declared else DEFAULT_SIZE

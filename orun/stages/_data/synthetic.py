@@ -1,4 +1,4 @@
-"""Examples that are made up from a model's signature: seeded, within its tables, with masks that end early."""
+"""Examples that are made up within a model's input domain: seeded, with masks that end early."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from orun.errors import UsageError
 from orun.measure.dataset import Dataset
 from orun.stages._graph.feeds import Input, assignments, random_values, symbols
-from orun.stages._graph.signature import inputs_of
+from orun.stages._graph.signature import inputs_of, sizes_of
 
 
 def synthetic(model: Path, examples: int, dims: Mapping[str, Sequence[int]], seed: int) -> Dataset:
@@ -17,8 +17,8 @@ def synthetic(model: Path, examples: int, dims: Mapping[str, Sequence[int]], see
     Args:
         model: path of the proto whose inputs they are for.
         examples: how many.
-        dims: sizes of dynamic axes that are not `feeds.SIZES`; the examples take turns at them. Those of the first axis
-            are not for examples, each of which is one.
+        dims: sizes of dynamic axes that are not those of the model's domain; the examples take turns at them. Those of
+            the first axis are not for examples, each of which is one.
         seed: of the values.
 
     Raises:
@@ -28,7 +28,8 @@ def synthetic(model: Path, examples: int, dims: Mapping[str, Sequence[int]], see
 
     from orun.stages._graph.io import load_graph
 
-    inputs = inputs_of(load_graph(model))
+    graph = load_graph(model)
+    inputs, dims = inputs_of(graph), {**sizes_of(graph), **dims}
     if not inputs:
         raise UsageError("the model takes nothing, so that there are no examples for it")
     for item in inputs:

@@ -28,11 +28,18 @@ Feed = Mapping[str, "Array"]
 Model = Callable[[Feed], Sequence["Array"]]
 
 Dims = Annotated[
-    dict[str, list[int]], Doc("Sizes at which each dynamic axis is tried, by its name; 1, 2 and 7 when left out.")
+    dict[str, list[int]],
+    Doc(
+        "Sizes at which each dynamic axis is tried, by its name; when left out, those of the model's input domain, or "
+        "1, 2 and 7."
+    ),
 ]
 Inputs = Annotated[
     Examples | None,
-    Doc("A dataset of inputs to compare with (see `measure/accuracy`); made up from the model when left out."),
+    Doc(
+        "A dataset of inputs to compare with (see `measure/accuracy`); made up within the model's input domain when "
+        "left out."
+    ),
 ]
 Atol = Annotated[float, Doc("Largest absolute error that is allowed, beside `rtol` times the value."), Range(0)]
 Rtol = Annotated[float, Doc("Largest relative error that is allowed, beside `atol`."), Range(0)]
@@ -224,12 +231,12 @@ def check_against_input(
 
 def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, ...]:
     """What a model is fed: examples of the trial's dataset, or values made up from what the model takes."""
-    from orun.stages._graph.signature import input_names, inputs_of, ranks_of
+    from orun.stages._graph.signature import input_names, inputs_of, ranks_of, sizes_of
     from orun.stages.datasets import load_dataset, title
     from orun.stages.name_checks import require_made_up
 
     if trial.inputs is None:
-        return tuple(cases(inputs_of(model), trial.dims, context.seed, trial.masks))
+        return tuple(cases(inputs_of(model), {**sizes_of(model), **trial.dims}, context.seed, trial.masks))
     require_made_up(context, trial.dims, "inputs")
     ranks = ranks_of(model)
     names = input_names(model)

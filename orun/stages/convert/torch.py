@@ -14,6 +14,8 @@ one name is no parameter, none of the others may stand in the place of another p
 returns tensors.
 
 The exported model and PyTorch are compared on random and boundary inputs at several sizes of each dynamic axis.
+The model carries its input domain: the values that `inputs` declares and the sizes that `dims` declares. Later stages
+make up inputs within it.
 """
 
 from __future__ import annotations
@@ -140,6 +142,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the exported model to `context.result`."""
     from orun.stages._graph.agreement import Agreement, Tolerance, answers
     from orun.stages._graph.feeds import Input, cases
+    from orun.stages._graph.input_domain import domain_of, write_domain
     from orun.stages._graph.io import load, save, weigh
     from orun.stages._graph.names import clean, name_axes, name_input_axes, name_values, restore_inputs
     from orun.stages._graph.processor import check_result
@@ -171,6 +174,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     name_values(model, [item.name for item in bound.inputs], params.outputs)
     name_input_axes(model, bound.inputs)
     name_axes(model, tries, expected)
+    write_domain(model, domain_of(bound.inputs, params.dims))
     save(model, context.result, external=params.external_data == "always")
     agreement = Agreement(
         "the exported model",
