@@ -146,6 +146,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.io import load, save, weigh
     from orun.stages._graph.names import clean, name_axes, name_input_axes, name_values, restore_inputs
     from orun.stages._graph.processor import check_result
+    from orun.stages._torch.limits import limits_of
     from orun.stages._torch.mend import mend
 
     inputs = [
@@ -183,7 +184,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         Tolerance(params.atol, params.rtol),
         hint=OTHERWISE + (MASKED if any(one.mask and not one.padded for one in inputs) else ""),
     )
-    error = check_result(context, agreement, tries, expected)
+    error = check_result(context, agreement, tries, expected, limits_of(context, bound))
     return {**weigh(context.result), "max_abs_error": error}
 
 
