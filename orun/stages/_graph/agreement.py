@@ -13,6 +13,7 @@ from orun.core.targets import Target
 from orun.errors import StageFailed, UsageError
 from orun.stages._data.source import Examples
 from orun.stages._graph.feeds import Case, Masks, cases, one_example
+from orun.stages._graph.input_domain import Declarations
 from orun.stages.contract import Context
 from orun.stages.params import Doc, Range
 
@@ -37,10 +38,10 @@ Dims = Annotated[
     ),
 ]
 Inputs = Annotated[
-    Examples | None,
+    Examples | Declarations | None,
     Doc(
         "A dataset of inputs to compare with (see `measure/accuracy`); made up within the model's input domain when "
-        "left out."
+        "left out. Or what inputs take instead of what that domain says, by name: `{mask: {fill: right-padded}}`."
     ),
 ]
 Atol = Annotated[float, Doc("Largest absolute error that is allowed, beside `rtol` times the value."), Range(0)]
@@ -90,12 +91,12 @@ class Trial:
 
     Attributes:
         dims: sizes of dynamic axes that are not `feeds.SIZES`, for inputs that are made up.
-        inputs: a dataset of inputs; they are made up when it is None.
+        inputs: a dataset of inputs, or what made-up ones take in place of what the model's domain says.
         masks: what a mask that is made up may hide.
     """
 
     dims: Mapping[str, Sequence[int]]
-    inputs: Examples | None = None
+    inputs: Examples | Declarations | None = None
     masks: Masks = "any"
 
 
@@ -332,12 +333,16 @@ def check_against_input(
 
 def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, ...]:
     """What a model is fed: examples of the trial's dataset, or values made up from what the model takes."""
+    from orun.stages._graph.input_domain import declared
     from orun.stages._graph.signature import input_names, inputs_of, ranks_of, sizes_of
     from orun.stages.datasets import load_dataset, title
-    from orun.stages.name_checks import require_made_up
+    from orun.stages.name_checks import require_known, require_made_up
 
-    if trial.inputs is None:
-        return tuple(cases(inputs_of(model), {**sizes_of(model), **trial.dims}, context.seed, trial.masks))
+    if trial.inputs is None or isinstance(trial.inputs, dict):
+        over = trial.inputs or {}
+        require_known("inputs", over, input_names(model))
+        inputs = inputs_of(model, declared(over))
+        return tuple(cases(inputs, {**sizes_of(model), **trial.dims}, context.seed, trial.masks))
     require_made_up(context, trial.dims, "inputs")
     ranks = ranks_of(model)
     names = input_names(model)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from orun.core.serialization import Record, decode, encode, field, from_json, to_json
 from orun.errors import UsageError
@@ -34,8 +34,9 @@ class DeclaredInput:
     fill: Fill = "random"
 
 
+Declarations: TypeAlias = dict[str, DeclaredInput]
 DeclaredInputs = Annotated[
-    dict[str, DeclaredInput],
+    Declarations,
     Doc("What the inputs take, by name. The model carries it along, and later stages make up inputs within it."),
 ]
 
@@ -58,6 +59,11 @@ class InputDomain(Record, frozen=True):
 
     inputs: Mapping[str, InputValues] = field(default_factory=dict)
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def declared(inputs: Mapping[str, DeclaredInput]) -> dict[str, InputValues]:
+    """Return what a pipeline file says of inputs as a model carries it."""
+    return {name: InputValues(said.fill, said.low, said.high) for name, said in inputs.items()}
 
 
 def domain_of(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> InputDomain:

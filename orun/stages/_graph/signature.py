@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,12 +23,16 @@ SAME_SHAPE = frozenset({"Cast", "Identity", "DequantizeLinear"})
 EMBEDDINGS = {"EmbedLayerNormalization": ((0, 2), (1, 4)), "QEmbedLayerNormalization": ((0, 2), (1, 4))}
 
 
-def inputs_of(model: ModelProto) -> tuple[Input, ...]:
+def inputs_of(model: ModelProto, over: Mapping[str, InputValues] | None = None) -> tuple[Input, ...]:
     """What a model takes.
 
     The domain that the model carries says which values an input takes. Where it says nothing, an integer that looks up
     a table is bounded by the rows of the table; any other integer is taken for a mask of 0 and 1, since that suits
     flags and lengths as well.
+
+    Args:
+        model: its weights are not needed.
+        over: values of inputs that go before those of the domain.
 
     Raises:
         UsageError: when an input is no tensor, or of a type that ONNX Runtime takes from no array; when the domain
@@ -36,7 +40,7 @@ def inputs_of(model: ModelProto) -> tuple[Input, ...]:
     """
     rows = _rows(model.graph)
     names = input_names(model)
-    declared = read_domain(model).inputs
+    declared = {**read_domain(model).inputs, **(over or {})}
     found = [_input(value, rows.get(value.name)) for value in model.graph.input if value.name in names]
     return tuple(_within(item, declared[item.name]) if item.name in declared else item for item in found)
 

@@ -132,14 +132,13 @@ def _name_axes(context: Context, model: ModelProto, names: Mapping[str, str]) ->
 def _declare(model: ModelProto, params: Params) -> None:
     """Lay the declared input domain over the one that the file carries; refuse one that no input can be within."""
     from orun.stages._graph.feeds import assignments
-    from orun.stages._graph.input_domain import InputDomain, InputValues, read_domain, write_domain
+    from orun.stages._graph.input_domain import InputDomain, declared, read_domain, write_domain
     from orun.stages._graph.signature import input_names, inputs_of, sizes_of
 
     carried = read_domain(model)
     require_known("inputs", params.inputs, input_names(model))
-    values = {name: InputValues(said.fill, said.low, said.high) for name, said in params.inputs.items()}
     sizes = {axis: tuple(one) for axis, one in params.dims.items()}
-    domain = InputDomain({**carried.inputs, **values}, {**carried.sizes, **sizes})
+    domain = InputDomain({**carried.inputs, **declared(params.inputs)}, {**carried.sizes, **sizes})
     write_domain(model, domain)
     if domain != InputDomain():
         assignments(inputs_of(model), {**sizes_of(model), **sizes})

@@ -221,7 +221,7 @@ def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     require_known("include_tensors", params.include_tensors, tensors)
     require_known("exclude_tensors", params.exclude_tensors, tensors)
     inputs = input_names(model)
-    dataset = typical(context, params.dataset, inputs, params.samples, params.dims)
+    dataset = typical(context, params.dataset, inputs, params.samples, params.dims, params.inputs)
     if params.smooth is not None:
         _smooth(context, model, params, dataset)
     overrides = tensor_overrides(model, params.overrides, per_channel=params.per_channel)

@@ -28,7 +28,7 @@ from orun.stages._graph.signature import inputs_of, sizes_of
 from orun.stages.contract import Port, Spec
 from orun.stages.timing import Sizes, feeds
 from tests.stages.conftest import MODULES
-from tests.stages.models import ADD, LOOKUP, parse
+from tests.stages.models import ADD, LOOKUP, WORDY, parse
 from tests.stages.support import artifact, run_stage
 
 DOMAIN = InputDomain(
@@ -250,3 +250,30 @@ def test_a_domain_that_no_input_is_within(tmp_path: Path, params: dict[str, Any]
     with pytest.raises(OrunError) as caught:
         run_stage("convert/onnx", tmp_path, {"path": "given.onnx", **params})
     assert str(caught.value).startswith(message)
+
+
+def test_inputs_of_a_stage_go_before(tmp_path: Path) -> None:
+    """The reference cannot take an index of 4, which the domain allows and the stage does not."""
+    model = declared(InputDomain({"ids": InputValues(low=4, high=7)}))
+    before = artifact(tmp_path, model)
+    with pytest.raises(OrunError, match=r"^the model before it cannot run random values at "):
+        run_stage("optimize/graph", tmp_path, inputs={"model": before})
+    params = {"inputs": {"ids": {"high": 3}}, "dims": {"length": [5]}}
+    made = run_stage("optimize/graph", tmp_path, params, inputs={"model": before})
+    assert "on 5 inputs" in made.log
+    assert read_domain(load_graph(made.model)) == read_domain(model)
+    with pytest.raises(OrunError) as caught:
+        run_stage("optimize/graph", tmp_path, {"inputs": {"id": {"high": 3}}}, inputs={"model": before})
+    assert str(caught.value).startswith("inputs: the model has no 'id'\n")
+
+
+def test_inputs_of_a_stage_go_before_in_calibration_too(tmp_path: Path) -> None:
+    model = parse(WORDY)
+    write_domain(model, InputDomain({"x": InputValues(low=-100, high=100)}))
+    scales = []
+    for params in ({}, {"inputs": {"x": {"low": -1, "high": 1}}}):
+        made = run_stage("quantize/static", tmp_path, params, inputs={"model": artifact(tmp_path, model)})
+        (scale,) = (one for one in onnx.load(made.model).graph.initializer if one.name == "x_scale")
+        scales.append(float(onnx.numpy_helper.to_array(scale)))
+    assert 0.7 < scales[0] <= 200 / 255 < 100 * scales[1] * 1.1
+    assert 0.007 < scales[1] <= 2 / 255
