@@ -10,19 +10,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 from orun.errors import UsageError
 from orun.stages._data.source import Examples
 from orun.stages._graph.feeds import Input, cases, symbols
-from orun.stages._graph.signature import inputs_of, sizes_of
+from orun.stages._graph.input_domain import Declarations, declared
+from orun.stages._graph.signature import input_names, inputs_of, sizes_of
+from orun.stages.contract import Context
+from orun.stages.datasets import load_dataset
+from orun.stages.name_checks import require_known
 from orun.stages.params import Doc, Range
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from orun.measure.dataset import Dataset
+    from orun.stages._graph.input_domain import InputValues
 
     Array = NDArray[Any]
 
 Fed = Annotated[
-    Examples | None,
-    Doc("A dataset of inputs (see `measure/accuracy`); made up from the model's signature when left out."),
+    Examples | Declarations | None,
+    Doc(
+        "A dataset of inputs (see `measure/accuracy`); made up within the model's input domain when left out. Or what "
+        "inputs take instead of what that domain says, by name: `{ids: {high: 99}}`."
+    ),
 ]
 Batch = Annotated[int, Doc("Examples in an inference."), Range(low=1)]
 Shape = Annotated[
@@ -47,7 +55,21 @@ class Sizes:
     axes: Mapping[str, int] = field(default_factory=dict)
 
 
-def feeds(models: Mapping[str, Path], sizes: Sizes, seed: int, dataset: Dataset | None) -> dict[str, dict[str, Array]]:
+def timed_feeds(context: Context, given: Examples | Declarations | None, sizes: Sizes) -> dict[str, dict[str, Array]]:
+    """Return what each connected model is fed, by its role, as the parameter `inputs` of the stage says."""
+    models = {role: context.model(role) for role in context.inputs}
+    if given is None or isinstance(given, dict):
+        return feeds(models, sizes, context.seed, None, declared(given or {}))
+    return feeds(models, sizes, context.seed, load_dataset(context, given))
+
+
+def feeds(
+    models: Mapping[str, Path],
+    sizes: Sizes,
+    seed: int,
+    dataset: Dataset | None,
+    over: Mapping[str, InputValues] | None = None,
+) -> dict[str, dict[str, Array]]:
     """What each model is fed, by the model's name: the same arrays where inputs have the same name.
 
     Args:
@@ -55,6 +77,7 @@ def feeds(models: Mapping[str, Path], sizes: Sizes, seed: int, dataset: Dataset 
         sizes: of dynamic axes.
         seed: of the values that are made up.
         dataset: its first examples are fed, `sizes.batch` of them; values are made up when None.
+        over: values of made-up inputs that go before those of a model's domain.
 
     Raises:
         UsageError: when `sizes` names an axis that a model does not have, or the dataset lacks an input.
@@ -63,9 +86,10 @@ def feeds(models: Mapping[str, Path], sizes: Sizes, seed: int, dataset: Dataset 
 
     shared: dict[str, Array] = {}
     fed: dict[str, dict[str, Array]] = {}
-    for name, path in models.items():
-        model = onnx.load(path, load_external_data=False)
-        inputs = inputs_of(model)
+    graphs = {name: onnx.load(path, load_external_data=False) for name, path in models.items()}
+    require_known("inputs", over or {}, [name for model in graphs.values() for name in input_names(model)])
+    for name, model in graphs.items():
+        inputs = inputs_of(model, over)
         own = _take(inputs, dataset, sizes.batch) if dataset else _make_up(inputs, sizes, sizes_of(model), seed)
         fed[name] = {key: shared.setdefault(key, array) for key, array in own.items()}
     return fed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from orun.stages._data.synthetic import synthetic
 from orun.stages._graph.feeds import Input
 from orun.stages._graph.input_domain import (
     PROPERTY,
+    DeclaredInput,
     InputDomain,
     InputValues,
     carry_domain,
@@ -25,8 +27,8 @@ from orun.stages._graph.input_domain import (
 )
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.signature import inputs_of, sizes_of
-from orun.stages.contract import Port, Spec
-from orun.stages.timing import Sizes, feeds
+from orun.stages.contract import Context, Port, Spec
+from orun.stages.timing import Sizes, feeds, timed_feeds
 from tests.stages.conftest import MODULES
 from tests.stages.models import ADD, LOOKUP, WORDY, parse
 from tests.stages.support import artifact, run_stage
@@ -277,3 +279,16 @@ def test_inputs_of_a_stage_go_before_in_calibration_too(tmp_path: Path) -> None:
         scales.append(float(onnx.numpy_helper.to_array(scale)))
     assert 0.7 < scales[0] <= 200 / 255 < 100 * scales[1] * 1.1
     assert 0.007 < scales[1] <= 2 / 255
+
+
+def test_inputs_of_a_stage_go_before_in_what_is_timed(tmp_path: Path) -> None:
+    folder = artifact(tmp_path, declared())
+    stage = Context(
+        "s", {"model": folder}, tmp_path, tmp_path, None, 0, None, None, lambda: logging.getLogger("t"), lambda *_: None
+    )
+    feed = timed_feeds(stage, {"extra": DeclaredInput(low=7, high=8)}, Sizes(axes={"length": 5}))["model"]
+    assert 7 <= feed["extra"].min() <= feed["extra"].max() <= 8
+    assert feed["ids"].shape == (1, 5)
+    with pytest.raises(OrunError) as caught:
+        timed_feeds(stage, {"more": DeclaredInput()}, Sizes())
+    assert str(caught.value).startswith("inputs: the model has no 'more'\n")
