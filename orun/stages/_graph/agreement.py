@@ -78,7 +78,7 @@ class Limits:
 
     Attributes:
         of: the limit of each output for a case, given the reference's answer.
-        spread: what the spread is, for messages ("its results in float32 and float64 differ").
+        spread: what the reference does, for messages ("differs in float32 and float64").
     """
 
     of: Callable[[Case, Sequence[Array]], Sequence[Limit | None]]
@@ -284,7 +284,8 @@ class Leniency:
         for name, (error, spread, title) in self._widened.items():
             yield (
                 f"{self._agreement.candidate} is off by {error:.3g} in output {name!r} for {title}, beyond the "
-                f"tolerance: {self._spread} by up to {spread:.3g} there, and {MULTIPLE} times that is allowed"
+                f"tolerance: {self._agreement.reference} {self._spread} by up to {spread:.3g} there, and {MULTIPLE} "
+                "times that is allowed"
             )
 
 

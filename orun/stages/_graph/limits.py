@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FILLS = (0.0, 1.0, -0.4)  # what rows that see nothing yield, several because values may be equal by chance
 NUDGES = 3  # inputs that differ in their last bits, beside those that are given
-OTHERWISE = "it differs from itself, with other optimizations or the last bit of its inputs changed,"
+OTHERWISE = "differs from itself, with other optimizations or the last bit of its inputs changed,"
 
 
 def limits_of(context: Context, path: Path, outputs: Sequence[str], target: Target | None) -> Limits:

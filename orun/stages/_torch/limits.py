@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SOFTMAX = ("softmax", "_softmax", "_safe_softmax")  # names of operators
 FUSED = "scaled_dot_product"  # in the names of operators that compute attention as a whole
-SPREAD = "its own results in float32 and float64 differ"
+SPREAD = "differs in float32 and float64"
 
 
 class _Fill(TorchDispatchMode):  # type: ignore[misc]  # torch is not checked

@@ -166,7 +166,7 @@ NOTHING = np.zeros((2, 4))
 
 
 def limits(arbitrary: Array, spread: Array) -> Limits:
-    return Limits(lambda _case, _right: [Limit(arbitrary.astype(bool), spread)], "its two results differ")
+    return Limits(lambda _case, _right: [Limit(arbitrary.astype(bool), spread)], "differs from itself")
 
 
 def checked(folder: Path, wrong: Array, found: Limits) -> tuple[float, list[str]]:
@@ -218,8 +218,8 @@ def test_the_tolerance_is_a_multiple_of_what_the_reference_differs_from_itself(t
     assert error == 4.5
     (note,) = notes
     assert note == (
-        "the new model is off by 4.5 in output 'y' for some values at n=2, beyond the tolerance: its two results "
-        "differ by up to 0.5 there, and 10 times that is allowed"
+        "the new model is off by 4.5 in output 'y' for some values at n=2, beyond the tolerance: the old model "
+        "differs from itself by up to 0.5 there, and 10 times that is allowed"
     )
     with pytest.raises(StageFailed) as caught:
         checked(tmp_path, spread * 11, limits(NOTHING, spread))

@@ -38,7 +38,7 @@ def test_a_constant_waveform(tmp_path: Path) -> None:
     (note,) = made.notes
     assert note.startswith("the exported model is off by ")
     assert " in output 'scores' for highest values at batch=2, length=400, beyond the tolerance: " in note
-    assert "its own results in float32 and float64 differ by up to " in note
+    assert "the PyTorch model differs in float32 and float64 by up to " in note
     assert note.endswith(" there, and 10 times that is allowed")
 
 
