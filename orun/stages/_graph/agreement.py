@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.core.metrics import Metric
-from orun.core.targets import Target
 from orun.errors import StageFailed, UsageError
 from orun.stages._data.source import Examples
 from orun.stages._graph.feeds import Case, Masks, cases, one_example
 from orun.stages._graph.input_domain import Declarations
+from orun.stages._graph.sessions import Model, session
 from orun.stages.contract import Context
 from orun.stages.params import Doc, Range
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 EXAMPLES = 16  # of a dataset that models are compared with
 MULTIPLE = 10  # times the reference's own uncertainty is allowed
 UNFIT = "say which sizes the axes can take, `dims: {axis: [16, 32]}`, or give inputs, `inputs: file.py:function`"
-
-Feed = Mapping[str, "Array"]
-Model = Callable[[Feed], Sequence["Array"]]
 
 Dims = Annotated[
     dict[str, list[int]],
@@ -116,19 +113,6 @@ class Agreement:
     outputs: Sequence[str]
     tolerance: Tolerance | None
     hint: str
-
-
-def session(path: Path, outputs: Sequence[str], target: Target | None = None) -> Model:
-    """An ONNX model as a function of its inputs, on the target, or the CPU when that is None.
-
-    It runs on one thread, so that sums are made in the same order, and figures are the same, on every run; and with
-    dynamic axes of any size, whichever the target fixes.
-    """
-    from orun.measure.session import open_session
-
-    made = open_session(path, (target or Target("cpu")).any_size(intra_op_num_threads=1))
-    names = {item.name for item in made.get_inputs()}
-    return lambda feed: made.run(outputs, {name: value for name, value in feed.items() if name in names})
 
 
 def answers(

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from orun.core.serialization import replace
 from orun.core.targets import Target
-from orun.stages._graph.agreement import Limit, Limits, session
+from orun.stages._graph.agreement import Limit, Limits
+from orun.stages._graph.sessions import session
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from orun.stages._graph.agreement import Feed
     from orun.stages._graph.feeds import Case
+    from orun.stages._graph.sessions import Feed
     from orun.stages.contract import Context
 
     Array = NDArray[Any]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
     from orun.core.targets import Target
-    from orun.stages._graph.agreement import Feed
+    from orun.stages._graph.sessions import Feed
 
     Array = NDArray[Any]
 
@@ -69,9 +69,9 @@ def filled(
     Returns:
         None when no node of the model's main graph computes attention.
     """
-    from orun.stages._graph.agreement import session
     from orun.stages._graph.io import load, save
     from orun.stages._graph.ort_graph import add_types
+    from orun.stages._graph.sessions import session
 
     ranks = _ranks(path)
     model = add_types(load(path))

@@ -17,8 +17,8 @@ from orun.stages._graph.masked_rows import HIDDEN
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from orun.stages._graph.agreement import Feed
     from orun.stages._graph.feeds import Case
+    from orun.stages._graph.sessions import Feed
     from orun.stages._torch.export import Bound
     from orun.stages.contract import Context
 

@@ -67,9 +67,10 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Leave `model.ort`, `required_operators.config` and `usability.json`."""
-    from orun.stages._graph.agreement import Agreement, Tolerance, Trial, answers, check, session, tries_for
+    from orun.stages._graph.agreement import Agreement, Tolerance, Trial, answers, check, tries_for
     from orun.stages._graph.io import load_graph
     from orun.stages._graph.limits import limits_of
+    from orun.stages._graph.sessions import session
     from orun.stages.compile._mobile import convert, usability
 
     if params.optimization == "runtime" and params.platform == "amd64":

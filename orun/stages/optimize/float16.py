@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnx import ModelProto, NodeProto, ValueInfoProto
 
-    from orun.stages._graph.agreement import Feed, Model
+    from orun.stages._graph.sessions import Feed, Model
 
 
 QUANTIZING = ("QuantizeLinear", "DequantizeLinear")  # whose scales would lose half of their digits

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from orun.measure.dataset import Dataset
-    from orun.stages._graph.agreement import Feed, Trial
+    from orun.stages._graph.agreement import Trial
     from orun.stages._graph.input_domain import Declarations
+    from orun.stages._graph.sessions import Feed
 
 
 def typical(
