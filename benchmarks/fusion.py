@@ -34,11 +34,11 @@ from benchmarks.families import FAMILIES, export
 from benchmarks.spent import machine, table
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.stages._graph.agreement import session
 from orun.stages._graph.domains import tidy_domains
 from orun.stages._graph.feeds import cases
 from orun.stages._graph.io import save
 from orun.stages._graph.ort_graph import optimized
+from orun.stages._graph.sessions import session
 from orun.stages._graph.signature import inputs_of
 from orun.stages.contract import MODEL, Context
 from orun.stages.convert import torch

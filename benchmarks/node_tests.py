@@ -181,7 +181,7 @@ def stored(asked: Question) -> Question:
 
 def answer(folder: Path, asked: Question, kind: str) -> str:
     """What is wrong with the outputs of the model in a folder, if anything."""
-    from orun.stages._graph.agreement import session
+    from orun.stages._graph.sessions import session
 
     try:
         found = session(folder / "model.onnx", list(asked.expected))(asked.feed)

@@ -98,6 +98,7 @@ def facts(kind: Kind) -> list[tuple[str, str]]:
     names = metric_names(kind)
     told = [
         ("output", kind.spec.output),
+        ("input domain", _domain(kind)),
         ("metrics", "what its parameters ask for" if names is None else ", ".join(names)),
         ("tools in its key", ", ".join(tool.replace("|", " or ") for tool in kind.spec.tools)),
         ("extra", install_command(kind.spec.tools, kind.spec.extra, {}) if kind.spec.extra else ""),
@@ -105,6 +106,17 @@ def facts(kind: Kind) -> list[tuple[str, str]]:
         ("deterministic", "" if kind.spec.deterministic else "no: the first result of equal inputs is kept"),
     ]
     return [(name, text) for name, text in told if text]
+
+
+def _domain(kind: Kind) -> str:
+    """What becomes of the input domain of a model, for a kind that yields one."""
+    if kind.spec.output != "onnx":
+        return ""
+    primary = next(iter(kind.spec.inputs.values()), None)
+    if primary is None or "onnx" not in primary.accepts:
+        return "declared by its parameters" if any(param.name == "inputs" for param in kind.params) else ""
+    kept = "the one that its input model carries"
+    return kept if kind.spec.interface == "same" else f"{kept}, for the inputs that the result still has"
 
 
 def kind_data(kind: Kind) -> dict[str, Any]:

@@ -192,10 +192,19 @@ def _alternative(error: Any) -> list[Any]:
     branches: dict[Any, list[Any]] = {}
     for part in error.context:
         branches.setdefault(part.schema_path[0], []).append(part)
-    for parts in branches.values():
-        if all(part.relative_path or part.validator in ("additionalProperties", "required") for part in parts):
-            return parts
-    return []
+    fitting = [
+        parts
+        for parts in branches.values()
+        if all(part.relative_path or part.validator in ("additionalProperties", "required") for part in parts)
+    ]
+    return min(fitting, key=lambda parts: sum(map(_unfit, parts)), default=[])
+
+
+def _unfit(part: Any) -> bool:
+    """Whether a complaint says that a mapping is of another branch: a key is missing, or its value is another thing."""
+    if not part.relative_path:
+        return bool(part.validator == "required")
+    return len(part.relative_path) == 1 and part.validator not in ("additionalProperties", "required")
 
 
 def _odd_space(key: str, near: str) -> str:

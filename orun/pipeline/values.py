@@ -278,7 +278,7 @@ def _is_of(kind: ParamType, node: Node) -> bool:
     if kind.name == "any":
         return True
     if isinstance(node, Map):
-        return kind.name in ("map", "object")
+        return kind.name == "map" or (kind.name == "object" and _has_required(kind, node))
     if isinstance(node, List):
         return kind.name == "list"
     if kind.name == "literal":
@@ -289,6 +289,12 @@ def _is_of(kind: ParamType, node: Node) -> bool:
     if isinstance(node.value, bool):
         return "boolean" in types
     return "number" in types or ("integer" in types and node.value is not None and node.value == int(node.value))
+
+
+def _has_required(kind: ParamType, node: Map) -> bool:
+    """Whether a mapping has each field that it needs to be such an object."""
+    needed = {param.name: param.type for param in kind.fields if param.required}
+    return all((given := node.get(name)) is not None and _is_of(one, given) for name, one in needed.items())
 
 
 def _same(choice: object, value: object) -> bool:

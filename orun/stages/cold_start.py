@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from orun.core.serialization import encode
 from orun.stages.common_parameters import Where
 from orun.stages.contract import Context, Port
-from orun.stages.datasets import load_dataset
 from orun.stages.params import Doc, Range
 from orun.stages.timing import Batch, Bound, Fed, Shape
 
@@ -60,12 +59,11 @@ def prepared(
     """What each connected model is to do in a launch, and its inputs, by the model's role, as `readings` has it."""
     from orun.core.targets import Target
     from orun.measure.latency.cold_start import Request
-    from orun.stages.timing import Sizes, feeds
+    from orun.stages.timing import Sizes, timed_feeds
 
     target = context.target or Target("cpu")
     models = {role: context.model(role) for role in context.inputs}
-    dataset = load_dataset(context, params.inputs) if params.inputs else None
-    fed = feeds(models, Sizes(params.batch, params.shape), context.seed, dataset)
+    fed = timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
     return {role: Request(path, target, runs, params.io_binding) for role, path in models.items()}, fed
 
 

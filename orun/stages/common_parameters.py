@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from orun.stages.params import Doc, TargetName
 
@@ -10,9 +10,10 @@ DType = Literal["float32", "float16", "float64", "int64", "int32", "int16", "int
 
 Low = Annotated[float | None, Doc("Smallest value that the model takes; 0 for integers when left out.")]
 High = Annotated[float | None, Doc("Largest value that the model takes; 1 for integers when left out.")]
-PADDED = "right-padded"
+PADDED: Literal["right-padded"] = "right-padded"
+FillName: TypeAlias = Literal["random", "mask", "right-padded"]
 Fill = Annotated[
-    Literal["random", "mask", "right-padded"],
+    FillName,
     Doc(
         "`mask` for an attention mask: 0 and 1, and at least one 1 along the last axis; `right-padded` for one whose "
         "ones stand in front, as where padding is only behind the text."

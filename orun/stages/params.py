@@ -198,12 +198,17 @@ def _convert(hint: Any, value: Any) -> Any:
         return {key: _convert(arguments[1], item) for key, item in value.items()}
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         members = [member for member in arguments if member is not type(None)]
-        return _convert(members[0] if len(members) == 1 else _object(members, value), value)
+        return _convert(members[0] if len(members) == 1 else _mapping_member(members, value), value)
     return value
 
 
-def _object(members: list[Any], value: Any) -> Any:
+def _mapping_member(members: list[Any], value: Any) -> Any:
     """The member of a union that a mapping is an instance of; no type where the value needs no building."""
     if not isinstance(value, Mapping):
         return None
-    return next((member for member in members if isinstance(member, type) and dataclasses.is_dataclass(member)), None)
+    for member in members:
+        if isinstance(member, type) and dataclasses.is_dataclass(member):
+            required = {param.name for param in params_of(member) if param.required}
+            if required <= value.keys() <= {field.name for field in dataclasses.fields(member)}:
+                return member
+    return next((member for member in members if typing.get_origin(member) is dict), None)

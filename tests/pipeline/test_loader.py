@@ -317,3 +317,34 @@ def test_two_names_for_one_mistake_are_one_problem(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_told_and_nothing_falls_over(text: str, message: str, tmp_path: Path) -> None:
     assert f" error: {message}\n" in complaint(tmp_path, text + "\n")
+
+
+def simplify_inputs(folder: Path, inputs: str) -> object:
+    text = f"stages:\n{EXPORT}  s: {{uses: optimize/simplify, needs: export, with: {{inputs: {inputs}}}}}\n"
+    return loaded(folder, text).stage("s").params["inputs"]
+
+
+def test_inputs_are_a_dataset_or_what_inputs_take(tmp_path: Path) -> None:
+    """A mapping with a path is a dataset in files; any other says what inputs take, also one whose name is `path`."""
+    assert simplify_inputs(tmp_path, "code.py:pairs") == "code.py:pairs"
+    read = simplify_inputs(tmp_path, "{path: model.onnx, labels: y}")
+    assert isinstance(read, dict)
+    assert (read["path"], read["labels"]) == ("model.onnx", "y")
+    assert simplify_inputs(tmp_path, "{mask: {fill: right-padded}, path: {low: 0, high: 9}}") == {
+        "mask": {"low": None, "high": None, "fill": "right-padded"},
+        "path": {"low": 0.0, "high": 9.0, "fill": "random"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        ("{mask: {fil: mask}}", "'fil' is not a key"),
+        ("{mask: {fill: left}}", "'fill' cannot be 'left'"),
+        ("{pth: model.onnx}", "'pth' is not a key"),
+        ("{path: model.onnx, lables: y}", "'lables' is not a key"),
+    ],
+)
+def test_mistakes_in_inputs_are_those_of_the_form_that_was_meant(tmp_path: Path, inputs: str, said: str) -> None:
+    text = f"stages:\n{EXPORT}  s: {{uses: optimize/simplify, needs: export, with: {{inputs: {inputs}}}}}\n"
+    assert said in complaint(tmp_path, text)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from orun.core.metrics import Metric
 from orun.core.targets import Target
+from orun.stages._graph.input_domain import carry_domain
 from orun.stages.contract import MODEL, Context, KindModule
 from orun.stages.ensure import check_output
 from orun.stages.params import build
@@ -98,6 +99,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
         metrics = module.run(context, build(module.Params, params or {}))
     assert before == {port: digest(path) for port, path in ports.items()}, f"{uses} wrote into its inputs"
     check_output(uses, module.SPEC, output, ports)
+    context.notes.extend(carry_domain(module.SPEC, output, ports))
     declared = find(uses, context.root).metrics(params or {})
     assert declared is not None
     slices = "|".join((params or {}).get("slices") or ["-"])  # of `accuracy[label=3]` the kind declares `accuracy`

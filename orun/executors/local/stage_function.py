@@ -26,6 +26,7 @@ from orun.executors.tracing.packages import imports_of, modules_needed, packages
 from orun.executors.tracing.recorder import Recorder, absolute, signature_of
 from orun.executors.tracing.scope import Scope
 from orun.stages._data.packages import NEEDED
+from orun.stages._graph.input_domain import carry_domain
 from orun.stages.bytecode import distrust_package
 from orun.stages.code import load_function
 from orun.stages.contract import Context
@@ -115,7 +116,8 @@ def _produce(job: Job, channel: Channel) -> tuple[dict[str, Metric], tuple[str, 
             hint="Write to context.output, or to the working folder for what is temporary",
         )
     check_output(job.stage, job.spec, Path(job.output), inputs)
-    return metrics, tuple(str(note)[:LONGEST_NOTE] for note in dict.fromkeys(context.notes[:MOST_NOTES]))
+    notes = (*carry_domain(job.spec, Path(job.output), inputs), *context.notes)
+    return metrics, tuple(str(note)[:LONGEST_NOTE] for note in dict.fromkeys(notes[:MOST_NOTES]))
 
 
 def _context(job: Job, inputs: Mapping[str, Path], progress: Callable[[int, int, str], None]) -> Context:

@@ -1,25 +1,36 @@
-"""Examples that are made up from a model's signature: seeded, within its tables, with masks that end early."""
+"""Examples that are made up within a model's input domain: seeded, with masks that end early."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
 from orun.measure.dataset import Dataset
 from orun.stages._graph.feeds import Input, assignments, random_values, symbols
-from orun.stages._graph.signature import inputs_of
+from orun.stages._graph.signature import inputs_of, sizes_of
+
+if TYPE_CHECKING:
+    from orun.stages._graph.input_domain import InputValues
 
 
-def synthetic(model: Path, examples: int, dims: Mapping[str, Sequence[int]], seed: int) -> Dataset:
+def synthetic(
+    model: Path,
+    examples: int,
+    dims: Mapping[str, Sequence[int]],
+    seed: int,
+    over: Mapping[str, InputValues] | None = None,
+) -> Dataset:
     """Random inputs without labels.
 
     Args:
         model: path of the proto whose inputs they are for.
         examples: how many.
-        dims: sizes of dynamic axes that are not `feeds.SIZES`; the examples take turns at them. Those of the first axis
-            are not for examples, each of which is one.
+        dims: sizes of dynamic axes that are not those of the model's domain; the examples take turns at them. Those of
+            the first axis are not for examples, each of which is one.
         seed: of the values.
+        over: values of inputs that go before those of the model's domain.
 
     Raises:
         UsageError: when an input is no tensor or has no axis for examples, or `dims` names an axis that is not there.
@@ -28,7 +39,8 @@ def synthetic(model: Path, examples: int, dims: Mapping[str, Sequence[int]], see
 
     from orun.stages._graph.io import load_graph
 
-    inputs = inputs_of(load_graph(model))
+    graph = load_graph(model)
+    inputs, dims = inputs_of(graph, over), {**sizes_of(graph), **dims}
     if not inputs:
         raise UsageError("the model takes nothing, so that there are no examples for it")
     for item in inputs:

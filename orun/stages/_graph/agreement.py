@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.core.metrics import Metric
-from orun.core.targets import Target
 from orun.errors import StageFailed, UsageError
 from orun.stages._data.source import Examples
 from orun.stages._graph.feeds import Case, Masks, cases, one_example
+from orun.stages._graph.input_domain import Declarations
+from orun.stages._graph.sessions import Model, session
 from orun.stages.contract import Context
 from orun.stages.params import Doc, Range
 
@@ -22,17 +24,22 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 EXAMPLES = 16  # of a dataset that models are compared with
+MULTIPLE = 10  # times the reference's own uncertainty is allowed
 UNFIT = "say which sizes the axes can take, `dims: {axis: [16, 32]}`, or give inputs, `inputs: file.py:function`"
 
-Feed = Mapping[str, "Array"]
-Model = Callable[[Feed], Sequence["Array"]]
-
 Dims = Annotated[
-    dict[str, list[int]], Doc("Sizes at which each dynamic axis is tried, by its name; 1, 2 and 7 when left out.")
+    dict[str, list[int]],
+    Doc(
+        "Sizes at which each dynamic axis is tried, by its name; when left out, those of the model's input domain, or "
+        "1, 2 and 7."
+    ),
 ]
 Inputs = Annotated[
-    Examples | None,
-    Doc("A dataset of inputs to compare with (see `measure/accuracy`); made up from the model when left out."),
+    Examples | Declarations | None,
+    Doc(
+        "A dataset of inputs to compare with (see `measure/accuracy`); made up within the model's input domain when "
+        "left out. Or what inputs take instead of what that domain says, by name: `{mask: {fill: right-padded}}`."
+    ),
 ]
 Atol = Annotated[float, Doc("Largest absolute error that is allowed, beside `rtol` times the value."), Range(0)]
 Rtol = Annotated[float, Doc("Largest relative error that is allowed, beside `atol`."), Range(0)]
@@ -49,18 +56,44 @@ class Tolerance:
         return f"{self.atol:g} + {self.rtol:g} x |reference|"
 
 
+@dataclass(frozen=True, eq=False)
+class Limit:
+    """What a reference can promise of one output for one case; both arrays have the shape of the output.
+
+    Attributes:
+        arbitrary: whether a value depends on attention rows that see nothing: such values count for nothing.
+        spread: by how much the reference differs from itself: its result in another precision, or summed otherwise.
+    """
+
+    arbitrary: Array
+    spread: Array
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a reference can promise, found only for cases in which a candidate disagrees with it.
+
+    Attributes:
+        of: the limit of each output for a case, given the reference's answer.
+        spread: what the reference does, for messages ("differs in float32 and float64").
+    """
+
+    of: Callable[[Case, Sequence[Array]], Sequence[Limit | None]]
+    spread: str
+
+
 @dataclass(frozen=True)
 class Trial:
     """What a model and the one that it was made of are both fed.
 
     Attributes:
         dims: sizes of dynamic axes that are not `feeds.SIZES`, for inputs that are made up.
-        inputs: a dataset of inputs; they are made up when it is None.
+        inputs: a dataset of inputs, or what made-up ones take in place of what the model's domain says.
         masks: what a mask that is made up may hide.
     """
 
     dims: Mapping[str, Sequence[int]]
-    inputs: Examples | None = None
+    inputs: Examples | Declarations | None = None
     masks: Masks = "any"
 
 
@@ -80,19 +113,6 @@ class Agreement:
     outputs: Sequence[str]
     tolerance: Tolerance | None
     hint: str
-
-
-def session(path: Path, outputs: Sequence[str], target: Target | None = None) -> Model:
-    """An ONNX model as a function of its inputs, on the target, or the CPU when that is None.
-
-    It runs on one thread, so that sums are made in the same order, and figures are the same, on every run; and with
-    dynamic axes of any size, whichever the target fixes.
-    """
-    from orun.measure.session import open_session
-
-    made = open_session(path, (target or Target("cpu")).any_size(intra_op_num_threads=1))
-    names = {item.name for item in made.get_inputs()}
-    return lambda feed: made.run(outputs, {name: value for name, value in feed.items() if name in names})
 
 
 def answers(
@@ -149,9 +169,18 @@ def require_finite(
 
 
 def check(
-    context: Context, agreement: Agreement, tries: Sequence[Case], expected: Sequence[Sequence[Array]], candidate: Model
+    context: Context,
+    agreement: Agreement,
+    tries: Sequence[Case],
+    expected: Sequence[Sequence[Array]],
+    candidate: Model,
+    limits: Limits | None = None,
 ) -> Metric:
     """Run the candidate on every case and return its largest absolute error.
+
+    Where the candidate disagrees, only what the reference can promise is compared: values that depend on attention rows
+    that see nothing are left out, and the tolerance is at least `MULTIPLE` times the reference's own spread. A note of
+    the stage says so.
 
     Args:
         context: of the stage.
@@ -159,15 +188,22 @@ def check(
         tries: what both are fed.
         expected: the answers of the reference.
         candidate: the model to check.
+        limits: what the reference can promise; everything when None.
 
     Raises:
-        StageFailed: when the candidate fails, disagrees, or yields what is not finite where the reference is finite.
+        StageFailed: when the candidate fails, disagrees, or yields what is not finite where the reference is finite;
+            when nothing of an output is left to compare.
     """
     largest = 0.0
+    leniency = Leniency(agreement, limits.spread if limits else "")
     found = answers(context, agreement.candidate, candidate, tries)
     for case, right, values in zip(tries, expected, found, strict=True):
-        for name, reference, value in zip(agreement.outputs, right, values, strict=True):
-            problem, error = difference(reference, value, agreement.tolerance)
+        results = [difference(*pair, agreement.tolerance) for pair in zip(right, values, strict=True)]
+        bounds: Sequence[Limit | None] = [None] * len(results)
+        if limits and any(problem for problem, _ in results):
+            bounds = limits.of(case, right)
+        for name, reference, value, limit in zip(agreement.outputs, right, values, bounds, strict=True):
+            problem, error = difference(reference, value, agreement.tolerance, limit)
             if problem:
                 raise StageFailed(
                     context.stage,
@@ -175,10 +211,66 @@ def check(
                     why=f"{problem}\nfor {case.title}",
                     hint=agreement.hint,
                 )
+            leniency.add(case, name, reference, value, limit)
             largest = max(largest, error)
+    leniency.require_compared(context)
+    for note in leniency.notes():
+        context.note(note)
     text = "compared %s with %s on %d inputs: largest error %.3g"
     context.log.info(text, agreement.candidate, agreement.reference, len(tries), largest)
     return Metric(largest, better="lower")
+
+
+class Leniency:
+    """Record of what a check left out, and of where it allowed more than the tolerance."""
+
+    def __init__(self, agreement: Agreement, spread: str) -> None:
+        self._agreement = agreement
+        self._spread = spread
+        self._values: Counter[str] = Counter()
+        self._left_out: Counter[str] = Counter()
+        self._widened: dict[str, tuple[float, float, str]] = {}  # error, spread and case, by output
+
+    def add(self, case: Case, name: str, reference: Array, value: Array, limit: Limit | None) -> None:
+        """Take in an output that agrees within its limit."""
+        import numpy as np
+
+        self._values[name] += np.size(reference) if not isinstance(reference, (list, dict)) else 1
+        if limit is None:
+            return
+        self._left_out[name] += int(np.count_nonzero(limit.arbitrary))
+        strict = replace(limit, spread=np.zeros_like(limit.spread))
+        problem, error = difference(reference, value, self._agreement.tolerance, strict)
+        if problem and error >= self._widened.get(name, (0.0,))[0]:
+            self._widened[name] = (error, float(limit.spread.max()), case.title)
+
+    def require_compared(self, context: Context) -> None:
+        """Refuse a check in which every value of an output was left out."""
+        for name, number in self._left_out.items():
+            if number and number == self._values[name]:
+                raise StageFailed(
+                    context.stage,
+                    f"nothing of output {name!r} can be compared",
+                    why=f"in {self._agreement.reference} each of its {number:,} values depends on attention rows that "
+                    "see nothing",
+                    hint="declare masks that show something to each row, such as `fill: right-padded`, where the model "
+                    "is converted; or give inputs, `inputs: file.py:function`",
+                )
+
+    def notes(self) -> Iterator[str]:
+        """What was left out or compared loosely, a sentence for each output."""
+        for name, number in self._left_out.items():
+            if number:
+                yield (
+                    f"{number:,} of {self._values[name]:,} values of output {name!r} were not compared: they depend on "
+                    "attention rows that see nothing"
+                )
+        for name, (error, spread, title) in self._widened.items():
+            yield (
+                f"{self._agreement.candidate} is off by {error:.3g} in output {name!r} for {title}, beyond the "
+                f"tolerance: {self._agreement.reference} {self._spread} by up to {spread:.3g} there, and {MULTIPLE} "
+                "times that is allowed"
+            )
 
 
 def check_against_input(
@@ -208,6 +300,7 @@ def check_against_input(
         StageFailed: as `check` does.
     """
     from orun.stages._graph.io import load_graph
+    from orun.stages._graph.limits import limits_of
 
     before = load_graph(context.model())
     outputs = [output.name for output in before.graph.output] if outputs is None else outputs
@@ -219,17 +312,22 @@ def check_against_input(
     except UsageError as error:
         what = f"ONNX Runtime cannot open {candidate}"
         raise StageFailed(context.stage, what, why=error.why, hint=hint or error.hint) from error
-    return check(context, agreement, tries, expected, adapt(result) if adapt else result)
+    limits = limits_of(context, context.model(), outputs, context.target)
+    return check(context, agreement, tries, expected, adapt(result) if adapt else result, limits)
 
 
 def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, ...]:
     """What a model is fed: examples of the trial's dataset, or values made up from what the model takes."""
-    from orun.stages._graph.signature import input_names, inputs_of, ranks_of
+    from orun.stages._graph.input_domain import declared
+    from orun.stages._graph.signature import input_names, inputs_of, ranks_of, sizes_of
     from orun.stages.datasets import load_dataset, title
-    from orun.stages.name_checks import require_made_up
+    from orun.stages.name_checks import require_known, require_made_up
 
-    if trial.inputs is None:
-        return tuple(cases(inputs_of(model), trial.dims, context.seed, trial.masks))
+    if trial.inputs is None or isinstance(trial.inputs, dict):
+        over = trial.inputs or {}
+        require_known("inputs", over, input_names(model))
+        inputs = inputs_of(model, declared(over))
+        return tuple(cases(inputs, {**sizes_of(model), **trial.dims}, context.seed, trial.masks))
     require_made_up(context, trial.dims, "inputs")
     ranks = ranks_of(model)
     names = input_names(model)
@@ -242,11 +340,12 @@ def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, 
 
 
 def difference(
-    right: Array | list[Array], value: Array | list[Array], tolerance: Tolerance | None
+    right: Array | list[Array], value: Array | list[Array], tolerance: Tolerance | None, limit: Limit | None = None
 ) -> tuple[str, float]:
     """What is wrong with a value beside its reference, if anything, and its largest absolute error.
 
     What is NaN or infinite on both sides, in the same places, is equal. Of a sequence it is the first thing that is.
+    With a limit, arbitrary values are equal, and so are integers and text in which the reference differs from itself.
     """
     import numpy as np
 
@@ -263,14 +362,21 @@ def difference(
     if right.shape != value.shape or right.dtype != value.dtype:
         return f"{value.dtype}{list(value.shape)} instead of {right.dtype}{list(right.shape)}", 0.0
     if right.dtype.kind != "f":
-        wrong = int(np.count_nonzero(right != value))
+        differs = right != value
+        if limit is not None:
+            differs &= ~limit.arbitrary & (limit.spread == 0)
+        wrong = int(np.count_nonzero(differs))
         return (f"{wrong} of {right.size} values differ", 0.0) if wrong and tolerance else ("", 0.0)
-    return _float_difference(right.astype(np.float64), value.astype(np.float64), tolerance)
+    return _float_difference(right.astype(np.float64), value.astype(np.float64), tolerance, limit)
 
 
-def _float_difference(right: Array, value: Array, tolerance: Tolerance | None) -> tuple[str, float]:
+def _float_difference(
+    right: Array, value: Array, tolerance: Tolerance | None, limit: Limit | None
+) -> tuple[str, float]:
     import numpy as np
 
+    if limit is not None:
+        right, value = (np.where(limit.arbitrary, 0.0, one) for one in (right, value))
     finite = np.isfinite(right)
     bad = int(np.count_nonzero(~np.isfinite(value[finite])))
     if bad:
@@ -281,7 +387,8 @@ def _float_difference(right: Array, value: Array, tolerance: Tolerance | None) -
         return "", largest
     if not np.array_equal(right[~finite], value[~finite], equal_nan=True):
         return "values that are not finite differ", largest
-    beyond = error > tolerance.atol + tolerance.rtol * np.abs(np.where(finite, right, 0.0))
+    allowed = tolerance.atol + tolerance.rtol * np.abs(np.where(finite, right, 0.0))
+    beyond = error > (allowed if limit is None else np.maximum(allowed, MULTIPLE * limit.spread))
     if not beyond.any():
         return "", largest
     place = np.unravel_index(int(error.argmax()), error.shape)

@@ -117,7 +117,7 @@ def _require_possible(item: Input) -> None:
     if low > high:
         bounds = f"{low:g} to {high:g}"
         raise UsageError(f"input {item.name!r} takes values from {bounds}, of which there are none")
-    least, most = _limits(item.dtype)
+    least, most = limits(item.dtype)
     if low < least or high > most:
         beyond = low if low < least else high
         raise UsageError(f"input {item.name!r} is of {item.dtype}, which cannot be {beyond:g}")
@@ -197,8 +197,8 @@ def _bounds(item: Input) -> tuple[float, float]:
     return low, max(1.0, low + 1.0) if high is None else high
 
 
-def _limits(dtype: str) -> tuple[float, float]:
-    """The least and the largest finite value of a type."""
+def limits(dtype: str) -> tuple[float, float]:
+    """Return the least and the largest finite value of a type."""
     import numpy as np
 
     kind = np.dtype(dtype).kind

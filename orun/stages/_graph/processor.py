@@ -10,8 +10,9 @@ from orun.core.metrics import Metric
 from orun.core.targets import Target
 from orun.environment import processor
 from orun.errors import StageFailed
-from orun.stages._graph.agreement import Agreement, check, session
+from orun.stages._graph.agreement import Agreement, Limits, check
 from orun.stages._graph.io import load_graph, nodes
+from orun.stages._graph.sessions import session
 
 if TYPE_CHECKING:
     from orun.measure.dataset import Array
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 
 
 def check_result(
-    context: Context, agreement: Agreement, tries: Sequence[Case], expected: Sequence[Sequence[Array]]
+    context: Context,
+    agreement: Agreement,
+    tries: Sequence[Case],
+    expected: Sequence[Sequence[Array]],
+    limits: Limits | None = None,
 ) -> Metric:
     """Run `context.result` on the CPU on every case and return its largest absolute error.
 
@@ -33,7 +38,7 @@ def check_result(
     """
 
     def compared(target: Target | None) -> Metric:
-        return check(context, agreement, tries, expected, session(context.result, agreement.outputs, target))
+        return check(context, agreement, tries, expected, session(context.result, agreement.outputs, target), limits)
 
     try:
         return compared(None)

@@ -1,15 +1,20 @@
-"""The inputs that an ONNX model takes, as its graph has them, with bounds that keep a look-up inside its table."""
+"""Inputs that an ONNX model takes, with the values that its domain declares or its look-up tables allow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
-from orun.stages._graph.feeds import Input
+from orun.stages._graph.feeds import Input, limits, symbols
+from orun.stages._graph.input_domain import read_domain
+from orun.stages.common_parameters import PADDED
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+
+    from orun.stages._graph.input_domain import InputValues
 
 # Operators behind which indices are still the same indices, and a table still has the same shape.
 SAME_VALUES = frozenset({"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Expand"})
@@ -18,18 +23,32 @@ SAME_SHAPE = frozenset({"Cast", "Identity", "DequantizeLinear"})
 EMBEDDINGS = {"EmbedLayerNormalization": ((0, 2), (1, 4)), "QEmbedLayerNormalization": ((0, 2), (1, 4))}
 
 
-def inputs_of(model: ModelProto) -> tuple[Input, ...]:
+def inputs_of(model: ModelProto, over: Mapping[str, InputValues] | None = None) -> tuple[Input, ...]:
     """What a model takes.
 
-    An integer that looks up a table is bounded by the rows of the table; any other integer is taken for a mask of 0
-    and 1, since that suits flags and lengths as well.
+    The domain that the model carries says which values an input takes. Where it says nothing, an integer that looks up
+    a table is bounded by the rows of the table; any other integer is taken for a mask of 0 and 1, since that suits
+    flags and lengths as well.
+
+    Args:
+        model: its weights are not needed.
+        over: values of inputs that go before those of the domain.
 
     Raises:
-        UsageError: when an input is no tensor, or of a type that ONNX Runtime takes from no array.
+        UsageError: when an input is no tensor, or of a type that ONNX Runtime takes from no array; when the domain
+            cannot be read.
     """
     rows = _rows(model.graph)
     names = input_names(model)
-    return tuple(_input(value, rows.get(value.name)) for value in model.graph.input if value.name in names)
+    declared = {**read_domain(model).inputs, **(over or {})}
+    found = [_input(value, rows.get(value.name)) for value in model.graph.input if value.name in names]
+    return tuple(_within(item, declared[item.name]) if item.name in declared else item for item in found)
+
+
+def sizes_of(model: ModelProto) -> dict[str, tuple[int, ...]]:
+    """Return the sizes at which dynamic axes are tried, by name, as the domain that the model carries has them."""
+    known = symbols(inputs_of(model))
+    return {axis: sizes for axis, sizes in read_domain(model).sizes.items() if axis in known}
 
 
 def input_names(model: ModelProto) -> tuple[str, ...]:
@@ -97,6 +116,18 @@ def _input(value: ValueInfoProto, rows: int | None) -> Input:
         return Input(value.name, dtype.name, shape, mask=dtype.kind != "b")
     most = np.iinfo(dtype).max if dtype.kind in "iu" else 1
     return Input(value.name, dtype.name, shape, low=0, high=min(rows - 1, most))
+
+
+def _within(item: Input, values: InputValues) -> Input:
+    """The input with the values that were declared of it; its type may have become narrower since."""
+    if item.dtype == "object":
+        return item
+    if values.fill != "random":
+        return replace(item, low=values.low, high=values.high, mask=True, padded=values.fill == PADDED)
+    least, most = limits(item.dtype)
+    low = item.low if values.low is None else max(values.low, least)
+    high = item.high if values.high is None else min(values.high, most)
+    return replace(item, low=low, high=high, mask=False)
 
 
 def _rows(graph: GraphProto) -> dict[str, int]:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from sklearn.feature_selection import SelectorMixin
 
 from orun.errors import StageFailed, UsageError
-from orun.stages._graph.agreement import Feed, Model, Tolerance, session
+from orun.stages._graph.agreement import Tolerance
 from orun.stages._graph.io import load_graph
+from orun.stages._graph.sessions import Feed, Model, session
 from orun.stages._sklearn.export import Array, Table
 from orun.stages._sklearn.plain import Estimator
 from orun.stages.contract import Context

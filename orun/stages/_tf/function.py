@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import keras
 import tensorflow as tf
 
-from orun.stages._graph.agreement import Feed
 from orun.stages._graph.feeds import Input
+from orun.stages._graph.sessions import Feed
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from orun.stages._graph.agreement import Feed
 from orun.stages._graph.feeds import Input
+from orun.stages._graph.sessions import Feed
 from orun.stages._tf.model import axes
 
 if TYPE_CHECKING:

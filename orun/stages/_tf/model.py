@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from orun.errors import UsageError
-from orun.stages._graph.agreement import Feed
 from orun.stages._graph.axes import made_up
 from orun.stages._graph.feeds import Input
+from orun.stages._graph.sessions import Feed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

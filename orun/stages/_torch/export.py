@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orun.errors import UsageError
-from orun.stages._graph.agreement import Feed
 from orun.stages._graph.feeds import Input
+from orun.stages._graph.sessions import Feed
 from orun.stages.code import signature_of
 from orun.stages.library_warnings import warnings_to
 

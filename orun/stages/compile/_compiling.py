@@ -15,6 +15,7 @@ from orun.measure.engines import Engine, Form, write
 from orun.measure.plugins import CPU, OPENVINO, add_plugins, available, make_session, plugged
 from orun.measure.session import session_options
 from orun.stages._data.source import Examples
+from orun.stages._graph.input_domain import Declarations
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
@@ -189,7 +190,9 @@ def _fill_cache(context: Context, target: Target) -> tuple[dict[str, str], dict[
     return dict.fromkeys(caching.paths, CACHE), dict(caching.options)
 
 
-def tries(context: Context, dims: Mapping[str, Sequence[int]], inputs: Examples | None) -> tuple[Case, ...]:
+def tries(
+    context: Context, dims: Mapping[str, Sequence[int]], inputs: Examples | Declarations | None
+) -> tuple[Case, ...]:
     """What both models are fed."""
     from orun.stages._graph.agreement import Trial, tries_for
     from orun.stages._graph.io import load_graph

@@ -67,8 +67,10 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Leave `model.ort`, `required_operators.config` and `usability.json`."""
-    from orun.stages._graph.agreement import Agreement, Tolerance, Trial, answers, check, session, tries_for
+    from orun.stages._graph.agreement import Agreement, Tolerance, Trial, answers, check, tries_for
     from orun.stages._graph.io import load_graph
+    from orun.stages._graph.limits import limits_of
+    from orun.stages._graph.sessions import session
     from orun.stages.compile._mobile import convert, usability
 
     if params.optimization == "runtime" and params.platform == "amd64":
@@ -93,7 +95,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     )
     tries = tries_for(context, model, Trial(params.dims, params.inputs))
     expected = answers(context, agreement.reference, session(context.model(), outputs), tries)
-    error = check(context, agreement, tries, expected, session(context.output / MODEL, outputs))
+    limits = limits_of(context, context.model(), outputs, None)
+    error = check(context, agreement, tries, expected, session(context.output / MODEL, outputs), limits)
     return {
         "size": Metric((context.output / MODEL).stat().st_size, "B", "lower"),
         "operators": Metric(operators, better="lower"),

@@ -8,7 +8,9 @@ get names of their own, as runtimes and tools ask for. What comes from the web h
 file, and so does each file of external data, which is looked for beside the model's address.
 
 A model is tried at several sizes of each dynamic axis that has a name of its own, wherever a stage makes inputs up.
-`axes` renames them, and says which of them follow from others: that of a decoder's mask is `past + sequence`.
+`axes` renames them, and says which of them follow from others: that of a decoder's mask is `past + sequence`. `inputs`
+says which values the inputs take, and `dims` which sizes the axes take: the model's input domain, which it carries
+along. A domain that the file carries already is kept where these say nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
+from orun.stages._graph.agreement import Dims
+from orun.stages._graph.input_domain import DeclaredInputs
 from orun.stages.contract import Context, Spec
 from orun.stages.name_checks import require_known
 from orun.stages.params import Doc, FilePath
@@ -50,6 +54,8 @@ class Params:
             "`{total_length: past_length + length}`."
         ),
     ] = field(default_factory=dict)
+    inputs: DeclaredInputs = field(default_factory=dict)
+    dims: Dims = field(default_factory=dict)
 
 
 SPEC = Spec(
@@ -90,6 +96,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         sort_nodes(light.graph)
     complete_outputs(model, light)
     _name_axes(context, model, params.axes)
+    _declare(model, params)
     save(model, context.result, external=bool(named))
     return weigh(context.result)
 
@@ -120,6 +127,21 @@ def _name_axes(context: Context, model: ModelProto, names: Mapping[str, str]) ->
                 axis.dim_param = names[name]
     if names:
         del model.graph.value_info[:]  # they are for the axes as they were called
+
+
+def _declare(model: ModelProto, params: Params) -> None:
+    """Lay the declared input domain over the one that the file carries; refuse one that no input can be within."""
+    from orun.stages._graph.feeds import assignments
+    from orun.stages._graph.input_domain import InputDomain, declared, read_domain, write_domain
+    from orun.stages._graph.signature import input_names, inputs_of, sizes_of
+
+    carried = read_domain(model)
+    require_known("inputs", params.inputs, input_names(model))
+    sizes = {axis: tuple(one) for axis, one in params.dims.items()}
+    domain = InputDomain({**carried.inputs, **declared(params.inputs)}, {**carried.sizes, **sizes})
+    write_domain(model, domain)
+    if domain != InputDomain():
+        assignments(inputs_of(model), {**sizes_of(model), **sizes})
 
 
 def _fetched(context: Context, params: Params) -> Path:

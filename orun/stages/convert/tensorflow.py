@@ -13,7 +13,8 @@ values an input takes, and fixes or names its axes. Axes that TensorFlow leaves 
 
 The result and TensorFlow are compared on random and boundary inputs at several sizes of each dynamic axis. Nodes are
 put in the order in which they are needed and named anew, since tf2onnx counts them otherwise in each process; those
-with a matrix of weights keep the name of their layer.
+with a matrix of weights keep the name of their layer. The model carries its input domain: the values that its inputs
+take and the sizes that `dims` declares. Later stages make up inputs within it.
 """
 
 from __future__ import annotations
@@ -104,6 +105,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the converted model to `context.result`."""
     from orun.stages._graph.agreement import Agreement, Tolerance, answers, require_finite
     from orun.stages._graph.feeds import cases
+    from orun.stages._graph.input_domain import domain_of, write_domain
     from orun.stages._graph.io import save, weigh
     from orun.stages._graph.names import name_axes
     from orun.stages._graph.processor import check_result
@@ -117,6 +119,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     expected = answers(context, "the TensorFlow model", source, tries, UNFIT)
     require_finite(context, "the TensorFlow model", source.outputs, tries, expected)
     name_axes(model, tries, expected)
+    write_domain(model, domain_of(inputs, params.dims))
     save(model, context.result, external=params.external_data == "always")
     names = [output.name for output in model.graph.output]
     agreement = Agreement(

@@ -31,7 +31,6 @@ from orun.errors import StageFailed
 from orun.measure.latency.sequential_test import FINEST
 from orun.stages.common_parameters import Where, WhereReferences
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.datasets import load_dataset
 from orun.stages.params import Doc, Duration, Range, Ratio, WithUnit
 from orun.stages.timing import Batch, Bound, Fed, Shape
 
@@ -193,12 +192,11 @@ def budget_for(params: Params) -> Budget:
 
 def _subjects(context: Context, params: Params) -> dict[str, Subject]:
     from orun.core.targets import Target
-    from orun.stages.timing import Sizes, feeds
+    from orun.stages.timing import Sizes, timed_feeds
 
     target = context.target or Target("cpu")
     models = {name: context.model(name) for name in context.inputs}
-    dataset = load_dataset(context, params.inputs) if params.inputs else None
-    fed = feeds(models, Sizes(params.batch, params.shape), context.seed, dataset)
+    fed = timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
     other = context.further.get("reference_target", target)
     return {
         name: _subject(path, other if name.startswith("reference") else target, fed[name], params)

@@ -24,7 +24,6 @@ from orun.errors import StageFailed
 from orun.stages.cold_start import INPUTS, LEAST
 from orun.stages.common_parameters import Where
 from orun.stages.contract import Context, Spec
-from orun.stages.datasets import load_dataset
 from orun.stages.params import Doc, Duration, Range, WithUnit
 from orun.stages.timing import Batch, Bound, Fed, Shape
 
@@ -96,12 +95,11 @@ def _requests(context: Context, params: Params) -> dict[str, list[Callable[[], o
     from orun.core.targets import Target
     from orun.measure.binding import caller
     from orun.measure.session import open_session
-    from orun.stages.timing import Sizes, feeds
+    from orun.stages.timing import Sizes, timed_feeds
 
     target = context.target or Target("cpu")
     models = {role: context.model(role) for role in context.inputs}
-    dataset = load_dataset(context, params.inputs) if params.inputs else None
-    fed = feeds(models, Sizes(params.batch, params.shape), context.seed, dataset)
+    fed = timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
     made: dict[str, list[Callable[[], object]]] = {}
     for role, path in models.items():
         pool = [open_session(path, target) for _ in range(min(params.sessions, params.clients))]

@@ -27,7 +27,6 @@ from orun.core.metrics import Comparison, Estimate, Metric
 from orun.core.serialization import encode
 from orun.stages.common_parameters import Where
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.datasets import load_dataset
 from orun.stages.params import Doc, Duration, Range, WithUnit
 from orun.stages.timing import Batch, Fed, Shape
 
@@ -74,12 +73,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.diagnosis.profiles import Course, profile
     from orun.diagnosis.slower import compare
     from orun.measure.benchmark_case import Subject
-    from orun.stages.timing import Sizes, feeds
+    from orun.stages.timing import Sizes, timed_feeds
 
     target = context.target or Target("cpu")
     models = {role: context.model(role) for role in ("model", "reference") if role in context.inputs}
-    dataset = load_dataset(context, params.inputs) if params.inputs else None
-    fed = feeds(models, Sizes(params.batch, params.shape), context.seed, dataset)
+    fed = timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
     subjects = {role: Subject(path, target, fed[role]) for role, path in models.items()}
     course = Course(params.launches, params.runs, params.warmup, context.seed)
     found = profile(subjects, course, context.progress)

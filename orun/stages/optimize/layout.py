@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnx import ModelProto, ValueInfoProto
 
-    from orun.stages._graph.agreement import Feed, Model
+    from orun.stages._graph.sessions import Feed, Model
 
 IMAGES = 4  # axes of a batch of images
 LEAST = 3  # axes of anything that has a batch, channels and places

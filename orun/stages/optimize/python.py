@@ -82,7 +82,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _run_alone(context: Context, params: Params, model: ModelProto) -> None:
     """Run a result that nothing can be compared with."""
-    from orun.stages._graph.agreement import Trial, answers, session, tries_for
+    from orun.stages._graph.agreement import Trial, answers, tries_for
+    from orun.stages._graph.sessions import session
 
     own = replace(context, inputs={"model": context.output})
     tries = tries_for(own, model, Trial(params.dims, params.inputs))

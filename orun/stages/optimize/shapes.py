@@ -62,7 +62,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     result = _infer(context, model)
     onnx.load_external_data_for_model(result, str(context.model().parent))
     save(result, context.result, external=external)
-    fixed = {} if params.inputs else {axis: [size] for axis, size in params.fix.items()}
+    made_up = params.inputs is None or isinstance(params.inputs, dict)
+    fixed = {axis: [size] for axis, size in params.fix.items()} if made_up else {}
     error = check_against_input(
         context,
         "the model with fixed shapes",

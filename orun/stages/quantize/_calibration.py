@@ -18,11 +18,18 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from orun.measure.dataset import Dataset
-    from orun.stages._graph.agreement import Feed, Trial
+    from orun.stages._graph.agreement import Trial
+    from orun.stages._graph.input_domain import Declarations
+    from orun.stages._graph.sessions import Feed
 
 
 def typical(
-    context: Context, dataset: Examples | None, names: Sequence[str], samples: int, dims: Mapping[str, Sequence[int]]
+    context: Context,
+    dataset: Examples | None,
+    names: Sequence[str],
+    samples: int,
+    dims: Mapping[str, Sequence[int]],
+    inputs: Examples | Declarations | None = None,
 ) -> Dataset:
     """The examples that a parameter names, or made-up ones, with a warning, when it names none.
 
@@ -32,11 +39,13 @@ def typical(
         names: of the model's inputs.
         samples: how many at most.
         dims: sizes of dynamic axes for inputs that are made up.
+        inputs: what made-up inputs take, where the stage says it.
 
     Raises:
         StageFailed: when the parameter's function fails, or an example holds NaN.
     """
     from orun.stages._data.synthetic import synthetic
+    from orun.stages._graph.input_domain import declared
     from orun.stages._graph.missing import require_ranges
     from orun.stages.datasets import load_dataset
 
@@ -45,14 +54,16 @@ def typical(
         require_ranges(context, examples)
         return examples
     context.log.warning("no dataset: ranges are those of made-up inputs, which are not those of data")
-    return synthetic(context.model(), samples, dims, context.seed)
+    over = declared(inputs) if isinstance(inputs, dict) else {}
+    return synthetic(context.model(), samples, dims, context.seed, over)
 
 
-def trial(dims: Mapping[str, Sequence[int]], inputs: Examples | None, *, ranges_made_up: bool) -> Trial:
+def trial(dims: Mapping[str, Sequence[int]], inputs: Examples | Declarations | None, *, ranges_made_up: bool) -> Trial:
     """What the result is compared on: where ranges come of made-up inputs, `dims` are the sizes of these, too."""
     from orun.stages._graph.agreement import Trial
 
-    return Trial({} if ranges_made_up and inputs is not None else dims, inputs)
+    made_up = inputs is None or isinstance(inputs, dict)
+    return Trial(dims if made_up or not ranges_made_up else {}, inputs)
 
 
 def reader_of(context: Context, dataset: Dataset, ranks: Mapping[str, int]) -> Any:

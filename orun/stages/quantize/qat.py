@@ -101,16 +101,9 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
     import numpy as np
 
     from orun.core.targets import Target
-    from orun.stages._graph.agreement import (
-        Agreement,
-        Tolerance,
-        Trial,
-        answers,
-        check,
-        session,
-        tries_for,
-    )
+    from orun.stages._graph.agreement import Agreement, Tolerance, Trial, answers, check, tries_for
     from orun.stages._graph.processor import check_result
+    from orun.stages._graph.sessions import session
     from orun.stages.quantize._fake_quantize import steps_of
 
     written = Target("cpu", session={"graph_optimization_level": "disable"})

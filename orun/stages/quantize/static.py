@@ -13,6 +13,9 @@ standard deviations (MiniLM: a cosine of 0.70), and loses a Relu before what it 
 ACIQ: the range of the least error for normal or Laplacian values. Outliers that matter, as transformers have them, it
 cuts off, too (all products of MiniLM: 0.76, and 0.90 with `smooth: 0.5`, where `minmax` keeps 0.93).
 
+Nodes that masks pass through stay in float, and a note names them: an integer range that holds the very low numbers
+with which a mask hides keys would round all scores to one value. So do nodes that compute with infinite values.
+
 That the result still works is checked on made-up inputs (it runs, and every output is finite); how good it is takes
 other data than it was calibrated on: put `measure/accuracy` after it. With `smooth`, the float model is first rewritten
 so that it rounds better, and checked to compute the same.
@@ -48,6 +51,7 @@ Stored = Literal["int8", "uint8", "int16", "uint16", "float8e4m3fn"]
 METHODS: Mapping[str, str] = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 
 PERCENTILE = 99.999
+MOST_TOLD = 8  # nodes that a note names
 
 ROOM = 3.2  # times the weights is held at once
 
@@ -188,12 +192,14 @@ class Prepared:
         ranks: how many axes each of its inputs has.
         dataset: typical values of these.
         overrides: other types for some of its tensors, as ONNX Runtime takes them.
+        masks: names of nodes that stay in float, because masks pass through them.
     """
 
     path: Path
     ranks: Mapping[str, int]
     dataset: Dataset
     overrides: Mapping[str, Any]
+    masks: tuple[str, ...]
 
 
 def _prepare(context: Context, params: Params, path: Path) -> Prepared:
@@ -215,15 +221,45 @@ def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     require_known("include_tensors", params.include_tensors, tensors)
     require_known("exclude_tensors", params.exclude_tensors, tensors)
     inputs = input_names(model)
-    dataset = typical(context, params.dataset, inputs, params.samples, params.dims)
+    dataset = typical(context, params.dataset, inputs, params.samples, params.dims, params.inputs)
     if params.smooth is not None:
         _smooth(context, model, params, dataset)
     overrides = tensor_overrides(model, params.overrides, per_channel=params.per_channel)
+    masks = _masks(context, params, model, dataset)
     if params.method == "distribution":
         overrides = with_bounds(model, dataset, overrides, params.activation_type)
     ranks = {name: rank for name, rank in ranks_of(model).items() if name in inputs}
     save(model, path, external=True)
-    return Prepared(path, ranks, dataset, overrides)
+    return Prepared(path, ranks, dataset, overrides, masks)
+
+
+def _masks(context: Context, params: Params, model: ModelProto, dataset: Dataset) -> tuple[str, ...]:
+    """Names of the nodes that stay in float because masks pass through; nodes without a name get one."""
+    from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
+
+    from orun.stages.quantizing.masks import mask_nodes
+
+    found = mask_nodes(model, dataset)
+    for node in found:
+        node.name = node.name or node.output[0]
+    types = params.op_types or {*QDQRegistry, *QLinearOpsRegistry}
+    told = [
+        node.name
+        for node in found
+        if node.op_type in types
+        and node.name not in params.exclude
+        and (not params.include or node.name in params.include)
+    ]
+    if told:
+        context.log.info(
+            "%d nodes stay in float, as masks or infinite values pass through:\n  %s", len(told), "\n  ".join(told)
+        )
+        more = f" and {len(told) - MOST_TOLD} more, which the log names" if len(told) > MOST_TOLD else ""
+        context.note(
+            f"{len(told)} nodes stay in float, because attention masks or infinite values pass through them: "
+            f"{', '.join(told[:MOST_TOLD])}{more}"
+        )
+    return tuple(node.name for node in found)
 
 
 def _smooth(context: Context, model: ModelProto, params: Params, dataset: Dataset) -> None:
@@ -279,7 +315,7 @@ def _quantize(context: Context, params: Params, prepared: Prepared) -> ModelProt
             activation_type=QuantType[TYPES.get(params.activation_type, "QInt8")],
             weight_type=QuantType[TYPES.get(params.weight_type, "QInt8")],
             nodes_to_quantize=params.include,
-            nodes_to_exclude=params.exclude,
+            nodes_to_exclude=[*params.exclude, *prepared.masks],
             use_external_data_format=True,
             calibrate_method=CalibrationMethod[METHODS.get(params.method, "MinMax")],
             extra_options={

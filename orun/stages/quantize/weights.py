@@ -175,7 +175,9 @@ def _gptq(context: Context, params: Params, model: ModelProto) -> ModelProto:
     from orun.stages.quantize._calibration import typical
     from orun.stages.quantize._gptq import Grid, quantize
 
-    dataset = typical(context, params.dataset, input_names(model), params.samples or SAMPLES, params.dims)
+    dataset = typical(
+        context, params.dataset, input_names(model), params.samples or SAMPLES, params.dims, params.inputs
+    )
     grid = Grid(params.bits, params.block_size, params.symmetric)
     quantize(model, grid, dataset, params.exclude, params.accuracy_level)
     tidy_domains(model)

@@ -12,14 +12,16 @@ from onnx import TensorProto
 
 from orun.core.metrics import Estimate, Metric
 from orun.core.serialization import decode
+from orun.stages._graph.input_domain import read_domain
 from orun.stages._graph.io import nodes, tensors
-from orun.stages._graph.signature import input_names
+from orun.stages._graph.signature import input_names, inputs_of, sizes_of
 from orun.text.markdown import escape, table
 from orun.text.units import amount, show, span
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
+    from orun.stages._graph.feeds import Input
     from orun.stages.release.card import Params
 
 MOST = 8  # operator types that are named
@@ -92,12 +94,34 @@ def _model(model: ModelProto, size: int) -> Iterator[str]:
     ports = [("input", value) for value in model.graph.input if value.name in taken]
     ports += [("output", value) for value in model.graph.output]
     yield table(("", "name", "type", "shape"), ((way, value.name, *_type(value)) for way, value in ports))
+    yield from _domain(model)
     feeds = ", ".join(f'"{value.name}": ...' for way, value in ports if way == "input")
     yield (
         "```python\nimport onnxruntime\n\n"
         'session = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])\n'
         f"outputs = session.run(None, {{{feeds}}})\n```"
     )
+
+
+def _domain(model: ModelProto) -> Iterator[str]:
+    """The values that inputs take and the sizes of dynamic axes, where the model declares them."""
+    declared = read_domain(model).inputs
+    values = [(item.name, "values", _values(item)) for item in inputs_of(model) if item.name in declared]
+    sizes = [(axis, "sizes tried", ", ".join(map(str, one))) for axis, one in sizes_of(model).items()]
+    if values or sizes:
+        yield "The model is made for these inputs, and was checked with such:"
+        yield table(("input or axis", "", "domain"), [*values, *sizes])
+
+
+def _values(item: Input) -> str:
+    if item.mask:
+        return "0 and 1, the ones in front of the zeros" if item.padded else "0 and 1, at least one 1 in a row"
+    if item.low is None and item.high is None:
+        return "any"
+    low, high = ("" if bound is None else f"{bound:g}" for bound in (item.low, item.high))
+    if low and high:
+        return f"{low} to {high}"
+    return f"from {low} on" if low else f"up to {high}"
 
 
 def _type(value: ValueInfoProto) -> tuple[str, str]:

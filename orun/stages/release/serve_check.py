@@ -103,8 +103,9 @@ def _checked(context: Context, params: Params, name: str) -> tuple[int, Metric, 
     """How many answers of a model were compared, their largest error, and what the process of a user said."""
     import numpy as np
 
-    from orun.stages._graph.agreement import Agreement, Tolerance, Trial, answers, check, session, tries_for
+    from orun.stages._graph.agreement import Agreement, Tolerance, Trial, answers, check, tries_for
     from orun.stages._graph.io import load_graph
+    from orun.stages._graph.sessions import session
 
     folder = context.inputs["bundle"] / name
     model = load_graph(folder / MODEL)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import logging
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from orun.errors import StageFailed
-from orun.stages._graph.agreement import Agreement, Tolerance, answers, check, difference, session
+from orun.stages._graph.agreement import Agreement, Limit, Limits, Tolerance, answers, check, difference
 from orun.stages._graph.feeds import Case
+from orun.stages._graph.limits import limits_of
+from orun.stages._graph.sessions import session
 from orun.stages.contract import Context
 from tests.stages.models import ADD, parse
 from tests.stages.support import artifact, run_stage
@@ -157,3 +160,111 @@ def test_a_sequence(tmp_path: Path) -> None:
     right = [floats(1, 2), floats(3)]
     assert difference(right, [floats(1, 2)], TIGHT) == ("1 values instead of 2", 0.0)
     assert difference(right, [floats(1, 2), floats(3, 4)], TIGHT)[0] == "float32[2] instead of float32[1]"
+
+
+NUMBERS = np.arange(8, dtype=np.float32).reshape(2, 4)
+NOTHING = np.zeros((2, 4))
+
+
+def limits(arbitrary: Array, spread: Array) -> Limits:
+    return Limits(lambda _case, _right: [Limit(arbitrary.astype(bool), spread)], "differs from itself")
+
+
+def checked(folder: Path, wrong: Array, found: Limits) -> tuple[float, list[str]]:
+    """The largest error of a candidate that is off by so much, and the notes of the stage."""
+    stage = context(folder)
+    agreement = Agreement("the new model", "the old model", ["y"], TIGHT, "do something")
+    error = check(stage, agreement, CASES, [[NUMBERS]], lambda _: [(NUMBERS + wrong).astype(np.float32)], found)
+    return error.value, stage.notes
+
+
+def test_values_that_count_for_nothing_are_left_out(tmp_path: Path) -> None:
+    unseen = np.array([[1, 1, 1, 1], [0, 0, 0, 0]])
+    error, notes = checked(tmp_path, unseen * 5, limits(unseen, NOTHING))
+    assert error == 0
+    assert notes == [
+        "4 of 8 values of output 'y' were not compared: they depend on attention rows that see nothing",
+    ]
+    assert checked(tmp_path, np.where(unseen, np.nan, 0), limits(unseen, NOTHING))[0] == 0
+
+
+def test_nothing_is_looked_for_where_models_agree(tmp_path: Path) -> None:
+    def refuse(_case: Case, _right: Any) -> list[Limit]:
+        raise AssertionError
+
+    assert checked(tmp_path, NOTHING, Limits(refuse, "")) == (0, [])
+
+
+def test_a_disagreement_in_the_other_rows(tmp_path: Path) -> None:
+    unseen = np.array([[1, 1, 1, 1], [0, 0, 0, 0]])
+    with pytest.raises(StageFailed) as caught:
+        checked(tmp_path, unseen * 5 + np.array([[0], [1]]), limits(unseen, NOTHING))
+    assert caught.value.why.startswith("4 of 8 values are further off than ")
+
+
+def test_nothing_is_left_to_compare(tmp_path: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        checked(tmp_path, NOTHING + 5, limits(NOTHING + 1, NOTHING))
+    assert str(caught.value) == (
+        "nothing of output 'y' can be compared\n"
+        "  in the old model each of its 8 values depends on attention rows that see nothing\n"
+        "  hint: declare masks that show something to each row, such as `fill: right-padded`, where the model is "
+        "converted; or give inputs, `inputs: file.py:function`"
+    )
+
+
+def test_the_tolerance_is_a_multiple_of_what_the_reference_differs_from_itself(tmp_path: Path) -> None:
+    spread = np.array([[0.5] * 4, [0.0] * 4])
+    error, notes = checked(tmp_path, spread * 9, limits(NOTHING, spread))
+    assert error == 4.5
+    (note,) = notes
+    assert note == (
+        "the new model is off by 4.5 in output 'y' for some values at n=2, beyond the tolerance: the old model "
+        "differs from itself by up to 0.5 there, and 10 times that is allowed"
+    )
+    with pytest.raises(StageFailed) as caught:
+        checked(tmp_path, spread * 11, limits(NOTHING, spread))
+    assert caught.value.why.startswith(
+        "4 of 8 values are further off than 0.001 + 0.01 x |reference|; the worst is 5.5 "
+    )
+    with pytest.raises(StageFailed):
+        checked(tmp_path, spread[::-1], limits(NOTHING, spread))
+
+
+def test_integers_in_which_the_reference_differs_from_itself() -> None:
+    right, value = np.array([1, 2, 3]), np.array([1, 5, 3])
+    assert difference(right, value, TIGHT, Limit(np.zeros(3, bool), np.array([0.0, 1.0, 0.0]))) == ("", 0.0)
+    assert difference(right, value, TIGHT, Limit(np.zeros(3, bool), np.array([1.0, 0.0, 1.0])))[0] == (
+        "1 of 3 values differ"
+    )
+
+
+SHAKY = """
+<ir_version: 9, opset_import: ["" : 20]>
+shaky (float[n, 64] x) => (float[n, 64] y)
+<float scale = {1.1}, float least = {1e-12}, int64[1] last = {1}>
+{
+  wide = Mul (x, scale)
+  mean = ReduceMean <keepdims = 1> (wide, last)
+  away = Sub (wide, mean)
+  square = Mul (away, away)
+  variance = ReduceMean <keepdims = 1> (square, last)
+  width = Sqrt (variance)
+  some = Add (width, least)
+  y = Div (away, some)
+}
+"""
+
+
+def test_an_onnx_model_that_differs_from_itself(tmp_path: Path) -> None:
+    """Of a constant all that is left is rounding, which is then divided by its own width."""
+    path = artifact(tmp_path, parse(SHAKY)) / "model.onnx"
+    found = limits_of(context(tmp_path), path, ["y"], None)
+    for value, least, most in ((np.full((1, 64), 0.3), 0.1, 10), (np.linspace(0, 1, 64)[None], 0, 1e-5)):
+        case = Case("", {}, {"x": value.astype(np.float32)})
+        right = answers(context(tmp_path), "it", session(path, ["y"]), [case])[0]
+        with contextlib.chdir(tmp_path):
+            (limit,) = found.of(case, right)
+        assert limit is not None
+        assert not limit.arbitrary.any()
+        assert least <= float(limit.spread.max()) <= most

@@ -9,7 +9,7 @@ import pytest
 from onnx import numpy_helper
 
 from orun.errors import StageFailed, UnknownName
-from orun.stages._graph.agreement import session
+from orun.stages._graph.sessions import session
 from tests.stages.models import ADD, convolution, parse
 from tests.stages.support import StageRun, artifact, run_stage
 

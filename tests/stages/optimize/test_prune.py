@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper, parser
 
 from orun.errors import StageFailed, UnknownName
-from orun.stages._graph.agreement import session
+from orun.stages._graph.sessions import session
 from tests.stages.models import WORDY, convolution, parse
 from tests.stages.support import StageRun, artifact, run_stage
 

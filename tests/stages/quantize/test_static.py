@@ -187,18 +187,72 @@ def test_a_value_that_never_changes_has_no_histogram(tmp_path: Path, tiny_bert: 
     )
 
 
-def test_a_mask_of_minus_infinity_has_no_scale(tmp_path: Path) -> None:
+SCORED = {"x": np.random.default_rng(0).uniform(-1, 0.4, (5, 4)).astype(np.float32)}
+
+
+@pytest.mark.parametrize("form", ["qdq", "qoperator"])
+@pytest.mark.parametrize(
+    "hidden", ["Log (none)", *(f"Constant <value = float {{{low}}}> ()" for low in ("-3.4e38", "-1e9", "-10000.0"))]
+)
+def test_nodes_that_masks_pass_through_stay_in_float(tmp_path: Path, form: str, hidden: str) -> None:
+    """A range that holds the number that hides would leave one value for all scores."""
+    added = "bias = Where (shown, none, away)  hidden = Add (scores, bias)"
+    text = MASKED.replace("hidden = Where (shown, scores, away)", added).replace("Log (none)", hidden)
+    before = artifact(tmp_path, parse(text))
+    made = quantize(tmp_path, before, "rows", format=form)
+    assert made.notes == (
+        "3 nodes stay in float, because attention masks or infinite values pass through them: bias, hidden, y",
+    )
+    assert "3 nodes stay in float, as masks or infinite values pass through:\n  bias\n  hidden\n  y\n" in made.log
+    assert made.value("quantized") == 1
+    assert noise(made.model, before / "model.onnx", SCORED) < 0.05
+    others = {"MatMul", "QLinearMatMul"} & operators(made).keys()
+    assert others == {"MatMul" if form == "qdq" else "QLinearMatMul"}
+
+
+def test_scores_that_are_chosen(tmp_path: Path) -> None:
     before = artifact(tmp_path, parse(MASKED))
+    made = quantize(tmp_path, before, "rows")
+    assert made.notes[0].endswith(": hidden, y")
+    assert noise(made.model, before / "model.onnx", SCORED) < 0.05
+
+
+def test_other_low_values_are_quantized(tmp_path: Path) -> None:
+    made = quantize(tmp_path, artifact(tmp_path, parse(WORDY)), "outliers")
+    assert made.notes == ()
+
+
+def test_infinite_values_that_meet_weights_are_refused(tmp_path: Path) -> None:
+    """Something is wrong with the data or the model: no mask goes there."""
+    text = MASKED.replace("y = Softmax (hidden)", "y = MatMul (hidden, w)")
     with pytest.raises(StageFailed) as caught:
-        quantize(tmp_path, before, "rows")
+        quantize(tmp_path, artifact(tmp_path, parse(text)), "rows")
     assert str(caught.value) == (
         "ONNX Runtime cannot quantize the model so\n"
-        "  the range of hidden is infinite, and all that is in it would become 0\n"
+        "  the range of hidden, y is infinite, and all that is in it would become 0\n"
         "  hint: leave the nodes that yield them in float: `exclude`, or `op_types` without such as Add and Where"
     )
-    made = quantize(tmp_path, before, "rows", op_types=["MatMul"])
-    rows = np.random.default_rng(0).uniform(-1, 0.4, (5, 4)).astype(np.float32)
-    assert noise(made.model, before / "model.onnx", {"x": rows}) < 0.05
+
+
+@pytest.mark.parametrize("family", ["mpnet", "mobilebert", "bloom"])
+def test_attention_of_transformers(tmp_path: Path, family: str) -> None:
+    axes = ["batch", "sequence"]
+    params: dict[str, Any] = {
+        "model": f"architectures.py:{family}",
+        "inputs": {
+            "input_ids": {"shape": axes, "dtype": "int64", "high": 98},
+            "attention_mask": {"shape": axes, "dtype": "int64", "fill": "right-padded"},
+        },
+        "outputs": ["y"],
+        "exporter": "torchscript",
+    }
+    exported = run_stage("convert/torch", tmp_path, params, root=MODULES)
+    made = run_stage("quantize/static", tmp_path, {"per_channel": True}, inputs={"model": exported.output})
+    (note,) = (note for note in made.notes if "stay in float" in note)
+    assert note.count("Softmax") == 2
+    random = np.random.default_rng(3)
+    feed = {"input_ids": random.integers(0, 99, (4, 9)), "attention_mask": (np.arange(9) < [[9], [7], [5], [3]]) * 1}
+    assert noise(made.model, exported.model, feed) < 0.25
 
 
 def test_examples_of_a_model_whose_batch_is_fixed(tmp_path: Path) -> None:

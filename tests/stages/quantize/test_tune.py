@@ -20,8 +20,8 @@ from orun.core.targets import Provider, Target
 from orun.environment import processor
 from orun.errors import StageFailed
 from orun.pipeline import load
-from orun.stages._graph.agreement import session
 from orun.stages._graph.io import load_graph
+from orun.stages._graph.sessions import session
 from orun.stages.quantize._tuning.harm import answers, candidates, energy, grouped, rank
 from orun.stages.quantize._tuning.judge import Goal, Judge
 from orun.stages.quantize._tuning.ledger import KEPT_SECONDS, Ledger, Trial, folder

@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from orun.errors import StageFailed
+from orun.stages._graph.input_domain import InputDomain, InputValues, write_domain
 from orun.stages.release._manifest import verify_bundle
-from tests.stages.models import parse
+from tests.stages.models import LOOKUP, parse
 from tests.stages.support import StageRun, artifact, run_stage
 
 from .support import MATMUL, lineage, lineage_file, make_bundle
@@ -112,6 +113,28 @@ outputs = session.run(None, {"x": ...})
 ## Contact
 
 Somebody.
+"""
+    )
+
+
+def test_the_input_domain(tmp_path: Path) -> None:
+    model = parse(LOOKUP)
+    values = {"ids": InputValues(high=3), "mask": InputValues("right-padded"), "extra": InputValues(low=-0.5)}
+    write_domain(model, InputDomain(values, {"length": (16, 32)}))
+    run = run_stage(
+        "release/card", tmp_path, {}, inputs={"model": artifact(tmp_path, model)}, lineage=lineage_file(tmp_path)
+    )
+    text = (run.output / "README.md").read_text("utf-8")
+    assert text.partition("The model is made")[2].partition("```python")[0] == (
+        """ for these inputs, and was checked with such:
+
+| input or axis |  | domain |
+| --- | --- | --- |
+| ids | values | 0 to 3 |
+| mask | values | 0 and 1, the ones in front of the zeros |
+| extra | values | from -0.5 on |
+| length | sizes tried | 16, 32 |
+
 """
     )
 

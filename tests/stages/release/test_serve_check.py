@@ -13,7 +13,7 @@ import pytest
 
 from orun.errors import OrunError, StageFailed, UnknownName, UsageError
 from orun.providers.registry import PROVIDERS
-from orun.stages._graph import agreement
+from orun.stages._graph import sessions
 from tests.stages.models import parse
 from tests.stages.support import artifact, run_stage
 
@@ -57,13 +57,13 @@ def test_sizes_and_tolerance_are_those_that_are_asked_for(tmp_path: Path, monkey
     ports = {"bundle": make_bundle(tmp_path).output}
     run = run_stage("release/serve-check", tmp_path, {"dims": {"batch": [3]}}, inputs=ports)
     assert run.value("answers") == 3  # at one size: at random, lowest and highest
-    here = agreement.session
+    here = sessions.session
 
     def shifted(*words: Any, **options: Any) -> Any:
         model = here(*words, **options)
         return lambda feed: [value + np.float32(0.5) for value in model(feed)]
 
-    monkeypatch.setattr(agreement, "session", shifted)
+    monkeypatch.setattr(sessions, "session", shifted)
     with pytest.raises(StageFailed) as caught:
         run_stage("release/serve-check", tmp_path, inputs=ports)
     assert caught.value.what == "the model as it is served disagrees with the model in the pipeline in output 'y'"

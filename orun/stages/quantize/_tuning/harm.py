@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orun.stages._graph.agreement import Model, session
+from orun.stages._graph.sessions import Model, session
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,0 +1,239 @@
+"""Attention rows that see nothing: every key is hidden from them, so that what they yield is arbitrary.
+
+Each runtime and precision yields something else there: the mean of all values, nothing, NaN. To find out which outputs
+depend on such rows, a copy of the model yields a number of the caller's instead; outputs that change with that number
+are arbitrary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnx import ModelProto, NodeProto
+
+    from orun.core.targets import Target
+    from orun.stages._graph.sessions import Feed
+
+    Array = NDArray[Any]
+
+HIDDEN = -5e3  # scores below are those of hidden keys: masks add -1e4 at least, and no score is as low
+FILL = "orun_fill"  # input of the copy: what rows that see nothing yield
+LAST = (-1, 3)  # axes of a Softmax over keys
+HEADS = 4  # axes of scores: batch, heads, queries, keys
+LENGTHS, QUERIES_TOO = 1, 3  # axes of masks that hold the lengths of the texts, none of them empty, or keys by query
+AXES_ARE_INPUTS, REDUCTIONS_TAKE_AXES = 13, 18  # operator sets
+MICROSOFT = "com.microsoft"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator that computes attention as a whole.
+
+    Attributes:
+        bias: place of what is added to the scores, or of a mask of booleans.
+        mask: place of a mask of the keys; None where there is none.
+        causal: attribute that hides later keys from a query; None where the operator always does.
+    """
+
+    bias: int
+    mask: int | None
+    causal: str | None
+
+
+OPERATORS = {
+    ("", "Attention"): Operator(3, None, "is_causal"),
+    (MICROSOFT, "Attention"): Operator(5, 3, "unidirectional"),
+    (MICROSOFT, "MultiHeadAttention"): Operator(5, 4, "unidirectional"),
+    (MICROSOFT, "GroupQueryAttention"): Operator(10, None, None),
+}
+
+
+def filled(
+    path: Path, outputs: Sequence[str], target: Target | None
+) -> Callable[[Feed, float], Sequence[Array]] | None:
+    """Return a copy of the model as a function of its inputs and of what rows that see nothing yield.
+
+    Args:
+        path: of the model.
+        outputs: names of those that the function returns.
+        target: where it runs; the CPU when None.
+
+    Returns:
+        None when no node of the model's main graph computes attention.
+    """
+    from orun.stages._graph.io import load, save
+    from orun.stages._graph.ort_graph import add_types
+    from orun.stages._graph.sessions import session
+
+    ranks = _ranks(path)
+    model = add_types(load(path))
+    if not fill(model, ranks):
+        return None
+    with TemporaryDirectory(dir=".") as folder:
+        copy = Path(folder, "filled.onnx")
+        save(model, copy, external=True)
+        run = session(copy, outputs, target)
+    return lambda feed, number: run({**feed, FILL: np.array(number, np.float32)})
+
+
+def _ranks(path: Path) -> dict[str, int]:
+    """How many axes each value of the main graph has, as far as ONNX can tell."""
+    from onnx import shape_inference
+
+    from orun.stages._graph.io import load_graph
+
+    graph = shape_inference.infer_shapes(load_graph(path)).graph
+    values = [*graph.value_info, *graph.input, *graph.output]
+    shapes = {value.name: value.type.tensor_type for value in values if value.type.tensor_type.HasField("shape")}
+    return {name: len(one.shape.dim) for name, one in shapes.items()}
+
+
+def fill(model: ModelProto, ranks: Mapping[str, int]) -> int:
+    """Let rows that see nothing yield the new input `FILL`, in place.
+
+    Args:
+        model: with the element type of every value of its main graph declared.
+        ranks: how many axes its values have, as far as it is known.
+
+    Returns:
+        How many nodes compute attention.
+    """
+    from onnx import TensorProto, helper
+
+    graph = model.graph
+    editor = _Editor(model, ranks)
+    nodes = [one for node in list(graph.node) for one in (node, *editor.behind(node))]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    if editor.count:
+        graph.input.append(helper.make_tensor_value_info(FILL, TensorProto.FLOAT, []))
+    return editor.count
+
+
+class _Editor:
+    """Makes the nodes that stand behind each attention.
+
+    Attributes:
+        count: of the attentions so far.
+    """
+
+    def __init__(self, model: ModelProto, ranks: Mapping[str, int]) -> None:
+        self.count = 0
+        values = (*model.graph.value_info, *model.graph.input, *model.graph.output)
+        self._types = {value.name: value.type.tensor_type.elem_type for value in values}
+        self._types |= {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+        self._ranks = {tensor.name: len(tensor.dims) for tensor in model.graph.initializer} | dict(ranks)
+        versions = {item.domain: item.version for item in model.opset_import}
+        self._version = versions.get("", versions.get("ai.onnx", 0))
+        self._nodes: list[NodeProto] = []
+
+    def behind(self, node: NodeProto) -> list[NodeProto]:
+        """Return the nodes behind a node, whose first output they take over; none when it computes no attention."""
+        self._nodes = []
+        operator = OPERATORS.get((node.domain.removeprefix("ai.onnx"), node.op_type))
+        name, seen = (node.output[0], f"{FILL}/{self.count}/seen") if node.output else ("", "")
+        blind = ""
+        if node.op_type == "Softmax" and self._over_keys(node):
+            blind = self._below(self._float(node.input[0]), axes=[-1], keep=True)
+        elif operator is not None and self._version >= AXES_ARE_INPUTS:
+            blind = self._blind(node, operator, seen)
+        if not blind:
+            return []
+        node.output[0] = seen
+        number = self._node("Cast", [FILL], to=self._types[name])
+        self._node("Where", [blind, number, seen], name=name)
+        self.count += 1
+        return self._nodes
+
+    def _over_keys(self, node: NodeProto) -> bool:
+        """Whether a Softmax goes over the last axis, which it does not by itself before operator set 13."""
+        default = -1 if self._version >= AXES_ARE_INPUTS else 1
+        return next((item.i for item in node.attribute if item.name == "axis"), default) in LAST
+
+    def _blind(self, node: NodeProto, operator: Operator, result: str) -> str:
+        """A boolean for each row of an operator's result, `[batch, queries, 1]`; none where nothing is hidden."""
+        bias, mask = (_input(node, place) for place in (operator.bias, operator.mask))
+        four = self._ranks.get(node.output[0]) == HEADS
+        scores = [self._bias(bias)] if bias else []
+        if mask and self._ranks.get(mask, 2) > LENGTHS:
+            scores.append(self._mask(mask))
+        if not scores:
+            return ""
+        if operator.causal is None or any(item.name == operator.causal and item.i for item in node.attribute):
+            scores.append(self._later(scores[0], result, queries=2 if four else 1))
+        least = self._node("Min", scores)
+        if four:
+            return self._below(least, axes=[-1], keep=True)
+        return self._node("Unsqueeze", [self._below(least, axes=[1, -1], keep=False), self._constant([2])])
+
+    def _bias(self, bias: str) -> str:
+        """Scores that a bias adds, `[batch, heads, queries, keys]`; a boolean shows or hides."""
+        from onnx import TensorProto
+
+        scores = self._choose(bias) if self._types.get(bias) == TensorProto.BOOL else self._float(bias)
+        return self._node("Add", [scores, self._constant(np.zeros((1,) * HEADS, np.float32))])
+
+    def _mask(self, mask: str) -> str:
+        """Scores of a mask of keys, `[batch, keys]` or `[batch, queries, keys]`."""
+        from onnx import TensorProto
+
+        axes = [1] if self._ranks.get(mask) == QUERIES_TOO else [1, 2]
+        shown = self._node("Cast", [mask], to=TensorProto.BOOL)
+        return self._choose(self._node("Unsqueeze", [shown, self._constant(axes)]))
+
+    def _later(self, scores: str, result: str, queries: int) -> str:
+        """Scores that hide the keys behind each query, `[queries, keys]`: the last query sees the last key.
+
+        Args:
+            scores: `[batch, heads, queries, keys]`.
+            result: of the operator.
+            queries: which of its axes is that of the queries.
+        """
+        zero, one = self._constant(0), self._constant(1)
+        keys = self._node("Gather", [self._node("Shape", [scores]), self._constant(3)])
+        count = self._node("Gather", [self._node("Shape", [result]), self._constant(queries)])
+        places = self._node("Range", [self._node("Sub", [keys, count]), keys, one])
+        column = self._node("Unsqueeze", [places, self._constant([1])])
+        return self._choose(self._node("LessOrEqual", [self._node("Range", [zero, keys, one]), column]))
+
+    def _choose(self, shown: str) -> str:
+        """0 where a boolean is true, and what hides where it is not."""
+        return self._node("Where", [shown, self._constant(np.float32(0)), self._constant(np.float32(2 * HIDDEN))])
+
+    def _below(self, scores: str, *, axes: list[int], keep: bool) -> str:
+        """Whether no score along these axes is that of a key in sight."""
+        if self._version >= REDUCTIONS_TAKE_AXES:
+            most = self._node("ReduceMax", [scores, self._constant(axes)], keepdims=int(keep))
+        else:
+            most = self._node("ReduceMax", [scores], axes=axes, keepdims=int(keep))
+        return self._node("Less", [most, self._constant(np.float32(HIDDEN))])
+
+    def _float(self, value: str) -> str:
+        from onnx import TensorProto
+
+        return self._node("Cast", [value], to=TensorProto.FLOAT)
+
+    def _constant(self, value: int | list[int] | np.float32 | Array) -> str:
+        from onnx import numpy_helper
+
+        return self._node("Constant", [], value=numpy_helper.from_array(np.asarray(value)))
+
+    def _node(self, kind: str, inputs: list[str], name: str = "", **attributes: Any) -> str:
+        """Make a node that yields one value; its name."""
+        from onnx import helper
+
+        output = name or f"{FILL}/{self.count}/{len(self._nodes)}"
+        self._nodes.append(helper.make_node(kind, inputs, [output], **attributes))
+        return output
+
+
+def _input(node: NodeProto, place: int | None) -> str:
+    return node.input[place] if place is not None and place < len(node.input) else ""

@@ -1,0 +1,30 @@
+"""ONNX models as functions of their inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orun.core.targets import Target
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+Feed = Mapping[str, "Array"]
+Model = Callable[[Feed], Sequence["Array"]]
+
+
+def session(path: Path, outputs: Sequence[str], target: Target | None = None) -> Model:
+    """An ONNX model as a function of its inputs, on the target, or the CPU when that is None.
+
+    It runs on one thread, so that sums are made in the same order, and figures are the same, on every run; and with
+    dynamic axes of any size, whichever the target fixes.
+    """
+    from orun.measure.session import open_session
+
+    made = open_session(path, (target or Target("cpu")).any_size(intra_op_num_threads=1))
+    names = {item.name for item in made.get_inputs()}
+    return lambda feed: made.run(outputs, {name: value for name, value in feed.items() if name in names})

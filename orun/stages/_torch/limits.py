@@ -1,0 +1,109 @@
+"""What a PyTorch module can promise: its arbitrary values, and how far its float32 is from its float64."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from orun.core.serialization import replace
+from orun.stages._graph.agreement import Limit, Limits
+from orun.stages._graph.limits import arbitrary, merge, nudged
+from orun.stages._graph.masked_rows import HIDDEN
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from orun.stages._graph.feeds import Case
+    from orun.stages._graph.sessions import Feed
+    from orun.stages._torch.export import Bound
+    from orun.stages.contract import Context
+
+    Array = NDArray[Any]
+
+SOFTMAX = ("softmax", "_softmax", "_safe_softmax")  # names of operators
+FUSED = "scaled_dot_product"  # in the names of operators that compute attention as a whole
+SPREAD = "differs in float32 and float64"
+
+
+class _Fill(TorchDispatchMode):  # type: ignore[misc]  # torch is not checked
+    """Within it attention rows that see nothing yield a number."""
+
+    def __init__(self, number: float) -> None:
+        super().__init__()
+        self._number = number
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = function(*args, **(kwargs or {}))
+        name = function.overloadpacket.__name__
+        if name in SOFTMAX:
+            return found.masked_fill(_hidden(args[0]).all(args[1], keepdim=True), self._number)
+        blind = _blind(function, args, kwargs or {}) if FUSED in name else None
+        if blind is None:
+            return found
+        if isinstance(found, torch.Tensor):
+            return found.masked_fill(blind, self._number)
+        return (found[0].masked_fill(blind, self._number), *found[1:])
+
+
+def _hidden(scores: torch.Tensor) -> torch.Tensor:
+    return ~scores if scores.dtype == torch.bool else scores < HIDDEN
+
+
+def _blind(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor | None:
+    """Which rows of a fused attention see nothing, `[..., queries, 1]`; None without a mask."""
+    names = [argument.name for argument in function._schema.arguments]  # noqa: SLF001 - torch has no other way to tell
+    given = dict(zip(names, args, strict=False)) | dict(kwargs)
+    mask = next((given[name] for name in ("attn_mask", "attn_bias") if given.get(name) is not None), None)
+    if mask is None:
+        return None
+    hidden = _hidden(mask)
+    if given.get("is_causal"):
+        later = torch.ones(hidden.shape[-2:], dtype=torch.bool).triu(1)
+        hidden = hidden | later
+    return hidden.all(-1, keepdim=True)
+
+
+def limits_of(context: Context, bound: Bound) -> Limits:
+    """Return the limits of a module; nothing is computed before they are asked for."""
+
+    def find(case: Case, right: Sequence[Array]) -> Sequence[Limit | None]:
+        answers = list(_answers(context, bound, case.feed)) or [(right, right)]
+        return merge(answers, arbitrary(lambda feed, number: _filled(bound, feed, number), case.feed))
+
+    return Limits(find, SPREAD)
+
+
+def _filled(bound: Bound, feed: Feed, number: float) -> list[Array]:
+    with _Fill(number):
+        return bound(feed)
+
+
+def _answers(context: Context, bound: Bound, feed: Feed) -> list[tuple[Sequence[Array], Sequence[Array]]]:
+    """What the module answers in its own precision and in float64; nothing where it cannot compute in float64."""
+    import numpy as np
+
+    try:
+        double = replace(bound, module=copy.deepcopy(bound.module).double())
+        return [
+            (
+                bound(one),
+                double(
+                    {
+                        name: value.astype(np.float64) if value.dtype.kind == "f" else value
+                        for name, value in one.items()
+                    }
+                ),
+            )
+            for one in nudged(feed, context.seed)
+        ]
+    except Exception as error:  # noqa: BLE001 - a module may raise anything where it makes tensors of a type of its own
+        context.log.warning("the PyTorch model cannot be computed in float64, so its own spread is unknown: %s", error)
+        return []
+
+
+def _widened(feed: Feed) -> Feed:
+    return {name: value.astype("float64") if value.dtype.kind == "f" else value for name, value in feed.items()}

@@ -1,0 +1,71 @@
+"""What PyTorch itself can promise, at ill-conditioned inputs and in rows that see nothing; right and wrong exports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orun.errors import StageFailed
+from tests.stages.conftest import MODULES
+from tests.stages.support import StageRun, run_stage
+
+SOUND: dict[str, Any] = {
+    "inputs": {"sound": {"shape": ["batch", "length"]}},
+    "dims": {"length": [400, 800]},
+    "outputs": ["scores"],
+    "exporter": "torchscript",
+}
+TEXT: dict[str, Any] = {
+    "inputs": {
+        "input_ids": {"shape": ["batch", "sequence"], "dtype": "int64", "high": 98},
+        "attention_mask": {"shape": ["batch", "sequence"], "dtype": "int64", "fill": "mask"},
+    },
+    "outputs": ["scores"],
+    "exporter": "torchscript",
+}
+
+
+def convert(folder: Path, model: str, params: dict[str, Any]) -> StageRun:
+    return run_stage("convert/torch", folder, {"model": f"architectures.py:{model}", **params}, root=MODULES)
+
+
+def test_a_constant_waveform(tmp_path: Path) -> None:
+    """Its convolutions yield what is constant but for rounding, which the norms behind them make large."""
+    made = convert(tmp_path, "wav2vec2", SOUND)
+    assert 1e-4 < made.value("max_abs_error") < 1e-2
+    (note,) = made.notes
+    assert note.startswith("the exported model is off by ")
+    assert " in output 'scores' for highest values at batch=2, length=400, beyond the tolerance: " in note
+    assert "the PyTorch model differs in float32 and float64 by up to " in note
+    assert note.endswith(" there, and 10 times that is allowed")
+
+
+def test_a_wrong_export_of_an_ill_conditioned_model(tmp_path: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        convert(tmp_path, "broken", SOUND)
+    assert caught.value.what == "the exported model disagrees with the PyTorch model in output 'scores'"
+    assert caught.value.why.endswith("\nfor random values at batch=1, length=800")
+
+
+def test_a_wrong_export_where_some_rows_see_nothing(tmp_path: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        convert(tmp_path, "misled", TEXT)
+    assert caught.value.what == "the exported model disagrees with the PyTorch model in output 'scores'"
+
+
+def test_a_wrong_export_of_an_ill_conditioned_input_alone(tmp_path: Path) -> None:
+    """Half of it is ill-conditioned there, and the wrong half is not."""
+    params = {"inputs": {"x": {"shape": ["n", 64], "low": 0.3, "high": 0.3}}, "outputs": ["steady", "shaky"]}
+    made = convert(tmp_path, "normed", {**params, "exporter": "torchscript"})
+    assert all("'shaky'" in note for note in made.notes)
+    with pytest.raises(StageFailed) as caught:
+        convert(tmp_path, "misnormed", {**params, "exporter": "torchscript"})
+    assert caught.value.what == "the exported model disagrees with the PyTorch model in output 'steady'"
+
+
+def test_a_module_without_float64(tmp_path: Path) -> None:
+    params = {"inputs": {"x": {"shape": ["n", 2]}}, "outputs": ["y"], "exporter": "torchscript"}
+    with pytest.raises(StageFailed, match=r"^the exported model disagrees with the PyTorch model in output 'y'\n"):
+        convert(tmp_path, "typed", params)
