@@ -31,12 +31,12 @@ class Made:
     Attributes:
         method: that made it.
         model: whose weights may still lie in files of the working folder.
-        left: attentions that are still in pieces, by the value that they yield.
+        left: why attentions are still in pieces, by the value that they yield.
     """
 
     method: str
     model: ModelProto
-    left: tuple[str, ...]
+    left: Mapping[str, str]
 
     def whole(self) -> ModelProto:
         """The model with all of its weights, for as long as they are needed: they may be large."""
@@ -95,26 +95,35 @@ def _reader(context: Context, params: Params) -> Callable[[], ModelProto]:
 def _apply(context: Context, params: Params, method: str, read: Callable[[], ModelProto]) -> Made:
     model = read()
     inputs = [type(value).FromString(value.SerializeToString()) for value in model.graph.input]
-    fused = METHODS[method](context, model, params)
-    left = {value.name for value in fused.graph.input}
-    fused.graph.input.extend(value for value in inputs if value.name not in left)  # no node reads them
+    fused, reasons = METHODS[method](context, model, params)
+    read_inputs = {value.name for value in fused.graph.input}
+    fused.graph.input.extend(value for value in inputs if value.name not in read_inputs)  # no node reads them
     order = {value.name: place for place, value in enumerate(inputs)}
     fused.graph.input.sort(key=lambda value: order[value.name])
     tidy_domains(fused)
     if again := tie(fused, tied(load_graph(context.model()))):
         context.log.info("stored once: %s", ", ".join(again))
+    unknown = "`disable` leaves attention out" if "attention" in params.disable else UNKNOWN[method]
     with failing(context, "the fused model cannot be looked into"):
-        return Made(method, fused, tuple(unfused(fused)))
+        return Made(method, fused, {name: reasons.get(name, unknown) for name in unfused(fused)})
 
 
-def _rules(context: Context, model: ModelProto, params: Params) -> ModelProto:
+def _optimizer(context: Context, model: ModelProto, params: Params) -> tuple[ModelProto, Mapping[str, str]]:
+    return apply_optimizer(context, model, params), {}
+
+
+def _rules(context: Context, model: ModelProto, params: Params) -> tuple[ModelProto, Mapping[str, str]]:
     disabled = [*params.disable, *(["packing"] if params.multi_head_attention else [])]
     hint = "use `method: onnxruntime`, or leave fusions out: `disable: [...]`"
     with failing(context, "the model cannot be fused by rules", hint):
         return apply_rules(model, disabled)
 
 
-METHODS: Mapping[str, Callable[[Context, ModelProto, Params], ModelProto]] = {
-    "onnxruntime": apply_optimizer,
+METHODS: Mapping[str, Callable[[Context, ModelProto, Params], tuple[ModelProto, Mapping[str, str]]]] = {
+    "onnxruntime": _optimizer,
     "rules": _rules,
+}
+UNKNOWN = {  # why a method leaves an attention of which it gives no reason
+    "onnxruntime": "ONNX Runtime's optimizer does not know its pattern",
+    "rules": "it is in a branch, a loop or a function",
 }

@@ -6,7 +6,7 @@ write it: attention is found from its softmax, and the many ways to get shapes, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -59,8 +59,8 @@ PRIMITIVES = (
 )
 
 
-def apply_rules(model: ModelProto, disabled: Collection[str]) -> ModelProto:
-    """The model with every layer fused that is understood.
+def apply_rules(model: ModelProto, disabled: Collection[str]) -> tuple[ModelProto, Mapping[str, str]]:
+    """The model with every layer fused that is understood, and why an attention is not, by the name of its result.
 
     Args:
         model: as ONNX Runtime's basic optimizations leave it; it is changed.
@@ -77,7 +77,7 @@ def apply_rules(model: ModelProto, disabled: Collection[str]) -> ModelProto:
     primitive.topological_sort()
     graph = ir.from_proto(infer(primitive.model))
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(graph)
-    edit = Rewriter(graph)
+    edit = Rewriter(graph, disabled)
     for rule in RULES:
         if not set(rule.names) & set(disabled):
             rule.fuse(edit)
@@ -85,4 +85,4 @@ def apply_rules(model: ModelProto, disabled: Collection[str]) -> ModelProto:
             tidy(edit)
             common.RemoveUnusedNodesPass()(edit.model)
     edit.graph.sort()
-    return ir.to_proto(edit.model)
+    return ir.to_proto(edit.model), edit.left

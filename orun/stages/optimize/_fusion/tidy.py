@@ -27,13 +27,16 @@ def tidy(edit: Rewriter) -> None:
 
 
 def _untransposed(node: ir.Node) -> ir.Value | None:
-    """The value that two transpositions give back."""
-    inner = made_by(node.inputs[0], "Transpose")
-    outer_order, inner_order = integers(node, "perm"), integers(inner, "perm") if inner is not None else None
-    if inner is None or outer_order is None or inner_order is None:
-        return None
-    back = [inner_order[axis] for axis in outer_order] == list(range(len(outer_order)))
-    return required(inner, 0) if back else None
+    """The value that a row of transpositions gives back."""
+    turn, axes = node, integers(node, "perm") or ()
+    while (inner := made_by(turn.inputs[0], "Transpose")) is not None:
+        order = integers(inner, "perm")
+        if order is None or len(order) != len(axes):
+            return None
+        axes, turn = tuple(order[axis] for axis in axes), inner
+        if list(axes) == sorted(axes):
+            return required(turn, 0)
+    return None
 
 
 def _unreshaped(node: ir.Node) -> ir.Value | None:
