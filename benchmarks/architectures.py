@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.families import FAMILIES, export
-from benchmarks.fusion import Made, Variant, stage
+from benchmarks.fusion import Made, Variant, headline, stage
 from benchmarks.spent import machine, table
 from orun.stages.convert import torch
 from orun.stages.optimize import float16, simplify, transformer
@@ -74,9 +74,10 @@ def row(variant: Variant, made: dict[str, Made], refusals: list[str]) -> list[st
         if found is None:
             cells.append("")
         elif found.failure:
-            if found.failure not in refusals:
-                refusals.append(found.failure)
-            cells.append(f"refuses ({refusals.index(found.failure) + 1})")
+            refusal = " ".join([headline(found), *found.failure.partition("hint:")[1:]]).strip()
+            if refusal not in refusals:
+                refusals.append(refusal)
+            cells.append(f"refuses ({refusals.index(refusal) + 1})")
         else:
             cells.append(f"{found.metrics['max_abs_error'].value:.1e}")
     fused = made.get("fuse")

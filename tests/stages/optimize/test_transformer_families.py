@@ -10,12 +10,12 @@ import onnx
 import pytest
 from _pytest.mark import ParameterSet
 
-from benchmarks.families import FAMILIES, export
+from benchmarks.families import FAMILIES
 from orun.errors import StageFailed
 from orun.stages.optimize.transformer import COUNTED
+from tests.stages.conftest import Exports
 from tests.stages.support import StageRun, run_stage
 
-ROOT = Path(__file__).parents[3] / "benchmarks"
 MODULES = Path(__file__).parents[1] / "modules"
 CACHE = {"shape": ["batch", 4, "past", 16]}
 DIMS = {"past": [3, 0, 8]}
@@ -115,26 +115,6 @@ EXPECTED = {
 # MobileBERT's values reach thousands, and Gemma's tens.
 LARGEST_ERROR = {"mobilebert": 5e-3, "gemma2": 3e-5}
 QUICK = ("bert", "roberta", "gpt2", "llama", "whisper", "clip", "t5", "deberta_v2", "swin", "gemma2", "bloom")
-
-
-class Exports:
-    """Exported models, each made once."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.made: dict[tuple[str, str, str, int], Path] = {}
-
-    def __call__(self, family: str, exporter: str = "torchscript", attention: str = "", opset: int = 20) -> Path:
-        attention = attention or FAMILIES[family].implementations[-1]
-        key = (family, exporter, attention, opset)
-        if key not in self.made:
-            self.made[key] = run_stage("convert/torch", self.folder, export(*key), root=ROOT).output
-        return self.made[key]
-
-
-@pytest.fixture(scope="module")
-def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
-    return Exports(tmp_path_factory.mktemp("exports"))
 
 
 def fuse(folder: Path, model: Path, **params: object) -> StageRun:
@@ -264,3 +244,14 @@ def test_gpt2_with_its_cache(tmp_path: Path, exporter: str, tables: int) -> None
     small = run_stage("quantize/weights", tmp_path, {"dims": DIMS}, inputs={"model": made.output})
     assert small.value("quantized") == 9  # four products in each layer, and the scores
     assert run_stage("quantize/dynamic", tmp_path, {"dims": DIMS}, inputs={"model": made.output}).value("quantized") > 9
+
+
+@pytest.mark.parametrize(("family", "opset", "apart"), [("bert", 14, False), ("llama", 17, False), ("bloom", 14, True)])
+def test_older_operator_sets(tmp_path: Path, exports: Exports, family: str, opset: int, *, apart: bool) -> None:
+    """Those have no LayerNormalization before 17, and reductions that take their axes otherwise before 18."""
+    made = fuse(tmp_path, exports(family, opset=opset), method="rules")
+    assert made.value("attentions_left") == 0
+    said = f"operator set {opset} has no LayerNormalization: layer norms stay in pieces"
+    assert (said in made.log.splitlines()) == apart
+    assert (made.value("fused.SkipLayerNormalization") == 0) == (apart or family == "llama")
+    assert made.value("max_abs_error") < 1e-5

@@ -11,6 +11,7 @@ from orun.stages.optimize._fusion.cores import APART, Added, Chosen, Core
 from orun.stages.optimize._fusion.graph import Dim, Rewriter, alike, dims, lowest, made_by, number, required, typed
 from orun.stages.optimize._fusion.heads import apart, unrotated
 
+AXES_ARE_INPUT = 18  # the operator set from which ReduceMax takes its axes as an input
 HUGE = 0.25  # of the largest number: two biases from here on may add up to infinity
 
 
@@ -92,11 +93,11 @@ def _added(edit: Rewriter, core: Core, bias: Added, total: ir.Value | None) -> i
         value = edit.cache[key]
     if total is None:
         return value
-    key = ("sum", total, value)
-    if key not in edit.cache:
+    sum_key = ("sum", total, value)
+    if sum_key not in edit.cache:
         shape = _broadcast(dims(total), dims(value))
-        edit.cache[key] = edit.put(core.last, "Add", [total, value], f"{value.name}_sum", shape)
-    return edit.cache[key]
+        edit.cache[sum_key] = edit.put(core.last, "Add", [total, value], f"{value.name}_sum", shape)
+    return edit.cache[sum_key]
 
 
 def _chosen(edit: Rewriter, core: Core, bias: Chosen, total: ir.Value | None, *, alone: bool) -> ir.Value:
@@ -190,7 +191,10 @@ def _guardable(edit: Rewriter, core: Core, total: ir.Value) -> Bias:
         finite = edit.put(core.last, "Max", [total, floor], f"{total.name}_finite", shape)
         row = (*shape[:3], 1)
         name = f"{total.name}_best"
-        best = edit.put(core.last, "ReduceMax", [finite, edit.ints(3)], name, row, attributes={"keepdims": 1})
+        inputs, attributes = [finite], {"keepdims": 1, "axes": [3]}
+        if edit.opset >= AXES_ARE_INPUT:
+            inputs, attributes = [finite, edit.ints(3)], {"keepdims": 1}
+        best = edit.put(core.last, "ReduceMax", inputs, name, row, attributes=attributes)
         true = edit.shared(np.array(1, np.bool_))
         seen = edit.put(core.last, "Greater", [best, floor], f"{total.name}_sees", row, like=true)
         edit.cache[key], edit.cache["sees", total] = finite, seen

@@ -132,7 +132,9 @@ def find(edit: Rewriter, node: ir.Node) -> Core:
         raise InPieces(f"its values are multiplied by {node.op_type}")
     turn = made_by(node.inputs[1], "Transpose")
     mirrored = turn is not None and _leads_to_softmax(required(turn, 0)) and swaps_last(turn)
-    weights, value = (required(turn, 0), required(node, 0)) if mirrored and turn else node.inputs[:2]
+    weights, value = required(node, 0), required(node, 1)
+    if turn is not None and mirrored:
+        weights, value = required(turn, 0), required(node, 0)
     softmax, guarded = _softmax(edit, weights)
     found = _scores(softmax)
     query, left = unscaled(required(found.product, 0))
