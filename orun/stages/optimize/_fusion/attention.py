@@ -48,7 +48,7 @@ def fuse_attention(edit: Rewriter) -> None:
 
 
 def _fuse(edit: Rewriter, core: Core) -> None:
-    core = _upright(edit, core)
+    core = _scaled(edit, _upright(edit, core))
     operands = _operands(core)
     query, result = operands.query[1], replace(operands.query[1], size=operands.value[1].size)
     shared = _shared(core, operands)
@@ -73,6 +73,14 @@ def _fuse(edit: Rewriter, core: Core) -> None:
         turned = (result.batch, result.count, result.size, result.length)
         whole = edit.put(before, "Transpose", [whole], f"{name}_turned", turned, attributes={"perm": TURNED})
     edit.replace(core.output, _folded(edit, core, whole))
+
+
+def _scaled(edit: Rewriter, core: Core) -> Core:
+    """The same with queries that are multiplied by the factor of their head."""
+    if core.factor is None:
+        return core
+    name, shape = f"{core.query.name}_scaled", dims(core.query)
+    return replace(core, query=edit.put(core.last, "Mul", [core.query, core.factor], name, shape), factor=None)
 
 
 def _operands(core: Core) -> Operands:

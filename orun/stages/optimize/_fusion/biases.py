@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from orun.stages.optimize._fusion.cores import APART, Added, Chosen, Core
+from orun.stages.optimize._fusion.cores import APART, FOLDED, Added, Chosen, Core, Floor, InPieces, Step
 from orun.stages.optimize._fusion.graph import Dim, Rewriter, alike, dims, lowest, made_by, number, required, typed
 from orun.stages.optimize._fusion.heads import apart, unrotated
 
+WINDOWED = 5  # axes of scores whose batch is split into images and windows
 AXES_ARE_INPUT = 18  # the operator set from which ReduceMax takes its axes as an input
 HUGE = 0.25  # of the largest number: two biases from here on may add up to infinity
 
@@ -77,6 +78,8 @@ def _total(edit: Rewriter, core: Core) -> ir.Value | None:
     for place, bias in reversed(list(enumerate(core.biases))):
         if isinstance(bias, Added):
             total = _added(edit, core, bias, total)
+        elif isinstance(bias, Floor):
+            total = _floored(edit, core, total) if total is not None else None
         else:
             alone = not any(isinstance(outer, Added) for outer in core.biases[:place])
             total = _chosen(edit, core, bias, total, alone=alone)
@@ -123,13 +126,57 @@ def _chosen(edit: Rewriter, core: Core, bias: Chosen, total: ir.Value | None, *,
     return edit.cache[key]
 
 
+def _floored(edit: Rewriter, core: Core, total: ir.Value) -> ir.Value:
+    """A bias without minus infinity."""
+    key = ("floored", total)
+    if key not in edit.cache:
+        floor = edit.shared(typed(lowest(total), total))
+        edit.cache[key] = edit.put(core.last, "Max", [total, floor], f"{total.name}_finite", dims(total))
+    return edit.cache[key]
+
+
 def _unfolded(edit: Rewriter, core: Core, bias: Added | Chosen) -> ir.Value:
-    """A bias of scores whose heads are folded into the batch, `[1 or batch * heads, ...]`, with heads apart."""
-    shape = dims(bias.value)
-    if len(bias.view) == APART or shape is None or len(shape) < len(bias.view) or shape[0] == 1:
+    """A bias as scores `[batch, heads, length, seen]` take it, whatever shape they have where it is added."""
+    shape, rank = dims(bias.value), len(bias.view)
+    if shape is None:
+        raise InPieces("the shape of what is added to its scores is not known")
+    if len(shape) < min(rank, APART) or rank == APART:
         return bias.value
-    count = (dims(core.query) or (None,) * APART)[1]
-    return apart(edit, core.last, bias.value, int(count or 1))
+    if rank == FOLDED:
+        count = (dims(core.query) or (None,) * APART)[1]
+        return bias.value if shape[0] == 1 else apart(edit, core.last, bias.value, int(count or 1))
+    if rank == WINDOWED and bias.view[2] == (dims(core.query) or (None,) * APART)[1]:
+        return _windowed(edit, core, bias.value)
+    raise InPieces(f"something is added to its scores where they have {rank} axes")
+
+
+def _windowed(edit: Rewriter, core: Core, bias: ir.Value) -> ir.Value:
+    """A bias `[images, windows, heads, length, seen]` with images and windows in one axis; each of them may be 1."""
+    key = ("windows", bias, (dims(core.query) or (None,))[0])
+    if key in edit.cache:
+        return edit.cache[key]
+    before, name = core.last, bias.name
+    shape = dims(bias) or ()
+    if len(shape) < WINDOWED:
+        bias = edit.put(before, "Unsqueeze", [bias, edit.ints(0)], f"{name}_images", (1, *shape))
+        shape = (1, *shape)
+    if shape[:2] == (1, 1):
+        edit.cache[key] = edit.put(before, "Squeeze", [bias, edit.ints(0)], f"{name}_unfolded", shape[1:])
+        return edit.cache[key]
+    images, windows = (edit.size(before, bias, axis) for axis in (0, 1))
+    batch = edit.size(before, unrotated(core.query), 0)
+    if shape[0] == 1:
+        images = edit.put(before, "Div", [batch, windows], f"{name}_count", (1,))
+    elif shape[1] == 1:
+        windows = edit.put(before, "Div", [batch, images], f"{name}_count", (1,))
+    whole = [images, windows, edit.ints(1, 1, 1)]
+    target = edit.put(before, "Concat", whole, f"{name}_whole_size", (WINDOWED,), attributes={"axis": 0})
+    expanded = edit.put(before, "Expand", [bias, target], f"{name}_whole", (None, None, *shape[2:]))
+    flat = [edit.ints(-1), *(edit.size(before, bias, axis) for axis in (2, 3, 4))]
+    size = edit.put(before, "Concat", flat, f"{name}_size", (APART,), attributes={"axis": 0})
+    batch_size = (dims(core.query) or (None,))[0]
+    edit.cache[key] = edit.put(before, "Reshape", [expanded, size], f"{name}_unfolded", (batch_size, *shape[2:]))
+    return edit.cache[key]
 
 
 def _four_axes(edit: Rewriter, core: Core, total: ir.Value) -> ir.Value:
@@ -168,9 +215,9 @@ def _expanded(edit: Rewriter, core: Core, bias: ir.Value, sizes: tuple[Dim, Dim]
     return edit.put(core.last, "Expand", [bias, target], f"{bias.name}_whole", shape)
 
 
-def _finite(biases: tuple[Added | Chosen, ...]) -> bool:
+def _finite(biases: tuple[Step, ...]) -> bool:
     """Whether the sum of the biases is finite whatever they are made from."""
-    largest = [_largest(bias) for bias in biases]
+    largest = [_largest(bias) for bias in biases if not isinstance(bias, Floor)]
     return all(np.isfinite(largest)) and sum(share > HUGE for share in largest) <= 1
 
 
@@ -187,8 +234,7 @@ def _guardable(edit: Rewriter, core: Core, total: ir.Value) -> Bias:
     """A bias without infinities, and which rows see anything through it."""
     key, shape = ("finite", total), dims(total) or (None,) * 4
     if key not in edit.cache:
-        floor = edit.shared(typed(lowest(total), total))
-        finite = edit.put(core.last, "Max", [total, floor], f"{total.name}_finite", shape)
+        floor, finite = edit.shared(typed(lowest(total), total)), _floored(edit, core, total)
         row = (*shape[:3], 1)
         name = f"{total.name}_best"
         inputs, attributes = [finite], {"keepdims": 1, "axes": [3]}

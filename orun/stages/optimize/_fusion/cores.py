@@ -32,6 +32,7 @@ LAST = -1  # the axis of a softmax over what is attended to
 FOLDED, APART = 3, 4  # axes of scores whose heads are folded into the batch, and of others
 HIDDEN = -1e3  # a score from here down has a weight of zero beside any other
 TYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16, None)  # that ONNX Runtime's operators take
+BETWEEN = ("Add", "Clip", "Div", "Max", "Mul", "Reshape", "Sub", "Tanh", "Where")  # what may stand before a softmax
 AXIS_FREE = 13  # the operator set from which a softmax is over one axis
 
 
@@ -72,6 +73,14 @@ class Chosen:
 
 
 @dataclass(frozen=True)
+class Floor:
+    """Scores that are raised to a number that hides them, so that none is infinite."""
+
+
+Step = Added | Chosen | Floor
+
+
+@dataclass(frozen=True)
 class Core:
     """What an attention computes: `softmax(biases(cap(scale * query @ key))) @ value`.
 
@@ -80,6 +89,7 @@ class Core:
         turned: the key is `[batch, heads, size, length]`.
         mirrored: the values stand before the weights, so that value and output are `[batch, heads, size, length]`.
         scale: of the scores.
+        factor: that queries are multiplied by before that, `[heads, 1, 1]` or the like; None for most.
         cap: scores are `cap * tanh(scores / cap)`; 0 when they are not.
         biases: what is done to the scores after that, the last first.
         guarded: rows that see nothing yield zeros.
@@ -92,8 +102,9 @@ class Core:
     turned: bool
     mirrored: bool
     scale: float
+    factor: ir.Value | None
     cap: float
-    biases: tuple[Added | Chosen, ...]
+    biases: tuple[Step, ...]
     guarded: bool
     output: ir.Value
 
@@ -107,17 +118,21 @@ class Core:
 
 @dataclass(frozen=True)
 class _Scores:
-    """Scores of an attention as they are before a softmax.
+    """Scores of an attention, followed back from its softmax to the product of queries and keys.
 
     Attributes:
-        product: of queries and keys.
-        scale, cap, biases: as those of a `Core`.
+        value: the scores as far as they are followed.
+        factor: what is done after that multiplies them by it.
+        by_head: and by this.
+        cap: of the scores, after which `factor` is counted anew; 0 when there is none.
+        biases: as those of a `Core`.
     """
 
-    product: ir.Node
-    scale: float
-    cap: float
-    biases: tuple[Added | Chosen, ...]
+    value: ir.Value
+    factor: float = 1.0
+    by_head: ir.Value | None = None
+    cap: float = 0.0
+    biases: tuple[Step, ...] = ()
 
 
 def find(edit: Rewriter, node: ir.Node) -> Core:
@@ -137,10 +152,14 @@ def find(edit: Rewriter, node: ir.Node) -> Core:
         weights, value = required(turn, 0), required(node, 0)
     softmax, guarded = _softmax(edit, weights)
     found = _scores(softmax)
-    query, left = unscaled(required(found.product, 0))
-    key, right = unscaled(required(found.product, 1))
-    scale = found.scale * left * right
-    core = Core(query, key, value, True, mirrored, scale, found.cap, found.biases, guarded, node.outputs[0])
+    product = found.value.producer()
+    assert product is not None  # noqa: S101 - the scores were followed to it
+    query, left = unscaled(required(product, 0))
+    key, right = unscaled(required(product, 1))
+    scale = found.factor * (found.cap or 1.0) * left * right
+    core = Core(
+        query, key, value, True, mirrored, scale, found.by_head, found.cap, found.biases, guarded, node.outputs[0]
+    )
     if any(part.dtype not in TYPES for part in (query, key, value)):
         raise InPieces("ONNX Runtime's operators take float32 and float16 alone")
     ranks = {len(dims(part) or ()) for part in (query, key, value)}
@@ -188,32 +207,60 @@ def _softmax(edit: Rewriter, weights: ir.Value) -> tuple[ir.Node, bool]:
 
 def _scores(softmax: ir.Node) -> _Scores:
     """What is done to a product of queries and keys before a softmax."""
-    value, factor, cap = required(softmax, 0), 1.0, 0.0
-    biases: list[Added | Chosen] = []
-    while (node := value.producer()) is not None and not node.domain and node.op_type != "MatMul":
-        view = dims(value)
+    found = _Scores(required(softmax, 0))
+    while (node := found.value.producer()) is not None and not node.domain and node.op_type != "MatMul":
+        view = dims(found.value)
         if view is None:
             raise InPieces("the shape of its scores is not known")
-        inner, inner_factor = unscaled(value)
-        if inner is not value:
-            value, factor = inner, factor * inner_factor
-        elif node.op_type == "Reshape" and _same_matrices(required(node, 0), value):
-            value = required(node, 0)
-        elif node.op_type == "Tanh" and not cap and factor > 0:
-            value, factor, cap = required(node, 0), 1.0, factor
-        elif node.op_type in ("Add", "Sub", "Where"):
-            if cap:
-                raise InPieces(f"{node.op_type} stands before the soft cap of its scores")
-            value, bias = _bias(node, factor, view)
-            biases.append(bias)
-        else:
-            raise InPieces(f"{node.op_type} stands between its scores and its softmax")
-    if node is None or node.op_type != "MatMul" or node.domain:
+        found = _before(node, view, found)
+    if node is None or node.domain:
         raise InPieces("its scores are no product of two matrices")
-    return _Scores(node, factor * (cap or 1.0), cap, tuple(biases))
+    return found
 
 
-def _bias(node: ir.Node, factor: float, view: tuple[Dim, ...]) -> tuple[ir.Value, Added | Chosen]:
+def _before(node: ir.Node, view: tuple[Dim, ...], after: _Scores) -> _Scores:
+    """Scores as they are before a node, of which those after it are known."""
+    inner, factor = unscaled(after.value)
+    if inner is not after.value:
+        return replace(after, value=inner, factor=after.factor * factor)
+    if node.op_type == "Reshape" and _same_matrices(required(node, 0), after.value):
+        return replace(after, value=required(node, 0))
+    if node.op_type == "Mul" and after.by_head is None and (multiple := _multiple_by_head(node, view)) is not None:
+        return replace(after, value=multiple[0], by_head=multiple[1])
+    if node.op_type == "Tanh" and not after.cap and after.by_head is None and after.factor > 0:
+        return replace(after, value=required(node, 0), factor=1.0, cap=after.factor)
+    if (raised := _raised(node, after.factor)) is not None:
+        return replace(after, value=raised, biases=(*after.biases, Floor()))
+    if node.op_type not in ("Add", "Sub", "Where"):
+        raise InPieces(f"{node.op_type} stands between its scores and its softmax")
+    if after.cap or after.by_head is not None:
+        rest = "soft cap" if after.cap else "factor for each head"
+        raise InPieces(f"{node.op_type} stands before the {rest} of its scores")
+    value, bias = _bias(node, after.factor, view)
+    return replace(after, value=value, biases=(*after.biases, bias))
+
+
+def _multiple_by_head(node: ir.Node, view: tuple[Dim, ...]) -> tuple[ir.Value, ir.Value] | None:
+    """Scores and what they are multiplied by, where that is the same for all scores of a head."""
+    for scores, factor in sides(node):
+        shape = dims(factor)
+        if shape is not None and shape[-2:] == (1, 1) and len(shape) <= len(view) == APART and dims(scores) == view:
+            return scores, factor
+    return None
+
+
+def _raised(node: ir.Node, factor: float) -> ir.Value | None:
+    """The scores before those that are hidden are raised to a number."""
+    if node.op_type == "Max" and len(node.inputs) == len(("scores", "number")):
+        pairs = [(value, number(least)) for value, least in sides(node)]
+    elif node.op_type == "Clip" and present(node, 2) is None:
+        pairs = [(required(node, 0), number(present(node, 1)))]
+    else:
+        return None
+    return next((value for value, least in pairs if least is not None and least * factor <= HIDDEN), None)
+
+
+def _bias(node: ir.Node, factor: float, view: tuple[Dim, ...]) -> tuple[ir.Value, Step]:
     """The scores before a bias or mask, and what it does to them."""
     if node.op_type == "Where":
         places = [place for place in (2, 1) if number(required(node, place)) is not None]
@@ -223,7 +270,7 @@ def _bias(node: ir.Node, factor: float, view: tuple[Dim, ...]) -> tuple[ir.Value
         if hidden * factor > HIDDEN:
             raise InPieces(f"a mask puts {hidden:g} in the place of its scores, which does not hide them")
         scores = required(node, 3 - places[0])
-        bias: Added | Chosen = Chosen(required(node, 0), places[0] == 2, hidden * factor, view)  # noqa: PLR2004
+        bias: Step = Chosen(required(node, 0), places[0] == 2, hidden * factor, view)  # noqa: PLR2004
     else:
         follow = next((pair for pair in sides(node) if _leads_to_product(pair[0])), None)
         if follow is None:
@@ -240,10 +287,10 @@ def _bias(node: ir.Node, factor: float, view: tuple[Dim, ...]) -> tuple[ir.Value
 
 def _leads_to_product(value: ir.Value) -> bool:
     """Whether a value is a product of two computed matrices, scaled, masked, capped or biased."""
-    while (node := made_by(value, "Add", "Sub", "Mul", "Div", "Where", "Tanh", "Reshape", "MatMul")) is not None:
+    while (node := made_by(value, *BETWEEN, "MatMul")) is not None:
         if node.op_type == "MatMul":
             return constant(node.inputs[1]) is None
-        if node.op_type in ("Add", "Sub", "Mul"):
+        if node.op_type in ("Add", "Sub", "Mul", "Max"):
             return any(_leads_to_product(one) for one, _ in sides(node))
         hidden_last = node.op_type == "Where" and number(required(node, 2)) is not None
         value = required(node, 0 if node.op_type != "Where" else 1 if hidden_last else 2)
@@ -272,7 +319,7 @@ def _unfolded(edit: Rewriter, core: Core) -> Core:
 
 def _folded_heads(core: Core) -> int:
     """How many heads are folded into the batch: as they are apart where a mask is added, or before they are folded."""
-    views = [bias.view for bias in core.biases]
+    views = [bias.view for bias in core.biases if not isinstance(bias, Floor)]
     reshape = made_by(core.query, "Reshape")
     if reshape is not None and _same_matrices(required(reshape, 0), core.query):
         views.append(dims(required(reshape, 0)) or ())
@@ -294,10 +341,10 @@ def _native(node: ir.Node) -> Core:
     heads = heads_of(query) if query is not None else None
     if query is None or key is None or value is None or not plain or heads is None:
         raise InPieces("it is an Attention of ONNX already, of a form that is left as it is")
-    biases: tuple[Added | Chosen, ...] = ()
+    biases: tuple[Step, ...] = ()
     if mask is not None:
         view = (heads.batch, heads.count, heads.length, (dims(key) or (None,) * APART)[2])
         boolean = mask.dtype == ir.DataType.BOOL
         biases = (Chosen(mask, True, -np.inf, view) if boolean else Added(mask, 1.0, view),)
     scale = setting(node, "scale", 1 / math.sqrt(heads.size))
-    return Core(query, key, value, False, False, scale, 0.0, biases, mask is not None, node.outputs[0])
+    return Core(query, key, value, False, False, scale, None, 0.0, biases, mask is not None, node.outputs[0])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import onnx_ir as ir
-from onnx import ModelProto
+from onnx import ModelProto, ValueInfoProto
 from onnx_ir.passes import common
 from onnxruntime.transformers.fusion_fastgelu import FusionFastGelu
 from onnxruntime.transformers.fusion_gelu import FusionGelu
@@ -75,6 +75,7 @@ def apply_rules(model: ModelProto, disabled: Collection[str]) -> tuple[ModelProt
         if name not in disabled:
             fusion(primitive).apply()
     primitive.topological_sort()
+    known = {value.name: ValueInfoProto.FromString(value.SerializeToString()) for value in model.graph.value_info}
     graph = ir.from_proto(infer(primitive.model))
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(graph)
     edit = Rewriter(graph, disabled)
@@ -85,4 +86,9 @@ def apply_rules(model: ModelProto, disabled: Collection[str]) -> tuple[ModelProt
             tidy(edit)
             common.RemoveUnusedNodesPass()(edit.model)
     edit.graph.sort()
-    return ir.to_proto(edit.model), edit.left
+    fused = ir.to_proto(edit.model)
+    # The inference takes sizes for equal that it cannot compare, and ONNX Runtime would act on that.
+    kept = [known[value.name] for value in fused.graph.value_info if value.name in known]
+    del fused.graph.value_info[:]
+    fused.graph.value_info.extend(kept)
+    return fused, edit.left

@@ -45,12 +45,17 @@ def _unreshaped(node: ir.Node) -> ir.Value | None:
     found = None
     while True:
         source = required(reshape, 0)
-        if alike(dims(source), shape):
+        if alike(dims(source), shape) and (reshape is not node or not _guessed(shape)):
             found = source
         inner = made_by(source, "Reshape")
         if inner is None:
             return found
         reshape = inner
+
+
+def _guessed(shape: tuple[Dim, ...] | None) -> bool:
+    """Whether sizes may be alike by a guess, which inference makes where it cannot compare them after a division."""
+    return shape is not None and any("floor" in axis for axis in shape if isinstance(axis, str))
 
 
 def separate_linear(edit: Rewriter) -> None:

@@ -265,6 +265,11 @@ def test_why_an_attention_is_left(tmp_path: Path) -> None:
             simple + "p0 = Identity (p) m = Add (p0, mask) " + CAPPED.replace("(p,", "(m,") + "w = Softmax (s)",
             "Add stands before the soft cap of its scores",
         ),
+        (
+            simple
+            + "b = Add (p, mask) f = Constant <value = float[1,2,1,1] {0.5, 0.25}> () m = Mul (b, f) w = Softmax (m)",
+            "Add stands before the factor for each head of its scores",
+        ),
         (simple + "r = Relu (p) w = Softmax (r)", "Relu stands between its scores and its softmax"),
         (simple + "w = Softmax <axis = 2> (p)", "its softmax is not over the last axis"),
         (simple + "u = Softmax (p) w = Mul (u, mask)", "Mul stands between its softmax and its values"),
@@ -278,6 +283,43 @@ def test_why_an_attention_is_left(tmp_path: Path) -> None:
         made = fuse(tmp_path, model)
         assert reasons(made) == [reason], scores
         assert made.notes == (f"method rules left 1 of 1 attentions in pieces: {reason}",)
+
+
+def test_a_factor_for_each_head(tmp_path: Path) -> None:
+    """As Swin 2 has it."""
+    scores = "p = MatMul (q, kt) m = Mul (p, factors) b = Add (m, mask) w = Softmax (b) seen = MatMul (w, v)"
+    weights = matrices(*MATRICES) | {"factors": np.array([[[0.25]], [[0.5]]], np.float32)}
+    made = fuse(tmp_path, build(SPLIT + scores + JOIN, weights, "float[n, 1, s, s] mask"))
+    assert operators(made)["MultiHeadAttention"] == operators(made)["Mul"] == 1
+
+
+def test_a_mask_of_windows(tmp_path: Path) -> None:
+    """As Swin has it: three windows of each image stand in the batch, each with a mask of its own."""
+    scores = """
+  p = MatMul (q, kt)
+  apart = Constant <value = int64[5] {-1, 3, 2, 5, 5}> ()
+  together = Constant <value = int64[4] {-1, 2, 5, 5}> ()
+  a = Reshape (p, apart)
+  b = Add (a, mask)
+  s = Reshape (b, together)
+  w = Softmax (s)
+  seen = MatMul (w, v)
+"""
+    text = (SPLIT + scores + JOIN).replace("(x, w", "(rows, w")
+    text = "size0 = Constant <value = int64[3] {-1, 5, 8}> () rows = Reshape (x, size0)" + text
+    model = build(text, matrices(*MATRICES), "float[1, 3, 1, 5, 5] mask", "float[m, 5, 8] y")
+    model.graph.input[0].CopyFrom(onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 3, 5, 8]))
+    made = fuse(tmp_path, model)
+    assert (operators(made)["Attention"], operators(made)["Softmax"]) == (1, 0)
+
+
+@pytest.mark.parametrize("floor", ["Max (b, least)", "Max (least, b)", "Clip (b, least)"])
+def test_scores_that_are_made_finite(tmp_path: Path, floor: str) -> None:
+    """As OPT and XGLM have them."""
+    scores = f"p = MatMul (q, kt) b = Add (p, mask) f = {floor} w = Softmax (f) seen = MatMul (w, v)"
+    weights = matrices(*MATRICES) | {"least": np.array(np.finfo(np.float32).min, np.float32)}
+    made = fuse(tmp_path, build(SPLIT + scores + JOIN, weights, "float[n, 1, s, s] mask"))
+    assert operators(made) == {"Attention": 1, "MatMul": 1, "Max": 1}
 
 
 def test_values_before_weights_are_an_attention(tmp_path: Path) -> None:
