@@ -74,7 +74,7 @@ def row(variant: Variant, made: dict[str, Made], refusals: list[str]) -> list[st
         if found is None:
             cells.append("")
         elif found.failure:
-            refusal = " ".join([headline(found), *found.failure.partition("hint:")[1:]]).strip()
+            refusal = f"{headline(found)}; {found.failure.partition('hint: ')[2]}"
             if refusal not in refusals:
                 refusals.append(refusal)
             cells.append(f"refuses ({refusals.index(refusal) + 1})")

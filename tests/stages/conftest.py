@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.families import FAMILIES, export
 from tests.stages.support import run_stage
 
 MODULES = Path(__file__).parent / "modules"
@@ -39,6 +38,8 @@ class Exports:
 
     def __call__(self, family: str, exporter: str = "torchscript", attention: str = "", opset: int = 20) -> Path:
         """The folder of a family's model; `attention` is the last that it has, which is sdpa for most."""
+        from benchmarks.families import FAMILIES, export
+
         key = (family, exporter, attention or FAMILIES[family].implementations[-1], opset)
         if key not in self.made:
             self.made[key] = run_stage("convert/torch", self.folder, export(*key), root=BENCHMARKS).output

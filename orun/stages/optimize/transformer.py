@@ -33,7 +33,7 @@ from either of PyTorch's exporters:
 
 What is added to the scores (a mask, the bias of ALiBi, relative positions of T5, MPNet, Swin or DeBERTa) becomes the
 operator's attention bias. Where heads of queries share keys and values, GroupQueryAttention reads those once instead of
-repeating them: on the CPU that takes 7 to 21 % less time. It alone has the soft cap of Gemma 2. It needs as many keys
+repeating them: on the CPU that takes 2 to 25 % less time. It alone has the soft cap of Gemma 2. It needs as many keys
 as queries, so that a model with a cache keeps MultiHeadAttention, and heads of a size that is a multiple of 8; on GPUs
 it takes float16 alone. `disable: [grouped_query_attention]` leaves it out.
 

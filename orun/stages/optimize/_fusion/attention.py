@@ -92,8 +92,9 @@ def _operands(core: Core) -> Operands:
     query, key, value = heads_of(core.query), heads_of(core.key), heads_of(core.value)
     if query is None or key is None or value is None:
         raise InPieces("the number or the size of its heads is not known")
-    if query.batch == 1 and not key.batch == value.batch == 1:
-        raise InPieces("its queries are the same for every element of the batch")
+    batches = {query.batch, key.batch, value.batch}
+    if 1 in batches and len(batches) > 1:
+        raise InPieces("its queries, keys or values are the same for every element of the batch")
     return Operands((core.query, query), (core.key, key), (core.value, value))
 
 

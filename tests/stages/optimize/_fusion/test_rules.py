@@ -285,6 +285,15 @@ def test_why_an_attention_is_left(tmp_path: Path) -> None:
         assert made.notes == (f"method rules left 1 of 1 attentions in pieces: {reason}",)
 
 
+def test_learned_queries_are_counted(tmp_path: Path) -> None:
+    """As a pool over tokens has them: the operators take queries for each element of the batch."""
+    scores = "p = MatMul (learned, kt) w = Softmax (p) seen = MatMul (w, v)"
+    learned = np.random.default_rng(2).standard_normal((1, 2, 3, 4)).astype(np.float32)
+    weights = matrices(*MATRICES) | {"learned": learned}
+    made = fuse(tmp_path, build(SPLIT + scores + JOIN, weights, outputs="float[n, t, 8] y"))
+    assert reasons(made) == ["its queries, keys or values are the same for every element of the batch"]
+
+
 def test_a_factor_for_each_head(tmp_path: Path) -> None:
     """As Swin 2 has it."""
     scores = "p = MatMul (q, kt) m = Mul (p, factors) b = Add (m, mask) w = Softmax (b) seen = MatMul (w, v)"
