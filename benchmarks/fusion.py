@@ -1,4 +1,4 @@
-"""Which attentions of nine families of transformers are fused, by orun and by others, from either exporter.
+"""Which attentions of 28 families of transformers are fused, by orun and by others, from either exporter.
 
     python -m benchmarks.fusion                          every family and exporter
     python -m benchmarks.fusion --only bert t5           these families
@@ -76,7 +76,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Made:
-    """What a stage left: its model and its metrics, or why it failed."""
+    """What a stage left: its model and its metrics, or the whole message of its failure."""
 
     model: Path
     metrics: Mapping[str, Metric]
@@ -85,7 +85,12 @@ class Made:
 
 def variants(families: Sequence[str]) -> list[Variant]:
     """Every export of these families."""
-    return [Variant(family, *way) for family in families for way in WAYS]
+    return [
+        Variant(family, exporter, attention, opset)
+        for family in families
+        for exporter, attention, opset in WAYS
+        if attention in FAMILIES[family].implementations
+    ]
 
 
 def stage(kind: Any, folder: Path, params: Mapping[str, Any], inputs: Mapping[str, Path]) -> Made:
@@ -116,10 +121,15 @@ def stage(kind: Any, folder: Path, params: Mapping[str, Any], inputs: Mapping[st
         with chdir(scratch):
             found = kind.run(context, parameters(kind.Params, params))
     except StageFailed as error:
-        failure = error.what
+        failure = str(error)
     metrics = {name: metric.value for name, metric in found.items()}
     said.write_text(json.dumps({"metrics": metrics, "failure": failure}), "utf-8")
     return Made(output / MODEL, found, failure)
+
+
+def headline(made: Made) -> str:
+    """The first line of a failure."""
+    return made.failure.partition("\n")[0]
 
 
 def by_session(level: str) -> Callable[[Path, str], onnx.ModelProto]:
@@ -185,18 +195,18 @@ def judged(source: Path, family: str, method: Callable[[Path, str], onnx.ModelPr
         path = Path(folder, "model.onnx")
         save(model, path)
         try:
-            off = difference(source, path)
+            off = difference(source, path, FAMILIES[family].dims)
         except Exception:  # noqa: BLE001 - the same
             return f"{fused}, does not run"
     return fused if off <= TOLERANCE else f"{fused}, off by {off:.1g}"
 
 
-def difference(source: Path, path: Path) -> float:
+def difference(source: Path, path: Path, dims: Mapping[str, Sequence[int]]) -> float:
     """Largest absolute difference between two models on inputs of several shapes, with masks among them."""
     model = onnx.load(source)
     outputs = [output.name for output in model.graph.output]
     before, after = session(source, outputs), session(path, outputs)
-    feeds = [case.feed for case in cases(inputs_of(model), {}, 0)]
+    feeds = [case.feed for case in cases(inputs_of(model), dims, 0)]
     pairs = (pair for feed in feeds for pair in zip(before(feed), after(feed), strict=True))
     return max(float(np.abs(right - value).max()) for right, value in pairs)
 
@@ -207,10 +217,11 @@ def row(one: Variant, work: Path, rivals: Sequence[str]) -> list[str]:
     exported = stage(torch, work / one.name, export(one.family, one.exporter, one.attention, one.opset), {})
     if exported.failure:
         return [*head, *([""] * (len(rivals) + 2)), exported.failure]
-    fused = stage(transformer, work / f"{one.name}-fused", {}, {"model": exported.model.parent})
+    dims = {"dims": FAMILIES[one.family].dims}
+    fused = stage(transformer, work / f"{one.name}-fused", dims, {"model": exported.model.parent})
     others = [judged(exported.model, one.family, RIVALS[name]) for name in rivals]
     if fused.failure:
-        return [*head, *others, "0", "", fused.failure]
+        return [*head, *others, "0", "", headline(fused)]
     counts = {name.removeprefix("fused."): int(metric.value) for name, metric in fused.metrics.items()}
     made = ", ".join(f"{name} {counts[name]}" for name in OPERATORS if counts[name])
     ours = sum(counts[name] for name in ATTENTION)

@@ -9,6 +9,7 @@ import pytest
 from tests.stages.support import run_stage
 
 MODULES = Path(__file__).parent / "modules"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TINY_BERT = {
     "model": "tiny_bert.py:load",
     "inputs": {
@@ -26,3 +27,26 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny-bert")
     exported = run_stage("convert/torch", folder, TINY_BERT, root=MODULES)
     return run_stage("optimize/simplify", folder, inputs={"model": exported.output}).output
+
+
+class Exports:
+    """Exported models of the families of `benchmarks/families.py`, each made once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.made: dict[tuple[str, str, str, int], Path] = {}
+
+    def __call__(self, family: str, exporter: str = "torchscript", attention: str = "", opset: int = 20) -> Path:
+        """The folder of a family's model; `attention` is the last that it has, which is sdpa for most."""
+        from benchmarks.families import FAMILIES, export
+
+        key = (family, exporter, attention or FAMILIES[family].implementations[-1], opset)
+        if key not in self.made:
+            self.made[key] = run_stage("convert/torch", self.folder, export(*key), root=BENCHMARKS).output
+        return self.made[key]
+
+
+@pytest.fixture(scope="session")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
+    """Exported families of transformers."""
+    return Exports(tmp_path_factory.mktemp("exports"))

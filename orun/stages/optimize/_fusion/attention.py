@@ -1,80 +1,235 @@
-"""Each attention to one MultiHeadAttention of ONNX Runtime."""
+"""Each attention to one operator of ONNX Runtime: MultiHeadAttention or GroupQueryAttention.
+
+GroupQueryAttention takes fewer heads of keys and values than of queries, and a soft cap; so MultiHeadAttention is for
+all others. Its attention bias holds the mask of the model, whatever that hides, and it is told that each token may see
+all others (`causal: 0`).
+"""
 
 from __future__ import annotations
 
+import functools
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 import onnx_ir as ir
 
-from orun.stages.optimize._fusion.biases import biased, guarded_heads, guarded_rows
-from orun.stages.optimize._fusion.cores import Core, attentions, find
+from orun.stages.optimize._fusion import census
+from orun.stages.optimize._fusion.biases import Bias, biased, guarded_heads, guarded_rows
+from orun.stages.optimize._fusion.cores import FOLDED, Core, InPieces, find
 from orun.stages.optimize._fusion.graph import MICROSOFT, Dim, Rewriter, alike, dims, integers, made_by, required
-from orun.stages.optimize._fusion.heads import SPLIT, heads_of, joined, split, unscaled
+from orun.stages.optimize._fusion.heads import SPLIT, Heads, heads_of, joined, split, unrepeated, unrotated, unscaled
 
 TURNED = (0, 1, 3, 2)
 SPLIT_AND_TURNED = (0, 2, 3, 1)
+GROUPED = "grouped_query_attention"  # its name in `disable`
+MULTIPLE = 8  # of which the size of a head must be one in GroupQueryAttention
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Queries, keys and values of an attention, each with the shape that it has in heads."""
+
+    query: tuple[ir.Value, Heads]
+    key: tuple[ir.Value, Heads]
+    value: tuple[ir.Value, Heads]
 
 
 def fuse_attention(edit: Rewriter) -> None:
-    """Put a MultiHeadAttention in the place of every attention that is understood."""
-    for node in list(attentions(edit)):
-        core = find(edit, node)
-        if core is not None:
-            _fuse(edit, core)
+    """Put one operator in the place of every attention that is understood, and keep why others are left."""
+    pieces = dict.fromkeys(product for _, product in census.attentions(edit.graph))
+    for node in [*pieces, *edit.nodes("Attention")]:
+        try:
+            _fuse(edit, find(edit, node))
+        except InPieces as reason:
+            if node in pieces:
+                edit.left[str(node.outputs[0].name)] = str(reason)
 
 
 def _fuse(edit: Rewriter, core: Core) -> None:
-    core = _upright(edit, core)
-    query, key, value = heads_of(core.query), heads_of(core.key), heads_of(core.value)
-    if query is None or key is None or value is None or not query.count == key.count == value.count:
-        return
+    core = _scaled(edit, _upright(edit, core))
+    operands = _operands(core)
+    query, result = operands.query[1], replace(operands.query[1], size=operands.value[1].size)
+    shared = _shared(core, operands)
+    obstacle = _obstacle(edit, shared or operands)
+    if core.cap and obstacle:
+        raise InPieces(f"of ONNX Runtime's operators only GroupQueryAttention has a soft cap, and {obstacle}")
     before, name = core.last, f"{core.output.name}_fused"
-    rows, left = unscaled(joined(edit, before, core.query, query))
-    keys, right = unscaled(joined(edit, before, core.key, key))
-    values = joined(edit, before, core.value, value)
-    scale = core.scale * left * right
-    bias = biased(edit, core, query.length, key.length)
-    result = replace(query, size=value.size)
-    attributes: dict[str, int | float] = {"num_heads": query.count}
-    if not math.isclose(scale, 1 / math.sqrt(query.size), rel_tol=1e-6):
-        attributes["scale"] = scale
-    made = edit.put(
-        before,
-        "MultiHeadAttention",
-        [rows, keys, values, *([None, None, bias.value] if bias else [])],
-        name,
-        result.rows,
-        like=core.query,
-        domain=MICROSOFT,
-        attributes=attributes,
-    )
+    bias = biased(edit, core, query.length, operands.key[1].length)
+    if core.cap or (shared is not None and not obstacle):
+        made = _grouped(edit, core, shared or operands, bias, result)
+    else:
+        made = _multi_head(edit, core, operands, bias, result)
     if bias is not None:
         made = guarded_rows(edit, before, made, bias)
+    if result.count == 1 and len(dims(core.output) or ()) == FOLDED and not core.mirrored:
+        edit.replace(core.output, made)
+        return
     whole = split(edit, before, made, result, name)
     if bias is not None:
         whole = guarded_heads(edit, before, whole, bias)
-    edit.replace(core.output, whole)
+    if core.mirrored:
+        turned = (result.batch, result.count, result.size, result.length)
+        whole = edit.put(before, "Transpose", [whole], f"{name}_turned", turned, attributes={"perm": TURNED})
+    edit.replace(core.output, _folded(edit, core, whole))
+
+
+def _scaled(edit: Rewriter, core: Core) -> Core:
+    """The same with queries that are multiplied by the factor of their head."""
+    if core.factor is None:
+        return core
+    name, shape = f"{core.query.name}_scaled", dims(core.query)
+    return replace(core, query=edit.put(core.last, "Mul", [core.query, core.factor], name, shape), factor=None)
+
+
+def _operands(core: Core) -> Operands:
+    """Queries, keys and values with as many heads each as MultiHeadAttention takes.
+
+    Raises:
+        InPieces: if they have not.
+    """
+    query, key, value = heads_of(core.query), heads_of(core.key), heads_of(core.value)
+    if query is None or key is None or value is None:
+        raise InPieces("the number or the size of its heads is not known")
+    batches = {query.batch, key.batch, value.batch}
+    if 1 in batches and len(batches) > 1:
+        raise InPieces("its queries, keys or values are the same for every element of the batch")
+    return Operands((core.query, query), (core.key, key), (core.value, value))
+
+
+def _shared(core: Core, operands: Operands) -> Operands | None:
+    """The same before keys and values are repeated; None when each head of queries has its own."""
+    found = [(source, heads_of(source)) for source in map(unrepeated, (core.key, core.value))]
+    (key, key_heads), (value, value_heads) = found
+    count = operands.query[1].count
+    if key_heads is None or value_heads is None or key_heads.count != value_heads.count:
+        return None
+    fewer = key_heads.count < count and count % key_heads.count == 0
+    return Operands(operands.query, (key, key_heads), (value, value_heads)) if fewer else None
+
+
+def _obstacle(edit: Rewriter, operands: Operands) -> str:
+    """Why GroupQueryAttention does not take them; empty when it does."""
+    query, key, value = operands.query[1], operands.key[1], operands.value[1]
+    if GROUPED in edit.disabled:
+        return f"`disable` leaves {GROUPED} out"
+    if not takes_any_mask():
+        return "that of this version takes causal masks alone"
+    if key.count != value.count or query.count % key.count:
+        return f"its {query.count} heads of queries cannot share {key.count} of keys and {value.count} of values"
+    if not query.size == key.size == value.size or query.size % MULTIPLE:
+        return f"that takes heads of one size, a multiple of {MULTIPLE}: these have {query.size} and {value.size}"
+    if not alike((query.length,), (key.length,)):
+        return "that takes as many keys as queries: here there may be more, as with a cache"
+    return ""
+
+
+@functools.cache
+def takes_any_mask() -> bool:
+    """Whether the GroupQueryAttention of this ONNX Runtime can be told not to hide tokens by itself."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    found = (schema for schema in state.get_all_operator_schema() if schema.name == "GroupQueryAttention")
+    return any("causal" in schema.attributes for schema in found)
+
+
+def _multi_head(edit: Rewriter, core: Core, operands: Operands, bias: Bias | None, result: Heads) -> ir.Value:
+    counts = {heads.count for _, heads in (operands.query, operands.key, operands.value)}
+    if len(counts) > 1:
+        raise InPieces("its queries have another number of heads than its keys or values")
+    inputs, attributes = _rows(edit, core, operands)
+    inputs += [None, None, bias.value] if bias is not None else []
+    return _put(edit, core, "MultiHeadAttention", inputs, attributes, result)
+
+
+def _grouped(edit: Rewriter, core: Core, operands: Operands, bias: Bias | None, result: Heads) -> ir.Value:
+    inputs, attributes = _rows(edit, core, operands)
+    inputs += [None, None, *_lengths(edit, core.last, unrotated(core.query))]
+    inputs += [None, None, None, bias.value] if bias is not None else []
+    attributes |= {"kv_num_heads": operands.key[1].count, "causal": 0}
+    if core.cap:
+        attributes["softcap"] = core.cap
+    return _put(edit, core, "GroupQueryAttention", inputs, attributes, result)
+
+
+def _rows(edit: Rewriter, core: Core, operands: Operands) -> tuple[list[ir.Value | None], dict[str, int | float]]:
+    """Rows of queries, keys and values, and the attributes of heads and scale."""
+    query, key, value = (
+        joined(edit, core.last, *operand) for operand in (operands.query, operands.key, operands.value)
+    )
+    query, left = unscaled(query)
+    key, right = unscaled(key)
+    scale, heads = core.scale * left * right, operands.query[1]
+    attributes: dict[str, int | float] = {"num_heads": heads.count}
+    if not math.isclose(scale, 1 / math.sqrt(heads.size), rel_tol=1e-6):
+        attributes["scale"] = scale
+    return [query, key, value], attributes
+
+
+def _put(
+    edit: Rewriter,
+    core: Core,
+    operator: str,
+    inputs: Sequence[ir.Value | None],
+    attributes: dict[str, int | float],
+    result: Heads,
+) -> ir.Value:
+    name = f"{core.output.name}_fused"
+    rows = result.rows
+    return edit.put(
+        core.last, operator, inputs, name, rows, like=core.query, domain=MICROSOFT, attributes=dict(attributes)
+    )
+
+
+def _lengths(edit: Rewriter, before: ir.Node, query: ir.Value) -> list[ir.Value]:
+    """How many tokens each text has, less one, and how many all have: the mask hides those that are none."""
+    shape = dims(query) or (None,)
+    key = ("lengths", shape[0], shape[2]) if alike(shape, shape) else ("lengths", query)
+    if key not in edit.cache:
+        kind = ir.DataType.INT32
+        one, name = edit.shared(np.array([1], np.int32)), f"{query.name}_length"
+        length = edit.size(before, query, 2)
+        row = edit.put(before, "Cast", [length], name, (1,), like=one, attributes={"to": int(kind)})
+        last = edit.put(before, "Sub", [row, one], f"{name}_last", (1,))
+        texts = edit.size(before, query, 0)
+        edit.cache[key] = edit.put(before, "Expand", [last, texts], f"{name}_each", (shape[0],))
+        edit.cache["longest", *key] = edit.put(before, "Squeeze", [row, edit.ints(0)], f"{name}_longest", ())
+    return [edit.cache[key], edit.cache["longest", *key]]
+
+
+def _folded(edit: Rewriter, core: Core, whole: ir.Value) -> ir.Value:
+    """The result as the model has it, where that has its heads folded into the batch."""
+    shape = dims(core.output)
+    if shape is None or len(shape) != FOLDED:
+        return whole
+    name = f"{core.output.name}_folded"
+    sizes = [edit.ints(-1), *(edit.size(core.last, whole, axis) for axis in (2, 3))]
+    size = edit.put(core.last, "Concat", sizes, f"{name}_size", (FOLDED,), attributes={"axis": 0})
+    return edit.put(core.last, "Reshape", [whole, size], name, shape)
 
 
 def _upright(edit: Rewriter, core: Core) -> Core:
-    """The same with its key as `[batch, heads, length, size]`."""
-    shape = dims(core.key)
-    if not core.turned or shape is None or len(shape) != len(TURNED):
-        return core
+    """The same with its key and value as `[batch, heads, length, size]`."""
+    key = _turned_back(edit, core, core.key) if core.turned else core.key
+    value = _turned_back(edit, core, core.value) if core.mirrored else core.value
+    return replace(core, key=key, value=value, turned=False)
+
+
+def _turned_back(edit: Rewriter, core: Core, value: ir.Value) -> ir.Value:
+    """A key or value `[batch, heads, size, length]` as `[batch, heads, length, size]`."""
+    shape = dims(value) or (None,) * len(TURNED)
     upright = (shape[0], shape[1], shape[3], shape[2])
-    turn = made_by(core.key, "Transpose")
+    turn = made_by(value, "Transpose")
     order = integers(turn, "perm") if turn is not None else None
     if turn is not None and order == TURNED:
-        return replace(core, key=required(turn, 0), turned=False)
-    if (flat := _unflattened(core.key, upright)) is not None:
-        return replace(core, key=flat, turned=False)
-    source, perm = core.key, TURNED
+        return required(turn, 0)
+    if (flat := _unflattened(value, upright)) is not None:
+        return flat
+    source, perm = value, TURNED
     if turn is not None and order == SPLIT_AND_TURNED:
         source, perm = required(turn, 0), SPLIT
-    name = f"{core.key.name}_upright"
-    key = edit.put(core.last, "Transpose", [source], name, upright, attributes={"perm": perm})
-    return replace(core, key=key, turned=False)
+    return edit.put(core.last, "Transpose", [source], f"{value.name}_upright", upright, attributes={"perm": perm})
 
 
 def _unflattened(key: ir.Value, upright: tuple[Dim, ...]) -> ir.Value | None:

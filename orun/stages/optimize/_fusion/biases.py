@@ -7,9 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from orun.stages.optimize._fusion.cores import Core
+from orun.stages.optimize._fusion.cores import APART, FOLDED, Added, Chosen, Core, Floor, InPieces, Step
 from orun.stages.optimize._fusion.graph import Dim, Rewriter, alike, dims, lowest, made_by, number, required, typed
+from orun.stages.optimize._fusion.heads import apart, unrotated
 
+WINDOWED = 5  # axes of scores whose batch is split into images and windows
+AXES_ARE_INPUT = 18  # the operator set from which ReduceMax takes its axes as an input
 HUGE = 0.25  # of the largest number: two biases from here on may add up to infinity
 
 
@@ -34,12 +37,14 @@ def biased(edit: Rewriter, core: Core, length: Dim, seen: Dim) -> Bias | None:
     An attention that is guarded yields zeros for a row that sees nothing, where ONNX Runtime's yields NaN: the bias is
     made finite, and the guard put behind the attention, unless no row can come to that.
     """
-    if not core.biases:
+    total = _total(edit, core)
+    if total is None:
         return None
-    key = ("bias", *core.biases)
-    total = edit.cache.get(key)
-    if total is None or not _fits(total, length, seen):
-        total = edit.cache[key] = _total(edit, core, length, seen)
+    if not _fits(total, length, seen):
+        key = ("whole", total, length, seen)
+        if key not in edit.cache or None in (length, seen):
+            edit.cache[key] = _expanded(edit, core, total, (length, seen))
+        total = edit.cache[key]
     if not core.guarded or _finite(core.biases):
         return Bias(total, None, same=True)
     return _guardable(edit, core, total)
@@ -67,16 +72,123 @@ def _zeroed(edit: Rewriter, before: ir.Node, kept: ir.Value, value: ir.Value) ->
     return edit.put(before, "Where", [kept, value, nothing], f"{value.name}_guarded", dims(value), like=value)
 
 
-def _total(edit: Rewriter, core: Core, length: Dim, seen: Dim) -> ir.Value:
-    total = core.biases[0]
-    for bias in core.biases[1:]:
-        total = edit.put(core.last, "Add", [total, bias], f"{bias.name}_sum", _broadcast(dims(total), dims(bias)))
+def _total(edit: Rewriter, core: Core) -> ir.Value | None:
+    """All biases in one of four axes, in the order in which the model applies them."""
+    total: ir.Value | None = None
+    for place, bias in reversed(list(enumerate(core.biases))):
+        if isinstance(bias, Added):
+            total = _added(edit, core, bias, total)
+        elif isinstance(bias, Floor):
+            total = _floored(edit, core, total) if total is not None else None
+        else:
+            alone = not any(isinstance(outer, Added) for outer in core.biases[:place])
+            total = _chosen(edit, core, bias, total, alone=alone)
+    return _four_axes(edit, core, total) if total is not None else None
+
+
+def _added(edit: Rewriter, core: Core, bias: Added, total: ir.Value | None) -> ir.Value:
+    value = _unfolded(edit, core, bias)
+    if bias.factor != 1:
+        key = ("scaled", value, bias.factor)
+        if key not in edit.cache:
+            factor = edit.shared(typed(bias.factor, value))
+            edit.cache[key] = edit.put(core.last, "Mul", [value, factor], f"{value.name}_scaled", dims(value))
+        value = edit.cache[key]
+    if total is None:
+        return value
+    sum_key = ("sum", total, value)
+    if sum_key not in edit.cache:
+        shape = _broadcast(dims(total), dims(value))
+        edit.cache[sum_key] = edit.put(core.last, "Add", [total, value], f"{value.name}_sum", shape)
+    return edit.cache[sum_key]
+
+
+def _chosen(edit: Rewriter, core: Core, bias: Chosen, total: ir.Value | None, *, alone: bool) -> ir.Value:
+    """A bias that hides what a mask does not show.
+
+    Args:
+        edit: of the graph.
+        core: the attention.
+        bias: the mask.
+        total: the biases that it is applied to.
+        alone: nothing is added after it. Then what is hidden gets the lowest number, so that a row that sees nothing
+            sees all alike, as where the mask replaces its scores.
+    """
+    mask = _unfolded(edit, core, bias)
+    hidden = lowest(core.query) if alone and np.isfinite(bias.hidden) else bias.hidden
+    key = ("chosen", mask, bias.shown, hidden, total)
+    if key not in edit.cache:
+        shown = total if total is not None else edit.shared(typed(0, core.query))
+        values = [shown, edit.shared(typed(hidden, core.query))]
+        shape = _broadcast(dims(mask), dims(shown))
+        inputs = [mask, *(values if bias.shown else reversed(values))]
+        edit.cache[key] = edit.put(core.last, "Where", inputs, f"{mask.name}_bias", shape, like=core.query)
+    return edit.cache[key]
+
+
+def _floored(edit: Rewriter, core: Core, total: ir.Value) -> ir.Value:
+    """A bias without minus infinity."""
+    key = ("floored", total)
+    if key not in edit.cache:
+        floor = edit.shared(typed(lowest(total), total))
+        edit.cache[key] = edit.put(core.last, "Max", [total, floor], f"{total.name}_finite", dims(total))
+    return edit.cache[key]
+
+
+def _unfolded(edit: Rewriter, core: Core, bias: Added | Chosen) -> ir.Value:
+    """A bias as scores `[batch, heads, length, seen]` take it, whatever shape they have where it is added."""
+    shape, rank = dims(bias.value), len(bias.view)
+    if shape is None:
+        raise InPieces("the shape of what is added to its scores is not known")
+    if len(shape) < min(rank, APART) or rank == APART:
+        return bias.value
+    if rank == FOLDED:
+        count = (dims(core.query) or (None,) * APART)[1]
+        return bias.value if shape[0] == 1 else apart(edit, core.last, bias.value, int(count or 1))
+    if rank == WINDOWED and bias.view[2] == (dims(core.query) or (None,) * APART)[1]:
+        return _windowed(edit, core, bias.value)
+    raise InPieces(f"something is added to its scores where they have {rank} axes")
+
+
+def _windowed(edit: Rewriter, core: Core, bias: ir.Value) -> ir.Value:
+    """A bias `[images, windows, heads, length, seen]` with images and windows in one axis; each of them may be 1."""
+    key = ("windows", bias, (dims(core.query) or (None,))[0])
+    if key in edit.cache:
+        return edit.cache[key]
+    before, name = core.last, bias.name
+    shape = dims(bias) or ()
+    if len(shape) < WINDOWED:
+        bias = edit.put(before, "Unsqueeze", [bias, edit.ints(0)], f"{name}_images", (1, *shape))
+        shape = (1, *shape)
+    if shape[:2] == (1, 1):
+        edit.cache[key] = edit.put(before, "Squeeze", [bias, edit.ints(0)], f"{name}_unfolded", shape[1:])
+        return edit.cache[key]
+    images, windows = (edit.size(before, bias, axis) for axis in (0, 1))
+    batch = edit.size(before, unrotated(core.query), 0)
+    if shape[0] == 1:
+        images = edit.put(before, "Div", [batch, windows], f"{name}_count", (1,))
+    elif shape[1] == 1:
+        windows = edit.put(before, "Div", [batch, images], f"{name}_count", (1,))
+    whole = [images, windows, edit.ints(1, 1, 1)]
+    target = edit.put(before, "Concat", whole, f"{name}_whole_size", (WINDOWED,), attributes={"axis": 0})
+    expanded = edit.put(before, "Expand", [bias, target], f"{name}_whole", (None, None, *shape[2:]))
+    flat = [edit.ints(-1), *(edit.size(before, bias, axis) for axis in (2, 3, 4))]
+    size = edit.put(before, "Concat", flat, f"{name}_size", (APART,), attributes={"axis": 0})
+    batch_size = (dims(core.query) or (None,))[0]
+    edit.cache[key] = edit.put(before, "Reshape", [expanded, size], f"{name}_unfolded", (batch_size, *shape[2:]))
+    return edit.cache[key]
+
+
+def _four_axes(edit: Rewriter, core: Core, total: ir.Value) -> ir.Value:
     shape = dims(total)
-    if shape is not None and len(shape) < len(("batch", "heads", "length", "seen")):
-        missing = 4 - len(shape)
-        shape = (1,) * missing + shape
-        total = edit.put(core.last, "Unsqueeze", [total, edit.ints(*range(missing))], f"{total.name}_axes", shape)
-    return total if _fits(total, length, seen) else _expanded(edit, core, total, (length, seen))
+    missing = APART - len(shape) if shape is not None else 0
+    if shape is None or not missing:
+        return total
+    key = ("axes", total)
+    if key not in edit.cache:
+        inputs = [total, edit.ints(*range(missing))]
+        edit.cache[key] = edit.put(core.last, "Unsqueeze", inputs, f"{total.name}_axes", (1,) * missing + shape)
+    return edit.cache[key]
 
 
 def _fits(bias: ir.Value, length: Dim, seen: Dim) -> bool:
@@ -95,18 +207,7 @@ def _broadcast(one: tuple[Dim, ...] | None, other: tuple[Dim, ...] | None) -> tu
 
 def _expanded(edit: Rewriter, core: Core, bias: ir.Value, sizes: tuple[Dim, Dim]) -> ir.Value:
     """A bias that is not known to have a row for each query, or a column for each key, with all of them."""
-    lengths = [
-        edit.put(
-            core.last,
-            "Shape",
-            [value],
-            f"{value.name}_length",
-            (1,),
-            like=edit.ints(1),
-            attributes={"start": 2, "end": 3},
-        )
-        for value in (core.query, core.key)
-    ]
+    lengths = [edit.size(core.last, unrotated(value), 2) for value in (core.query, core.key)]
     target = edit.put(
         core.last, "Concat", [edit.ints(1, 1), *lengths], f"{bias.name}_size", (4,), attributes={"axis": 0}
     )
@@ -114,28 +215,32 @@ def _expanded(edit: Rewriter, core: Core, bias: ir.Value, sizes: tuple[Dim, Dim]
     return edit.put(core.last, "Expand", [bias, target], f"{bias.name}_whole", shape)
 
 
-def _finite(biases: tuple[ir.Value, ...]) -> bool:
+def _finite(biases: tuple[Step, ...]) -> bool:
     """Whether the sum of the biases is finite whatever they are made from."""
-    largest = [_largest(bias) / -lowest(bias) for bias in biases]
+    largest = [_largest(bias) for bias in biases if not isinstance(bias, Floor)]
     return all(np.isfinite(largest)) and sum(share > HUGE for share in largest) <= 1
 
 
-def _largest(bias: ir.Value) -> float:
-    """Largest absolute value of a choice between two numbers; infinite when it is something else."""
-    chosen = made_by(bias, "Where")
+def _largest(bias: Added | Chosen) -> float:
+    """Largest absolute value of a choice between two numbers as a share of the largest number; infinite for others."""
+    if isinstance(bias, Chosen):
+        return 1.0 if np.isfinite(bias.hidden) else np.inf
+    chosen = made_by(bias.value, "Where")
     values = [number(required(chosen, place)) for place in (1, 2)] if chosen is not None else [None]
-    return max(float("inf") if value is None else abs(value) for value in values)
+    return max(np.inf if value is None else abs(value * bias.factor) for value in values) / -lowest(bias.value)
 
 
 def _guardable(edit: Rewriter, core: Core, total: ir.Value) -> Bias:
     """A bias without infinities, and which rows see anything through it."""
     key, shape = ("finite", total), dims(total) or (None,) * 4
     if key not in edit.cache:
-        floor = edit.shared(typed(lowest(total), total))
-        finite = edit.put(core.last, "Max", [total, floor], f"{total.name}_finite", shape)
+        floor, finite = edit.shared(typed(lowest(total), total)), _floored(edit, core, total)
         row = (*shape[:3], 1)
         name = f"{total.name}_best"
-        best = edit.put(core.last, "ReduceMax", [finite, edit.ints(3)], name, row, attributes={"keepdims": 1})
+        inputs, attributes = [finite], {"keepdims": 1, "axes": [3]}
+        if edit.opset >= AXES_ARE_INPUT:
+            inputs, attributes = [finite, edit.ints(3)], {"keepdims": 1}
+        best = edit.put(core.last, "ReduceMax", inputs, name, row, attributes=attributes)
         true = edit.shared(np.array(1, np.bool_))
         seen = edit.put(core.last, "Greater", [best, floor], f"{total.name}_sees", row, like=true)
         edit.cache[key], edit.cache["sees", total] = finite, seen

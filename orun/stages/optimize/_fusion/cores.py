@@ -1,55 +1,110 @@
 """Scaled dot product attention, however it was written.
 
-An attention is found at the product of its weights with the values, and followed back through what exporters put
-between: a guard against rows that see nothing, masks and biases that are added, factors on either side of the product
-of queries and keys, and any order of transpositions.
+An attention is followed from the product of its weights with the values back to the product of queries and keys,
+through what exporters put between: a guard against rows that see nothing, masks and biases, a soft cap, factors on
+either side of the product, heads that are folded into the batch, and any order of transpositions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx_ir as ir
 
 from orun.stages.optimize._fusion.graph import (
+    Dim,
     Rewriter,
     constant,
     dims,
+    integers,
     made_by,
     number,
     present,
     required,
     setting,
     sides,
-    typed,
 )
-from orun.stages.optimize._fusion.heads import heads_of, unscaled
+from orun.stages.optimize._fusion.heads import apart, heads_of, unscaled
 
-LAST = (-1, 3)  # the axis of a softmax over what is attended to
+LAST = -1  # the axis of a softmax over what is attended to
+FOLDED, APART = 3, 4  # axes of scores whose heads are folded into the batch, and of others
+HIDDEN = -1e3  # a score from here down has a weight of zero beside any other
+TYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16, None)  # that ONNX Runtime's operators take
+BETWEEN = ("Add", "Clip", "Div", "Max", "Mul", "Reshape", "Sub", "Tanh", "Where")  # what may stand before a softmax
+AXIS_FREE = 13  # the operator set from which a softmax is over one axis
+
+
+class InPieces(Exception):
+    """Why an attention is left as it is."""
+
+
+@dataclass(frozen=True)
+class Added:
+    """A bias that is added to the scores.
+
+    Attributes:
+        value: of the bias.
+        factor: that it is multiplied by.
+        view: the shape that the scores have there.
+    """
+
+    value: ir.Value
+    factor: float
+    view: tuple[Dim, ...]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Scores that a mask replaces by a number.
+
+    Attributes:
+        value: of the mask.
+        shown: what the mask holds where the scores stay.
+        hidden: the number.
+        view: the shape that the scores have there.
+    """
+
+    value: ir.Value
+    shown: bool
+    hidden: float
+    view: tuple[Dim, ...]
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Scores that are raised to a number that hides them, so that none is infinite."""
+
+
+Step = Added | Chosen | Floor
 
 
 @dataclass(frozen=True)
 class Core:
-    """What an attention computes: `softmax(scale * query @ key + biases) @ value`.
+    """What an attention computes: `softmax(biases(cap(scale * query @ key))) @ value`.
 
     Attributes:
         query, key, value: split into heads, `[batch, heads, length, size]`; the key may be turned, see `turned`.
         turned: the key is `[batch, heads, size, length]`.
+        mirrored: the values stand before the weights, so that value and output are `[batch, heads, size, length]`.
         scale: of the scores.
-        biases: what is added to the scores.
+        factor: that queries are multiplied by before that, `[heads, 1, 1]` or the like; None for most.
+        cap: scores are `cap * tanh(scores / cap)`; 0 when they are not.
+        biases: what is done to the scores after that, the last first.
         guarded: rows that see nothing yield zeros.
-        output: `[batch, heads, length, size]`.
+        output: `[batch, heads, length, size]`, or `[batch * heads, length, size]`.
     """
 
     query: ir.Value
     key: ir.Value
     value: ir.Value
     turned: bool
+    mirrored: bool
     scale: float
-    biases: tuple[ir.Value, ...]
+    factor: ir.Value | None
+    cap: float
+    biases: tuple[Step, ...]
     guarded: bool
     output: ir.Value
 
@@ -61,88 +116,220 @@ class Core:
         return node
 
 
-def weights(product: ir.Node) -> ir.Node | None:
-    """The softmax whose result a product multiplies values by, guarded or not."""
-    if constant(product.inputs[1]) is not None:
-        return None
-    source = required(product, 0)
-    cast = made_by(source, "Cast")
-    if cast is not None:
-        source = required(cast, 0)
-    guard = made_by(source, "Where")
-    if guard is not None and made_by(required(guard, 0), "IsNaN") and number(required(guard, 1)) == 0:
-        source = required(guard, 2)
-    softmax = made_by(source, "Softmax")
-    return softmax if softmax is not None and setting(softmax, "axis", -1) in LAST else None
+@dataclass(frozen=True)
+class _Scores:
+    """Scores of an attention, followed back from its softmax to the product of queries and keys.
+
+    Attributes:
+        value: the scores as far as they are followed.
+        factor: what is done after that multiplies them by it.
+        by_head: and by this.
+        cap: of the scores, after which `factor` is counted anew; 0 when there is none.
+        biases: as those of a `Core`.
+    """
+
+    value: ir.Value
+    factor: float = 1.0
+    by_head: ir.Value | None = None
+    cap: float = 0.0
+    biases: tuple[Step, ...] = ()
 
 
-def attentions(edit: Rewriter) -> Iterator[ir.Node]:
-    """Where attention is computed: products of softmax weights and values, and native Attention."""
-    for node in edit.nodes("MatMul", "Attention"):
-        if node.op_type == "Attention" or weights(node) is not None:
-            yield node
+def find(edit: Rewriter, node: ir.Node) -> Core:
+    """The attention that ends in a node.
 
-
-def find(edit: Rewriter, node: ir.Node) -> Core | None:
-    """The attention that ends in a node, if everything about it is known."""
+    Raises:
+        InPieces: if not everything about it is known.
+    """
     if node.op_type == "Attention":
-        return _native(edit, node)
-    softmax = weights(node)
-    if softmax is None or made_by(node.inputs[0], "Cast") is not None:
-        return None
-    guarded = required(node, 0).producer() is not softmax
-    scores, biases = _biases(edit, softmax)
-    scores, scale = unscaled(scores)
-    product = made_by(scores, "MatMul")
-    if product is None:
-        return None
+        return _native(node)
+    if node.op_type != "MatMul":
+        raise InPieces(f"its values are multiplied by {node.op_type}")
+    turn = made_by(node.inputs[1], "Transpose")
+    mirrored = turn is not None and _leads_to_softmax(required(turn, 0)) and swaps_last(turn)
+    weights, value = required(node, 0), required(node, 1)
+    if turn is not None and mirrored:
+        weights, value = required(turn, 0), required(node, 0)
+    softmax, guarded = _softmax(edit, weights)
+    found = _scores(softmax)
+    product = found.value.producer()
+    assert product is not None  # noqa: S101 - the scores were followed to it
     query, left = unscaled(required(product, 0))
     key, right = unscaled(required(product, 1))
-    value = required(node, 1)
-    return Core(query, key, value, True, scale * left * right, biases, guarded, node.outputs[0])
+    scale = found.factor * (found.cap or 1.0) * left * right
+    core = Core(
+        query, key, value, True, mirrored, scale, found.by_head, found.cap, found.biases, guarded, node.outputs[0]
+    )
+    if any(part.dtype not in TYPES for part in (query, key, value)):
+        raise InPieces("ONNX Runtime's operators take float32 and float16 alone")
+    ranks = {len(dims(part) or ()) for part in (query, key, value)}
+    if ranks == {FOLDED}:
+        return _unfolded(edit, core)
+    if ranks != {APART}:
+        raise InPieces("the shapes of its queries, keys and values are not known, or have other axes than it takes")
+    return core
 
 
-def _biases(edit: Rewriter, softmax: ir.Node) -> tuple[ir.Value, tuple[ir.Value, ...]]:
-    """The scores before anything was added to them, and what was."""
-    scores = required(softmax, 0)
-    found: list[ir.Value] = []
-    while True:
-        if (node := made_by(scores, "Add")) is not None:
-            follow = next((pair for pair in sides(node) if _leads_to_product(pair[0])), None)
-            if follow is None:
-                break
-            scores, bias = follow
-            found.append(bias)
-        elif (node := made_by(scores, "Where")) is not None and number(required(node, 2)) is not None:
-            scores, mask = required(node, 1), required(node, 0)
-            found.append(_chosen(edit, node, mask, required(node, 2)))
-        else:
-            break
-    return scores, tuple(found)
+def swaps_last(turn: ir.Node) -> bool:
+    """Whether a transposition turns matrices, and leaves the axes before theirs."""
+    order = integers(turn, "perm") or ()
+    axes = len(order)
+    return axes >= FOLDED and order == (*range(axes - 2), axes - 1, axes - 2)
 
 
-def _leads_to_product(value: ir.Value) -> bool:
-    """Whether a value is a product of two computed matrices, scaled, masked or biased."""
-    while (node := made_by(value, "Add", "Mul", "Div", "Where", "MatMul")) is not None:
-        if node.op_type == "MatMul":
-            return constant(node.inputs[0]) is None and constant(node.inputs[1]) is None
-        if node.op_type == "Add":
-            return any(_leads_to_product(one) for one, _ in sides(node))
-        value = required(node, 1 if node.op_type == "Where" else 0)
+def _leads_to_softmax(weights: ir.Value) -> bool:
+    """Whether weights come from a softmax, guarded or in another view."""
+    while (node := made_by(weights, "Softmax", "Reshape", "Where")) is not None:
+        if node.op_type == "Softmax":
+            return True
+        weights = required(node, 2 if node.op_type == "Where" else 0)
     return False
 
 
-def _chosen(edit: Rewriter, before: ir.Node, mask: ir.Value, hidden: ir.Value) -> ir.Value:
-    """A bias that hides what a mask does not show; one for all layers."""
-    key = ("chosen", mask, float(number(hidden) or 0.0))
-    if key not in edit.cache:
-        nothing = edit.shared(typed(0, hidden))
-        inputs = [mask, nothing, hidden]
-        edit.cache[key] = edit.put(before, "Where", inputs, f"{mask.name}_bias", dims(mask), like=hidden)
-    return edit.cache[key]
+def _softmax(edit: Rewriter, weights: ir.Value) -> tuple[ir.Node, bool]:
+    """The softmax that makes weights, and whether rows that see nothing are guarded."""
+    source, guarded = weights, False
+    while (node := source.producer()) is not None and not node.domain and node.op_type != "Softmax":
+        guard = node if node.op_type == "Where" else None
+        if guard is not None and made_by(required(guard, 0), "IsNaN") and number(required(guard, 1)) == 0:
+            source, guarded = required(guard, 2), True
+        elif node.op_type == "Reshape" and _same_matrices(required(node, 0), source):
+            source = required(node, 0)
+        else:
+            raise InPieces(f"{node.op_type} stands between its softmax and its values")
+    if node is None or node.domain:
+        raise InPieces("its weights do not stand next to its values")
+    axis = setting(node, "axis", LAST if edit.opset >= AXIS_FREE else 1)
+    if axis not in (LAST, len(dims(node.outputs[0]) or ()) - 1):
+        raise InPieces("its softmax is not over the last axis")
+    return node, guarded
 
 
-def _native(edit: Rewriter, node: ir.Node) -> Core | None:
+def _scores(softmax: ir.Node) -> _Scores:
+    """What is done to a product of queries and keys before a softmax."""
+    found = _Scores(required(softmax, 0))
+    while (node := found.value.producer()) is not None and not node.domain and node.op_type != "MatMul":
+        view = dims(found.value)
+        if view is None:
+            raise InPieces("the shape of its scores is not known")
+        found = _before(node, view, found)
+    if node is None or node.domain:
+        raise InPieces("its scores are no product of two matrices")
+    return found
+
+
+def _before(node: ir.Node, view: tuple[Dim, ...], after: _Scores) -> _Scores:
+    """Scores as they are before a node, of which those after it are known."""
+    inner, factor = unscaled(after.value)
+    if inner is not after.value:
+        return replace(after, value=inner, factor=after.factor * factor)
+    if node.op_type == "Reshape" and _same_matrices(required(node, 0), after.value):
+        return replace(after, value=required(node, 0))
+    if node.op_type == "Mul" and after.by_head is None and (multiple := _multiple_by_head(node, view)) is not None:
+        return replace(after, value=multiple[0], by_head=multiple[1])
+    if node.op_type == "Tanh" and not after.cap and after.by_head is None and after.factor > 0:
+        return replace(after, value=required(node, 0), factor=1.0, cap=after.factor)
+    if (raised := _raised(node, after.factor)) is not None:
+        return replace(after, value=raised, biases=(*after.biases, Floor()))
+    if node.op_type not in ("Add", "Sub", "Where"):
+        raise InPieces(f"{node.op_type} stands between its scores and its softmax")
+    if after.cap or after.by_head is not None:
+        rest = "soft cap" if after.cap else "factor for each head"
+        raise InPieces(f"{node.op_type} stands before the {rest} of its scores")
+    value, bias = _bias(node, after.factor, view)
+    return replace(after, value=value, biases=(*after.biases, bias))
+
+
+def _multiple_by_head(node: ir.Node, view: tuple[Dim, ...]) -> tuple[ir.Value, ir.Value] | None:
+    """Scores and what they are multiplied by, where that is the same for all scores of a head."""
+    for scores, factor in sides(node):
+        shape = dims(factor)
+        if shape is not None and shape[-2:] == (1, 1) and len(shape) <= len(view) == APART and dims(scores) == view:
+            return scores, factor
+    return None
+
+
+def _raised(node: ir.Node, factor: float) -> ir.Value | None:
+    """The scores before those that are hidden are raised to a number."""
+    if node.op_type == "Max" and len(node.inputs) == len(("scores", "number")):
+        pairs = [(value, number(least)) for value, least in sides(node)]
+    elif node.op_type == "Clip" and present(node, 2) is None:
+        pairs = [(required(node, 0), number(present(node, 1)))]
+    else:
+        return None
+    return next((value for value, least in pairs if least is not None and least * factor <= HIDDEN), None)
+
+
+def _bias(node: ir.Node, factor: float, view: tuple[Dim, ...]) -> tuple[ir.Value, Step]:
+    """The scores before a bias or mask, and what it does to them."""
+    if node.op_type == "Where":
+        places = [place for place in (2, 1) if number(required(node, place)) is not None]
+        if not places:
+            raise InPieces("a mask puts other things than one number in the place of its scores")
+        hidden = number(required(node, places[0])) or 0.0
+        if hidden * factor > HIDDEN:
+            raise InPieces(f"a mask puts {hidden:g} in the place of its scores, which does not hide them")
+        scores = required(node, 3 - places[0])
+        bias: Step = Chosen(required(node, 0), places[0] == 2, hidden * factor, view)  # noqa: PLR2004
+    else:
+        follow = next((pair for pair in sides(node) if _leads_to_product(pair[0])), None)
+        if follow is None:
+            raise InPieces("its scores are no product of two matrices")
+        scores, added = follow
+        if node.op_type == "Sub" and scores is not node.inputs[0]:
+            raise InPieces("its scores are subtracted from something")
+        bias = Added(added, -factor if node.op_type == "Sub" else factor, view)
+    shape = dims(scores)
+    if shape is None or len(shape) != len(view) or any(a == 1 != b for a, b in zip(shape, view, strict=True)):
+        raise InPieces(f"{node.op_type} repeats its scores")
+    return scores, bias
+
+
+def _leads_to_product(value: ir.Value) -> bool:
+    """Whether a value is a product of two computed matrices, scaled, masked, capped or biased."""
+    while (node := made_by(value, *BETWEEN, "MatMul")) is not None:
+        if node.op_type == "MatMul":
+            return constant(node.inputs[1]) is None
+        if node.op_type in ("Add", "Sub", "Mul", "Max"):
+            return any(_leads_to_product(one) for one, _ in sides(node))
+        hidden_last = node.op_type == "Where" and number(required(node, 2)) is not None
+        value = required(node, 0 if node.op_type != "Where" else 1 if hidden_last else 2)
+    return False
+
+
+def _same_matrices(one: ir.Value, other: ir.Value) -> bool:
+    """Whether a reshape leaves the last two axes as they are."""
+    before, after = dims(one), dims(other)
+    if before is None or after is None or min(len(before), len(after)) < FOLDED:
+        return False
+    return None not in before[-2:] and before[-2:] == after[-2:]
+
+
+def _unfolded(edit: Rewriter, core: Core) -> Core:
+    """The same with heads that have an axis of their own."""
+    count = _folded_heads(core)
+    query, value = (apart(edit, core.last, part, count) for part in (core.query, core.value))
+    turn = made_by(core.key, "Transpose")
+    if turn is not None and len(dims(required(turn, 0)) or ()) == FOLDED:
+        key, turned = apart(edit, core.last, required(turn, 0), count), False
+    else:
+        key, turned = apart(edit, core.last, core.key, count), True
+    return replace(core, query=query, key=key, value=value, turned=turned)
+
+
+def _folded_heads(core: Core) -> int:
+    """How many heads are folded into the batch: as they are apart where a mask is added, or before they are folded."""
+    views = [bias.view for bias in core.biases if not isinstance(bias, Floor)]
+    reshape = made_by(core.query, "Reshape")
+    if reshape is not None and _same_matrices(required(reshape, 0), core.query):
+        views.append(dims(required(reshape, 0)) or ())
+    counts = {view[1] for view in views if len(view) == APART}
+    if len(counts) > 1 or not all(isinstance(count, int) for count in counts):
+        raise InPieces("it is not known how many heads are folded into its batch")
+    return next((count for count in counts if isinstance(count, int)), 1)
+
+
+def _native(node: ir.Node) -> Core:
     """An Attention of opset 23 of plain form: heads apart, no past, no cap on its scores."""
     query, key, value, mask = (present(node, place) for place in range(4))
     plain = (
@@ -151,16 +338,13 @@ def _native(edit: Rewriter, node: ir.Node) -> Core | None:
         and not setting(node, "is_causal", 0)
         and not setting(node, "softcap", 0)
     )
-    if query is None or key is None or value is None or not plain:
-        return None
-    heads = heads_of(query)
-    if heads is None:
-        return None
-    biases: tuple[ir.Value, ...] = ()
-    if mask is not None and mask.dtype == ir.DataType.BOOL:
-        lowest = edit.shared(typed(-np.inf, query))
-        biases = (_chosen(edit, node, mask, lowest),)
-    elif mask is not None:
-        biases = (mask,)
+    heads = heads_of(query) if query is not None else None
+    if query is None or key is None or value is None or not plain or heads is None:
+        raise InPieces("it is an Attention of ONNX already, of a form that is left as it is")
+    biases: tuple[Step, ...] = ()
+    if mask is not None:
+        view = (heads.batch, heads.count, heads.length, (dims(key) or (None,) * APART)[2])
+        boolean = mask.dtype == ir.DataType.BOOL
+        biases = (Chosen(mask, True, -np.inf, view) if boolean else Added(mask, 1.0, view),)
     scale = setting(node, "scale", 1 / math.sqrt(heads.size))
-    return Core(query, key, value, False, scale, biases, mask is not None, node.outputs[0])
+    return Core(query, key, value, False, False, scale, None, 0.0, biases, mask is not None, node.outputs[0])

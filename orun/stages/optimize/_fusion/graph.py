@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operators
 
 Array = NDArray[Any]
 Dim = int | str | None  # a size, the name of one, or nothing known
-Operator = tuple[str, str]  # domain and name
+SHAPE_OF_SOME = 15  # the operator set from which Shape can be asked for some axes
 
 
 def dims(value: ir.Value) -> tuple[Dim, ...] | None:
@@ -103,16 +103,25 @@ class Rewriter:
 
     Attributes:
         model: that is rewritten, in place.
+        disabled: names of fusions to leave out.
         cache: values that serve several layers, by what they are.
+        left: why an attention was left in pieces, by the name of its result.
     """
 
     model: ir.Model
+    disabled: Collection[str] = ()
     cache: dict[tuple[object, ...], ir.Value] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         graph = self.model.graph
         made = {value.name for node in graph.all_nodes() for value in node.outputs}
         self._taken = {*made, *graph.initializers, *(value.name for value in graph.inputs)}
+
+    @property
+    def opset(self) -> int:
+        """The version of ONNX's own operators."""
+        return self.graph.opset_imports.get("", 1)
 
     @property
     def graph(self) -> ir.Graph:
@@ -200,6 +209,19 @@ class Rewriter:
             return False
         old.replace_all_uses_with(new)
         return True
+
+    def size(self, before: ir.Node, value: ir.Value, axis: int) -> ir.Value:
+        """The size of an axis of a value, as one integer in a row."""
+        known = dims(value)
+        fixed = known[axis] if known is not None else None
+        if isinstance(fixed, int):
+            return self.ints(fixed)
+        name = f"{value.name}_size_{axis}"
+        if self.opset >= SHAPE_OF_SOME:
+            some = {"start": axis, "end": axis + 1}
+            return self.put(before, "Shape", [value], name, (1,), like=self.ints(1), attributes=some)
+        whole = self.put(before, "Shape", [value], f"{name}_of", (len(known or ()),), like=self.ints(1))
+        return self.put(before, "Gather", [whole, self.ints(axis)], name, (1,))
 
     def unique(self, name: str) -> str:
         """The name, or one like it that no value has."""

@@ -6,9 +6,21 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from orun.stages.optimize._fusion.graph import Dim, Rewriter, alike, dims, integers, made_by, number, required, setting
+from orun.stages.optimize._fusion.graph import (
+    MICROSOFT,
+    Dim,
+    Rewriter,
+    alike,
+    dims,
+    integers,
+    made_by,
+    number,
+    required,
+    setting,
+)
 
 SPLIT = (0, 2, 1, 3)  # heads before length, and back
+REPEATED = 2  # the axis along which heads of keys and values are repeated, behind that of the heads
 
 
 @dataclass(frozen=True)
@@ -42,7 +54,10 @@ def heads_of(value: ir.Value) -> Heads | None:
 
 def joined(edit: Rewriter, before: ir.Node, value: ir.Value, heads: Heads) -> ir.Value:
     """Rows `[batch, length, heads * size]` of a value `[batch, heads, length, size]`; those that it was split from."""
-    rotary = made_by(value, "RotaryEmbedding", domain="com.microsoft") or made_by(value, "RotaryEmbedding")
+    single = made_by(value, "Unsqueeze")
+    if single is not None and heads.count == 1 and number(required(single, 1)) == 1:
+        return required(single, 0)
+    rotary = _rotary(value)
     if rotary is not None:
         return _rotated(edit, before, rotary, heads)
     split = made_by(value, "Transpose")
@@ -55,6 +70,16 @@ def joined(edit: Rewriter, before: ir.Node, value: ir.Value, heads: Heads) -> ir
         return required(reshape, 0)
     width = edit.ints(0, 0, heads.count * heads.size)
     return edit.put(before, "Reshape", [apart, width], f"{value.name}_rows", heads.rows)
+
+
+def unrotated(value: ir.Value) -> ir.Value:
+    """A value of the same shape, from before a rotation: what asks for its size does not keep the rotation."""
+    rotary = _rotary(value)
+    return value if rotary is None else required(rotary, 0)
+
+
+def _rotary(value: ir.Value) -> ir.Node | None:
+    return made_by(value, "RotaryEmbedding", domain=MICROSOFT) or made_by(value, "RotaryEmbedding")
 
 
 def _rotated(edit: Rewriter, before: ir.Node, rotary: ir.Node, heads: Heads) -> ir.Value:
@@ -78,6 +103,56 @@ def split(edit: Rewriter, before: ir.Node, rows: ir.Value, heads: Heads, name: s
     apart = edit.put(before, "Reshape", [rows, shape], f"{name}_apart", heads.apart)
     turned = (heads.batch, heads.count, heads.length, heads.size)
     return edit.put(before, "Transpose", [apart], f"{name}_heads", turned, attributes={"perm": SPLIT})
+
+
+def apart(edit: Rewriter, before: ir.Node, value: ir.Value, count: int) -> ir.Value:
+    """A value `[batch * heads, ...]` as `[batch, heads, ...]`; the one that was folded, where that is there.
+
+    Args:
+        edit: of the graph.
+        before: the node that new nodes stand in front of.
+        value: of three axes.
+        count: of the heads.
+    """
+    key = ("apart", value, count)
+    if key not in edit.cache:
+        edit.cache[key] = _unfolded(value, count) or _split_batch(edit, before, value, count)
+    return edit.cache[key]
+
+
+def _unfolded(value: ir.Value, count: int) -> ir.Value | None:
+    """What a reshape folded the heads of into the batch."""
+    reshape = made_by(value, "Reshape")
+    source, folded = dims(reshape.inputs[0]) if reshape is not None and reshape.inputs[0] else None, dims(value)
+    if reshape is None or source is None or folded is None or len(source) != len(SPLIT):
+        return None
+    same = source[1] == count and None not in folded[1:] and source[2:] == folded[1:]
+    return required(reshape, 0) if same else None
+
+
+def _split_batch(edit: Rewriter, before: ir.Node, value: ir.Value, count: int) -> ir.Value:
+    shape, name = dims(value) or (None,) * (len(SPLIT) - 1), f"{value.name}_unfolded"
+    if count == 1:
+        return edit.put(before, "Unsqueeze", [value, edit.ints(1)], name, (shape[0], 1, *shape[1:]))
+    batch = shape[0] // count if isinstance(shape[0], int) else None
+    inputs = [edit.ints(-1, count), edit.size(before, value, 1), edit.size(before, value, 2)]
+    size = edit.put(before, "Concat", inputs, f"{name}_size", (len(SPLIT),), attributes={"axis": 0})
+    return edit.put(before, "Reshape", [value, size], name, (batch, count, *shape[1:]))
+
+
+def unrepeated(value: ir.Value) -> ir.Value:
+    """The keys or values of fewer heads `[batch, heads, length, size]` that a value repeats for several heads each."""
+    reshape = made_by(value, "Reshape")
+    expand = made_by(reshape.inputs[0], "Expand") if reshape is not None else None
+    axis = made_by(expand.inputs[0], "Unsqueeze") if expand is not None else None
+    if expand is None or axis is None or number(required(axis, 1)) != REPEATED:
+        return value
+    few, whole, many = heads_of(required(axis, 0)), dims(expand.outputs[0]), heads_of(value)
+    if few is None or many is None or whole is None or len(whole) != len(SPLIT) + 1 or whole[1] != few.count:
+        return value
+    times = whole[REPEATED]
+    same = isinstance(times, int) and many.count == few.count * times and many.size == few.size
+    return required(axis, 0) if same and alike((many.length,), (few.length,)) else value
 
 
 def unscaled(value: ir.Value) -> tuple[ir.Value, float]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from onnx import ModelProto
+from onnx import ModelProto, NodeProto
 from onnx.external_data_helper import load_external_data_for_model
 
 from orun.errors import StageFailed
-from orun.stages._graph.domains import tidy_domains
-from orun.stages._graph.io import load, load_graph, store_freely
+from orun.stages._graph.domains import STANDARD, tidy_domains
+from orun.stages._graph.io import load, load_graph, nodes, store_freely
 from orun.stages._graph.ort_graph import IN_THE_WAY, write_optimized
 from orun.stages._graph.ties import tie, tied
 from orun.stages.contract import Context
@@ -23,6 +23,8 @@ from orun.stages.optimize._fusion.rules import apply_rules
 if TYPE_CHECKING:
     from orun.stages.optimize.transformer import Params
 
+LAYER_NORMALIZATION = 17  # the operator set from which ONNX has it
+
 
 @dataclass(frozen=True)
 class Made:
@@ -31,12 +33,12 @@ class Made:
     Attributes:
         method: that made it.
         model: whose weights may still lie in files of the working folder.
-        left: attentions that are still in pieces, by the value that they yield.
+        left: why attentions are still in pieces, by the value that they yield.
     """
 
     method: str
     model: ModelProto
-    left: tuple[str, ...]
+    left: Mapping[str, str]
 
     def whole(self) -> ModelProto:
         """The model with all of its weights, for as long as they are needed: they may be large."""
@@ -94,27 +96,45 @@ def _reader(context: Context, params: Params) -> Callable[[], ModelProto]:
 
 def _apply(context: Context, params: Params, method: str, read: Callable[[], ModelProto]) -> Made:
     model = read()
+    version = next((item.version for item in model.opset_import if item.domain in STANDARD), 0)
     inputs = [type(value).FromString(value.SerializeToString()) for value in model.graph.input]
-    fused = METHODS[method](context, model, params)
-    left = {value.name for value in fused.graph.input}
-    fused.graph.input.extend(value for value in inputs if value.name not in left)  # no node reads them
+    fused, reasons = METHODS[method](context, model, params)
+    if version < LAYER_NORMALIZATION and any(_is_standard(node, "LayerNormalization") for node in nodes(fused)):
+        context.log.info("operator set %d has no LayerNormalization: layer norms stay in pieces", version)
+        apart = replace(params, disable=[*params.disable, "layer_norm"])
+        fused, reasons = METHODS[method](context, read(), apart)
+    read_inputs = {value.name for value in fused.graph.input}
+    fused.graph.input.extend(value for value in inputs if value.name not in read_inputs)  # no node reads them
     order = {value.name: place for place, value in enumerate(inputs)}
     fused.graph.input.sort(key=lambda value: order[value.name])
     tidy_domains(fused)
     if again := tie(fused, tied(load_graph(context.model()))):
         context.log.info("stored once: %s", ", ".join(again))
+    unknown = "`disable` leaves attention out" if "attention" in params.disable else UNKNOWN[method]
     with failing(context, "the fused model cannot be looked into"):
-        return Made(method, fused, tuple(unfused(fused)))
+        return Made(method, fused, {name: reasons.get(name, unknown) for name in unfused(fused)})
 
 
-def _rules(context: Context, model: ModelProto, params: Params) -> ModelProto:
+def _is_standard(node: NodeProto, op_type: str) -> bool:
+    return node.op_type == op_type and node.domain in STANDARD
+
+
+def _optimizer(context: Context, model: ModelProto, params: Params) -> tuple[ModelProto, Mapping[str, str]]:
+    return apply_optimizer(context, model, params), {}
+
+
+def _rules(context: Context, model: ModelProto, params: Params) -> tuple[ModelProto, Mapping[str, str]]:
     disabled = [*params.disable, *(["packing"] if params.multi_head_attention else [])]
     hint = "use `method: onnxruntime`, or leave fusions out: `disable: [...]`"
     with failing(context, "the model cannot be fused by rules", hint):
         return apply_rules(model, disabled)
 
 
-METHODS: Mapping[str, Callable[[Context, ModelProto, Params], ModelProto]] = {
-    "onnxruntime": apply_optimizer,
+METHODS: Mapping[str, Callable[[Context, ModelProto, Params], tuple[ModelProto, Mapping[str, str]]]] = {
+    "onnxruntime": _optimizer,
     "rules": _rules,
+}
+UNKNOWN = {  # why a method leaves an attention of which it gives no reason
+    "onnxruntime": "ONNX Runtime's optimizer does not know its pattern",
+    "rules": "it is in a branch, a loop or a function",
 }

@@ -10,7 +10,7 @@ from onnx import ModelProto
 from onnx_ir.passes import common
 
 from orun.stages._graph.io import nodes
-from orun.stages.optimize._fusion.cores import weights
+from orun.stages.optimize._fusion import census
 from orun.stages.optimize.transformer import COUNTED
 
 ATTENTION = ("Attention", "MultiHeadAttention", "GroupQueryAttention")
@@ -31,8 +31,9 @@ def layers(model: ModelProto) -> Iterator[str]:
 
 
 def unfused(model: ModelProto) -> list[str]:
-    """What yields an attention that is still in pieces: products of the weights of a softmax with values."""
+    """What yields an attention that is still in pieces, in branches and loops as well; see `census`."""
     graph = ir.from_proto(model)
+    common.InlinePass()(graph)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(graph)
-    found = (node for node in graph.graph if node.op_type == "MatMul" and not node.domain)
-    return [str(node.outputs[0].name) for node in found if weights(node) is not None]
+    found = (product.outputs[0].name for _, product in census.attentions(graph.graph.all_nodes()))
+    return [str(name) for name in dict.fromkeys(found)]

@@ -6,11 +6,11 @@ write it: attention is found from its softmax, and the many ways to get shapes, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import onnx_ir as ir
-from onnx import ModelProto
+from onnx import ModelProto, ValueInfoProto
 from onnx_ir.passes import common
 from onnxruntime.transformers.fusion_fastgelu import FusionFastGelu
 from onnxruntime.transformers.fusion_gelu import FusionGelu
@@ -59,8 +59,8 @@ PRIMITIVES = (
 )
 
 
-def apply_rules(model: ModelProto, disabled: Collection[str]) -> ModelProto:
-    """The model with every layer fused that is understood.
+def apply_rules(model: ModelProto, disabled: Collection[str]) -> tuple[ModelProto, Mapping[str, str]]:
+    """The model with every layer fused that is understood, and why an attention is not, by the name of its result.
 
     Args:
         model: as ONNX Runtime's basic optimizations leave it; it is changed.
@@ -75,9 +75,10 @@ def apply_rules(model: ModelProto, disabled: Collection[str]) -> ModelProto:
         if name not in disabled:
             fusion(primitive).apply()
     primitive.topological_sort()
+    known = {value.name: ValueInfoProto.FromString(value.SerializeToString()) for value in model.graph.value_info}
     graph = ir.from_proto(infer(primitive.model))
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(graph)
-    edit = Rewriter(graph)
+    edit = Rewriter(graph, disabled)
     for rule in RULES:
         if not set(rule.names) & set(disabled):
             rule.fuse(edit)
@@ -85,4 +86,9 @@ def apply_rules(model: ModelProto, disabled: Collection[str]) -> ModelProto:
             tidy(edit)
             common.RemoveUnusedNodesPass()(edit.model)
     edit.graph.sort()
-    return ir.to_proto(edit.model)
+    fused = ir.to_proto(edit.model)
+    # The inference takes sizes for equal that it cannot compare, and ONNX Runtime would act on that.
+    kept = [known[value.name] for value in fused.graph.value_info if value.name in known]
+    del fused.graph.value_info[:]
+    fused.graph.value_info.extend(kept)
+    return fused, edit.left

@@ -27,13 +27,16 @@ def tidy(edit: Rewriter) -> None:
 
 
 def _untransposed(node: ir.Node) -> ir.Value | None:
-    """The value that two transpositions give back."""
-    inner = made_by(node.inputs[0], "Transpose")
-    outer_order, inner_order = integers(node, "perm"), integers(inner, "perm") if inner is not None else None
-    if inner is None or outer_order is None or inner_order is None:
-        return None
-    back = [inner_order[axis] for axis in outer_order] == list(range(len(outer_order)))
-    return required(inner, 0) if back else None
+    """The value that a row of transpositions gives back."""
+    turn, axes = node, integers(node, "perm") or ()
+    while (inner := made_by(turn.inputs[0], "Transpose")) is not None:
+        order = integers(inner, "perm")
+        if order is None or len(order) != len(axes):
+            return None
+        axes, turn = tuple(order[axis] for axis in axes), inner
+        if list(axes) == sorted(axes):
+            return required(turn, 0)
+    return None
 
 
 def _unreshaped(node: ir.Node) -> ir.Value | None:
@@ -42,12 +45,17 @@ def _unreshaped(node: ir.Node) -> ir.Value | None:
     found = None
     while True:
         source = required(reshape, 0)
-        if alike(dims(source), shape):
+        if alike(dims(source), shape) and (reshape is not node or not _guessed(shape)):
             found = source
         inner = made_by(source, "Reshape")
         if inner is None:
             return found
         reshape = inner
+
+
+def _guessed(shape: tuple[Dim, ...] | None) -> bool:
+    """Whether sizes may be alike by a guess, which inference makes where it cannot compare them after a division."""
+    return shape is not None and any("floor" in axis for axis in shape if isinstance(axis, str))
 
 
 def separate_linear(edit: Rewriter) -> None:

@@ -1,0 +1,93 @@
+"""Attentions of a graph, counted by what it computes.
+
+An attention is a softmax over scores, which are made from a product of queries and keys, and whose result is multiplied
+by values. What stands between the two products does not matter: scales, biases, masks, a soft cap, reshapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import onnx_ir as ir
+
+from orun.stages.optimize._fusion.graph import constant
+
+PRODUCTS = frozenset({"MatMul", "Einsum", "FusedMatMul", "Gemm", "TransposeMatMul"})
+# Operators of one main input that move or round elements.
+MOVES = frozenset(
+    {
+        "Cast", "DequantizeLinear", "Dropout", "Expand", "Flatten", "Identity", "Neg", "Pad", "QuantizeLinear",
+        "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze",
+    }
+)  # fmt: skip
+ELEMENTWISE = frozenset(
+    {
+        "Abs", "Add", "Clip", "Concat", "Div", "Exp", "Max", "Min", "Mul", "Pow", "Relu", "Sigmoid", "Sub", "Sum",
+        "Tanh", "Where",
+    }
+)  # fmt: skip
+PASSED = MOVES | ELEMENTWISE
+ROUTED = 2  # axes of the weight of a linear layer
+
+
+def attentions(nodes: Iterable[ir.Node]) -> Iterator[tuple[ir.Node, ir.Node]]:
+    """Each softmax over the scores of an attention, with the product of its weights and the values."""
+    for node in nodes:
+        if node.op_type == "Softmax" and not node.domain and _scores(node):
+            yield from ((node, product) for product in _weighted(node))
+
+
+def _weighted(softmax: ir.Node) -> Iterator[ir.Node]:
+    """Products of the result of a softmax with other values that are computed."""
+    waiting, seen = [softmax.outputs[0]], set[ir.Node]()
+    while waiting:
+        value = waiting.pop()
+        for node, place in value.uses():
+            if node in seen:
+                continue
+            seen.add(node)
+            if node.op_type in PRODUCTS:
+                if any(not _fixed(other) for number, other in enumerate(node.inputs[:2]) if number != place):
+                    yield node
+            elif node.op_type in PASSED:
+                waiting += node.outputs
+
+
+def _scores(softmax: ir.Node) -> bool:
+    """Whether what a softmax reads is made from a product of queries and keys."""
+    waiting, seen = [softmax.inputs[0]], set[ir.Node]()
+    while waiting:
+        value = waiting.pop()
+        node = value.producer() if value is not None else None
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node.op_type in PRODUCTS:
+            if _multiplies_keys(node):
+                return True
+        elif node.op_type in MOVES:
+            waiting.append(node.inputs[0])
+        elif node.op_type in ELEMENTWISE:
+            waiting += node.inputs[1:] if node.op_type == "Where" else node.inputs
+    return False
+
+
+def _multiplies_keys(product: ir.Node) -> bool:
+    """Whether both sides of a product are computed; queries may be learned, as those of a pool are."""
+    query, key = product.inputs[:2]
+    if _fixed(key):
+        return False
+    held = constant(query)
+    return not _fixed(query) or (held is not None and held.ndim > ROUTED)
+
+
+def _fixed(value: ir.Value | None) -> bool:
+    """Whether a value is the same for all inputs of the model: a weight, maybe stored in another form."""
+    while value is not None and constant(value) is None:
+        node = value.producer()
+        if node is None or node.op_type not in MOVES | {"Constant"}:
+            return False
+        if node.op_type == "Constant":
+            return True
+        value = node.inputs[0]
+    return value is not None

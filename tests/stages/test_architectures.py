@@ -1,0 +1,62 @@
+"""Every architecture of `benchmarks/families.py` through the stages of a release: each works, or says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.architectures import STAGES
+from benchmarks.families import FAMILIES
+from orun.errors import StageFailed
+from tests.stages.conftest import Exports
+from tests.stages.support import StageRun, run_stage
+
+QUICK = ("deberta_v2", "gemma2", "swin")
+KINDS = {
+    "simplify": "optimize/simplify",
+    "fuse": "optimize/transformer",
+    "float16": "optimize/float16",
+    "dynamic int8": "quantize/dynamic",
+    "static int8": "quantize/static",
+}
+MAY_REFUSE = {"float16", "static int8"}  # where a model is not exact enough in few bits
+
+
+def families() -> list[Any]:
+    """The quick ones, and all others marked slow."""
+    return [pytest.param(family, marks=() if family in QUICK else pytest.mark.slow) for family in FAMILIES]
+
+
+@pytest.mark.parametrize("family", families())
+def test_every_stage_works_or_says_what_to_do(tmp_path: Path, exports: Exports, family: str) -> None:
+    made: dict[str, StageRun | StageFailed] = {}
+    for name, _, before, params in STAGES:
+        source = made.get(before)
+        if not isinstance(source, StageFailed):
+            model = exports(family) if source is None else source.output
+            made[name] = attempt(tmp_path, KINDS[name], model, {**params, "dims": FAMILIES[family].dims})
+    refusals = {name: failure for name, failure in made.items() if isinstance(failure, StageFailed)}
+    assert refusals.keys() <= MAY_REFUSE, refusals
+    assert all(failure.hint for failure in refusals.values())
+    fused = made["fuse"]
+    assert isinstance(fused, StageRun)
+    assert (fused.value("attentions"), fused.value("attentions_left")) == (FAMILIES[family].attentions, 0)
+    assert fused.notes == ()
+
+
+def attempt(folder: Path, kind: str, model: Path, params: Mapping[str, Any]) -> StageRun | StageFailed:
+    """What a stage left, or its refusal."""
+    try:
+        return run_stage(kind, folder, params, inputs={"model": model})
+    except StageFailed as failure:
+        return failure
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["deberta_v2", "gemma2", "bloom", "swin"])
+def test_the_other_exporter(tmp_path: Path, exports: Exports, family: str) -> None:
+    made = run_stage("optimize/transformer", tmp_path, inputs={"model": exports(family, "dynamo")})
+    assert (made.value("attentions"), made.value("attentions_left")) == (FAMILIES[family].attentions, 0)
