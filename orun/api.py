@@ -189,8 +189,8 @@ def run(  # noqa: PLR0913 - the options of the command line
 
             if restored := restore(request, recalled, on_event, started_at):
                 return restored
-    from orun import overwrites
     from orun.environment.resources import room
+    from orun.noop import overwrites
     from orun.noop.record import remember
     from orun.remote.settings import resolve
     from orun.runner.output_checkouts import require_apart
@@ -264,7 +264,7 @@ def _request(
 
 
 def _may_concern(reports: Collection[Path], recalled: Recalled, request: Request) -> bool:
-    from orun.overwrites import may_concern
+    from orun.noop.overwrites import may_concern
 
     return may_concern(reports, recalled, request)
 

@@ -6,9 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from orun.store import Store
 
 # A shell that starts a command in the background, as CI may, has it ignore SIGINT, and processes inherit that: a test
 # that interrupts one of its own would wait for ever.
@@ -40,6 +46,23 @@ def native_reads() -> None:
     code = "import os; from orun.executors.tracing.native import listen; os._exit(listen() is None)"
     if subprocess.run([sys.executable, "-c", code], check=False).returncode:
         pytest.skip("what native code and programs open is not told here")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> "Iterator[Store]":
+    """A store in a temporary folder."""
+    from orun.store import Store
+
+    with Store.open(tmp_path / "store") as opened:
+        yield opened
+
+
+@pytest.fixture
+def everybodys() -> Iterator[Path]:
+    """A folder that other users may enter, as they may not enter those of pytest."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o1777)
+        yield Path(folder)
 
 
 @pytest.hookimpl(wrapper=True)

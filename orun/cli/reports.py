@@ -52,7 +52,7 @@ class Report:
             UsageError: when it cannot be written any more, or when the run has read what is there.
         """
         if not result.repeats:
-            from orun.overwrites import of_run, refuse
+            from orun.noop.overwrites import of_run, refuse
 
             refuse([self.file.path], of_run(result))
         module, function = RENDERERS[self.form]

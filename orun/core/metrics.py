@@ -68,8 +68,8 @@ class Comparison(Record, frozen=True):
         method: how they were compared, for people ("paired bootstrap over 312 examples").
         count: independent units of evidence behind it (launches, examples); 0 for an exact metric.
         changed: examples that the two answered differently, where answers are right or wrong or classes; else None.
-        spread: standard deviation of the log ratio of a launch, as `orun.measure.latency.sequential_test.Evidence` has it; 0 where
-            it was not measured in launches.
+        spread: standard deviation of the log ratio of a launch, as `Evidence` of the sequential test has it; 0
+            where it was not measured in launches.
         disturbance: why nothing is known of how they compare: the ends of the intervals are infinite; else None.
     """
 

@@ -13,8 +13,8 @@ from orun.environment.call_cache import once
 from orun.environment.distributions import exact, find, installed
 from orun.environment.env_vars import SETTINGS
 from orun.environment.processor import cpu
+from orun.environment.secret_variables import Secrets
 from orun.errors import DeviceUnknown
-from orun.secret_variables import Secrets
 
 TENSORRT_PACKAGES = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12")
 # Distributions whose version decides what a compiled engine is valid for.

@@ -186,7 +186,7 @@ def read_bounded(path: str | Path, limit: int) -> bytes:
     """
     require_regular(path)
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe that has just come does not wait
-    with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+    with open(descriptor, "rb", buffering=0) as file:
         size = os.fstat(descriptor).st_size
         content = file.read(max(size, CHUNK) + 1) if size <= limit else b""
     if max(size, len(content)) > limit:

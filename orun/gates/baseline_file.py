@@ -14,7 +14,7 @@ from orun.core.metrics import Metric
 from orun.core.serialization import Record, decode, encode, field, replace
 from orun.core.source_location import Position, Problem, abridged
 from orun.errors import PipelineError
-from orun.fs.observed_state import RECORD_LIMIT, TEXT_LIMIT, read_bounded, require_regular
+from orun.fs.observed_state import RECORD_LIMIT, TEXT_LIMIT, read_bounded
 from orun.fs.os_errors import quoted, refusals
 from orun.fs.output_file import OutputFile
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from orun.core.run_record import RunResult
 from orun.core.serialization import decode, foreign_json
+from orun.executors.masking import Mask
 from orun.fs.observed_state import RECORD_LIMIT, digest_file, read_bounded
 from orun.fs.os_errors import refusals
 from orun.history.git_revision import edited
-from orun.masking import Mask
 from orun.pipeline.model import Pipeline
 from orun.store.checksummed_json import useless
 

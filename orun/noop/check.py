@@ -31,7 +31,7 @@ from orun.fs.observed_state import LOG_LIMIT, appearance_as, digest_file, listin
 from orun.fs.os_errors import refusals
 from orun.fs.signatures import Signature, signature_of
 from orun.remote.options import Remote
-from orun.store.checksummed_json import BrokenSealError, unseal
+from orun.store.checksummed_json import unseal
 from orun.store.layout import RECORD_FILE, VERSION, VERSION_FILE, is_writable, note_path
 from orun.store.runs import Runs
 

@@ -14,6 +14,7 @@ from orun.core.serialization import Record, encode, replace
 from orun.core.targets import Target
 from orun.environment import distributions, venvs
 from orun.environment.env_vars import given, value_told
+from orun.environment.secret_variables import SECRET
 from orun.errors import PipelineError, StoreError
 from orun.fs.durable import replace_file
 from orun.fs.observed_state import ABSENT, digest_file, listing_digest, value_digest
@@ -24,7 +25,6 @@ from orun.planning import cache_key
 from orun.planning.plan import Done
 from orun.planning.planner import Planner
 from orun.remote.options import FETCHED, VARIABLES, config_file
-from orun.secret_variables import SECRET
 from orun.store import StatCache
 from orun.store.checksummed_json import seal
 

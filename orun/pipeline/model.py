@@ -11,8 +11,8 @@ from orun.core.metrics import Unit
 from orun.core.serialization import Record, field, replace
 from orun.core.source_location import Position
 from orun.core.targets import Environment, Target
+from orun.environment.secret_variables import Secrets
 from orun.fs.observed_state import project_of
-from orun.secret_variables import Secrets
 from orun.stages.contract import Spec
 
 Rule = Literal["min", "max", "max_drop", "max_increase", "max_regression", "min_speedup"]

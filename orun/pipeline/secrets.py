@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from orun.environment.env_vars import HASH_SEED, OPTIMIZE, SETTINGS, SIGNING_KEYS
+from orun.environment.secret_variables import CREDENTIALS
 from orun.pipeline.instances import Instance
 from orun.pipeline.nodes import List, Map, Scalar
 from orun.pipeline.problems import Problems
-from orun.secret_variables import CREDENTIALS
 
 IN_KEYS = (OPTIMIZE, HASH_SEED, "PYTHONPATH")  # of stages that run code of the user's
 

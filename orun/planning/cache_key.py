@@ -28,7 +28,7 @@ from orun.fs.observed_state import portable_name, value_digest
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 from orun.stages.contract import module_name
 
-FORMAT = 7  # raise it when the meaning of a part changes, or code that runs in every stage's process
+FORMAT = 8  # raise it when the meaning of a part changes, or code that runs in every stage's process
 
 MODULES = "modules from"  # folders of PYTHONPATH; an isolated environment has its own
 STARTUP = "startup code"  # which Python runs before anything else

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from orun.environment import distributions
 from orun.environment.call_cache import once
+from orun.environment.secret_variables import SECRET, Secrets
 from orun.errors import InputChanged
 from orun.fs.observed_state import (
     ABSENT,
@@ -24,7 +25,6 @@ from orun.fs.observed_state import (
     was_absent,
 )
 from orun.fs.os_errors import refusal
-from orun.secret_variables import SECRET, Secrets
 from orun.store import Discovered, Signature, StatCache
 
 # What says nothing of the file itself: of a full disk the cache of a file system over a network tells a reader, too.

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orun.core.events import Event, Notice
+from orun.environment.secret_variables import Secrets
 from orun.errors import RemoteError
-from orun.masking import Mask
+from orun.executors.masking import Mask
 from orun.remote.client import BrokenError, Client
 from orun.remote.settings import Settings
-from orun.secret_variables import Secrets
 
 Message = dict[str, Any]
 Doing = Literal["read", "written"]

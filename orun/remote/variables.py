@@ -13,8 +13,8 @@ from blake3 import blake3
 
 from orun.core.serialization import replace
 from orun.environment.env_vars import ALWAYS, SHARED_KEY, UNLESS_SET
+from orun.environment.secret_variables import SECRET, Secrets
 from orun.fs.observed_state import ABSENT, value_digest
-from orun.secret_variables import SECRET, Secrets
 from orun.store import Action
 
 KEYED = "keyed "  # begins a digest that only the shared key can make

@@ -19,8 +19,8 @@ from orun.environment.env_vars import variable
 from orun.errors import StageError, UsageError
 from orun.executors import LocalExecutor
 from orun.executors.job import Finished, JobResult
+from orun.executors.masking import Mask
 from orun.fs.os_errors import quoted
-from orun.masking import Mask
 from orun.planning.plan import Done, Plan, Step
 from orun.planning.planner import Planner
 from orun.planning.provenance import Lineage

@@ -16,11 +16,11 @@ from orun.environment.resources import Room
 from orun.errors import Interrupted, OrunError, StoreError
 from orun.eventlog.writer import Journal, unrecorded
 from orun.executors import LocalExecutor
+from orun.executors.masking import Mask
 from orun.fs.observed_state import portable_name
 from orun.fs.os_errors import quoted
 from orun.history import source_snapshot
 from orun.history.git_revision import commit_of
-from orun.masking import Mask
 from orun.planning.plan import Plan
 from orun.planning.planner import Planner
 from orun.runner.preflight import provide

@@ -20,8 +20,8 @@ from orun.environment.resources import Room
 from orun.errors import Interrupted, StageError
 from orun.executors import Executor
 from orun.executors.job import Finished, JobResult, Progress
+from orun.executors.masking import Mask
 from orun.fs.os_errors import refusals
-from orun.masking import Mask
 from orun.pipeline.graph import reached
 from orun.pipeline.model import Stage
 from orun.planning.implicit_deps import never_at_rest

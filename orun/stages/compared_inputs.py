@@ -27,8 +27,7 @@ def feeds_of(
     """
     from orun.measure.dataset import batches
     from orun.stages._data.synthetic import synthetic
-    from orun.stages._graph.io import load_graph
-    from orun.stages._graph.signature import input_names
+    from orun.stages._graph.io import input_names, load_graph
 
     names = dict.fromkeys(name for port in context.inputs for name in input_names(load_graph(context.model(port))))
     if examples is None:

@@ -11,7 +11,8 @@ from orun.errors import UsageError
 from orun.stages._data.source import Examples
 from orun.stages._graph.feeds import Input, cases, symbols
 from orun.stages._graph.input_domain import Declarations, declared
-from orun.stages._graph.signature import input_names, inputs_of, sizes_of
+from orun.stages._graph.io import input_names
+from orun.stages._graph.signature import inputs_of, sizes_of
 from orun.stages.contract import Context
 from orun.stages.datasets import load_dataset
 from orun.stages.name_checks import require_known

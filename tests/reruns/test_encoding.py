@@ -55,5 +55,5 @@ def run(project: Project, name: str, variables: Mapping[str, str], *options: str
     """The name, what became of the stage in a process with these variables and options of Python, and its output."""
     command = [sys.executable, *options, "-c", RUN, str(project.folder / "pipeline.yaml"), str(project.store)]
     environment = {**os.environ, **variables}
-    outcome = subprocess.check_output(command, cwd=Path(__file__).parents[1], env=environment, text=True, timeout=100)
+    outcome = subprocess.check_output(command, cwd=Path(__file__).parents[2], env=environment, text=True, timeout=100)
     return name, outcome.strip(), project.text("read")

@@ -20,7 +20,7 @@ from orun.core.run_record import RunResult
 from orun.environment import distributions
 from tests.project import Project, built
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 STAGES = ["take", "int8", "size", "accuracy"]
 PIPELINE = """
 name: model

@@ -64,7 +64,7 @@ def neither(context):
 
 def run(project: Project, site: Path) -> dict[str, Any]:
     """Run the pipeline in a process that has these packages: each stage by its name."""
-    path = os.pathsep.join([str(site), str(Path(__file__).parents[1])])
+    path = os.pathsep.join([str(site), str(Path(__file__).parents[2])])
     done = subprocess.run(
         [sys.executable, "-m", "orun", "pipeline.yaml", "--json", "--keep-going", "--store", str(project.store)],
         cwd=project.folder,

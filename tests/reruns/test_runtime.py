@@ -35,7 +35,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(project: Path, *path: Path) -> dict[str, tuple[str, ...]]:
     """Run the pipeline in a process that looks for packages in these folders first: outcome and reasons by stage."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, Path(__file__).parents[1])))}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, Path(__file__).parents[2])))}
     done = subprocess.run(
         [sys.executable, "-m", "orun", "pipeline.yaml", "--json", "--store", str(project.parent / "store")],
         cwd=project,

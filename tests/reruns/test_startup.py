@@ -45,7 +45,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     (project.folder / "hooks").mkdir()
     project.write("hooks/patch_of_test.py", "VALUE = 'one'")
     project.write("hooks/other.py", "")
-    path = os.pathsep.join([str(project.folder / "hooks"), str(Path(__file__).parents[1])])
+    path = os.pathsep.join([str(project.folder / "hooks"), str(Path(__file__).parents[2])])
     monkeypatch.setenv("PYTHONPATH", path)
     return project
 
@@ -73,7 +73,7 @@ def test_without_the_path_to_it_it_does_not(project: Project, monkeypatch: pytes
     project.write("hooks/sitecustomize.py", "import builtins; builtins.ORUN_TEST = 'one'")  # and nothing beside it
     assert built(project.run()) == ["tell", "take"]
     assert project.text("tell") == "one"
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     assert built(project.run()) == ["tell", "take"]
     assert project.text("tell") == "none"
 

@@ -51,7 +51,8 @@ class Ended(Record, frozen=True):
         written: files that were opened for writing below Python -> whether only to add to their end.
         missed: files that were to be opened for reading and writing, were not there, and were made.
         packages: distribution -> version of what processes have loaded that it started.
-        probed: what was asked for below Python without being opened -> what was there (`orun.fs.observed_state.appearance`).
+        probed: what was asked for below Python without being opened -> what was there, as
+            `orun.fs.observed_state.appearance` has it.
     """
 
     status: int

@@ -13,6 +13,7 @@ from orun.errors import StageFailed, UsageError
 from orun.stages._data.source import Examples
 from orun.stages._graph.feeds import Case, Masks, cases, one_example
 from orun.stages._graph.input_domain import Declarations
+from orun.stages._graph.limits import Limit, Limits, limits_of
 from orun.stages._graph.sessions import Model, session
 from orun.stages.contract import Context
 from orun.stages.params import Doc, Range
@@ -54,32 +55,6 @@ class Tolerance:
 
     def __str__(self) -> str:
         return f"{self.atol:g} + {self.rtol:g} x |reference|"
-
-
-@dataclass(frozen=True, eq=False)
-class Limit:
-    """What a reference can promise of one output for one case; both arrays have the shape of the output.
-
-    Attributes:
-        arbitrary: whether a value depends on attention rows that see nothing: such values count for nothing.
-        spread: by how much the reference differs from itself: its result in another precision, or summed otherwise.
-    """
-
-    arbitrary: Array
-    spread: Array
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a reference can promise, found only for cases in which a candidate disagrees with it.
-
-    Attributes:
-        of: the limit of each output for a case, given the reference's answer.
-        spread: what the reference does, for messages ("differs in float32 and float64").
-    """
-
-    of: Callable[[Case, Sequence[Array]], Sequence[Limit | None]]
-    spread: str
 
 
 @dataclass(frozen=True)
@@ -300,7 +275,6 @@ def check_against_input(
         StageFailed: as `check` does.
     """
     from orun.stages._graph.io import load_graph
-    from orun.stages._graph.limits import limits_of
 
     before = load_graph(context.model())
     outputs = [output.name for output in before.graph.output] if outputs is None else outputs
@@ -319,7 +293,8 @@ def check_against_input(
 def tries_for(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, ...]:
     """What a model is fed: examples of the trial's dataset, or values made up from what the model takes."""
     from orun.stages._graph.input_domain import declared
-    from orun.stages._graph.signature import input_names, inputs_of, ranks_of, sizes_of
+    from orun.stages._graph.io import input_names
+    from orun.stages._graph.signature import inputs_of, ranks_of, sizes_of
     from orun.stages.datasets import load_dataset, title
     from orun.stages.name_checks import require_known, require_made_up
 

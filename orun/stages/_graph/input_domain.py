@@ -169,7 +169,7 @@ def _rewrite(model: ModelProto, path: Path) -> None:
 
 
 def _lost(domain: InputDomain, before: ModelProto, after: ModelProto) -> tuple[str, ...]:
-    from orun.stages._graph.signature import input_names
+    from orun.stages._graph.io import input_names
 
     now = input_names(after)
     gone = [name for name in domain.inputs if name not in now]

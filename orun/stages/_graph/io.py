@@ -189,3 +189,9 @@ def weigh(path: Path) -> dict[str, Metric]:
         "size": Metric(sum(file.stat().st_size for file in files), "B", "lower"),
         "nodes": Metric(sum(1 for _ in nodes(load_graph(path))), better="lower"),
     }
+
+
+def input_names(model: ModelProto) -> tuple[str, ...]:
+    """Names of what a model takes; models of old have their weights among the inputs too."""
+    stored = {tensor.name for tensor in model.graph.initializer}
+    return tuple(value.name for value in model.graph.input if value.name not in stored)

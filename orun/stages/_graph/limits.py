@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orun.core.serialization import replace
 from orun.core.targets import Target
-from orun.stages._graph.agreement import Limit, Limits
 from orun.stages._graph.sessions import session
 
 if TYPE_CHECKING:
@@ -29,6 +29,32 @@ if TYPE_CHECKING:
 FILLS = (0.0, 1.0, -0.4)  # what rows that see nothing yield, several because values may be equal by chance
 NUDGES = 3  # inputs that differ in their last bits, beside those that are given
 OTHERWISE = "differs from itself, with other optimizations or the last bit of its inputs changed,"
+
+
+@dataclass(frozen=True, eq=False)
+class Limit:
+    """What a reference can promise of one output for one case; both arrays have the shape of the output.
+
+    Attributes:
+        arbitrary: whether a value depends on attention rows that see nothing: such values count for nothing.
+        spread: by how much the reference differs from itself: its result in another precision, or summed otherwise.
+    """
+
+    arbitrary: Array
+    spread: Array
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a reference can promise, found only for cases in which a candidate disagrees with it.
+
+    Attributes:
+        of: the limit of each output for a case, given the reference's answer.
+        spread: what the reference does, for messages ("differs in float32 and float64").
+    """
+
+    of: Callable[[Case, Sequence[Array]], Sequence[Limit | None]]
+    spread: str
 
 
 def limits_of(context: Context, path: Path, outputs: Sequence[str], target: Target | None) -> Limits:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from orun.errors import UsageError
 from orun.stages._graph.feeds import Input, limits, symbols
 from orun.stages._graph.input_domain import read_domain
+from orun.stages._graph.io import input_names
 from orun.stages.common_parameters import PADDED
 
 if TYPE_CHECKING:
@@ -49,12 +50,6 @@ def sizes_of(model: ModelProto) -> dict[str, tuple[int, ...]]:
     """Return the sizes at which dynamic axes are tried, by name, as the domain that the model carries has them."""
     known = symbols(inputs_of(model))
     return {axis: sizes for axis, sizes in read_domain(model).sizes.items() if axis in known}
-
-
-def input_names(model: ModelProto) -> tuple[str, ...]:
-    """Names of what a model takes; models of old have their weights among the inputs too."""
-    stored = {tensor.name for tensor in model.graph.initializer}
-    return tuple(value.name for value in model.graph.input if value.name not in stored)
 
 
 def shared_outputs(model: ModelProto, other: ModelProto) -> list[str]:

@@ -10,8 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from orun.core.serialization import replace
-from orun.stages._graph.agreement import Limit, Limits
-from orun.stages._graph.limits import arbitrary, merge, nudged
+from orun.stages._graph.limits import Limit, Limits, arbitrary, merge, nudged
 from orun.stages._graph.masked_rows import HIDDEN
 
 if TYPE_CHECKING:

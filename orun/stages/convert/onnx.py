@@ -133,7 +133,8 @@ def _declare(model: ModelProto, params: Params) -> None:
     """Lay the declared input domain over the one that the file carries; refuse one that no input can be within."""
     from orun.stages._graph.feeds import assignments
     from orun.stages._graph.input_domain import InputDomain, declared, read_domain, write_domain
-    from orun.stages._graph.signature import input_names, inputs_of, sizes_of
+    from orun.stages._graph.io import input_names
+    from orun.stages._graph.signature import inputs_of, sizes_of
 
     carried = read_domain(model)
     require_known("inputs", params.inputs, input_names(model))

@@ -94,7 +94,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _chosen(context: Context, model: ModelProto, params: Params) -> dict[str, int]:
     """How many axes each value to turn has, by name."""
-    from orun.stages._graph.signature import input_names
+    from orun.stages._graph.io import input_names
 
     names = {*input_names(model), *(value.name for value in model.graph.output)}
     values = [value for value in (*model.graph.input, *model.graph.output) if value.name in names]

@@ -120,8 +120,8 @@ def values_of(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iter
     from orun.core.targets import Target
     from orun.measure.session import open_session
     from orun.stages._graph.feeds import one_example
-    from orun.stages._graph.io import save
-    from orun.stages._graph.signature import input_names, ranks_of
+    from orun.stages._graph.io import input_names, save
+    from orun.stages._graph.signature import ranks_of
 
     inputs, ranks = input_names(model), ranks_of(model)
     inner = [name for name in names if name not in inputs]

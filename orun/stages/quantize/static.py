@@ -204,10 +204,10 @@ class Prepared:
 
 def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     """Write the float model, and let go of it."""
-    from orun.stages._graph.io import load, save
+    from orun.stages._graph.io import input_names, load, save
     from orun.stages._graph.ort_graph import IN_THE_WAY, add_types, optimized
     from orun.stages._graph.precision import tensor_overrides
-    from orun.stages._graph.signature import input_names, ranks_of
+    from orun.stages._graph.signature import ranks_of
     from orun.stages.quantize._calibration import typical
     from orun.stages.quantize._clipping import with_bounds
 

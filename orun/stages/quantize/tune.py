@@ -133,9 +133,9 @@ def _search(context: Context, params: Params) -> Search:
     from orun.core.targets import Target as Where
     from orun.environment import processor
     from orun.stages._graph.feeds import one_example
-    from orun.stages._graph.io import load_graph
+    from orun.stages._graph.io import input_names, load_graph
     from orun.stages._graph.missing import require_ranges
-    from orun.stages._graph.signature import input_names, ranks_of
+    from orun.stages._graph.signature import ranks_of
     from orun.stages.quantize._tuning.build import Workshop
     from orun.stages.quantize._tuning.ledger import Ledger, name_of
     from orun.stages.quantize._tuning.search import Search

@@ -171,7 +171,7 @@ def _quantize(context: Context, params: Params, model: ModelProto) -> ModelProto
 
 def _gptq(context: Context, params: Params, model: ModelProto) -> ModelProto:
     from orun.stages._graph.domains import tidy_domains
-    from orun.stages._graph.signature import input_names
+    from orun.stages._graph.io import input_names
     from orun.stages.quantize._calibration import typical
     from orun.stages.quantize._gptq import Grid, quantize
 

@@ -13,8 +13,8 @@ from onnx import TensorProto
 from orun.core.metrics import Estimate, Metric
 from orun.core.serialization import decode
 from orun.stages._graph.input_domain import read_domain
-from orun.stages._graph.io import nodes, tensors
-from orun.stages._graph.signature import input_names, inputs_of, sizes_of
+from orun.stages._graph.io import input_names, nodes, tensors
+from orun.stages._graph.signature import inputs_of, sizes_of
 from orun.text.markdown import escape, table
 from orun.text.units import amount, show, span
 

@@ -15,7 +15,7 @@ from onnx import TensorProto
 
 from orun.core.targets import Target
 from orun.errors import UsageError
-from orun.stages._graph.signature import input_names
+from orun.stages._graph.io import input_names
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto

@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from orun.errors import StageFailed
-from orun.stages._graph.agreement import Agreement, Limit, Limits, Tolerance, answers, check, difference
+from orun.stages._graph.agreement import Agreement, Tolerance, answers, check, difference
 from orun.stages._graph.feeds import Case
-from orun.stages._graph.limits import limits_of
+from orun.stages._graph.limits import Limit, Limits, limits_of
 from orun.stages._graph.sessions import session
 from orun.stages.contract import Context
 from tests.stages.models import ADD, parse

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 from orun.core.serialization import Record, replace
+from orun.environment.secret_variables import Secrets
 from orun.errors import OrunError
-from orun.fs.durable_files import replace_file
-from orun.secret_variables import Secrets
+from orun.fs.durable import replace_file
 
 if TYPE_CHECKING:
     from orun.executors.job import JobResult

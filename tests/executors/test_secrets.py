@@ -12,8 +12,8 @@ from blake3 import blake3
 import orun
 from orun.cli.main import main
 from orun.core.events import Notice, StageProgress
-from orun.masking import Mask
-from orun.secret_variables import Secrets
+from orun.environment.secret_variables import Secrets
+from orun.executors.masking import Mask
 from tests.project import Project, built, outcomes
 
 VALUE = "hunter2-of-the-north"
