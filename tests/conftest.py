@@ -4,11 +4,12 @@ import gc
 import importlib.util
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Generator
 
 import pytest
+
+from orun.executors.tracing.probe import why_untraced
 
 # A shell that starts a command in the background, as CI may, has it ignore SIGINT, and processes inherit that: a test
 # that interrupts one of its own would wait for ever.
@@ -37,9 +38,8 @@ def native_reads() -> None:
 
     What orun sees nevertheless is tested where this is refused on purpose.
     """
-    code = "import os; from orun.executors.tracing.native import listen; os._exit(listen() is None)"
-    if subprocess.run([sys.executable, "-c", code], check=False).returncode:
-        pytest.skip("what native code and programs open is not told here")
+    if why := why_untraced():
+        pytest.skip(why)
 
 
 @pytest.hookimpl(wrapper=True)

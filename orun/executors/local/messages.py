@@ -51,6 +51,7 @@ class Ended(Record, frozen=True):
         written: files that were opened for writing below Python -> whether only to add to their end.
         missed: files that were to be opened for reading and writing, were not there, and were made.
         packages: distribution -> version of what processes have loaded that it started.
+        untraced: why some of what it opened below Python could not be seen; empty when all could, or nothing was to be.
     """
 
     status: int
@@ -63,3 +64,4 @@ class Ended(Record, frozen=True):
     written: Mapping[str, bool] = field(default_factory=dict)
     missed: Sequence[str] = ()
     packages: Mapping[str, str] = field(default_factory=dict)
+    untraced: str = ""

@@ -20,7 +20,7 @@ from orun.executors.local.ending import let_trackers_end
 from orun.executors.local.messages import Trouble
 from orun.executors.local.reentrancy import enter
 from orun.executors.tracing import started
-from orun.executors.tracing.native import listen, make_ready
+from orun.executors.tracing.native import Untraced, listen, make_ready
 from orun.executors.tracing.observer import Observer
 from orun.executors.tracing.packages import stands_alone
 from orun.executors.tracing.scope import Scope, scope_of
@@ -66,11 +66,16 @@ def serve(channel: Channel, observer: Observer, parent: int) -> None:
         trouble = Trouble("StageFailed", f"{job.stage} could not start", why=str(error))
         channel.send({"stage": job.stage, "trouble": encode(trouble)})
         return
-    listener = listen()
-    channel.send({"stage": job.stage, "started": os.getpid()}, *([] if listener is None else [listener]))
-    if listener is not None:
+    untraced = ""
+    try:
+        listener = listen()
+    except Untraced as error:
+        untraced = str(error)
+        channel.send({"stage": job.stage, "started": os.getpid()})
+    else:
+        channel.send({"stage": job.stage, "started": os.getpid()}, listener)
         os.close(listener)
-    said = stage_function.perform(job, scope, channel, observer)
+    said = stage_function.perform(job, scope, channel, observer, untraced)
     let_trackers_end()
     with contextlib.suppress(OSError, ValueError, AttributeError):  # a full disk, or streams that the stage has closed
         sys.stdout.flush()

@@ -37,17 +37,25 @@ class Children:
         self._programs: set[int] = set()  # processes that have begun anew as another program
         self._ours: set[int] = set()  # those that run orun's code
 
-    def started(self, thread: int) -> None:
-        """Note that a process is about to become another program."""
-        self._programs.add(self._leader(thread))
-
-    def opened(self, thread: int, path: str) -> None:
-        """Note that a process opens a file."""
+    def process_of(self, thread: int) -> int:
+        """The process of a thread, as it is known or as the kernel has it now."""
         if thread == self._stage:  # nearly always
+            return thread
+        return self._leaders.get(thread) or _process_of(thread)
+
+    def started(self, thread: int, process: int) -> None:
+        """Note that a thread is about to become another program."""
+        self._leaders[thread] = process
+        self._programs.add(process)
+
+    def opened(self, thread: int, process: int, path: str) -> None:
+        """Note that a thread of a process opens a file."""
+        self._leaders[thread] = process
+        if process == self._stage:
             return
         if path.startswith(OWN):
-            self._ours.add(self._leader(thread))
-        elif FOLDER in path and (process := self._leader(thread)) != self._stage and (name := _module(path)):
+            self._ours.add(process)
+        elif FOLDER in path and (name := _module(path)):
             self._loaded.setdefault(process, set()).add(name)
 
     @property
@@ -62,12 +70,6 @@ class Children:
             whole = process in self._programs and process not in self._ours
             found |= loaded if whole else loaded.intersection(imported)
         return found
-
-    def _leader(self, thread: int) -> int:
-        """The process of a thread."""
-        if thread not in self._leaders:
-            self._leaders[thread] = _process_of(thread)
-        return self._leaders[thread]
 
 
 def _process_of(thread: int) -> int:

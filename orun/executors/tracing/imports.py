@@ -41,11 +41,6 @@ class Imports:
         """Note them from now on."""
         self._begun = True
 
-    def forget(self) -> None:
-        """Be as after `install`."""
-        self._begun = False
-        self.named.clear()
-
     def imported(self, module: str, *_: object) -> None:
         """Note a module that is about to be loaded, unless a package asks for it: `exec` and hubs have code as well."""
         if self._begun:

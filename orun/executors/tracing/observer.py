@@ -73,13 +73,3 @@ class Observer:
         """Note what other processes of the stage have found out so far."""
         self.forks.gather()
         self.recorder.reads = dict.fromkeys(self.recorder.sought) | self.recorder.reads
-
-    def forget(self) -> None:
-        """Be as after `install`."""
-        self.scope = None
-        self.recorder.forget()
-        self.variables.forget()
-        self.versions.forget()
-        self.imports.forget()
-        self.probes.forget()
-        self.forks.forget()

@@ -27,11 +27,6 @@ class Versions:
         self._scope = scope
         when_loaded({"importlib.metadata": self._watch})
 
-    def forget(self) -> None:
-        """Be as new."""
-        self._scope = None
-        self.found.clear()
-
     def _watch(self, metadata: Any) -> None:
         discover = metadata.Distribution.discover
 

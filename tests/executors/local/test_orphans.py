@@ -21,7 +21,7 @@ CODE = """
 import os, subprocess, sys, time
 
 # Each process holds the pipe open for writing: its reader sees the end of file when the last of them is gone.
-SLEEP = "import time; time.sleep(600)"
+SLEEP = "import time; time.sleep(120)"
 
 def family(context, *, pipe, ready=True):
     held = os.open(pipe, os.O_WRONLY)
@@ -31,30 +31,31 @@ def family(context, *, pipe, ready=True):
     if os.fork() == 0:  # a daemon: its parent ends, and it has a session of its own
         os.setsid()
         if os.fork() == 0:
-            time.sleep(600)
+            time.sleep(120)
         os._exit(0)
     context.progress(os.getpid(), os.getppid(), "")
     if ready:
-        time.sleep(600)
+        time.sleep(120)
 
 def runaway(context, *, pipe, ready=False):
     held = os.open(pipe, os.O_WRONLY)
-    for _ in range(10):
+    last = time.monotonic() + 30  # whatever becomes of the test, they end by themselves
+    for _ in range(4):
         if os.fork() == 0:
             os.setsid()
-            while os.fork() == 0:  # each is the child of one that ends
+            while time.monotonic() < last and os.fork() == 0:  # each is the child of one that ends
                 pass
             os._exit(0)
     if ready:
         context.progress(os.getpid(), os.getppid(), "")
-        time.sleep(600)
+        time.sleep(120)
 
 def leaves_a_daemon(context, *, pipe):
     held = os.open(pipe, os.O_WRONLY)
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
-            time.sleep(600)
+            time.sleep(120)
         os._exit(0)
 
 def quick(context):
@@ -63,7 +64,7 @@ def quick(context):
 def leaves(context, *, pipe):
     held = os.open(pipe, os.O_WRONLY)
     if os.fork() == 0:
-        time.sleep(600)
+        time.sleep(120)
 
 def waits(context, *, sign):
     context.progress(1, 2, "")

@@ -180,6 +180,6 @@ def test_what_went_while_others_were_attended_to_is_left_alone() -> None:
         theirs.send({"stage": "ended"})
     zygote._attend()
     assert len(attended) == 1
-    zygote._forget()
+    zygote._leave()
     for channel in (runner, *chain.from_iterable(ends)):
         channel.close()
