@@ -19,7 +19,7 @@ from orun.core.serialization import replace
 from orun.environment.resources import Room
 from orun.errors import Interrupted, StageError
 from orun.executors import Executor
-from orun.executors.job import Finished, Progress
+from orun.executors.job import Finished, Progress, traced_in_part
 from orun.fs.os_errors import refusals
 from orun.pipeline.graph import reached
 from orun.pipeline.model import Stage
@@ -90,6 +90,7 @@ class Runner:
         self._waiting: dict[str, Stage] = {}
         self._changes: Counter[str] = Counter()
         self._stopped = False
+        self._untraced = ""
         self.store.pause(PAUSE_SECONDS)
         seconds = {step.stage.id: step.seconds for step in plan.steps if step.seconds is not None}
         stages, room = tuple(step.stage for step in plan.steps), self.room
@@ -283,6 +284,7 @@ class Runner:
         try:
             if isinstance(message.result, StageError):
                 raise message.result
+            self._say_untraced(message.result.untraced)
             action = self._attempts[message.stage].conclude(message.result, self.done)
         except StageError as error:
             self._fail(step, error)
@@ -291,6 +293,12 @@ class Runner:
         finally:
             self._attempts.pop(message.stage).discard()
             self._turns.end(message.stage)
+
+    def _say_untraced(self, why: str) -> None:
+        """Say once in a run that stages are traced in part."""
+        if why and not self._untraced:
+            self._untraced = why
+            self.emit(Notice("info", traced_in_part(why)))
 
     def _reuse(self, step: Step, action: Action) -> None:
         """Take a stored result, unless it rests on what another stage wrote beside its output in some other run."""

@@ -17,21 +17,14 @@ from orun.executors.tracing.scope import scope_of
 from orun.stages.contract import Spec
 from tests.executors.models import affine
 from tests.executors.support import Project, outcomes, result
+from tests.seccomp import FORBID, WHY
 
-# A process in which seccomp(2) is forbidden, as in some containers: it runs the job that it is sent.
-FORBIDDEN = """
-import ctypes, json, struct, sys
+# It runs the job that it is sent.
+FORBIDDEN = f"""{FORBID}
+import json, sys
 from orun.core.serialization import decode
 from orun.executors import Job, LocalExecutor
-from orun.executors.tracing.native import ARCHITECTURES, _Program
 from orun.executors.tracing.probe import why_untraced
-import platform
-audit, seccomp, _ = ARCHITECTURES[platform.machine()]
-rows = [(0x20, 0, 0, 0), (0x15, 0, 1, seccomp), (6, 0, 0, 0x00050001), (6, 0, 0, 0x7FFF0000)]  # EPERM, or allow
-code = b"".join(struct.pack("HBBI", *row) for row in rows)
-libc = ctypes.CDLL(None)
-assert libc.prctl(38, 1, 0, 0, 0) == 0
-assert libc.prctl(22, 2, ctypes.byref(_Program(len(code) // 8, code)), 0, 0) == 0
 with LocalExecutor() as executor:
     executor.start(decode(Job, json.load(sys.stdin)))
     while not (events := executor.wait()):
@@ -46,9 +39,6 @@ def f(context, *, seen, unseen):
     Path(seen).read_text()
     ctypes.CDLL(None).fopen(unseen.encode(), b"r")
 """
-
-
-WHY = "the system refuses it, as a container's seccomp profile may (seccomp: Operation not permitted)"
 
 
 def read_where_it_is_refused(job: Job) -> list[str]:
