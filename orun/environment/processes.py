@@ -33,11 +33,11 @@ def libc() -> ctypes.CDLL:
     return library
 
 
-def die_with(parent: int) -> None:
-    """End this process when its parent does, which has that process id."""
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Have this process signalled when its parent ends, which has that process id."""
+    _prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:  # it ended before it could be asked
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), number)
 
 
 def adopt_orphans() -> None:

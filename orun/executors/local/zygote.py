@@ -6,9 +6,9 @@ torch` is grown from the one for `numpy, onnx`. So the state of a stage's proces
 alone, stages with short lists stay light, and no import keeps another stage waiting.
 
 The server supervises the stages that it has forked: it enforces limits, passes on what they say, answers for the files
-that they open, and ends what they leave behind before it waits for them. When the runner is gone it kills them and
-ends. The first server is watched by a process that only waits (`_guard`), and every server by the one that it was grown
-from: what a server leaves when it is killed ends there.
+that they open, and ends what they leave behind before it waits for them. When the runner is gone, or the process that
+it was forked from, it kills them and ends. The first server is watched by a process that only waits (`_guard`), and
+every other one by the server that it was grown from: what a server leaves when it is killed ends there.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from orun.environment import processes
 from orun.executors.job import Job
 from orun.executors.local import stage_process
 from orun.executors.local.channel import Channel
+from orun.executors.local.messages import Ended, Trouble
 from orun.executors.local.preload import FORKS
 from orun.executors.local.supervisor import Supervised
 from orun.executors.tracing import started
@@ -57,12 +58,14 @@ class Zygote:
         self._servers: dict[int, int] = {}  # grown from this one -> its connection to the runner, as long as it lives
         self._selector = selectors.DefaultSelector()
         self._ended, self._wake = socket.socketpair()
+        self._over = False
+        self._parent = os.getppid()
 
     def serve(self) -> None:
         """Do what the runner asks until it is gone."""
         self._begin()
         self._control.post_message({"serving": os.getpid()})
-        while not self._control.closed:
+        while not (self._over or self._control.closed):
             self._watch_for_room()
             self._attend()
             for supervised in self._running.values():
@@ -73,13 +76,19 @@ class Zygote:
         processes.adopt_orphans()
         self._observer.recorder.pause()
         gc.freeze()  # collections in the stages would copy the pages that they share
-        for number in (signal.SIGTERM, signal.SIGCHLD):  # it ends with its connection, after its stages
-            signal.signal(number, _nothing)
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGCHLD, _nothing)
         self._ended.setblocking(False)
         self._wake.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         self._selector.register(self._ended, selectors.EVENT_READ, self._reap)
         self._selector.register(self._control, selectors.EVENT_READ, self._obey)
+        if FORKS:
+            processes.die_with(self._parent, signal.SIGTERM)
+
+    def _stop(self, _number: int, _frame: object) -> None:
+        """End soon, after the stages and servers below: it was asked to, or its parent has ended."""
+        self._over = True
 
     def _attend(self) -> None:
         """Wait for what happens next, and see to it."""
@@ -113,11 +122,23 @@ class Zygote:
         job = decode(Job, encoded)
         scope = Scope.of(job)
         ours, theirs = Channel.pair()
-        process = self._start(theirs.fileno())
-        theirs.close()
+        try:
+            process = self._start(theirs.fileno())
+        except OSError as error:  # this machine lets no more processes be made
+            ours.close()
+            self._refuse(job, str(error))
+            return
+        finally:
+            theirs.close()
         stage_process.send(ours, encoded, scope)
         supervised = self._running[process] = Supervised(job, scope, process, ours)
         self._selector.register(ours, selectors.EVENT_READ, lambda: self._hear(supervised))
+
+    def _refuse(self, job: Job, why: str) -> None:
+        """Tell the runner that a stage could not be started."""
+        trouble = Trouble("StageFailed", f"{job.stage} could not start", why=why)
+        self._control.post_message({"stage": job.stage, "trouble": encode(trouble)})
+        self._control.post_message({"stage": job.stage, "ended": encode(Ended(0, 0.0, 0.0, 0))})
 
     def _start(self, descriptor: int) -> int:
         """Start the process of a stage, which has that connection; its id."""
@@ -131,8 +152,12 @@ class Zygote:
 
     def _grow(self, module: str, descriptor: int) -> None:
         """Fork a server that imports one module more."""
-        process = self._fork(lambda: become(module, Channel.of(descriptor), self._observer, forks=self._forks))
-        self._servers[process] = descriptor
+        try:
+            process = self._fork(lambda: become(module, Channel.of(descriptor), self._observer, forks=self._forks))
+        except OSError:  # the runner hears of its end, and asks this one to run the stages
+            os.close(descriptor)
+        else:
+            self._servers[process] = descriptor
 
     def _fork(self, task: Callable[[], None]) -> int:
         """Do a task in a process of its own; its id."""
@@ -204,7 +229,7 @@ class Zygote:
         for supervised in self._running.values():
             supervised.kill()
         for server in self._servers:
-            os.kill(server, signal.SIGTERM)  # one that still imports hears of nothing else
+            os.kill(server, signal.SIGTERM)
         with contextlib.suppress(ChildProcessError):
             while found := processes.wait_for_child(self._end_remains, block=True):
                 self._servers.pop(found[0], None)
@@ -266,10 +291,8 @@ def _guard() -> None:
     """
     signal.signal(signal.SIGTERM, _nothing)
     processes.adopt_orphans()
-    guard = os.getpid()
     server = os.fork()
     if not server:
-        processes.die_with(guard)
         return
     own = {server}
 

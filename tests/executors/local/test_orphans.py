@@ -15,6 +15,7 @@ from orun.core.serialization import encode
 from orun.errors import StageCrashed
 from orun.executors import JobResult, LocalExecutor
 from orun.executors.local import executor as local
+from orun.stages.contract import Spec
 from tests.executors.support import PATIENCE, Project, outcomes, result, until_progress
 
 CODE = """
@@ -168,12 +169,21 @@ def test_the_executor_is_closed(project: Project, pipe: Pipe) -> None:
     pipe.wait_until_nobody_holds_it()
 
 
-def test_the_supervisor_is_killed(executor: LocalExecutor, project: Project) -> None:
-    project.write("pipelines/mine.py", CODE.replace("start_new_session=True", "").replace("os.setsid()", "pass"))
-    pipe = Pipe(project.work / "pipe")
-    job = project.job("mine.py:family", params={"pipe": pipe.path})
+def _parent(process: int) -> int:
+    stat = Path(f"/proc/{process}/stat").read_bytes()
+    return int(stat.rpartition(b")")[2].split()[1])
+
+
+@pytest.mark.parametrize("preload", [(), ("numpy",)], ids=["the first server", "a grown server"])
+@pytest.mark.parametrize("above", [0, 1], ids=["itself", "what it was forked from"])
+def test_the_supervisor_is_killed(
+    executor: LocalExecutor, project: Project, pipe: Pipe, preload: tuple[str, ...], above: int
+) -> None:
+    spec = Spec(output="metrics", preload=preload)
+    job = project.job("mine.py:family", params={"pipe": pipe.path}, spec=spec)
     executor.start(job)
-    os.kill(until_progress(executor)[0].total, signal.SIGKILL)
+    killed = until_progress(executor)[0].total
+    os.kill(_parent(killed) if above else killed, signal.SIGKILL)
     error = outcomes(executor, 1)["family"]
     pipe.wait_until_nobody_holds_it()
     assert isinstance(error, StageCrashed)
@@ -183,7 +193,7 @@ def test_the_supervisor_is_killed(executor: LocalExecutor, project: Project) -> 
         f"  hint: Its log: {job.log}\n"
         f"  hint: Run it alone: orun {job.file} --only family"
     )
-    assert isinstance(result(executor, project.job("mine.py:quick")), JobResult)
+    assert isinstance(result(executor, project.job("mine.py:quick", spec=spec)), JobResult)
 
 
 @pytest.mark.parametrize("leaves", ["leaves", "leaves_a_daemon"])
