@@ -123,14 +123,13 @@ class Zygote:
         scope = Scope.of(job)
         ours, theirs = Channel.pair()
         try:
-            process = self._start(theirs.fileno())
+            process = self._start(job, scope, ours, theirs.fileno())
         except OSError as error:  # this machine lets no more processes be made
             ours.close()
             self._refuse(job, str(error))
             return
         finally:
             theirs.close()
-        stage_process.send(ours, encoded, scope)
         supervised = self._running[process] = Supervised(job, scope, process, ours)
         self._selector.register(ours, selectors.EVENT_READ, lambda: self._hear(supervised))
 
@@ -140,12 +139,25 @@ class Zygote:
         self._control.post_message({"stage": job.stage, "trouble": encode(trouble)})
         self._control.post_message({"stage": job.stage, "ended": encode(Ended(0, 0.0, 0.0, 0))})
 
-    def _start(self, descriptor: int) -> int:
-        """Start the process of a stage, which has that connection; its id."""
+    def _start(self, job: Job, scope: Scope, channel: Channel, descriptor: int) -> int:
+        """Start the process of a stage; its id.
+
+        Args:
+            job: the job.
+            scope: tells the user's files.
+            channel: the connection to it.
+            descriptor: its end of that.
+        """
         if not self._forks:
-            return stage_process.spawn(descriptor)
+            return stage_process.spawn(job, scope, channel, descriptor)
+        self._observer.prepare(scope)
         server = os.getpid()
-        process = self._fork(lambda: stage_process.serve(Channel.of(descriptor), self._observer, server))
+
+        def serve() -> None:
+            channel.close()
+            stage_process.serve(job, scope, Channel.of(descriptor), self._observer, server)
+
+        process = self._fork(serve)
         with contextlib.suppress(OSError):  # it has done so itself, or has ended
             os.setpgid(process, process)
         return process

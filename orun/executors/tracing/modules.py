@@ -7,6 +7,7 @@ missing files. So are those of a module that is elsewhere, or nowhere, when the 
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -46,8 +47,14 @@ def install(scope: Scope, recorder: Recorder) -> None:
     sys.path_hooks.insert(0, hook)
     # Own code is loaded so when it is loaded by its path (`spec_from_file_location`), and is compiled each time.
     distrust(lambda _, path: scope.is_code(path) or (scope.is_discovery(path) and may_be_stale(path)))
-    for folder in [folder for folder in sys.path_importer_cache if _is_users(os.path.abspath(folder), scope)]:
-        del sys.path_importer_cache[folder]
+    for folder in looked_at(scope):
+        sys.path_importer_cache.pop(folder, None)
+
+
+@functools.lru_cache(maxsize=64)
+def looked_at(scope: Scope) -> list[str]:
+    """The folders of the user's that the import system has looked at when this is first asked: before a fork."""
+    return [folder for folder in sys.path_importer_cache if _is_users(os.path.abspath(folder), scope)]
 
 
 class UserFinder(FileFinder):

@@ -56,11 +56,17 @@ class Observer:
         self.probes.install()
         self.forks.install()
 
+    @staticmethod
+    def prepare(scope: Scope) -> None:
+        """Find out what `narrow` needs to know of a scope, once for all processes that are forked from this one."""
+        _project_of(scope)
+        modules.looked_at(scope)
+
     def narrow(self, scope: Scope) -> None:
         """Note from now on, and keep of what was noted, what is in the scope."""
         self.scope = scope
         self.recorder.narrow(scope)
-        project = scope_of(scope.made_of[0][:1])  # what debuggers put on the path is imported at the start as well
+        project = _project_of(scope)  # what debuggers put on the path is imported at the start as well
         self.recorder.reads |= {path: seen for path, seen in self._before.items() if project.is_code(path)}
         modules.install(scope, self.recorder)
         self.variables.narrow(scope)
@@ -73,3 +79,8 @@ class Observer:
         """Note what other processes of the stage have found out so far."""
         self.forks.gather()
         self.recorder.reads = dict.fromkeys(self.recorder.sought) | self.recorder.reads
+
+
+def _project_of(scope: Scope) -> Scope:
+    """The scope of the project alone."""
+    return scope_of(scope.made_of[0][:1])
