@@ -29,12 +29,13 @@ from typing import Any, NoReturn
 
 from orun.core.serialization import decode, encode
 from orun.environment import processes
-from orun.executors.job import Job
+from orun.executors.job import Job, Signature
 from orun.executors.local import stage_process
 from orun.executors.local.channel import Channel
 from orun.executors.local.messages import Ended, Trouble
 from orun.executors.local.preload import FORKS
 from orun.executors.local.supervisor import Supervised
+from orun.executors.local.warm import compile_for_forks
 from orun.executors.tracing import started
 from orun.executors.tracing.native import NativeReads
 from orun.executors.tracing.observer import Observer
@@ -56,6 +57,7 @@ class Zygote:
         self._forks = forks
         self._running: dict[int, Supervised] = {}
         self._servers: dict[int, int] = {}  # grown from this one -> its connection to the runner, as long as it lives
+        self._compiled: dict[str, Signature | None] = {}
         self._selector = selectors.DefaultSelector()
         self._ended, self._wake = socket.socketpair()
         self._over = False
@@ -234,7 +236,16 @@ class Zygote:
                 self._unregister(supervised.native)
             ended = encode(supervised.ended(status, usage))
             self._control.post_message({"stage": supervised.job.stage, "ended": ended})
+            self._compile(supervised)
             supervised.release()
+
+    def _compile(self, supervised: Supervised) -> None:
+        """Compile the code that a stage has read: others are likely to read it too."""
+        if self._forks and supervised.native:
+            for path, seen in supervised.native.recorder.reads.items():
+                if path.endswith(".py") and self._compiled.get(path) != seen:
+                    self._compiled[path] = seen
+                    compile_for_forks(path)
 
     def _end(self) -> None:
         """End with everything below this process."""
