@@ -4,7 +4,6 @@ import gc
 import importlib.util
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -12,6 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
+
+from orun.executors.tracing.probe import why_untraced
 
 if TYPE_CHECKING:
     from orun.store import Store
@@ -43,9 +44,8 @@ def native_reads() -> None:
 
     What orun sees nevertheless is tested where this is refused on purpose.
     """
-    code = "import os; from orun.executors.tracing.native import listen; os._exit(listen() is None)"
-    if subprocess.run([sys.executable, "-c", code], check=False).returncode:
-        pytest.skip("what native code and programs open is not told here")
+    if why := why_untraced():
+        pytest.skip(why)
 
 
 @pytest.fixture

@@ -47,6 +47,8 @@ def command(file: str | None, overrides: Sequence[str], store: Path | None, as_j
 
     ONNX Runtime lists providers that cannot load, and falls back to the CPU with a message. So each provider is tried
     in a process of its own; for TensorRT this takes a while.
+
+    `trace` says how much of what stages read is seen on this machine: `full`, or `python` with the reason.
     """
     from orun.api import default_store
     from orun.errors import PipelineError
@@ -69,6 +71,7 @@ def _facts(store: Path, pipeline: Pipeline | None) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "store": _store(store),
+        "trace": _trace(),
         "tools": _tools(_needs(pipeline) if pipeline else _all_needs()),
         "providers": _providers(),
         "environments": _environments(),
@@ -86,6 +89,14 @@ def _store(folder: Path) -> dict[str, Any]:
         with Store.open(folder, read_only=True) as store:
             facts["notices"] = list(store.notices)
     return facts
+
+
+def _trace() -> dict[str, str]:
+    """How much of what stages read is seen here, and why no more."""
+    from orun.executors.tracing.probe import why_untraced
+
+    why = why_untraced()
+    return {"level": "python" if why else "full", "why": why}
 
 
 def _all_needs() -> Needs:
@@ -166,6 +177,9 @@ def _lacks(pipeline: Pipeline) -> list[Problem]:
 
 def lines_of(facts: dict[str, Any], terminal: Terminal) -> list[str]:
     """The facts as text."""
+    from orun.executors.job import traced_in_part
+
+    trace = facts["trace"]
     store = facts["store"]
     state = f"{show(store['free'], 'B')} free" if store["writable"] else "not writable"
     tools = [_tool_row(tool) for tool in facts["tools"]]
@@ -175,6 +189,7 @@ def lines_of(facts: dict[str, Any], terminal: Terminal) -> list[str]:
         f"orun {facts['orun']}, Python {facts['python']}, {facts['platform']}",
         f"store: {near(store['folder'])}, {state}",
         *(f"  {notice}" for notice in store.get("notices", ())),
+        traced_in_part(trace["why"]) if trace["why"] else f"trace: {trace['level']}",
         "",
         *([*render(TOOLS, tools, terminal), ""] if tools else []),
         *(render(PROVIDERS, providers, terminal) if providers else ["ONNX Runtime is not installed: no providers"]),

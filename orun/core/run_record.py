@@ -14,6 +14,7 @@ from orun.core.stage_lookup import UnknownStage
 Outcome = Literal["built", "cached", "failed", "blocked", "skipped"]
 GateOutcome = Literal["passed", "failed", "undecided", "no baseline"]
 RunOutcome = Literal["passed", "failed", "undecided", "no baseline", "not judged", "done", "interrupted"]
+Trace = Literal["full", "python"]  # of what a stage read: all files that were opened, or those that Python opened
 INTERRUPTED = 130  # exit code of a run that the user stopped
 UNDECIDED = 4  # exit code of a run whose gates could not all be decided, and had to be
 
@@ -150,6 +151,8 @@ class StageResult(Record, frozen=True):
             not come back with its result.
         needs: ids of the stages right before it, those that guard a release among them.
         notes: what its kind says of the result, a sentence each.
+        trace: how much of what it read was seen when it was built: `full`, or `python` where the files that native
+            code and other programs opened were not; None where it has no result, or that is not known.
     """
 
     stage: str
@@ -171,6 +174,7 @@ class StageResult(Record, frozen=True):
     wrote: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    trace: Trace | None = None
 
 
 class RunResult(Record, frozen=True):

@@ -9,13 +9,18 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from resource import struct_rusage
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 PROC = Path("/proc")
 ENDED = (b"Z", b"X")  # states of processes that nobody has waited for yet
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+WAITS_TWICE = hasattr(os, "waitid")  # whether a child can be waited for without giving up its id
 KEPT_BLOCK, KEPT_FREE = 1 << 30, 2**31 - 1  # bytes: the largest blocks that are kept, and how much free memory may be
 
 
@@ -28,11 +33,11 @@ def libc() -> ctypes.CDLL:
     return library
 
 
-def die_with(parent: int) -> None:
-    """End this process when its parent does, which has that process id."""
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Have this process signalled when its parent ends, which has that process id."""
+    _prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:  # it ended before it could be asked
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), number)
 
 
 def adopt_orphans() -> None:
@@ -102,36 +107,90 @@ def descendants(process: int) -> Iterator[int]:
         waiting += children(one)
 
 
-def end_tree(leader: int, patience: float) -> None:
-    """Kill a process that leads a group and adopts orphans, and all below it.
+def signal_group(process: int, number: signal.Signals, spared: Collection[int | None] = ()) -> None:
+    """Signal the process group of a child, or the child alone where its group is this process's or a spared one.
 
-    It is stopped first, and goes last, so that none of those that it adopts meanwhile gets away.
+    Args:
+        process: id of the child. It must not have been waited for: until then its id, and that of its group, cannot
+            have become another's.
+        number: the signal.
+        spared: groups that go on.
+
+    Raises:
+        ChildProcessError: it was waited for, or is no child of this process.
+    """
+    if WAITS_TWICE:
+        os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    _signal_group(process, number, (os.getpgrp(), *spared))
+
+
+def wait_for_child(end: Callable[[int], None], *, block: bool) -> tuple[int, int, struct_rusage] | None:
+    """Wait for a child that ends, whichever it is.
+
+    Args:
+        end: called with the id of the child before that is given up, to signal its group. Not called where a child
+            cannot be waited for twice: on macOS before Python 3.13.
+        block: whether to wait until one ends.
+
+    Returns:
+        Its id, status and resources as `wait4` has them; None when none has ended.
+
+    Raises:
+        ChildProcessError: there is no child.
+    """
+    if not WAITS_TWICE:
+        found = os.wait4(-1, 0 if block else os.WNOHANG)
+        return found if found[0] else None
+    ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | (0 if block else os.WNOHANG))
+    if ended is None:
+        return None
+    end(ended.si_pid)
+    return os.wait4(ended.si_pid, 0)
+
+
+def end_strays(own: Collection[int]) -> None:
+    """Kill every child but the process's own, and their groups: what others have left behind, and it has adopted.
+
+    Of processes that fork and end, each is gone before it could be killed by itself. A group goes on in which one of
+    the own children is, or one below them.
+    """
+    strays = [process for process in children(os.getpid()) if process not in own]
+    if strays:
+        spared = {group(process) for process in {*own}.union(*map(descendants, own))}
+        for process in strays:
+            signal_group(process, signal.SIGKILL, spared)
+
+
+def end_tree(leader: int, patience: float) -> None:
+    """Kill a child that leads a group and adopts orphans, and all below it.
+
+    It is stopped first: it then waits for none of its children, so that none of their ids becomes another's. What is
+    below one that was killed becomes a child of the leader, which goes last.
 
     Args:
         leader: its id; it must not have been waited for.
-        patience: for how many seconds those below it are waited for that the kernel has not ended yet.
+        patience: for how many seconds its children are waited for that the kernel has not ended yet.
     """
     until = time.monotonic() + patience
     os.kill(leader, signal.SIGSTOP)
-    while any(map(_runs, below := list(descendants(leader)))):
-        for one in below:  # those that have ended, too: of their group, others may run
-            kill(one, (leader,))
-        if time.monotonic() > until:
+    if WAITS_TWICE:
+        os.waitid(os.P_PID, leader, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    while time.monotonic() < until:
+        below = children(leader)
+        if not any(map(_runs, below)) and below == children(leader):  # else some came when others of them ended
             break
-    os.killpg(leader, signal.SIGKILL)
+        for process in below:  # those that have ended, too: of their group, others may run
+            _signal_group(process, signal.SIGKILL, (leader,))
+    signal_group(leader, signal.SIGKILL)
 
 
-def kill(process: int, spared: Collection[int | None]) -> None:
-    """Kill a process and its group at once, or it alone if its group is to be spared.
-
-    Of processes that fork and end, each is gone before it could be killed by itself.
-    """
-    its_group = group(process)
-    with contextlib.suppress(ProcessLookupError):
-        if its_group is None or its_group in spared:
-            os.kill(process, signal.SIGKILL)
+def _signal_group(process: int, number: signal.Signals, spared: Collection[int | None]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: it has ended
+        its_group = os.getpgid(process)
+        if its_group in spared:
+            os.kill(process, number)
         else:
-            os.killpg(its_group, signal.SIGKILL)
+            os.killpg(its_group, number)
 
 
 def group(process: int) -> int | None:

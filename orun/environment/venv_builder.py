@@ -15,7 +15,7 @@ from pathlib import Path
 
 from orun.core.serialization import encode
 from orun.core.targets import Environment
-from orun.environment import venv_contents, venvs
+from orun.environment import processes, venv_contents, venvs
 from orun.environment.distributions import normalise
 from orun.errors import EnvironmentFailed
 from orun.fs.durable import replace_file
@@ -184,7 +184,7 @@ def _run(command: Sequence[str], folder: Path, output: int, lock: int) -> int:
         return 1
     finally:
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            processes.signal_group(process.pid, signal.SIGKILL)
             process.wait()
 
 

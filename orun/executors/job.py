@@ -96,6 +96,8 @@ class JobResult(Record, frozen=True):
             (`orun.fs.observed_state.appearance`).
         wrote: absolute path of a file of the project that it wrote and left beside its output -> how.
         notes: what it said of its result, a sentence each.
+        untraced: why files that are opened below Python, by native code and by other programs, were not all seen; empty
+            when they were.
         seconds: wall time.
         cpu_seconds: of its process and those that it started and waited for.
         peak_memory: resident bytes of its largest process, shared pages of preloaded libraries included.
@@ -109,9 +111,15 @@ class JobResult(Record, frozen=True):
     probed: Mapping[str, str] = field(default_factory=dict)
     wrote: Mapping[str, How] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    untraced: str = ""
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     peak_memory: int = 0
+
+
+def traced_in_part(why: str) -> str:
+    """Say that stages are traced in part, and why."""
+    return f"trace: python: files that native code and other programs open are not seen: {why}"
 
 
 class Progress(Record, frozen=True):

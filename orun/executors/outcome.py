@@ -62,6 +62,7 @@ def outcome_of(
         reads=inputs,
         probed={**probed, **_journals(inputs, ended.missed), **_by_name(inputs)},
         packages={**ended.packages, **said.packages},
+        untraced=said.untraced or ended.untraced,
         wrote=strays(job, {path: adds for path, adds in made.items() if path not in untouched}, sought),
         seconds=ended.seconds,
         cpu_seconds=ended.cpu_seconds,

@@ -1,7 +1,8 @@
 """Locks between processes: held by the kernel, so that they end with their owner.
 
 A process holds the lock of a key while it makes the result of that key. All orun processes of a machine share one
-more: stages hold it shared, a stage that measures time holds it alone.
+more: stages hold it shared, a stage that measures time holds it alone. Who has it alone, or waits for that, says so in
+a file beside it, which is locked as long as it is true.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
 import time
 import weakref
@@ -17,12 +19,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from orun.core.serialization import Record, decode, encode, from_json, replace, to_json
 from orun.errors import StoreError
 from orun.fs.durable import set_mode
 from orun.fs.os_errors import refusals
 
 STALE_SECONDS = 60.0  # that a host may take a file for there which another one has removed: NFS's `acdirmax`
 AGAIN_SECONDS = 0.05
+CLAIM = "orun-machine-claim-"  # then the id of the process, and a number
+LONGEST_CLAIM = 1 << 14  # bytes that are read of what another user may have written
 MACHINE = Path("/tmp")  # noqa: S108  (the one folder that all users share, whatever their TMPDIR says)
 
 
@@ -135,6 +140,26 @@ class Lock:
         self.forget()
 
 
+class MachineClaim(Record, frozen=True):
+    """Who has the machine alone, or waits for that.
+
+    Attributes:
+        process: its id.
+        project: folder of the project.
+        pipeline: name of the pipeline.
+        stage: id of the stage.
+        seconds: how long the stage took last time; None when that is not known.
+        since: when it got the machine, seconds since the epoch; None while it waits.
+    """
+
+    process: int
+    project: str
+    pipeline: str
+    stage: str
+    seconds: float | None = None
+    since: float | None = None
+
+
 class MachineLock:
     """A try of this process to have the machine, alone or beside others.
 
@@ -142,18 +167,23 @@ class MachineLock:
 
     Args:
         exclusive: alone.
-        folder: where the two lock files are.
+        folder: where the lock files are.
+        claim: what others are told while it is held alone.
     """
 
-    def __init__(self, *, exclusive: bool, folder: Path) -> None:
+    def __init__(self, *, exclusive: bool, folder: Path, claim: MachineClaim | None = None) -> None:
         # The turn is held while waiting to be alone; whoever shares only passes through it.
         self._turn = Lock(f"{folder}/orun-machine-turn.lock", exclusive=exclusive, keep=True)
         self._machine = Lock(f"{folder}/orun-machine.lock", exclusive=exclusive, keep=True)
+        self._beside = Lock(f"{folder}/orun-machine-beside.lock", keep=True)
+        self._folder = folder
+        self._claim = claim
+        self._claimed = Lock(f"{folder}/{CLAIM}{os.getpid()}-{next(_claims)}.lock")
 
     @property
     def held(self) -> bool:
         """Whether this object holds it."""
-        return self._machine.held
+        return self._machine.held or self._beside.held
 
     def try_acquire(self) -> bool:
         """Take it if nobody is in the way; returns whether it is held now. To be called again until it is.
@@ -163,17 +193,39 @@ class MachineLock:
         """
         if self.held:
             return True
+        waited = self._turn.held
         if not self._turn.try_acquire():
             return False
         taken = self._machine.try_acquire()
+        if self._claim and (taken or not waited):
+            self._say(replace(self._claim, since=time.time() if taken else None))
         if taken or not self._machine.exclusive:
             self._turn.release()
         return taken
 
+    def try_beside(self) -> bool:
+        """Take a place beside whoever has it alone; one stage of all processes has it at a time.
+
+        Raises:
+            StoreError: when the lock file cannot be opened.
+        """
+        return self._beside.try_acquire()
+
+    def claim(self) -> MachineClaim | None:
+        """Who has it alone or waits for that; None when nobody says so."""
+        claims = [claim for path in sorted(self._folder.glob(f"{CLAIM}*.lock")) if (claim := _claim_in(path))]
+        return max(claims, key=lambda claim: claim.since is not None, default=None)
+
     def release(self) -> None:
         """Give it back, or give up waiting for it; does nothing when neither is the case."""
-        self._turn.release()
-        self._machine.release()
+        for lock in (self._claimed, self._beside, self._turn, self._machine):
+            lock.release()
+
+    def _say(self, claim: MachineClaim) -> None:
+        with contextlib.suppress(OSError):  # a full disk: those who wait are told less
+            self._claimed.take(wait=True)
+            os.ftruncate(self._claimed.descriptor, 0)
+            os.pwrite(self._claimed.descriptor, to_json(encode(claim)), 0)
 
     def __enter__(self) -> Self:
         return self
@@ -184,13 +236,32 @@ class MachineLock:
         self.release()
 
 
-def machine_lock(exclusive: bool) -> MachineLock:
+def machine_lock(exclusive: bool, claim: MachineClaim | None = None) -> MachineLock:
     """The lock of this machine, for every user and every orun process on it; not yet tried.
+
+    Args:
+        exclusive: alone.
+        claim: what others are told while it is held alone.
 
     Raises:
         StoreError: when there is no folder for it.
     """
-    return MachineLock(exclusive=exclusive, folder=_machine())
+    return MachineLock(exclusive=exclusive, folder=_machine(), claim=claim if exclusive else None)
+
+
+def _claim_in(path: Path) -> MachineClaim | None:
+    """What a file says of who has the machine; None when its owner has died, or it is no such file."""
+    lock = Lock(path, exclusive=False, create=False)
+    with contextlib.suppress(OSError, ValueError, RecursionError):  # it is gone, or somebody else's file
+        if lock.take(wait=False):
+            lock.release()
+            return None
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return decode(MachineClaim, from_json(os.read(descriptor, LONGEST_CLAIM)))
+        finally:
+            os.close(descriptor)
+    return None
 
 
 def _machine() -> Path:
@@ -216,6 +287,7 @@ def remove_free_locks(folder: Path) -> None:
                 lock.release()
 
 
+_claims = itertools.count()
 _held: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 

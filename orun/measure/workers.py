@@ -56,7 +56,7 @@ class Worker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._wake()
+        self._signal(signal.SIGCONT)
         with suppress(OSError):  # it may have died already
             self._connection.send(None)
         self._connection.close()
@@ -96,7 +96,7 @@ class Worker:
         the other models meanwhile.
         """
         self._rests = True
-        self._stop()
+        self._signal(signal.SIGSTOP)
 
     def pin(self, core: int) -> None:
         """Keep the thread that calls the session on a core."""
@@ -124,30 +124,25 @@ class Worker:
         times: Streamed = self._ask("streamed", seconds)
         return times
 
-    def _wake(self) -> None:
-        if self._rests:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGCONT)
-
-    def _stop(self) -> None:
-        if self._rests:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGSTOP)
+    def _signal(self, number: signal.Signals) -> None:
+        """Signal a process that rests, unless it has ended: its id may be another's then."""
+        if self._rests and self.alive:
+            with suppress(ProcessLookupError):  # it has ended since then
+                os.kill(self.pid, number)
 
     def _ask(self, request: str, *arguments: Any) -> Any:
-        self._wake()
+        self._signal(signal.SIGCONT)
         try:
             self._connection.send((request, arguments))
             good, answer = self._connection.recv()
         except (EOFError, ConnectionError, BrokenPipeError) as error:
             self._process.join(CLOSE_SECONDS)
-            self._rests = False  # its id may be another process's by now
             code = self._process.exitcode
             name = self._subject.model.name
             raise OrunError(
                 f"the process that runs {name} died", why=f"exit status {code} in request {request!r}"
             ) from error
-        self._stop()
+        self._signal(signal.SIGSTOP)
         if not good:
             raise answer
         return answer

@@ -25,7 +25,7 @@ from orun.planning.plan import Done, Plan, Step
 from orun.planning.planner import Planner
 from orun.planning.provenance import Lineage
 from orun.runner.stage_execution import Attempt
-from orun.store import Action, Entry, Store, machine_lock
+from orun.store import Action, Entry, MachineClaim, Store, machine_lock
 
 POLL_SECONDS = 0.05  # how often the machine is asked for again while another process measures
 HASH_SEEDS = ("31337", "1")  # another than the one that stages have: the first that differs
@@ -118,7 +118,9 @@ class _Rebuilding:
         if spec.gives:
             return Rebuilt(stage.id, stage.uses, "not rebuildable", "it gives a release away, and would do so again")
         try:
-            with machine_lock(exclusive=spec.exclusive) as machine:
+            pipeline = self.planner.pipeline
+            claim = MachineClaim(os.getpid(), str(pipeline.project), pipeline.name, stage.id, step.seconds)
+            with machine_lock(spec.exclusive, claim) as machine:
                 while not machine.try_acquire():
                     sleep(POLL_SECONDS)
                 return self._compared(step, step.hit)

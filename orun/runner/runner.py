@@ -19,7 +19,7 @@ from orun.core.serialization import replace
 from orun.environment.resources import Room
 from orun.errors import Interrupted, StageError
 from orun.executors import Executor
-from orun.executors.job import Finished, JobResult, Progress
+from orun.executors.job import Finished, JobResult, Progress, traced_in_part
 from orun.executors.masking import Mask
 from orun.fs.os_errors import refusals
 from orun.pipeline.graph import reached
@@ -32,7 +32,7 @@ from orun.planning.provenance import Lineage
 from orun.runner.output_checkouts import Outs, namesake, withdraw_gone
 from orun.runner.scheduler import Schedule
 from orun.runner.stage_execution import Attempt
-from orun.runner.stage_locks import SAME_STAGE, Turn, Turns
+from orun.runner.stage_locks import SAME_STAGE, SHORT, Turn, Turns
 from orun.runner.stage_results import failed, left, up_to_date
 from orun.runner.undeclared_writes import Apart
 from orun.store import Action, Store
@@ -90,13 +90,15 @@ class Runner:
             Interrupted: when the user stops it; likewise.
         """
         self._attempts: dict[str, Attempt] = {}
-        self._turns = Turns(self.store, self.emit)
+        project, name = str(self.planner.pipeline.project), self.planner.pipeline.name
+        self._turns = Turns(self.store, self.emit, project, name)
         self._steps: dict[str, Step] = {}
         self._waiting: dict[str, Stage] = {}
         self._changes: Counter[str] = Counter()
         self._stopped = False
         self._mask = Mask.of(self.planner.pipeline.private)
         self._warned: set[str] = set()
+        self._untraced = ""
         self.store.pause(PAUSE_SECONDS)
         seconds = {step.stage.id: step.seconds for step in plan.steps if step.seconds is not None}
         stages, room = tuple(step.stage for step in plan.steps), self.room
@@ -162,9 +164,9 @@ class Runner:
             for stage in tuple(self._waiting.values()):
                 self._try(stage)
             for stage in self._schedule.ready():
-                if self._schedule.full or False in self._turns.refused:  # and an exclusive turn wants more
-                    break
-                if stage.id not in self._waiting and self._is_exclusive(stage) not in self._turns.refused:
+                if self._schedule.full or not self._turns.may_ask(exclusive=False, short=True):
+                    break  # an exclusive turn wants more
+                if stage.id not in self._waiting and self._may_ask(stage):
                     self._try(stage)
             if not self._schedule.has_news:
                 return bool(self._waiting)
@@ -226,7 +228,7 @@ class Runner:
         """Take the locks, look again, and start; whether it must wait for another process."""
         stage = step.stage
         turn = self._turn(step)
-        if holder := turn.waits_for(self._turns.refused):
+        if holder := self._turns.waits_for(turn):
             self._turns.say(stage.id, holder)
             return True
         before, step = step, self.planner.decide(stage, self.done, step)  # another process may have done it meanwhile
@@ -258,7 +260,17 @@ class Runner:
         return self._go_on(stage, start=False)
 
     def _turn(self, step: Step) -> Turn:
-        return self._turns.of(step, exclusive=self._is_exclusive(step.stage))
+        stage = step.stage
+        return self._turns.of(step, exclusive=self._is_exclusive(stage), short=self._is_short(stage))
+
+    def _may_ask(self, stage: Stage) -> bool:
+        return self._turns.may_ask(exclusive=self._is_exclusive(stage), short=self._is_short(stage))
+
+    def _is_short(self, stage: Stage) -> bool:
+        """Whether a stage disturbs a measurement so little that it need not wait for its end."""
+        spec, seconds = self.planner.pipeline.kinds[stage.uses].spec, self._schedule.seconds.get(stage.id)
+        small = seconds is not None and seconds <= SHORT and stage.cpus == 1 and not stage.gpus
+        return small and spec.stage_class == "portable" and not spec.exclusive
 
     def _start(self, step: Step) -> None:
         name = step.stage.id
@@ -287,6 +299,7 @@ class Runner:
             if isinstance(message.result, StageError):
                 raise message.result
             self._warn_of_guesses(message.stage, message.result)
+            self._say_untraced(message.result.untraced)
             action = attempt.conclude(self._mask.result(message.result), self.done)
         except StageError as error:
             self._fail(step, self._mask.error(error))
@@ -307,6 +320,12 @@ class Runner:
             if name not in self._warned:
                 self._warned.add(name)
                 self.emit(Notice("warning", GUESS.format(stage=stage, name=name)))
+
+    def _say_untraced(self, why: str) -> None:
+        """Say once in a run that stages are traced in part."""
+        if why and not self._untraced:
+            self._untraced = why
+            self.emit(Notice("info", traced_in_part(why)))
 
     def _reuse(self, step: Step, action: Action) -> None:
         """Take a stored result, unless it rests on what another stage wrote beside its output in some other run."""

@@ -135,6 +135,7 @@ class Attempt(Record, frozen=True):
             peak_memory=result.peak_memory,
             wrote=wrote,
             notes=result.notes,
+            trace="python" if result.untraced else "full",
         )
         kept = self._kept(action)
         self.store.put_action(kept)

@@ -38,6 +38,7 @@ def up_to_date(step: Step, action: Action, outcome: Outcome, out: str, *, brough
         wrote=tuple(name for name, stray in action.wrote.items() if stray.how == "written"),
         needs=step.stage.before,
         notes=action.notes,
+        trace=action.trace,
     )
 
 

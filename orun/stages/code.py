@@ -42,14 +42,6 @@ def compile_beforehand(path: str, text: bytes) -> None:
     _COMPILED[path, text] = _compile(text, path)
 
 
-def unload() -> None:
-    """Forget what this process has loaded."""
-    for name in LOADED.values():
-        sys.modules.pop(name, None)  # it is not there when it could not be loaded
-    LOADED.clear()
-    TEXTS.clear()
-
-
 def _compile(text: bytes, path: str) -> CodeType:
     code: CodeType = compile(text, path, "exec", dont_inherit=True)
     return code

@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orun.fs.locks import Lock, MachineLock, machine_lock
+    from orun.fs.locks import Lock, MachineClaim, MachineLock, machine_lock
     from orun.fs.signatures import Signature
     from orun.store.records import Action, Discovered, Entry, Stray, Tree
     from orun.store.stat_cache import StatCache
@@ -17,6 +17,7 @@ __all__ = [
     "Discovered",
     "Entry",
     "Lock",
+    "MachineClaim",
     "MachineLock",
     "Signature",
     "StatCache",
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "orun.fs.locks": ("Lock", "MachineLock", "machine_lock"),
+    "orun.fs.locks": ("Lock", "MachineClaim", "MachineLock", "machine_lock"),
     "orun.fs.signatures": ("Signature",),
     "orun.store.records": ("Action", "Discovered", "Entry", "Stray", "Tree"),
     "orun.store.stat_cache": ("StatCache",),

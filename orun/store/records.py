@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from orun.core.metrics import Metric
+from orun.core.run_record import Trace
 from orun.core.serialization import Record, field
 
 
@@ -102,6 +103,8 @@ class Action(Record, frozen=True):
         others: digests of other trees that the same inputs have made: the stage is not deterministic.
         wrote: what it left beside its output in the project, by path.
         notes: what it said of its result, a sentence each.
+        trace: how much of what it read was seen: `full`, or `python` where the files that native code and other
+            programs opened were not; None in the record of an orun that did not say so.
     """
 
     key: str
@@ -121,6 +124,7 @@ class Action(Record, frozen=True):
     others: tuple[str, ...] = ()
     wrote: Mapping[str, Stray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    trace: Trace | None = None
 
     @property
     def inputs(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ import pytest
 
 from orun.cli.doctor import lines_of
 from orun.environment import distributions
+from orun.executors.tracing.probe import why_untraced
 from orun.report.terminal import Terminal
 
 from .conftest import CommandLine
@@ -18,6 +19,7 @@ FACTS = {
     "python": "3.11.7",
     "platform": "Linux-6.18-x86_64",
     "store": {"folder": "artifacts", "writable": True, "free": 72_100_000_000, "notices": ["a record was put away"]},
+    "trace": {"level": "full", "why": ""},
     "tools": [
         {"tool": "onnx", "version": "1.23.2", "needed_by": ["convert/onnx", "quantize/dynamic"], "install": ""},
         {"tool": "torch", "version": None, "needed_by": ["convert/torch"], "install": 'pip install "orun[torch]"'},
@@ -39,6 +41,7 @@ def test_the_whole_report() -> None:
 orun 0.1.0, Python 3.11.7, Linux-6.18-x86_64
 store: artifacts, 72.1 GB free
   a record was put away
+trace: full
 
 tool   version  needed by                       to install it
 onnx   1.23.2   convert/onnx, quantize/dynamic
@@ -66,12 +69,22 @@ def test_a_store_that_cannot_be_written_and_no_runtime() -> None:
     assert lines[-1] == "ONNX Runtime is not installed: no providers"
 
 
+def test_stages_that_are_traced_in_part() -> None:
+    facts = {**FACTS, "trace": {"level": "python", "why": "only Linux reports it, and this is Darwin"}}
+    assert lines_of(facts, Terminal())[3] == (
+        "trace: python: files that native code and other programs open are not seen: only Linux reports it, and this "
+        "is Darwin"
+    )
+
+
 def test_this_machine(orun: CommandLine, project: Path) -> None:
     shown = orun("doctor", "words.yaml", "--json")
     document = json.loads(shown.out)
     assert (shown.code, shown.err) == (0, "")
     assert document["store"]["folder"] == str(project / "artifacts")
     assert document["providers"]["CPUExecutionProvider"]["loads"] is True
+    why = why_untraced()
+    assert document["trace"] == {"level": "python" if why else "full", "why": why}
     assert document["tools"] == []
     assert document["problems"] == []
     assert not (project / "artifacts").exists()

@@ -69,7 +69,7 @@ def test_where_orun_refused_something_is_not_shown(tmp_path: Path) -> None:
 
 def test_of_a_crash_what_led_to_the_user_s_function_is_not_shown(tmp_path: Path) -> None:
     log = tmp_path / "stage.log"
-    frames = "".join(f'  File "/site/orun/executors/local/forker.py", line {line} in serve\n' for line in range(20))
+    frames = "".join(f'  File "/site/orun/executors/local/zygote.py", line {line} in serve\n' for line in range(20))
     crash = (
         f'Fatal Python error: Aborted\n  File "mine.py", line 6 in f\n{frames}  File "<frozen runpy>", line 8 in _run\n'
     )

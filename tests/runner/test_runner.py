@@ -12,12 +12,15 @@ import pytest
 
 import orun
 from orun.core.events import Event, Notice, StageStarted, StageWaiting
+from orun.core.serialization import replace
 from orun.errors import PipelineError, UsageError
 from orun.fs import locks
-from orun.store import Store, machine_lock
+from orun.runner.stage_locks import who_measures
+from orun.store import MachineClaim, Store, machine_lock
 from tests.faults.projects import write_model
 from tests.project import PIPELINE, Project, built, outcomes
 
+CLAIM = MachineClaim(4711, "/models", "bert", "latency")
 FAILING = """
 name: text
 stages:
@@ -340,11 +343,17 @@ def test_processes_that_share_a_cold_store_share_the_work(project: Project) -> N
 
 @pytest.mark.parametrize(
     ("measures", "what"),
-    [(False, "another orun process, which runs the same stage"), (True, "another orun process, which measures")],
+    [
+        (False, "another orun process, which runs the same stage"),
+        (
+            True,
+            "orun process 4711 (bert in /models), whose stage latency measures; how long that takes is not known yet",
+        ),
+    ],
 )
 def test_who_waits_for_another_process_says_for_what(project: Project, measures: bool, what: str) -> None:
     key = project.run()["upper"].key
-    lock = machine_lock(exclusive=True) if measures else Store(project.store).key_lock(key)
+    lock = machine_lock(exclusive=True, claim=CLAIM) if measures else Store(project.store).key_lock(key)
     assert lock.try_acquire()
 
     def hear(event: Event) -> None:
@@ -382,7 +391,7 @@ def test_a_wide_pipeline_asks_once_for_the_machine_while_another_process_measure
     """It would else disturb what is measured, and hold the keys of all that might come."""
     stages = "".join(f"  s{i}: {{uses: ./stages.py:make, with: {{text: t{i}}}}}\n" for i in range(20))
     project = Project.make(tmp_path / "project", f"name: text\nstages:\n{stages}")
-    lock = machine_lock(exclusive=True)
+    lock = machine_lock(exclusive=True, claim=CLAIM)
     assert lock.try_acquire()
     keys: list[int] = []
 
@@ -398,7 +407,7 @@ def test_a_wide_pipeline_asks_once_for_the_machine_while_another_process_measure
     result = orun.run(project.folder / "pipeline.yaml", store=project.store, on_event=hear)
     assert len(built(result)) == 20
     waits = [(event.stage, event.what) for event in project.events if isinstance(event, StageWaiting)]
-    assert waits == [("s0", "another orun process, which measures")]
+    assert waits == [("s0", who_measures(replace(CLAIM, since=0.0)))]
     assert keys == [1]
 
 

@@ -86,7 +86,7 @@ class Channel:
         """Every whole line that has arrived, with its end; does not wait."""
         with contextlib.suppress(BlockingIOError):
             while not self.closed:
-                self._receive()
+                self._receive(socket.MSG_DONTWAIT)
         whole, end, rest = self._received.rpartition(b"\n")
         self._received = rest
         return [line + b"\n" for line in bytes(whole).split(b"\n")] if end else []
@@ -94,10 +94,9 @@ class Channel:
     def receive(self) -> dict[str, Any]:
         """Wait for one message; EOFError when the other end is gone without one."""
         while b"\n" not in self._received:
-            data = self._socket.recv(CHUNK)
-            if not data:
+            self._receive(0)
+            if self.closed:
                 raise EOFError("the other end of the connection is gone")
-            self._received += data
         line, _, self._received = self._received.partition(b"\n")
         message: dict[str, Any] = from_json(bytes(line))
         return message
@@ -106,11 +105,11 @@ class Channel:
         """Every whole message that has arrived; does not wait."""
         return [from_json(line) for line in self.lines()]
 
-    def _receive(self) -> None:
+    def _receive(self, flags: int) -> None:
         # Not socket.recv_fds, which loses its flags before Python 3.12.
         room = socket.CMSG_LEN(MAX_DESCRIPTORS * INT.itemsize)
         try:
-            data, extras, _, _ = self._socket.recvmsg(CHUNK, room, socket.MSG_DONTWAIT)
+            data, extras, _, _ = self._socket.recvmsg(CHUNK, room, flags)
         except ConnectionResetError:
             data, extras = b"", []
         for _, _, content in extras:

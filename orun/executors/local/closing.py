@@ -1,14 +1,13 @@
 """Files that a stage leaves to Python to close: what cannot be written then would be lost without a word.
 
-`json.dump(figures, open(path, "w"))` on a full disk leaves an empty file and raises nothing. Python tells of it from
-3.13 on; before, in its development mode alone. That flag of its configuration is set here: once Python runs it makes
-nothing else happen but checks of the names of encodings.
+`json.dump(figures, open(path, "w"))` on a full disk leaves an empty file and raises nothing. From 3.13 on Python tells
+`sys.unraisablehook` of it. Before, a disk that is still full when the stage ends fails the run, because its result
+cannot be recorded either, and nothing tells of one that was full for a moment.
 """
 
 from __future__ import annotations
 
 import ast
-import ctypes
 import os
 import re
 import sys
@@ -18,17 +17,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-TELLS = (3, 13)
 NAMED = re.compile(r"""\bname=(b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*")""")  # in what is shown of a file
 _lost: dict[str, OSError] = {}
 
 
 def watch() -> None:
     """Take note of what is lost from now on, in this process and in those forked from it."""
-    if sys.unraisablehook is _hear:
-        return
-    if sys.version_info < TELLS:
-        _tell()
     sys.unraisablehook = _hear
 
 
@@ -54,14 +48,3 @@ def _hear(told: UnraisableHookArgs) -> None:
         if told.object is None and (named := NAMED.search(told.err_msg or "")):  # from 3.14 on it is shown alone
             _note(ast.literal_eval(named[1]), told.exc_value)
     sys.__unraisablehook__(told)
-
-
-def _tell() -> None:
-    """Set the flag, where the configuration begins as it does in the versions that are known."""
-    get = getattr(ctypes.pythonapi, "_Py_GetConfig", None)
-    if get is None:
-        return
-    get.restype = ctypes.POINTER(ctypes.c_int)
-    config, flags = get(), sys.flags
-    if tuple(config[1:4]) == (flags.isolated, 1 - flags.ignore_environment, int(flags.dev_mode)):
-        config[3] = 1

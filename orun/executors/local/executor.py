@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -75,7 +74,6 @@ class Running:
     Attributes:
         job: the job.
         server: the server that runs it.
-        process: the id of its process; 0 until it has started.
         cancelled: it is to be stopped.
         said: what it said of its end.
         written: files that it has opened for writing -> whether only to add to their end.
@@ -83,7 +81,6 @@ class Running:
 
     job: Job
     server: Server
-    process: int = 0
     cancelled: bool = False
     said: JobResult | Trouble | None = None
     written: Mapping[str, bool] = field(default_factory=dict)
@@ -200,10 +197,10 @@ class LocalExecutor:
         stage = message["stage"]
         running = self._running[stage]
         if "started" in message:
-            running.process = message["started"]
-        elif "progress" in message:
+            return []
+        if "progress" in message:
             return [Progress(stage, *message["progress"])]
-        elif "result" in message:
+        if "result" in message:
             running.said = decode(JobResult, message["result"])
             running.written = message["written"]
         elif "trouble" in message:
@@ -232,9 +229,6 @@ class LocalExecutor:
                 if running.cancelled:
                     self.cancel(stage)
                 continue
-            if running.process:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(running.process, signal.SIGKILL)
             del self._running[stage]
             happened.append(Finished(stage, lost(running.job, self._printed(server))))
         return happened

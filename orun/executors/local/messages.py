@@ -53,6 +53,7 @@ class Ended(Record, frozen=True):
         packages: distribution -> version of what processes have loaded that it started.
         probed: what was asked for below Python without being opened -> what was there, as
             `orun.fs.observed_state.appearance` has it.
+        untraced: why some of what it opened below Python could not be seen; empty when all could, or nothing was to be.
     """
 
     status: int
@@ -66,3 +67,4 @@ class Ended(Record, frozen=True):
     missed: Sequence[str] = ()
     packages: Mapping[str, str] = field(default_factory=dict)
     probed: Mapping[str, str] = field(default_factory=dict)
+    untraced: str = ""

@@ -42,8 +42,15 @@ MOST_NOTES, LONGEST_NOTE = 10, 1000  # of a stage, and characters of each
 State = tuple[int, int, int]
 
 
-def perform(job: Job, scope: Scope, channel: Channel, observer: Observer) -> dict[str, Any]:
+def perform(job: Job, scope: Scope, channel: Channel, observer: Observer, untraced: str = "") -> dict[str, Any]:
     """Do a job in this process and note what it reads.
+
+    Args:
+        job: the job.
+        scope: tells the user's files.
+        channel: the connection to the supervisor.
+        observer: sees what it reads; installed.
+        untraced: why files that are opened below Python are not seen; empty when they are.
 
     Returns:
         What is to be said of it: `{"result": ..., "written": ...}` or `{"trouble": ...}`.
@@ -65,7 +72,7 @@ def perform(job: Job, scope: Scope, channel: Channel, observer: Observer) -> dic
         return {"trouble": encode(failure_location.trouble(job, scope, error))}
     _end_copy(process)
     read = (recorder.reads, recorder.listings, packages, variables.found, probes.found)
-    result = JobResult(metrics, *read, notes=notes)
+    result = JobResult(metrics, *read, notes=notes, untraced=untraced)
     return {"result": encode(result), "written": recorder.written}
 
 

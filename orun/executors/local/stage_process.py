@@ -7,20 +7,19 @@ import faulthandler
 import os
 import resource
 import sys
-from collections.abc import Mapping
 from io import TextIOWrapper
-from typing import Any, cast
+from typing import cast
 
 from orun.core.serialization import decode, encode
 from orun.environment import processes
-from orun.executors.job import OPTIONS, Job
+from orun.executors.job import OPTIONS, Job, JobResult
 from orun.executors.local import stage_function
 from orun.executors.local.channel import Channel
 from orun.executors.local.ending import let_trackers_end
 from orun.executors.local.messages import Trouble
 from orun.executors.local.reentrancy import enter
 from orun.executors.tracing import started
-from orun.executors.tracing.native import listen, make_ready
+from orun.executors.tracing.native import Untraced, listen, make_ready
 from orun.executors.tracing.observer import Observer
 from orun.executors.tracing.packages import stands_alone
 from orun.executors.tracing.scope import Scope, scope_of
@@ -36,41 +35,37 @@ def prepare() -> None:
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     make_ready()
+    encode(JobResult())
     distrust(lambda _, path: stands_alone(path) and may_be_stale(path))
 
 
-def send(channel: Channel, job: Mapping[str, Any], scope: Scope) -> None:
-    """Send a job, encoded, and its scope to the process that `serve`s it."""
-    channel.send({"job": job, "scope": scope.made_of})
-
-
-def receive(channel: Channel) -> tuple[Job, Scope]:
-    """Wait for what `send` sends."""
-    message = channel.receive()
-    return decode(Job, message["job"]), scope_of(*map(tuple, message["scope"]))
-
-
-def serve(channel: Channel, observer: Observer, parent: int) -> None:
-    """Do the job that arrives in this process, which is to end afterwards, and say what came of it.
+def serve(job: Job, scope: Scope, channel: Channel, observer: Observer, parent: int) -> None:
+    """Do a job in this process, which is to end afterwards, and say what came of it.
 
     Args:
+        job: the job.
+        scope: tells the user's files.
         channel: the connection to the supervisor.
         observer: sees what it reads; installed.
         parent: id of the process that this one is to die with.
     """
     processes.die_with(parent)
-    job, scope = receive(channel)
     try:
         _enter(job)
     except OSError as error:
         trouble = Trouble("StageFailed", f"{job.stage} could not start", why=str(error))
         channel.send({"stage": job.stage, "trouble": encode(trouble)})
         return
-    listener = listen()
-    channel.send({"stage": job.stage, "started": os.getpid()}, *([] if listener is None else [listener]))
-    if listener is not None:
+    untraced = ""
+    try:
+        listener = listen()
+    except Untraced as error:
+        untraced = str(error)
+        channel.send({"stage": job.stage, "started": os.getpid()})
+    else:
+        channel.send({"stage": job.stage, "started": os.getpid()}, listener)
         os.close(listener)
-    said = stage_function.perform(job, scope, channel, observer)
+    said = stage_function.perform(job, scope, channel, observer, untraced)
     let_trackers_end()
     with contextlib.suppress(OSError, ValueError, AttributeError):  # a full disk, or streams that the stage has closed
         sys.stdout.flush()
@@ -100,11 +95,14 @@ def _enter(job: Job) -> None:
             vars(sys.modules["tempfile"])["tempdir"] = None
 
 
-def spawn(descriptor: int) -> int:
-    """Start a fresh interpreter that does the job it will be sent; its process id.
+def spawn(job: Job, scope: Scope, channel: Channel, descriptor: int) -> int:
+    """Start a fresh interpreter that does a job; its process id.
 
     Args:
-        descriptor: its end of the connection to this process.
+        job: the job.
+        scope: tells the user's files.
+        channel: the connection to it.
+        descriptor: its end of that.
     """
     os.set_inheritable(descriptor, True)
     arguments = [
@@ -115,7 +113,9 @@ def spawn(descriptor: int) -> int:
         str(descriptor),
         str(os.getpid()),
     ]
-    return os.posix_spawn(sys.executable, arguments, os.environ, setpgroup=0)
+    process = os.posix_spawn(sys.executable, arguments, os.environ, setpgroup=0)
+    channel.send({"job": encode(job), "scope": scope.made_of})
+    return process
 
 
 def main() -> None:
@@ -124,7 +124,10 @@ def main() -> None:
     observer.install()
     started.watch(observer)
     prepare()
-    serve(Channel.of(int(sys.argv[1])), observer, int(sys.argv[2]))
+    channel = Channel.of(int(sys.argv[1]))
+    message = channel.receive()
+    job, scope = decode(Job, message["job"]), scope_of(*map(tuple, message["scope"]))
+    serve(job, scope, channel, observer, int(sys.argv[2]))
     os._exit(0)
 
 

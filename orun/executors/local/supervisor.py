@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import sys
 from dataclasses import dataclass, field
+from resource import struct_rusage
 from time import monotonic
 
 from orun.environment import processes
 from orun.environment.physical_memory import out_of_memory_kills
 from orun.executors.job import Job
 from orun.executors.local.channel import Channel
-from orun.executors.local.forker import End
 from orun.executors.local.messages import Ended, Stop
 from orun.executors.tracing.native import NativeReads
 from orun.executors.tracing.scope import Scope
@@ -25,7 +23,7 @@ MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 @dataclass
 class Supervised:
-    """A stage's process.
+    """A stage's process, a child that has not been waited for.
 
     Attributes:
         job: what it does.
@@ -79,35 +77,36 @@ class Supervised:
         if not self.stopped:
             self.stopped = why
             self._order_at = monotonic() + GRACE
-            self._signal(signal.SIGTERM)
+            processes.signal_group(self.process, signal.SIGTERM)
 
     def kill(self) -> None:
         """Order it and all that it has started to end."""
         self._order_at = float("inf")
-        self._signal(signal.SIGKILL)
+        processes.signal_group(self.process, signal.SIGKILL)
 
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended
-            os.killpg(self.process, number)
+    def ended(self, status: int, usage: struct_rusage) -> Ended:
+        """What there is to say now that it has ended, and was waited for.
 
-    def ended(self, end: End) -> Ended:
-        """What there is to say now that it has ended; kills what it has left behind."""
-        self.kill()
+        Args:
+            status: as `wait` gives it.
+            usage: what it took.
+        """
         if self.native:
             self.native.answer()
         packages = self.native.packages() if self.native else {}  # it reads a little more
         return Ended(
-            status=end.status,
+            status=status,
             seconds=monotonic() - self._began,
-            cpu_seconds=end.cpu_seconds,
-            peak_memory=end.peak_memory * MAXRSS_UNIT,
+            cpu_seconds=usage.ru_utime + usage.ru_stime,
+            peak_memory=usage.ru_maxrss * MAXRSS_UNIT,
             stopped=self.stopped,
-            out_of_memory=bool(end.status) and out_of_memory_kills() > self._kills,
+            out_of_memory=bool(status) and out_of_memory_kills() > self._kills,
             reads=self.native.recorder.reads if self.native else {},
             written=self.native.recorder.written if self.native else {},
             missed=sorted(self.native.recorder.missed) if self.native else [],
             packages=packages,
             probed=self.native.probed if self.native else {},
+            untraced=self.native.untraced if self.native else "",
         )
 
     def release(self) -> None:

@@ -5,9 +5,10 @@ server forks one that imports a module more, with a connection of its own to the
 torch` is grown from the one for `numpy, onnx`. So the state of a stage's process follows from the list of its modules
 alone, stages with short lists stay light, and no import keeps another stage waiting.
 
-A server is two processes: this one supervises stages, the one below it (`forker.py`) forks them and the servers that
-grow. The supervisor enforces limits, passes on what stages say, and answers for the files they open. When the runner is
-gone it kills them and ends; the kernel ends them when one of the two is killed.
+The server supervises the stages that it has forked: it enforces limits, passes on what they say, answers for the files
+that they open, and ends what they leave behind before it waits for them. When the runner is gone, or the process that
+it was forked from, it kills them and ends. The first server is watched by a process that only waits (`_guard`), and
+every other one by the server that it was grown from: what a server leaves when it is killed ends there.
 """
 
 from __future__ import annotations
@@ -21,18 +22,20 @@ import selectors
 import signal
 import socket
 import sys
-from collections.abc import Mapping
-from typing import Any
+import traceback
+from collections.abc import Callable, Mapping
+from resource import struct_rusage
+from typing import Any, NoReturn
 
 from orun.core.serialization import decode, encode
 from orun.environment import processes
 from orun.executors.job import Job, Signature
-from orun.executors.local import closing, stage_process
+from orun.executors.local import stage_process
 from orun.executors.local.channel import Channel
-from orun.executors.local.forker import End, Forker
+from orun.executors.local.messages import Ended, Trouble
 from orun.executors.local.preload import FORKS
-from orun.executors.local.rehearsal import rehearse
 from orun.executors.local.supervisor import Supervised
+from orun.executors.local.warm import compile_for_forks
 from orun.executors.tracing import started
 from orun.executors.tracing.native import NativeReads
 from orun.executors.tracing.observer import Observer
@@ -53,12 +56,12 @@ class Zygote:
         self._observer = observer
         self._forks = forks
         self._running: dict[int, Supervised] = {}
-        self._parsed: dict[str, Signature | None] = {}
-        self._scopes: set[Scope] = set()
+        self._servers: dict[int, int] = {}  # grown from this one -> its connection to the runner, as long as it lives
+        self._compiled: dict[str, Signature | None] = {}
         self._selector = selectors.DefaultSelector()
         self._ended, self._wake = socket.socketpair()
-        self._forker: Forker | None = None
         self._over = False
+        self._parent = os.getppid()
 
     def serve(self) -> None:
         """Do what the runner asks until it is gone."""
@@ -73,28 +76,21 @@ class Zygote:
 
     def _begin(self) -> None:
         processes.adopt_orphans()
-        if FORKS:
-            self._observer.recorder.pause()
-            gc.freeze()  # collections in the stages would copy the pages that they share
-            self._forker = Forker.start(self._observer, self._become, self._forget)
-            self._selector.register(self._forker, selectors.EVENT_READ, self._hear_forker)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends with its connection, after its stages
+        self._observer.recorder.pause()
+        gc.freeze()  # collections in the stages would copy the pages that they share
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGCHLD, _nothing)
         self._ended.setblocking(False)
         self._wake.setblocking(False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         self._selector.register(self._ended, selectors.EVENT_READ, self._reap)
         self._selector.register(self._control, selectors.EVENT_READ, self._obey)
+        if FORKS:
+            processes.die_with(self._parent, signal.SIGTERM)
 
-    def _forget(self) -> None:
-        """In the process that forks: let go of all that is the server's."""
-        self._selector.close()
-        self._ended.close()
-        self._wake.close()
-        self._control.close()
-
-    def _become(self, module: str, descriptor: int, observer: Observer) -> None:
-        become(module, Channel.of(descriptor), observer, forks=self._forks)
+    def _stop(self, _number: int, _frame: object) -> None:
+        """End soon, after the stages and servers below: it was asked to, or its parent has ended."""
+        self._over = True
 
     def _attend(self) -> None:
         """Wait for what happens next, and see to it."""
@@ -127,34 +123,75 @@ class Zygote:
     def _run(self, encoded: Mapping[str, Any]) -> None:
         job = decode(Job, encoded)
         scope = Scope.of(job)
-        if self._forker and scope not in self._scopes:
-            self._scopes.add(scope)
-            self._forker.look(scope)
         ours, theirs = Channel.pair()
         try:
-            process = self._start(theirs.fileno())
-        except EOFError:
-            self._over = True
+            process = self._start(job, scope, ours, theirs.fileno())
+        except OSError as error:  # this machine lets no more processes be made
+            ours.close()
+            self._refuse(job, str(error))
             return
         finally:
             theirs.close()
-        stage_process.send(ours, encoded, scope)
         supervised = self._running[process] = Supervised(job, scope, process, ours)
         self._selector.register(ours, selectors.EVENT_READ, lambda: self._hear(supervised))
 
-    def _start(self, descriptor: int) -> int:
-        """Start the process of a stage, which has that connection; its id."""
-        if self._forker and self._forks:
-            return self._forker.fork(descriptor)
-        process = stage_process.spawn(descriptor)
+    def _refuse(self, job: Job, why: str) -> None:
+        """Tell the runner that a stage could not be started."""
+        trouble = Trouble("StageFailed", f"{job.stage} could not start", why=why)
+        self._control.post_message({"stage": job.stage, "trouble": encode(trouble)})
+        self._control.post_message({"stage": job.stage, "ended": encode(Ended(0, 0.0, 0.0, 0))})
+
+    def _start(self, job: Job, scope: Scope, channel: Channel, descriptor: int) -> int:
+        """Start the process of a stage; its id.
+
+        Args:
+            job: the job.
+            scope: tells the user's files.
+            channel: the connection to it.
+            descriptor: its end of that.
+        """
+        if not self._forks:
+            return stage_process.spawn(job, scope, channel, descriptor)
+        self._observer.prepare(scope)
+        server = os.getpid()
+
+        def serve() -> None:
+            channel.close()
+            stage_process.serve(job, scope, Channel.of(descriptor), self._observer, server)
+
+        process = self._fork(serve)
         with contextlib.suppress(OSError):  # it has done so itself, or has ended
             os.setpgid(process, process)
         return process
 
     def _grow(self, module: str, descriptor: int) -> None:
-        if self._forker:
-            self._forker.grow(module, descriptor)
-        os.close(descriptor)
+        """Fork a server that imports one module more."""
+        try:
+            process = self._fork(lambda: become(module, Channel.of(descriptor), self._observer, forks=self._forks))
+        except OSError:  # the runner hears of its end, and asks this one to run the stages
+            os.close(descriptor)
+        else:
+            self._servers[process] = descriptor
+
+    def _fork(self, task: Callable[[], None]) -> int:
+        """Do a task in a process of its own; its id."""
+        process = os.fork()
+        if not process:
+            self._leave()
+            _only(task)
+        return process
+
+    def _leave(self) -> None:
+        """Let go of all that is the server's, in a process that it has forked."""
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        for closed in (self._selector, self._ended, self._wake, self._control):
+            closed.close()
+        for supervised in self._running.values():
+            supervised.release()
+        for descriptor in self._servers.values():
+            os.close(descriptor)
 
     def _hear(self, supervised: Supervised) -> None:
         """Pass on what a stage says."""
@@ -174,67 +211,68 @@ class Zygote:
         if source in self._selector.get_map():
             self._selector.unregister(source)
 
-    def _hear_forker(self) -> None:
-        """Hear of stages that have ended."""
-        if self._forker:
-            for end in self._forker.ends():
-                self._conclude(end)
-
     def _reap(self) -> None:
-        """Hear of this process's own children: those of stages that have left them behind, and some stages."""
+        """See to the children that have ended."""
         with contextlib.suppress(BlockingIOError):
             self._ended.recv(4096)
         with contextlib.suppress(ChildProcessError):
-            while (found := os.wait4(-1, os.WNOHANG))[0]:
-                self._conclude(End.of(*found))
+            while found := processes.wait_for_child(self._end_remains, block=False):
+                self._conclude(*found)
 
-    def _conclude(self, end: End) -> None:
-        if self._forker and end.process == self._forker.process:
-            self._over = True  # the runner hears of it by the end of this process, and of nothing that ends meanwhile
-        supervised = None if self._over else self._running.pop(end.process, None)
-        self._kill_strays()  # whatever it was that ended: it may have forked before it was killed
-        if supervised:
+    def _end_remains(self, process: int) -> None:
+        """End what a child that has ended left behind: processes of its group, and others that have been adopted."""
+        if supervised := self._running.get(process):
+            supervised.kill()
+        processes.end_strays((self._running.keys() | self._servers.keys()) - {process})
+
+    def _conclude(self, process: int, status: int, usage: struct_rusage) -> None:
+        """Tell the runner of the end of a child."""
+        if process in self._servers:
+            os.close(self._servers.pop(process))
+        if supervised := self._running.pop(process, None):
             self._hear(supervised)
             self._unregister(supervised.channel)
             if supervised.native:
                 self._unregister(supervised.native)
-            ended = encode(supervised.ended(end))
+            ended = encode(supervised.ended(status, usage))
             self._control.post_message({"stage": supervised.job.stage, "ended": ended})
-            self._warm(supervised)
+            self._compile(supervised)
             supervised.release()
 
-    def _warm(self, supervised: Supervised) -> None:
-        """Have the code parsed that a stage read: others are likely to read it too."""
-        if self._forker and supervised.native:
+    def _compile(self, supervised: Supervised) -> None:
+        """Compile the code that a stage has read: others are likely to read it too."""
+        if self._forks and supervised.native:
             for path, seen in supervised.native.recorder.reads.items():
-                if path.endswith(".py") and self._parsed.get(path) != seen:
-                    self._parsed[path] = seen
-                    self._forker.parse(path)
-
-    def _kill_strays(self) -> None:
-        """End what stages that have ended left behind: it has become a child of this process.
-
-        Its group goes with it, unless what may live on is in it.
-        """
-        own = {*self._running, *([self._forker.process] if self._forker else ())}
-        strays = [process for process in processes.children(os.getpid()) if process not in own]
-        if strays:
-            alive = {os.getpid(), *own}.union(*map(processes.descendants, own))
-            spared = {processes.group(process) for process in alive}
-            for process in strays:
-                processes.kill(process, spared)
+                if path.endswith(".py") and self._compiled.get(path) != seen:
+                    self._compiled[path] = seen
+                    compile_for_forks(path)
 
     def _end(self) -> None:
         """End with everything below this process."""
         for supervised in self._running.values():
             supervised.kill()
-        self._running.clear()
-        if self._forker:
-            self._forker.close()
+        for server in self._servers:
+            os.kill(server, signal.SIGTERM)
         with contextlib.suppress(ChildProcessError):
-            while True:
-                self._kill_strays()
-                os.wait4(-1, 0)
+            while found := processes.wait_for_child(self._end_remains, block=True):
+                self._servers.pop(found[0], None)
+                self._running.pop(found[0], None)
+
+
+def _nothing(_number: int, _frame: object) -> None:
+    """Take no notice of a signal; unlike with SIG_IGN, programs that are started do."""
+
+
+def _only(task: Callable[[], None]) -> NoReturn:
+    """Do a task and end: a forked process must not run on in its parent's frames."""
+    status = 1
+    try:
+        task()
+        status = 0
+    except BaseException:  # noqa: BLE001 - whatever it was, nobody above would make anything of it
+        traceback.print_exc()
+    finally:
+        os._exit(status)
 
 
 def become(module: str, control: Channel, observer: Observer, *, forks: bool) -> None:
@@ -263,10 +301,32 @@ def main() -> None:
     observer.install()
     started.watch(observer)
     stage_process.prepare()
-    closing.watch()
+    descriptor = int(sys.argv[1])
     if FORKS:
-        rehearse(observer)
-    Zygote(Channel.of(int(sys.argv[1])), observer, forks=FORKS).serve()
+        _guard()
+    Zygote(Channel.of(descriptor), observer, forks=FORKS).serve()
+
+
+def _guard() -> None:
+    """Go on in a forked process; this one waits for it, and ends what it has left when it was killed.
+
+    It keeps the connection to the runner open, which so hears of the end when all is gone.
+    """
+    signal.signal(signal.SIGTERM, _nothing)
+    processes.adopt_orphans()
+    server = os.fork()
+    if not server:
+        return
+    own = {server}
+
+    def end_remains(process: int) -> None:
+        own.discard(process)
+        processes.end_strays(own)
+
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            processes.wait_for_child(end_remains, block=True)
+    os._exit(0)
 
 
 if __name__ == "__main__":

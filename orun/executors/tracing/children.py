@@ -40,27 +40,33 @@ class Children:
         self._programs: set[int] = set()  # processes that have begun anew as another program
         self._ours: set[int] = set()  # those that run orun's code
 
-    def started(self, thread: int) -> None:
-        """Note that a process is about to become another program."""
-        self._programs.add(self._leader(thread))
-
-    def is_program(self, thread: int) -> bool:
-        """Return whether the process of a thread has become another program."""
-        return self._leader(thread) in self._programs
-
-    def opened(self, thread: int, path: str) -> None:
-        """Note that a process opens a file."""
+    def process_of(self, thread: int) -> int:
+        """The process of a thread, as it is known or as the kernel has it now."""
         if thread == self._stage:  # nearly always
+            return thread
+        return self._leaders.get(thread) or _process_of(thread)
+
+    def started(self, thread: int, process: int) -> None:
+        """Note that a thread is about to become another program."""
+        self._leaders[thread] = process
+        self._programs.add(process)
+
+    def opened(self, thread: int, process: int, path: str) -> None:
+        """Note that a thread of a process opens a file."""
+        self._leaders[thread] = process
+        if process == self._stage:
             return
         if path.startswith(OWN):
-            self._ours.add(self._leader(thread))
+            self._ours.add(process)
         elif path.endswith(SUFFIXES) or ".so." in path:
-            process = self._leader(thread)
             if name := _module(path):
-                if process != self._stage:
-                    self._loaded.setdefault(process, set()).add(name)
+                self._loaded.setdefault(process, set()).add(name)
             elif process in self._programs and FOLDER not in path:
                 self.code.add(path)
+
+    def is_program(self, process: int) -> bool:
+        """Return whether a process has become another program."""
+        return process in self._programs
 
     @property
     def modules(self) -> set[str]:
@@ -69,12 +75,6 @@ class Children:
 
     def _ignored(self, process: int) -> frozenset[str]:
         return LIBRARIES if process in self._ours or process not in self._programs else frozenset()
-
-    def _leader(self, thread: int) -> int:
-        """The process of a thread."""
-        if thread not in self._leaders:
-            self._leaders[thread] = _process_of(thread)
-        return self._leaders[thread]
 
 
 def _process_of(thread: int) -> int:

@@ -65,13 +65,6 @@ class Forks:
         self._file = file
         self._in_child()
 
-    def forget(self) -> None:
-        """Be as after `install`."""
-        self._begun = False
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-
     def gather(self) -> None:
         """Note what the others have noted so far."""
         if self._file is None:

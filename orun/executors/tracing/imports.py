@@ -45,11 +45,6 @@ class Imports:
 
         PathFinder.find_spec = classmethod(find_spec)  # type: ignore[assignment]  # `sys.meta_path` holds the class
 
-    def forget(self) -> None:
-        """Be as after `install`."""
-        self.asked.clear()
-        self.missed.clear()
-
     @property
     def absent(self) -> list[str]:
         """Paths at which the modules that were missed would be, and are not."""

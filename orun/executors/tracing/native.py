@@ -17,7 +17,12 @@ on. Other calls are decided once and for all in the kernel (a bitmap since Linux
 `SPEC_ALLOW` keeps kernels before 5.16 from slowing the process down by mitigations that it does not need. Not seen:
 `stat` (see `ACCESSES`), io_uring, file handles, and whose content a hard link takes. The price: no program that a stage
 starts can gain privileges (sudo). Where the kernel refuses (containers with filters of their own, other systems) or
-lets no process read another's memory (Yama), Python's audit hook is what remains.
+lets no process read another's memory (Yama), Python's audit hook is what remains, and the stage's record says so
+(`trace: python`).
+
+A report holds a thread id and addresses in the memory of that thread. When the thread is killed or interrupted before
+the answer, its id may be another's: so what was read by it counts only if the report still waits afterwards
+(`SECCOMP_IOCTL_NOTIF_ID_VALID`).
 """
 # ruff: noqa: PTH115, PTH118, PTH120  (strings: every file that a stage opens passes here)
 
@@ -34,10 +39,11 @@ import re
 import select
 import struct
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec, source_from_cache
 from typing import Any
 
+from orun.core.serialization import Record
 from orun.environment.processes import libc
 from orun.executors.tracing.children import Children
 from orun.executors.tracing.modules import candidates
@@ -85,7 +91,8 @@ ALLOW, NOTIFY = 0x7FFF0000, 0x7FC00000
 LOAD, EQUAL, ANY, RETURN = 0x20, 0x15, 0x45, 0x06  # instructions of a filter
 NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16  # where a filter finds these
 RECEIVE, SEND, CONTINUE = 0xC0502100, 0xC0182101, 1
-REQUEST, ANSWER = struct.Struct("QII iIQ 6Q"), struct.Struct("QqiI")
+ID_VALID = 0x80082102  # as kernels before 5.9 have it; later ones take this number as well as 0x40082102
+REQUEST, ANSWER, TOKEN = struct.Struct("QII iIQ 6Q"), struct.Struct("QqiI"), struct.Struct("Q")
 AT_FDCWD = 2**32 - 100
 ITSELF = re.compile(r"^/+proc/+(?:thread-)?self(?=/)|^/+dev(?=/+fd/)")  # the process that asks, in the name of a file
 STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
@@ -93,35 +100,62 @@ BYTECODE = ".pyc"
 FIRST_KERNEL = (5, 5)  # that lets a call go on when it is told to
 PATH_MAX = 4096
 AT_A_TIME = 100  # so that a stage that opens many files does not keep its supervisor from the others
+REFUSED = "the system refuses it, as a container's seccomp profile may"
+REFUSALS: Mapping[int, str] = {
+    errno.EBUSY: "this orun runs in a process that is traced in the same way, as a stage of another orun is",
+    errno.ENOSYS: "the kernel has no seccomp notifications",
+    errno.EINVAL: "the kernel has no seccomp notifications, or is gVisor",
+}
+PROTECTED = "a process may not read the memory of another one (Yama's ptrace_scope, or a program that protects itself)"
+
+
+class Untraced(Exception):
+    """The system does not report the files that are opened below Python; the text says why."""
 
 
 class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-def listen() -> int | None:
+def listen() -> int:
     """Have this process and all that it starts report the files that they open.
 
     Returns:
-        The descriptor that the reports are read from, or None where the system has no such thing. From here on, every
-        open waits until its report is answered.
+        The descriptor that the reports are read from. From here on, every open waits until its report is answered.
+
+    Raises:
+        Untraced: where the system has no such thing, or refuses it.
     """
     arguments = make_ready()
-    if not arguments or libc().prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
-        return None
-    listener: int = libc().syscall(*arguments)
-    return listener if listener >= 0 else None
+    if not arguments:
+        raise Untraced(why_unknown())
+    listener: int = -1 if libc().prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) else libc().syscall(*arguments)
+    if listener < 0:
+        number = ctypes.get_errno()
+        raise Untraced(f"{REFUSALS.get(number, REFUSED)} (seccomp: {os.strerror(number)})")
+    return listener
 
 
 @functools.cache
 def make_ready() -> tuple[Any, ...]:
     """The arguments of the system call; empty where there is none. To be called before a fork, as it takes a while."""
-    if sys.platform != "linux" or platform.machine() not in ARCHITECTURES or _kernel() < FIRST_KERNEL:
+    if why_unknown():
         return ()
     code = _filter(platform.machine())
     program = _Program(len(code) // 8, code)
     number = ARCHITECTURES[platform.machine()][1]
     return number, SET_MODE_FILTER, NEW_LISTENER | SPEC_ALLOW, ctypes.byref(program)
+
+
+def why_unknown() -> str:
+    """Why this system has no such reports; empty when it should have them."""
+    if sys.platform != "linux":
+        return f"only Linux reports it, and this is {platform.system()}"
+    if platform.machine() not in ARCHITECTURES:
+        return f"orun knows the system calls of {' and '.join(ARCHITECTURES)}, and this is {platform.machine()}"
+    if _kernel() < FIRST_KERNEL:
+        return f"it takes Linux 5.5, and this is {platform.release()} (gVisor calls itself 4.4.0)"
+    return ""
 
 
 def _kernel() -> tuple[int, ...]:
@@ -143,6 +177,22 @@ def _filter(architecture: str) -> bytes:
     return b"".join(struct.pack("HBBI", *row) for row in rows)
 
 
+class Report(Record, frozen=True):
+    """A system call of a stage that waits for an answer.
+
+    Attributes:
+        token: the kernel's name for it.
+        thread: id of the thread that waits.
+        number: of the system call.
+        arguments: of the system call.
+    """
+
+    token: int
+    thread: int
+    number: int
+    arguments: tuple[int, ...]
+
+
 class NativeReads:
     """Answers the reports of one stage.
 
@@ -156,6 +206,7 @@ class NativeReads:
         recorder: what was read and created.
         probed: what was asked for without being opened (`orun.fs.observed_state.appearance`).
         children: what the processes have loaded that it started.
+        untraced: why some reports could not be read; empty when all could.
     """
 
     def __init__(self, listener: int, scope: Scope, stage: int, package: str = "") -> None:
@@ -168,6 +219,7 @@ class NativeReads:
         self.probed: dict[str, str] = {}
         self.recorder = Recorder()
         self.recorder.narrow(scope)
+        self.untraced = ""
 
     def fileno(self) -> int:
         """Its descriptor, for a selector."""
@@ -183,39 +235,62 @@ class NativeReads:
                 return False
             # A report is gone when its process was killed, or interrupted by a signal and will ask again.
             with contextlib.suppress(FileNotFoundError, InterruptedError):
-                self._answer_one()
+                self.reply(self.receive())
         return True
 
-    def _answer_one(self) -> None:
+    def receive(self) -> Report:
+        """Wait for the next report.
+
+        Raises:
+            FileNotFoundError, InterruptedError: it was gone before it could be received.
+        """
         report = bytearray(REQUEST.size)
         fcntl.ioctl(self._listener, RECEIVE, report)
-        token, process, _, number, _, _, *arguments = REQUEST.unpack(report)
+        token, thread, _, number, _, _, *arguments = REQUEST.unpack(report)
+        return Report(token, thread, number, tuple(arguments))
+
+    def reply(self, report: Report) -> None:
+        """Note what a report tells, and let its system call go on, or find nothing.
+
+        Raises:
+            FileNotFoundError: the report does not wait any more.
+        """
         stale = False
         try:
             # Whatever cannot be read of the process is not noted: it ended, or its call is about to fail.
             with contextlib.suppress(OSError, ValueError):
-                stale = self._note(process, number, arguments)
+                stale = self._note(report)
         finally:
-            self._send(ANSWER.pack(token, 0, -errno.ENOENT, 0) if stale else ANSWER.pack(token, 0, 0, CONTINUE))
+            answer = (report.token, 0, -errno.ENOENT, 0) if stale else (report.token, 0, 0, CONTINUE)
+            self._send(ANSWER.pack(*answer))
 
-    def _note(self, process: int, number: int, arguments: list[int]) -> bool:
+    def _note(self, report: Report) -> bool:
         """Note what a call does; whether it is to find nothing."""
-        if program := STARTS[platform.machine()].get(number):
-            self.children.started(process)
-            self.recorder.started(_named(process, arguments, program))
+        try:
+            paths, flags = _read(report)
+        except PermissionError:
+            self.untraced = PROTECTED
+            raise
+        process = self.children.process_of(report.thread)
+        self._require_waiting(report)  # else all this is of another process
+        if report.number in STARTS[platform.machine()]:
+            self.children.started(report.thread, process)
+            self.recorder.started(*paths)
             return False
-        if places := MOVES[platform.machine()].get(number):
-            source, target = (_named(process, arguments, place) for place in places)
-            self.recorder.moved(source, target, stays=number in LINKS[platform.machine()])
+        if report.number in MOVES[platform.machine()]:
+            self.recorder.moved(*paths, stays=report.number in LINKS[platform.machine()])
             return False
-        for table, links in ((ACCESSES, False), (READLINKS, True)):
-            if place := table[platform.machine()].get(number):
-                self._probe(process, absolute(_named(process, arguments, place)), links=links)
-                return False
-        path, flags = _opened(process, number, arguments)
+        if (links := report.number in READLINKS[platform.machine()]) or report.number in ACCESSES[platform.machine()]:
+            self._probe(process, absolute(paths[0]), links=links)
+            return False
+        path = paths[0]
         self.recorder.opened(path, flags)
-        self.children.opened(process, path)
+        self.children.opened(report.thread, process, path)
         return path.endswith(BYTECODE) and not flags & WRITES and self._is_stale(path)
+
+    def _require_waiting(self, report: Report) -> None:
+        """Raise FileNotFoundError unless the report still waits, so that its thread is the one that made it."""
+        fcntl.ioctl(self._listener, ID_VALID, TOKEN.pack(report.token))
 
     def _probe(self, process: int, path: str, *, links: bool) -> None:
         """Note what is at a path now.
@@ -272,7 +347,19 @@ def _is_there(module: str, folders: Iterable[str]) -> bool:
     return any(map(os.path.exists, beside)) or find_spec(module) is not None
 
 
-def _opened(process: int, number: int, arguments: list[int]) -> tuple[str, int]:
+def _read(report: Report) -> tuple[tuple[str, ...], int]:
+    """The absolute paths that a call names, from the memory of its process, and its flags if it opens a file."""
+    thread, number, arguments = report.thread, report.number, report.arguments
+    for table in (STARTS, ACCESSES, READLINKS):
+        if place := table[platform.machine()].get(number):
+            return (_named(thread, arguments, place),), 0
+    if ends := MOVES[platform.machine()].get(number):
+        return tuple(_named(thread, arguments, place) for place in ends), 0
+    path, flags = _opened(thread, number, arguments)
+    return (path,), flags
+
+
+def _opened(process: int, number: int, arguments: Sequence[int]) -> tuple[str, int]:
     """The absolute path and the flags of a call."""
     if number == CREAT:
         return _path(process, AT_FDCWD, arguments[0]), os.O_WRONLY | os.O_CREAT | os.O_TRUNC
@@ -282,7 +369,7 @@ def _opened(process: int, number: int, arguments: list[int]) -> tuple[str, int]:
     return _path(process, folder, address), flags
 
 
-def _named(process: int, arguments: list[int], place: tuple[int | None, int]) -> str:
+def _named(process: int, arguments: Sequence[int], place: tuple[int | None, int]) -> str:
     """The absolute path that two arguments of a call tell: the folder that it starts from, if one is named, and it."""
     folder, path = place
     return _path(process, AT_FDCWD if folder is None else arguments[folder], arguments[path])

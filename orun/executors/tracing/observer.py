@@ -60,6 +60,11 @@ class Observer:
         self.probes.install()
         self.forks.install()
 
+    @staticmethod
+    def prepare(scope: Scope) -> None:
+        """Find out what `narrow` needs to know of a scope, once for all processes that are forked from this one."""
+        modules.looked_at(scope)
+
     def narrow(self, scope: Scope) -> None:
         """Note from now on, and keep of what was noted, what is in the scope."""
         self.scope = scope
@@ -75,13 +80,3 @@ class Observer:
         self.forks.gather()
         self.probes.found = dict.fromkeys(self.imports.absent, ABSENT) | self.probes.found
         self.recorder.reads = dict.fromkeys(self.recorder.sought) | self.recorder.reads
-
-    def forget(self) -> None:
-        """Be as after `install`."""
-        self.scope = None
-        self.recorder.forget()
-        self.variables.forget()
-        self.versions.forget()
-        self.imports.forget()
-        self.probes.forget()
-        self.forks.forget()

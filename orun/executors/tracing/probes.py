@@ -74,12 +74,6 @@ class Probes:
         """Begin to note them; the scope tells the user's files from others."""
         self._scope = scope
 
-    def forget(self) -> None:
-        """Be as after `install`."""
-        self._scope = None
-        self.found.clear()
-        self._asked.clear()
-
     def _noting(self, call: Callable[..., Any], asks: Mapping[str, bool]) -> Callable[..., Any]:
         @functools.wraps(call)
         def noted(path: Any, *arguments: Any, **options: Any) -> Any:

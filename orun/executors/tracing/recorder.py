@@ -69,12 +69,6 @@ class Recorder:
         }
         sys.addaudithook(self._hook)
 
-    def forget(self) -> None:
-        """Be as new, but for being installed."""
-        self.narrow(scope_of())
-        for noted in (self.reads, self.listings, self.written, self.missed, self.sought):
-            noted.clear()
-
     def pause(self) -> None:
         """Take no notice of what is read, until `resume` or `narrow`."""
         self._paused = True

@@ -41,12 +41,6 @@ class Variables:
         self._scope = scope
         NotedEnviron.handed_on.clear()
 
-    def forget(self) -> None:
-        """Be as after `install`."""
-        self._scope = None
-        self.found.clear()
-        self.own.clear()
-
     def looked_up(self, name: str, value: str | None) -> None:
         """A variable is looked up now; what the process has set itself is its own."""
         if self._scope is None or name in self.found or name in self.own:

@@ -26,10 +26,6 @@ class Versions:
         """Have questions told to this object."""
         when_loaded(dict.fromkeys(LIBRARIES, self._watch))
 
-    def forget(self) -> None:
-        """Be as after `install`."""
-        self.found.clear()
-
     def _watch(self, metadata: Any) -> None:
         discover = metadata.Distribution.discover
 

@@ -15,13 +15,14 @@ from orun.core.serialization import encode
 from orun.errors import StageCrashed
 from orun.executors import JobResult, LocalExecutor
 from orun.executors.local import executor as local
+from orun.stages.contract import Spec
 from tests.executors.support import PATIENCE, Project, outcomes, result, until_progress
 
 CODE = """
 import os, subprocess, sys, time
 
 # Each process holds the pipe open for writing: its reader sees the end of file when the last of them is gone.
-SLEEP = "import time; time.sleep(600)"
+SLEEP = "import time; time.sleep(120)"
 
 def family(context, *, pipe, ready=True):
     held = os.open(pipe, os.O_WRONLY)
@@ -31,30 +32,31 @@ def family(context, *, pipe, ready=True):
     if os.fork() == 0:  # a daemon: its parent ends, and it has a session of its own
         os.setsid()
         if os.fork() == 0:
-            time.sleep(600)
+            time.sleep(120)
         os._exit(0)
     context.progress(os.getpid(), os.getppid(), "")
     if ready:
-        time.sleep(600)
+        time.sleep(120)
 
 def runaway(context, *, pipe, ready=False):
     held = os.open(pipe, os.O_WRONLY)
-    for _ in range(10):
+    last = time.monotonic() + 30  # whatever becomes of the test, they end by themselves
+    for _ in range(4):
         if os.fork() == 0:
             os.setsid()
-            while os.fork() == 0:  # each is the child of one that ends
+            while time.monotonic() < last and os.fork() == 0:  # each is the child of one that ends
                 pass
             os._exit(0)
     if ready:
         context.progress(os.getpid(), os.getppid(), "")
-        time.sleep(600)
+        time.sleep(120)
 
 def leaves_a_daemon(context, *, pipe):
     held = os.open(pipe, os.O_WRONLY)
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
-            time.sleep(600)
+            time.sleep(120)
         os._exit(0)
 
 def quick(context):
@@ -63,7 +65,7 @@ def quick(context):
 def leaves(context, *, pipe):
     held = os.open(pipe, os.O_WRONLY)
     if os.fork() == 0:
-        time.sleep(600)
+        time.sleep(120)
 
 def waits(context, *, sign):
     context.progress(1, 2, "")
@@ -167,12 +169,21 @@ def test_the_executor_is_closed(project: Project, pipe: Pipe) -> None:
     pipe.wait_until_nobody_holds_it()
 
 
-def test_the_supervisor_is_killed(executor: LocalExecutor, project: Project) -> None:
-    project.write("pipelines/mine.py", CODE.replace("start_new_session=True", "").replace("os.setsid()", "pass"))
-    pipe = Pipe(project.work / "pipe")
-    job = project.job("mine.py:family", params={"pipe": pipe.path})
+def _parent(process: int) -> int:
+    stat = Path(f"/proc/{process}/stat").read_bytes()
+    return int(stat.rpartition(b")")[2].split()[1])
+
+
+@pytest.mark.parametrize("preload", [(), ("numpy",)], ids=["the first server", "a grown server"])
+@pytest.mark.parametrize("above", [0, 1], ids=["itself", "what it was forked from"])
+def test_the_supervisor_is_killed(
+    executor: LocalExecutor, project: Project, pipe: Pipe, preload: tuple[str, ...], above: int
+) -> None:
+    spec = Spec(output="metrics", preload=preload)
+    job = project.job("mine.py:family", params={"pipe": pipe.path}, spec=spec)
     executor.start(job)
-    os.kill(until_progress(executor)[0].total, signal.SIGKILL)
+    killed = until_progress(executor)[0].total
+    os.kill(_parent(killed) if above else killed, signal.SIGKILL)
     error = outcomes(executor, 1)["family"]
     pipe.wait_until_nobody_holds_it()
     assert isinstance(error, StageCrashed)
@@ -182,7 +193,7 @@ def test_the_supervisor_is_killed(executor: LocalExecutor, project: Project) -> 
         f"  hint: Its log: {job.log}\n"
         f"  hint: Run it alone: orun {job.file} --only family"
     )
-    assert isinstance(result(executor, project.job("mine.py:quick")), JobResult)
+    assert isinstance(result(executor, project.job("mine.py:quick", spec=spec)), JobResult)
 
 
 @pytest.mark.parametrize("leaves", ["leaves", "leaves_a_daemon"])

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
 import signal
+from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from pathlib import Path
 
 import pytest
 
+from orun.core.serialization import decode, encode
 from orun.errors import StageCrashed, StageFailed
 from orun.executors import LocalExecutor
 from orun.executors.local.channel import Channel
+from orun.executors.local.messages import Ended, Trouble
 from orun.executors.local.zygote import Zygote
+from orun.executors.outcome import outcome_of
 from orun.executors.tracing.observer import Observer
 from orun.stages.contract import Spec
 from tests.executors.support import Project, failure, forked, log_of, outcomes, result, until_progress
@@ -163,6 +168,30 @@ def test_a_hash_seed_of_the_user_s_is_kept(project: Project, monkeypatch: pytest
         assert log_of(job) == "11\n"
 
 
+class Full(Zygote):
+    """A server on a machine that lets no more processes be made."""
+
+    def _fork(self, _task: Callable[[], None]) -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def test_a_stage_that_cannot_be_forked_fails_alone(project: Project) -> None:
+    runner, control = Channel.pair()
+    zygote = Full(control, Observer(), forks=True)
+    job = project.job("mine.py:quick")
+    zygote._run(encode(job))
+    trouble, ended = runner.messages()
+    found = outcome_of(job, decode(Trouble, trouble["trouble"]), {}, decode(Ended, ended["ended"]))
+    assert str(found) == (
+        "quick could not start\n"
+        "  [Errno 11] Resource temporarily unavailable\n"
+        f"  hint: Its log: {job.log}\n"
+        f"  hint: Run it alone: orun {job.file} --only quick"
+    )
+    zygote._leave()
+    runner.close()
+
+
 def test_what_went_while_others_were_attended_to_is_left_alone() -> None:
     runner, control = Channel.pair()
     zygote = Zygote(control, Observer(), forks=True)
@@ -180,6 +209,6 @@ def test_what_went_while_others_were_attended_to_is_left_alone() -> None:
         theirs.send({"stage": "ended"})
     zygote._attend()
     assert len(attended) == 1
-    zygote._forget()
+    zygote._leave()
     for channel in (runner, *chain.from_iterable(ends)):
         channel.close()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,29 +11,25 @@ import pytest
 
 from orun.core.serialization import encode
 from orun.executors import Job, LocalExecutor
+from orun.executors.local.channel import Channel
+from orun.executors.tracing.native import NativeReads
+from orun.executors.tracing.scope import scope_of
 from orun.stages.contract import Spec
 from tests.executors.models import affine
 from tests.executors.support import Project, outcomes, result
+from tests.seccomp import FORBID, WHY
 
-# A process in which seccomp(2) is forbidden, as in some containers: it runs the job that it is sent.
-FORBIDDEN = """
-import ctypes, json, struct, sys
+# It runs the job that it is sent.
+FORBIDDEN = f"""{FORBID}
+import json, sys
 from orun.core.serialization import decode
 from orun.executors import Job, LocalExecutor
-from orun.executors.tracing.native import ARCHITECTURES, _Program, listen
-import platform
-audit, seccomp, _ = ARCHITECTURES[platform.machine()]
-rows = [(0x20, 0, 0, 0), (0x15, 0, 1, seccomp), (6, 0, 0, 0x00050001), (6, 0, 0, 0x7FFF0000)]  # EPERM, or allow
-code = b"".join(struct.pack("HBBI", *row) for row in rows)
-libc = ctypes.CDLL(None)
-assert libc.prctl(38, 1, 0, 0, 0) == 0
-assert libc.prctl(22, 2, ctypes.byref(_Program(len(code) // 8, code)), 0, 0) == 0
-assert listen() is None
+from orun.executors.tracing.probe import why_untraced
 with LocalExecutor() as executor:
     executor.start(decode(Job, json.load(sys.stdin)))
     while not (events := executor.wait()):
         pass
-    print(json.dumps(sorted(events[0].result.reads)))
+    print(json.dumps([sorted(events[0].result.reads), events[0].result.untraced, why_untraced()]))
 """
 
 BOTH = """
@@ -45,12 +42,14 @@ def f(context, *, seen, unseen):
 
 
 def read_where_it_is_refused(job: Job) -> list[str]:
-    """What a job is seen to read where the kernel does not tell."""
+    """What a job is seen to read where the kernel does not tell, which its result says."""
     done = subprocess.run(
         [sys.executable, "-c", FORBIDDEN], input=json.dumps(encode(job)), capture_output=True, text=True, check=False
     )
     assert done.stderr == ""
-    found: list[str] = json.loads(done.stdout)
+    found: list[str]
+    found, untraced, tried = json.loads(done.stdout)
+    assert (untraced, tried) == (WHY, WHY)
     return found
 
 
@@ -75,7 +74,84 @@ def test_what_both_see_is_one_discovery(executor: LocalExecutor, project: Projec
     seen, unseen = project.write("seen.txt", ""), project.write("unseen.txt", "")
     project.write("pipelines/mine.py", BOTH)
     job = project.job("mine.py:f", params={"seen": str(seen), "unseen": str(unseen)})
-    assert list(result(executor, job).reads) == [f"{project.root}/mine.py", str(seen), str(unseen)]
+    found = result(executor, job)
+    assert list(found.reads) == [f"{project.root}/mine.py", str(seen), str(unseen)]
+    assert found.untraced == ""
+
+
+INTERRUPTED = """
+import os, signal, sys
+from orun.executors.local.channel import Channel
+from orun.executors.tracing.native import listen
+
+channel = Channel.of(int(sys.argv[1]))
+signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b"interrupted"))
+channel.send({}, listen())
+os.open(sys.argv[2], os.O_RDONLY)
+"""
+
+
+@pytest.mark.usefixtures("native_reads")
+def test_a_report_that_does_not_wait_any_more_is_not_noted(tmp_path: Path) -> None:
+    """Its thread was killed or interrupted meanwhile: what is read by the thread's id may be of another process."""
+    data = tmp_path / "data.txt"
+    data.write_text("0,1")
+    ours, theirs = Channel.pair()
+    command = [sys.executable, "-c", INTERRUPTED, str(theirs.fileno()), str(data)]
+    with subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdout=subprocess.PIPE) as process:
+        theirs.close()
+        assert process.stdout
+        ours.receive()
+        reads = NativeReads(ours.descriptors.popleft(), scope_of((str(tmp_path),)), 0)
+        first = reads.receive()
+        process.send_signal(signal.SIGUSR1)
+        assert process.stdout.read(11) == b"interrupted"
+        with pytest.raises(FileNotFoundError):
+            reads.reply(first)
+        assert reads.recorder.reads == {}
+        second = reads.receive()  # Python asks again
+        assert second.arguments == first.arguments
+        reads.reply(second)
+        assert list(reads.recorder.reads) == [str(data)]
+        assert process.wait(60) == 0
+    reads.close()
+    ours.close()
+
+
+PROTECTED = """
+import ctypes
+def f(context, *, seen, unseen):
+    ctypes.CDLL(None).prctl(4, 0)  # PR_SET_DUMPABLE: as programs that keep keys do
+    ctypes.CDLL(None).fopen(unseen.encode(), b"r")
+    open(seen).close()
+"""
+UNPRIVILEGED = """
+import ctypes, json, sys
+from orun.core.serialization import decode
+from orun.executors import Job, LocalExecutor
+ctypes.CDLL(None).prctl(24, 19)  # PR_CAPBSET_DROP: root may read any memory by CAP_SYS_PTRACE, until the next program
+with LocalExecutor() as executor:
+    executor.start(decode(Job, json.load(sys.stdin)))
+    while not (events := executor.wait()):
+        pass
+    print(json.dumps([sorted(events[0].result.reads), events[0].result.untraced]))
+"""
+
+
+@pytest.mark.usefixtures("native_reads")
+def test_a_process_whose_memory_may_not_be_read_is_said_to_be_seen_in_part(project: Project) -> None:
+    seen, unseen = project.write("seen.txt", ""), project.write("unseen.txt", "")
+    project.write("pipelines/mine.py", PROTECTED)
+    job = project.job("mine.py:f", params={"seen": str(seen), "unseen": str(unseen)})
+    text = json.dumps(encode(job))
+    done = subprocess.run([sys.executable, "-c", UNPRIVILEGED], input=text, capture_output=True, text=True, check=False)
+    assert (done.stderr, json.loads(done.stdout)) == (
+        "",
+        [
+            [f"{project.root}/mine.py", str(seen)],
+            "a process may not read the memory of another one (Yama's ptrace_scope, or a program that protects itself)",
+        ],
+    )
 
 
 OPENAT2 = """

@@ -1,4 +1,4 @@
-"""Code that the fork server has compiled beforehand: stages run what is on the disk, and say what they would else."""
+"""Code of the user's: each stage runs what is on the disk, and says what Python says of it."""
 
 from __future__ import annotations
 

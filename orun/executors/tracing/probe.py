@@ -1,0 +1,52 @@
+"""Whether this machine tells which files native code and other programs open: tried with one file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from orun.executors.job import OPTIONS
+from orun.executors.local.channel import Channel
+from orun.executors.tracing.native import NativeReads, Untraced, listen, why_unknown
+from orun.executors.tracing.scope import scope_of
+
+
+def why_untraced() -> str:
+    """Return why stages would be traced in part here; empty when they would be traced in full."""
+    if why := why_unknown():
+        return why
+    # In a process of its own: what reports once that it opens a file does so until it ends.
+    command = [sys.executable, *OPTIONS, "-m", "orun.executors.tracing.probe"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else f"it cannot be tried: {done.stderr.strip()[-200:]}"
+
+
+def _try() -> str:
+    ours, theirs = Channel.pair()
+    child = os.fork()
+    if not child:
+        _open_one(theirs)
+    why = str(ours.receive()["untraced"])
+    if not why:
+        reads = NativeReads(ours.descriptors.popleft(), scope_of(), child)
+        reads.reply(reads.receive())
+        why = reads.untraced
+    os.waitpid(child, 0)
+    return why
+
+
+def _open_one(channel: Channel) -> None:
+    """Report that this process opens a file, and end it."""
+    try:
+        listener = listen()
+    except Untraced as error:
+        channel.send({"untraced": str(error)})
+    else:
+        channel.send({"untraced": ""}, listener)
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(_try())

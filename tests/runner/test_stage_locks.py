@@ -1,0 +1,226 @@
+"""The locks of a stage's turn: for whom it waits, in words, and when a short stage waits no longer."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import orun
+from orun.core.events import Event, StageWaiting
+from orun.core.serialization import replace
+from orun.core.source_location import Position
+from orun.fs import locks
+from orun.pipeline.model import Stage
+from orun.planning.plan import Step
+from orun.runner import stage_locks
+from orun.runner.stage_locks import ALONE, PATIENCE, Turns, who_measures
+from orun.store import MachineClaim, MachineLock, Store
+from tests.project import Project
+
+CLAIM = MachineClaim(4711, "/home/ann/models", "bert", "latency", seconds=90.0)
+AT_NOON = time.mktime((2026, 11, 24, 12, 0, 0, 0, 0, -1))
+OTHER = "orun process 4711 (bert in /home/ann/models), whose stage latency"
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Machine:
+    """A machine of its own in a folder, on which somebody may measure."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = Clock()
+        self.events: list[Event] = []
+        self.measuring = MachineLock(exclusive=True, folder=folder, claim=CLAIM)
+
+    def lock(self, exclusive: bool, claim: MachineClaim) -> MachineLock:
+        return MachineLock(exclusive=exclusive, folder=self.folder, claim=claim if exclusive else None)
+
+    def turns(self, store: Store) -> Turns:
+        return Turns(store, self.events.append, "/home/bob", "tiny", self.lock, self.clock)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "store")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    (tmp_path / "machine").mkdir()
+    return Machine(tmp_path / "machine")
+
+
+def step(name: str) -> Step:
+    stage = Stage(name, "./stages.py:make", Position("pipeline.yaml", 1, 1))
+    return Step(stage, "run", (), key=name.ljust(64, "0"))
+
+
+@pytest.mark.parametrize(
+    ("claim", "said"),
+    [
+        (None, "another orun process, which measures"),
+        (replace(CLAIM, since=AT_NOON), f"{OTHER} measures, until about 12:01:30"),
+        (replace(CLAIM, since=AT_NOON, seconds=None), f"{OTHER} measures; how long that takes is not known yet"),
+        (CLAIM, f"{OTHER} waits to measure"),
+        (replace(CLAIM, since=AT_NOON, process=os.getpid()), "latency, which measures, until about 12:01:30"),
+        (
+            replace(CLAIM, stage="\x1b[31mred", pipeline="a" * 300),
+            f"orun process 4711 ({'a' * 200} in /home/ann/models), whose stage ?[31mred waits to measure",
+        ),
+    ],
+    ids=["nobody says so", "known", "for the first time", "not yet", "this run", "odd names"],
+)
+def test_who_measures(claim: MachineClaim | None, said: str) -> None:
+    assert who_measures(claim) == said
+
+
+def test_a_stage_that_waits_names_who_measures(machine: Machine, store: Store) -> None:
+    found = machine.turns(store)
+    turn = found.of(step("make"), exclusive=False, short=False)
+    with machine.measuring:
+        assert machine.measuring.try_acquire()
+        claim = turn.machine and turn.machine.claim()
+        assert claim
+        assert claim.since is not None
+        assert claim == replace(CLAIM, since=claim.since)
+        assert found.waits_for(turn) == who_measures(claim)
+    found.refused.clear()
+    assert found.waits_for(turn) == ""
+    assert [path.name for path in machine.folder.iterdir() if "claim" in path.name] == []
+
+
+def test_a_short_stage_waits_ten_seconds_and_the_next_one_ten_more(machine: Machine, store: Store) -> None:
+    found = machine.turns(store)
+    first, second, long = (found.of(step(name), exclusive=False, short=name != "long") for name in ("a", "b", "long"))
+
+    def waits(turn: stage_locks.Turn) -> bool:
+        found.refused.clear()
+        return bool(found.waits_for(turn))
+
+    with machine.measuring:
+        assert machine.measuring.try_acquire()
+        assert waits(first)
+        machine.clock.now = PATIENCE - 1
+        assert waits(first)
+        machine.clock.now = PATIENCE
+        assert waits(long)
+        assert found.may_ask(exclusive=False, short=True)
+        assert not found.may_ask(exclusive=False, short=False)
+        assert not waits(first)
+        assert waits(second)
+        machine.clock.now = 2 * PATIENCE
+        assert waits(second), "one at a time"
+        found.end("a")
+        assert not waits(second)
+        assert waits(long)
+        found.end("b")
+    assert not waits(long)
+
+
+def test_who_measures_does_not_begin_beside_another(machine: Machine, store: Store) -> None:
+    found = machine.turns(store)
+    turn = found.of(step("time"), exclusive=True, short=False)
+    with machine.measuring:
+        assert machine.measuring.try_acquire()
+        assert found.waits_for(turn) == ALONE
+        machine.clock.now = 2 * PATIENCE
+        found.refused.clear()
+        assert found.waits_for(turn) == ALONE
+        waiting = turn.machine and turn.machine.claim()
+        assert waiting
+        assert waiting.stage == "latency", "who has it, and not who waits for it"
+    assert found.waits_for(turn) == ALONE
+    found.refused.clear()
+    assert found.waits_for(turn) == ""
+    own = turn.machine and turn.machine.claim()
+    assert own
+    assert (own.project, own.pipeline, own.stage) == ("/home/bob", "tiny", "time")
+    found.end_all()
+
+
+HOLDS = """
+import sys, time
+from pathlib import Path
+from orun.store import MachineClaim, MachineLock
+claim = MachineClaim(1, "p", "q", "r")
+lock = MachineLock(exclusive=True, folder=Path(sys.argv[1]), claim=claim)
+print(lock.try_acquire(), flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_claim_of_a_process_that_was_killed_is_none(machine: Machine) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLDS, machine.folder], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == b"True\n"
+        asking = machine.lock(False, CLAIM)
+        claim = asking.claim()
+        assert claim
+        assert (claim.process, claim.stage) == (1, "r")
+        holder.kill()
+    assert list(machine.folder.glob("*claim*"))
+    assert asking.claim() is None
+    assert not list(machine.folder.glob("*claim*"))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[" * 10_000, b'{"process": "x"}', b"\xff"])
+def test_a_claim_that_somebody_else_made_up_is_none(machine: Machine, content: bytes) -> None:
+    path = machine.folder / "orun-machine-claim-1.lock"
+    path.write_bytes(content)
+    with locks.Lock(path, keep=True) as held:
+        held.acquire()
+        assert machine.lock(False, CLAIM).claim() is None
+
+
+def test_a_claim_that_is_a_pipe_is_none(machine: Machine) -> None:
+    os.mkfifo(machine.folder / "orun-machine-claim-1.lock")
+    assert machine.lock(False, CLAIM).claim() is None
+
+
+def test_a_run_of_short_stages_goes_on_beside_a_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of which nothing is known wait for its end."""
+    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    monkeypatch.setattr(stage_locks, "PATIENCE", 0.2)
+    project = Project.make(tmp_path / "project")
+    project.run()
+    measuring = MachineLock(exclusive=True, folder=tmp_path, claim=CLAIM)
+    assert measuring.try_acquire()
+    waits: list[StageWaiting] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, StageWaiting):
+            waits.append(event)
+
+    run: Callable[..., orun.RunResult] = partial(orun.run, project.folder / "pipeline.yaml", store=project.store)
+    result = run(force=["make", "upper", "count"], on_event=hear)
+    assert [one.outcome for one in result.stages] == ["built"] * 3
+    claim = measuring.claim()
+    assert {one.what for one in waits} == {who_measures(claim)}
+
+    def end(event: Event) -> None:
+        hear(event)
+        if isinstance(event, StageWaiting):
+            time.sleep(0.5)
+            measuring.release()
+
+    waits.clear()
+    (project.folder / "pipeline.yaml").write_text(
+        "name: new\nstages:\n  other: {uses: ./stages.py:make, with: {text: z}}\n", encoding="utf-8"
+    )
+    assert run(on_event=end)["other"].outcome == "built"
+    assert [one.stage for one in waits] == ["other"]
