@@ -21,7 +21,7 @@ LIBRARIES = {
 }  # fmt: skip
 # From the top of the imports to the bottom: each file imports from its own room and from those after it.
 ROOMS = (
-    "cli", "report", "blame", "api", "noop", "runner", "remote", "planning", "gates", "history", "executors",
+    "cli", "scaffold", "report", "blame", "api", "noop", "runner", "remote", "planning", "gates", "history", "executors",
     "pipeline", "stages", "diagnosis", "eventlog", "measure", "store", "environment", "fs", "text", "errors",
     "core", "providers",
 )  # fmt: skip

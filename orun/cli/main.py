@@ -25,6 +25,7 @@ FAILING = (
 OUTPUT = (errno.EPIPE, errno.ENOSPC)  # of an error without a file: it met what is printed, as all else names its file
 
 VERBS = {
+    "init": "Write a pipeline for a model that you have.",
     "run": "Bring every stage up to date and judge the gates (the default).",
     "plan": "Show what would run, and why.",
     "explain": "Show each part of a stage's key, then and now.",
@@ -42,6 +43,7 @@ VERBS = {
     "doctor": "Show what this machine has and what stages would lack.",
 }
 EXAMPLES = (
+    ("orun init model.onnx", "write a pipeline for a model of yours"),
     ("orun pipelines/bert.yaml", "bring everything up to date; exit 1 when a gate fails"),
     ("orun plan pipelines/bert.yaml", "what would run, and why"),
     ("orun stages quantize/dynamic", "what a kind does and its parameters"),

@@ -1,0 +1,1 @@
+"""Scaffold: `orun init` reads a model and writes a pipeline for it."""
