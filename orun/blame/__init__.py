@@ -1,1 +1,1 @@
-"""Who did it: the stage and the node behind a failed gate, and the change between a good run and a bad one."""
+"""Search for who did it: the stage and node behind a failed gate, the change between a good run and a bad one."""

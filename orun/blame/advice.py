@@ -1,4 +1,4 @@
-"""What to type where a difference between two runs could not be mixed here."""
+"""The command to type where a difference between two runs could not be tried here."""
 
 from __future__ import annotations
 

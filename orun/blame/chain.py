@@ -1,4 +1,4 @@
-"""The artifacts upstream of a measurement."""
+"""Artifacts upstream of a measurement."""
 
 from __future__ import annotations
 

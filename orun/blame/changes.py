@@ -1,4 +1,4 @@
-"""What differs between two runs, as changes that can be made one by one, and those that cannot."""
+"""Differences between two runs as changes that can be made one by one, and those that cannot."""
 
 from __future__ import annotations
 

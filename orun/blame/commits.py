@@ -1,4 +1,4 @@
-"""The commits between two runs, as far as they touch what differs."""
+"""Commits between two runs that touch what differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an investigation finds, as plain data."""
+"""Findings of an investigation, as plain data."""
 
 from __future__ import annotations
 

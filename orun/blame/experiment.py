@@ -1,4 +1,4 @@
-"""Stages put beside those of a pipeline, run through the ordinary runner and kept in the ordinary store."""
+"""Stages added to a pipeline for an investigation, run by the ordinary runner and kept in the ordinary store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one sentence at the end."""
+"""Sentences that an investigation ends with."""
 
 from __future__ import annotations
 

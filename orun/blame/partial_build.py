@@ -1,4 +1,4 @@
-"""A pipeline that is the good run's but for some of the changes that lead to the bad one's."""
+"""Pipeline of the good run with some of the changes that lead to the bad one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run from the store, with the files that it was made from laid out so that its pipeline can be loaded again."""
+"""A stored run with its files laid out so that its pipeline can be loaded again."""
 
 from __future__ import annotations
 

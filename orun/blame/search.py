@@ -1,4 +1,4 @@
-"""Which stage made a metric worse most, with as few measurements as that takes."""
+"""Search for the stage that made a metric worse most, with as few measurements as possible."""
 
 from __future__ import annotations
 

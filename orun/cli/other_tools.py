@@ -1,4 +1,4 @@
-"""What people type who come from Olive, DVC, Snakemake, make and pytest, and what to type here."""
+"""Commands that users of Olive, DVC, Snakemake, make and pytest type, and their equivalents here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs as a command line names them: by the beginning of an id, or counted from the last one."""
+"""Run ids on the command line: the beginning of an id, or a count back from the last run."""
 
 from __future__ import annotations
 

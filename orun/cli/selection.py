@@ -1,4 +1,4 @@
-"""Which stages a verb is about: --only, --from, --to, --force, --fresh, and their completion."""
+"""Options that select stages: --only, --from, --to, --force, --fresh, and their completion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP stop a run as Ctrl-C does: stages are ended, what is done is kept, the record is written."""
+"""SIGTERM and SIGHUP handling: they stop a run as Ctrl-C does."""
 
 from __future__ import annotations
 

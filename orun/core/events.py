@@ -1,4 +1,4 @@
-"""What happens in a run, as it happens: the only thing that reports are made of.
+"""Events of a run, the only source of reports.
 
 Each event is one line of `events.jsonl` in the run's folder, a JSON object: `version` of the format, `event`
 (`stage_finished`), `time` in seconds since the epoch, and the fields below. Fields with their default are left out.

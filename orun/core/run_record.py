@@ -1,4 +1,4 @@
-"""What a run did, as plain data: the run record, and all that reports are made of."""
+"""Run record: everything that reports are made of, as plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records: frozen classes of the processes that plan and supervise; as plain JSON data and back where they are kept.
+"""Records: frozen classes of plain data, and their JSON.
 
 They are msgspec's structs. A class of them is made in a thirtieth of the time that a dataclass takes, which every run
 pays for each class that it imports (1 ms each), and reading one checks the type of every field.

@@ -1,4 +1,4 @@
-"""Places in text files, and what is wrong there."""
+"""Locations in text files, and problems found there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a model must run: providers, session options, and what to do when a provider is not there."""
+"""Targets: providers, session options, and the rule for a missing provider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tensors of two graphs are the same: by name, else by what computes them, else by their place in the order.
+"""Alignment of two graphs: tensors matched by name, else by what computes them, else by order.
 
 Quantizers and fusions keep the names of most tensors, exporters and simplifiers do not. What is matched by place is a
 guess that holds where one graph is the other with steps put in; shapes are compared where values are at hand.

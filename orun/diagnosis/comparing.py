@@ -1,4 +1,4 @@
-"""Every tensor that two models share, compared: as it is, and when the model is given right values just before it."""
+"""Comparison of every tensor that two models share, as it is and with right values just before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a model's values part from its reference's, how much arises there, and what that does to the outputs."""
+"""Places where a model's values depart from its reference's, and their effect on the outputs."""
 
 from __future__ import annotations
 

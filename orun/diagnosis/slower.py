@@ -1,4 +1,4 @@
-"""What one model takes longer for than another: by node, by place, by operator."""
+"""Difference of two profiles: by node, by place, by operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of many places bring the error of the outputs: each is computed as in the reference, one at a time."""
+"""Search for the places behind the error of the outputs: each is computed as in the reference, one at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far quantized weights are from what they stand for."""
+"""Distance of quantized weights from the float weights that they stand for."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What this machine has: installed tools, the device, and the providers that really load."""
+"""Facts about this machine: installed packages, the device, providers that really load."""

@@ -1,4 +1,4 @@
-"""What is found out once for each call of the API: a notebook may install packages between two of them."""
+"""Cache that lives for one call of the API, because a notebook may install packages between two calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control groups of Linux: what a container, a batch system or systemd leaves of the machine for this process."""
+"""Linux control groups: the cores and memory that a container or batch system leaves to this process."""
 
 from __future__ import annotations
 

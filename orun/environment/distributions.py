@@ -1,4 +1,4 @@
-"""Versions of installed distributions, read from the names of folders: a thousand times a second, importing nothing."""
+"""Versions of installed distributions, read from folder names without importing anything."""
 
 from __future__ import annotations
 

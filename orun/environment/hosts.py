@@ -1,4 +1,4 @@
-"""Fingerprints of machines: whether two are the same, and what one is called."""
+"""Comparison of machine fingerprints, and the name of a machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tells builds of one version of a distribution apart when it did not come from an index (PEP 610)."""
+"""Origin of a distribution that was not installed from an index (PEP 610)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory of this machine, and what its kernel does when there is none left."""
+"""Physical memory of this machine, and the kernel's rule when it runs out."""
 
 from __future__ import annotations
 

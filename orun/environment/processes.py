@@ -1,4 +1,4 @@
-"""What Linux tells and does about processes beyond the `os` module; elsewhere these do nothing or know nothing."""
+"""Linux process facilities beyond the `os` module; no-ops on other systems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which providers really load: known only by creating a session and asking it.
+"""Execution providers that really load, found out by creating a session.
 
 `onnxruntime.get_available_providers()` lists what was compiled in. A provider whose libraries are missing, a misspelt
 option or a device that is not there end in a message on stderr and a session on the CPU, so a probe runs each provider

@@ -1,4 +1,4 @@
-"""The folders of `PYTHONPATH` that may decide which modules the user's code imports."""
+"""Folders of `PYTHONPATH` that decide which modules the user's code imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of this machine a run may keep busy at a time."""
+"""Resource limits of a run: cores, memory, GPUs."""
 
 from __future__ import annotations
 

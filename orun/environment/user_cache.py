@@ -1,4 +1,4 @@
-"""The folder of a user for what may be made again."""
+"""The user's cache folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes isolated environments: a virtual environment of orun's own Python, filled by pip."""
+"""Builder of isolated environments: a virtual environment of orun's own Python, filled by pip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of an isolated environment as they were when it was made, so that what was changed since is noticed."""
+"""Files of an isolated environment as they were when it was made, so that later changes are noticed."""
 
 from __future__ import annotations
 

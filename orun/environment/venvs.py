@@ -1,4 +1,4 @@
-"""Isolated environments: packages that cannot be beside those that orun runs with, in a folder of their own.
+"""Isolated environments for packages that conflict with orun's own.
 
 Each lies in a folder named by the digest of what was asked for, of the interpreter and of the platform, so that every
 pipeline and store of a user shares it. `packages.json` there says what the request came to. It is written last, stays

@@ -1,4 +1,4 @@
-"""What a run came to, made of its events alone: so that the log holds everything that a report or a record says.
+"""Reducer from a run's events to its result.
 
 And the results of runs that have ended, read from their logs or records.
 """

@@ -1,4 +1,4 @@
-"""The folder of a run: its event log as it goes, its record at the end."""
+"""Writer of a run's folder: the event log while it runs, the run record at the end."""
 
 from __future__ import annotations
 

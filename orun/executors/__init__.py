@@ -1,4 +1,4 @@
-"""Where the process of a stage runs.
+"""Executors: where the process of a stage runs.
 
 `Executor` is the contract; `LocalExecutor` keeps it on this machine. Each stage gets a process of its own, forked from
 a server (`zygote.py`) that has imported, but not used, the libraries that the stage will need.

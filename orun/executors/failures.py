@@ -1,4 +1,4 @@
-"""What the user is told when a stage did not deliver: what, where, why, and the command that runs it alone."""
+"""Error messages of stages that failed: what, where, why, and the command that runs the stage alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an executor is given, what it gives back, and the contract between it and the runner, as plain data."""
+"""The executor protocol: a job, its result, and the contract with the runner, as plain data."""
 
 from __future__ import annotations
 

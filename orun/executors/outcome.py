@@ -1,4 +1,4 @@
-"""What became of a job, from what its process said of it and what its supervisor saw."""
+"""Outcome of a job, from the reports of its process and its supervisor."""
 
 from __future__ import annotations
 

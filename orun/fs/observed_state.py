@@ -1,4 +1,4 @@
-"""What a stage can see of its surroundings, as digests and names: light enough for every process."""
+"""State that a stage can observe around it, as digests and names; light enough for every process."""
 
 from __future__ import annotations
 

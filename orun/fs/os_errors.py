@@ -1,4 +1,4 @@
-"""What the operating system refuses, in the user's words."""
+"""Errors of the operating system in the user's words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to set so that a stage measures what a gate could not decide: the end of a sentence.
+"""Settings that would let a stage measure what a gate could not decide, as the end of a sentence.
 
 A longer `time` alone changes nothing where a measurement ended because it knew enough. `measure/latency` makes launches
 until it tells a slow-down of its `resolution` from none, and a ratio to a reference to half of it; other figures become

@@ -1,4 +1,4 @@
-"""What verdicts on a stage cannot tell although one may take them to, as the pipeline alone shows."""
+"""Limits of a stage's verdicts that the pipeline alone shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not as it was when the baseline was accepted: both models are measured with what is here now.
+"""Changes since the baseline was accepted that apply to both models alike.
 
 So a comparison with the baseline tells of the model alone: a newer ONNX Runtime that is slower, or a session with fewer
 threads, is slower for both.

@@ -1,4 +1,4 @@
-"""What a rule finds, and how figures read in its sentence."""
+"""Finding of a gate rule, and the figures in its sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts over stored measurements: nothing is measured here, so a new threshold costs nothing."""
+"""Verdicts over stored measurements; nothing is measured here, so a new threshold costs nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stage measured, and how, as far as its figures hang on that."""
+"""A stage's measurement and the setup that its figures depend on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a series of measurements changed for good: E-divisive, for one variable.
+"""Change points in a series of measurements: E-divisive, for one variable.
 
 Matteson and James, "A nonparametric approach for multiple change point analysis of multivariate data", JASA 109 (2014).
 A segment is divided where the energy distance between its two sides is largest, if permutations of the segment seldom

@@ -1,4 +1,4 @@
-"""The past of what a run's gates judged."""
+"""Earlier measurements of the metrics that a run's gates judged."""
 
 from __future__ import annotations
 

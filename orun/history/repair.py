@@ -1,4 +1,4 @@
-"""A history that is damaged, or lacks what runs could not write to it, made whole from the records of runs."""
+"""Repair of a damaged or incomplete history from the records of runs."""
 
 from __future__ import annotations
 

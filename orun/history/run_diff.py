@@ -1,4 +1,4 @@
-"""How two runs differ: in what was asked for, what each stage rests on, what it made and measured, and the gates."""
+"""Differences between two runs: request, dependencies, results, measurements, gates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of what a run was made from, kept in its folder, so that a later run can be mixed with it."""
+"""Texts of the files that a run was made from, kept in its folder."""
 
 from __future__ import annotations
 

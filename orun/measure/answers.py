@@ -1,4 +1,4 @@
-"""The answers of a model in a process of its own, and how long it took to be ready there."""
+"""A model's outputs from a process of its own, and how long it took to get ready."""
 
 from __future__ import annotations
 

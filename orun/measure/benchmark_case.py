@@ -1,4 +1,4 @@
-"""What is measured, and what is known of it once it is open."""
+"""The model that is measured, and what is known of it once it is open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is odd about a dataset for the models that are run on it, and no mistake for sure."""
+"""Warnings about a dataset that is odd for the models run on it, though not surely wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of another isolated environment: in processes of its Python, asked over a connection.
+"""Models of another isolated environment, served by a process of its Python over a connection.
 
 What goes over the connection is pickled, between two processes of one user that run the same code of orun.
 """

@@ -1,4 +1,4 @@
-"""Where the nodes of a model really landed: as the session itself tells, never as a list of providers would have it."""
+"""Placement of a model's nodes on providers, as the session itself reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The session options of a target as ONNX Runtime's own object."""
+"""Session options of a target as ONNX Runtime's own object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run looked at, so that the next one can see at a glance that there is nothing to do.
+"""No-op check: has anything changed since the last run of the same request?
 
 When every stage of a run is up to date, everything that this rests on is noted: the files that the pipeline was read
 from, what its stages were told and what they read, installed packages, orun's own code, the device, and in the store

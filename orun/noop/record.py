@@ -1,4 +1,4 @@
-"""What a run in which every stage is up to date rests on, noted for `memory.recall`."""
+"""No-op record: what the result of a fully up-to-date run depends on, read by `noop.check`."""
 
 from __future__ import annotations
 

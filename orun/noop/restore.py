@@ -1,4 +1,4 @@
-"""Artifacts put back in their places without a look at the pipeline.
+"""Restore of artifacts to their places without a look at the pipeline.
 
 All that decided upon a remembered run is as it was, but objects or checkouts were touched: outputs deleted, most often.
 """

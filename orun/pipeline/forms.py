@@ -1,4 +1,4 @@
-"""What a value of the wrong form was probably meant to be, as the file would write it."""
+"""Suggestions for a value of the wrong form, as the file would write it."""
 
 from __future__ import annotations
 

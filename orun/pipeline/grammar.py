@@ -1,4 +1,4 @@
-"""What a pipeline file may say outside of a stage's parameters, declared like parameters."""
+"""Grammar of a pipeline file outside of a stage's parameters, declared like parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which stages judge what a release is made of: it waits for them, whether its `needs` names them or not.
+"""Stages that judge what a release is made of; the release waits for them even if its `needs` does not name them.
 
 A model that fails its gate must not be given away because the file names the stage with the gate in no `needs`.
 """

@@ -1,4 +1,4 @@
-"""Whether a gate can mean what it says: its threshold in the scale of its metric, its rule in the right direction.
+"""Check that a gate can mean what it says: the scale of its threshold, the direction of its rule.
 
 Of built-in kinds that is known before anything runs; of functions of the user's own when they have measured.
 """

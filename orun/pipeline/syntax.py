@@ -1,4 +1,4 @@
-"""What a YAML parser complains of, in plain words."""
+"""Complaints of the YAML parser in plain words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variables and targets of a file that nothing in it uses: most often one that was meant for another name.
+"""Variables and targets that nothing in the file uses, which are often typos.
 
 What comes from a file that it extends is not told: that may be there for others.
 """

@@ -1,4 +1,4 @@
-"""What feeds each input of a stage: the names and types of inputs."""
+"""Wiring of stages: the names and types of their inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The key of a stage: what its result depends on, as named parts, and the digest over them.
+"""Cache key of a stage: the named components that its result depends on, and the digest over them.
 
 A part is a name and a text, so that `orun explain` can lay two keys side by side. Content goes in by digest: an input
 by its tree, a code file or path by its bytes, never by the key that made it or by a time. Paths count beside it, those

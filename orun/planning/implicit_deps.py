@@ -1,4 +1,4 @@
-"""What a stage read without declaring it: stored with its result, and checked before the result is used again.
+"""Implicit dependencies: what a stage read without declaring it, checked before its result is reused.
 
 As with the dependency file of a compiler, the first run finds out and every later one checks.
 """

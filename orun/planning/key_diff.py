@@ -1,4 +1,4 @@
-"""What differs between two keys of a stage, in words."""
+"""Differences between two keys of a stage, in words."""
 
 from __future__ import annotations
 

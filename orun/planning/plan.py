@@ -1,4 +1,4 @@
-"""What a plan says of a pipeline's stages, and those that are up to date: plain data between planner and runner."""
+"""Plan of a run and its up-to-date stages: plain data between planner and runner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must run and why: pure decisions over a pipeline and a store, one stage at a time.
+"""Planner: decides which stages must run, and why. Pure decisions over a pipeline and a store.
 
 `Planner.decide` is the only place where a stage is found to be up to date or not, and its reasons are written there. A
 plan asks it about stages whose inputs are known; the runner asks it again once those before a stage are done.

@@ -1,4 +1,4 @@
-"""What led to a stage: the stages before it, for kinds that are told of it, and as parts of their keys."""
+"""Provenance of a stage: the stages before it, for kinds that are told of it, and as key components."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The connection of one run to its remote, and what becomes of the run when the remote fails."""
+"""Connection of one run to its remote, and the rule for a remote that fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run takes from its remote: results of stages, artifacts by their digest."""
+"""Download from a remote: results of stages, artifacts by their digest."""
 
 from __future__ import annotations
 

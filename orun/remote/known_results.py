@@ -1,4 +1,4 @@
-"""Which results are known to be in a remote, so that a result is offered once: `index/remote-<digest of the URL>.txt`.
+"""Results known to be in a remote, so that each is offered once: `index/remote-<digest of the URL>.txt`.
 
 One line a result, appended. It may be deleted at any time: then what is there is asked for once more.
 """

@@ -1,4 +1,4 @@
-"""What things are called in a remote store, and what is said of them on the way there."""
+"""Names of objects and records in a remote store."""
 
 from __future__ import annotations
 

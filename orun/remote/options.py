@@ -1,4 +1,4 @@
-"""What a command line or a call says of the remote, and what else may say it: light, for a run with nothing to do."""
+"""Remote options of a command line or a call; light, for a run with nothing to do."""
 
 from __future__ import annotations
 

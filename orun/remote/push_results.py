@@ -1,4 +1,4 @@
-"""Results that are given to a remote outside of a run."""
+"""Push of stored results to a remote outside of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which remote a run uses, and how: from the command line, the environment, or the project's `pyproject.toml`.
+"""Settings of the remote: from the command line, the environment, or the project's `pyproject.toml`.
 
 Its table `[tool.orun.remote]` may hold `url`, `mode`, `required`, and `trusted-keys`: files with the public keys of
 those whose results are believed.

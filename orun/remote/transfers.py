@@ -1,4 +1,4 @@
-"""What the transferring process does: look up records, fetch objects, push results."""
+"""Work of the transferring process: look up records, fetch objects, push results."""
 
 from __future__ import annotations
 

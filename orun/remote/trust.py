@@ -1,4 +1,4 @@
-"""Who may write results that others use: a shared secret (HMAC-SHA-256) or a key pair (Ed25519).
+"""Trust in results of others: a shared secret (HMAC-SHA-256) or a key pair (Ed25519).
 
 Secrets come from the environment and stay in the process that transfers.
 """

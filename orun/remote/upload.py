@@ -1,4 +1,4 @@
-"""What a run gives to its remote, in the background."""
+"""Upload of a run's results to its remote, in the background."""
 
 from __future__ import annotations
 

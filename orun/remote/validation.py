@@ -1,4 +1,4 @@
-"""Results as a remote offers them, held against what this machine asked for: none is taken at its word."""
+"""Validation of results that a remote offers: none is taken at its word."""
 
 from __future__ import annotations
 

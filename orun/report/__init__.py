@@ -1,1 +1,1 @@
-"""What people and machines see of a run, made from events and run records only."""
+"""Reports of a run for people and machines, made from events and run records only."""

@@ -1,4 +1,4 @@
-"""What an investigation found, for people."""
+"""Report of an investigation, for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stages say of their results, which no figure tells."""
+"""Notes of stages on their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an output stream can show: colours, a live region, and how many columns."""
+"""Abilities of an output stream: colours, a live region, columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How measurements went from run to run, for people."""
+"""Trends of measurements over runs, for people."""
 
 from __future__ import annotations
 

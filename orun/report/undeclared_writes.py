@@ -1,4 +1,4 @@
-"""Stages that wrote beside their output: what, and what to do about it."""
+"""Report of stages that wrote beside their output, and what to do about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The artifacts of a run where people open them: put there as stages are done, and there still when the run ends.
+"""Output checkouts of a run: artifacts placed in `out/` as stages finish, and still there at its end.
 
 What a stage left that the file has no more, or by another name, is removed: a release that is carried away from there
 would be the old one for ever.

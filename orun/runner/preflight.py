@@ -1,4 +1,4 @@
-"""What the stages of a plan need of this machine, looked at before the first of them starts."""
+"""Preflight: the packages, providers and devices that the stages of a plan need, checked before the first starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Building stages once more beside what is stored, to see whether equal inputs make equal bytes.
+"""Reproducibility check: stages built once more and compared with what is stored.
 
 Each stage gets the stored artifacts of the stages before it, and runs in a process with another hash seed and in
 folders of other names. Nothing of it is stored.

@@ -1,4 +1,4 @@
-"""What a collection keeps besides pins and the last runs: accepted baselines and their runs, and releases."""
+"""Retention rules of garbage collection: accepted baselines with their runs, and releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carries a plan out: starts what must run, stores what it made, judges the gates, and says all of it in events.
+"""Runner of a plan: starts stages, stores their results, judges the gates, and reports it all in events.
 
 One thread, one loop. A stage is decided again when its turn comes, because by then its inputs are known, and once more
 under the lock of its key, because another process may have done the work meanwhile.

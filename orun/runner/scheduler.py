@@ -1,4 +1,4 @@
-"""Which stage may start next: the order of the graph, the longest way to the end first, and what is free."""
+"""Scheduler: which stage starts next, the longest way to the end first, as far as resources are free."""
 
 from __future__ import annotations
 

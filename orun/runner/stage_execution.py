@@ -1,4 +1,4 @@
-"""One try at a stage: its scratch folder and inputs before, its checks and its record after."""
+"""Execution of one stage: session directory and inputs before, checks and action record after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which stage may run now, among the processes that share a store and a machine: the locks of each stage's turn.
+"""Locks that a stage holds while it runs: one for its cache key, one for the machine.
 
 A stage that measures has the machine alone, and others wait for it. One that is known to be short waits ten seconds at
 most: it then runs beside the measurement, one at a time of all processes, and the next one of its run waits ten seconds

@@ -1,4 +1,4 @@
-"""What became of a stage that ran or was found, as the record says it."""
+"""Result of a stage for the run record."""
 
 from __future__ import annotations
 

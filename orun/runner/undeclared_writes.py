@@ -1,4 +1,4 @@
-"""What a stage wrote beside its output does not come back with its stored result: no stage may rest on another's.
+"""Undeclared writes: files that a stage wrote beside its output, which no other stage may rely on.
 
 Bazel and Nix keep such a file out of sight, tup refuses it. Here it may be read as long as it is what a clean build
 would read: as it was left by the run of the stage whose result this run has. The output of a stage, where people open

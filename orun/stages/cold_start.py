@@ -1,4 +1,4 @@
-"""What the kinds that launch a model in processes of its own have in common."""
+"""Base of the kinds that launch a model in processes of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters that several kinds have: the values that an input takes, where models run, what is quantized."""
+"""Parameters that several kinds have: values of an input, targets, operators to quantize."""
 
 from __future__ import annotations
 

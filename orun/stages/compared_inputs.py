@@ -1,4 +1,4 @@
-"""What two models are fed that are compared inside."""
+"""Inputs of two models whose inner values are compared."""
 
 from __future__ import annotations
 

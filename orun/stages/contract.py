@@ -1,4 +1,4 @@
-"""What a stage kind must have, and what it is given when it runs.
+"""Contract of a stage kind: what it must have, and what it gets when it runs.
 
 A built-in kind is a module `orun/stages/<folder>/<file>.py` with
 

@@ -1,4 +1,4 @@
-"""What comes out of a stage is what its kind promises, or it is refused; checked in the stage's own process."""
+"""Checks of a stage's output against the promises of its kind, in the stage's own process."""
 
 from __future__ import annotations
 

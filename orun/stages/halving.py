@@ -1,4 +1,4 @@
-"""Which few of many must stay, found by trying halves."""
+"""Search for the few of many that must stay, by trying halves."""
 
 from __future__ import annotations
 

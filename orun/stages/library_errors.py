@@ -1,4 +1,4 @@
-"""What a library says of its failure, in few lines."""
+"""A library's error message in a few lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the memory that is free is enough for what a kind makes of a large model, told before it starts."""
+"""Check before a stage starts that free memory suffices for what a kind makes of a large model."""
 
 from __future__ import annotations
 

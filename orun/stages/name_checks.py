@@ -1,4 +1,4 @@
-"""Names in a parameter that the model must have: the tools ignore those that it has not."""
+"""Checks that names in a parameter exist in the model, because the tools ignore unknown ones."""
 
 from __future__ import annotations
 

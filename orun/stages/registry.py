@@ -1,4 +1,4 @@
-"""Which kinds there are: the library's by name, plug-ins by entry point, the user's own by file.
+"""Registry of kinds: the library's by name, plug-ins by entry point, the user's own by file.
 
 Finding a kind imports that kind's module and no other. A plug-in package is imported only when its kind is used.
 """

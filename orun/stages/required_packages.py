@@ -1,4 +1,4 @@
-"""Packages that a stage needs because of what its parameters say, where others of its kind do without them."""
+"""Packages that a stage needs because of its parameters, beyond those of its kind."""
 
 from __future__ import annotations
 

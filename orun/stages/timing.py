@@ -1,4 +1,4 @@
-"""What models are fed while they are timed: the examples of a dataset, or values made up from the model's signature."""
+"""Inputs of models while they are timed: examples of a dataset, or values made up from the signature."""
 
 from __future__ import annotations
 

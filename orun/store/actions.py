@@ -1,4 +1,4 @@
-"""What was done for a key: `actions/ab/<key>/<variant>.json`, one sealed record for each set of discovered inputs."""
+"""Actions by key: `actions/ab/<key>/<variant>.json`, one checksummed record a set of implicit dependencies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a collection is about to remove: how it and running processes stay out of each other's way.
+"""Candidates of garbage collection, announced so that running processes stay clear of them.
 
 A collection writes down what it condemns, then reads all leases, spares what is leased, and removes the rest. A process
 writes its lease, then looks whether what it wants is condemned, and if so waits for the end of the collection. Whoever

@@ -1,4 +1,4 @@
-"""Which digest a file had when it was last read, by its signature: what nobody has touched is not read again.
+"""SQLite cache: file signature to BLAKE3 digest.
 
 A cache in SQLite, shared by all processes on the store. It is never the truth: it may be deleted at any time, and then
 files are read once more. A damaged one is given up and the next generation begun under a new name, because other

@@ -1,4 +1,4 @@
-"""The objects and checkouts of results, as a later look can compare them without reading any."""
+"""Integrity snapshot: objects and checkouts of results, comparable later without reading any file."""
 
 from __future__ import annotations
 

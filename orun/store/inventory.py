@@ -1,4 +1,4 @@
-"""What is in a store and who needs it: what a collection decides upon."""
+"""Inventory of a store: what is in it and who needs it."""
 
 from __future__ import annotations
 

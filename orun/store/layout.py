@@ -1,4 +1,4 @@
-"""Where things are in a store, and which layout it has."""
+"""Layout of a store: paths and version."""
 
 from __future__ import annotations
 

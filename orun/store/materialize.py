@@ -1,4 +1,4 @@
-"""Trees as folders: how their files get there, and how they go away again.
+"""Materialization of trees as folders, and their removal.
 
 An object that gets or loses a hard link gets a new ctime, which looks like a change of its content. Every link is
 therefore made and removed here, where what was known of the object before is carried over to its new signature.

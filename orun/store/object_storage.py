@@ -1,4 +1,4 @@
-"""The little that orun asks of a remote place, over obstore: get, head, put, put if absent.
+"""Client of object storage, over obstore: get, head, put, put if absent.
 
 Requests are tried again after connection errors and answers of the server's fault, with growing pauses, for a bounded
 time. The only module that imports obstore.

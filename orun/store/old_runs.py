@@ -1,4 +1,4 @@
-"""Which folders of runs a collection removes; what those runs measured is in the history, which stays."""
+"""Selection of the run folders that garbage collection removes."""
 
 from __future__ import annotations
 

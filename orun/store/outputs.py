@@ -1,4 +1,4 @@
-"""What a folder must be like to become a tree: only regular files, with names that every machine can write."""
+"""Rules for a folder that becomes a tree: only regular files, with names that every machine can write."""
 
 from __future__ import annotations
 

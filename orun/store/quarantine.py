@@ -1,4 +1,4 @@
-"""Where damaged and foreign files go: nothing that somebody may want to look at is deleted."""
+"""Quarantine: where damaged and foreign files are moved; nothing is deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders that live as long as the process that made them: temporary files, a stage's scratch, the lease of a run.
+"""Session directories: temporary files, a stage's working folder, the lease of a run.
 
     tmp/<pid>-<random>/lease       locked by its owner while it lives; says which system that is on, and then lists the
                                    digests and runs that it relies on

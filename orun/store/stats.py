@@ -1,4 +1,4 @@
-"""How much is in a store: what `orun store stats` shows."""
+"""Size of a store, for `orun store stats`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Olive, Optimum, ONNX Runtime, Model Navigator, DVC, Snakemake and others call what a pipeline file says."""
+"""Names that Olive, Optimum, ONNX Runtime, Model Navigator, DVC, Snakemake and others use, and ours."""
 
 from __future__ import annotations
 

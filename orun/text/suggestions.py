@@ -1,4 +1,4 @@
-"""Names as people write them: the ones that were probably meant, and paths as one would type them."""
+"""Suggestions for misspelt names ("did you mean"), and paths as people type them."""
 
 from __future__ import annotations
 

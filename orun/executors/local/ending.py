@@ -1,4 +1,4 @@
-"""What a stage has begun ends before its output is looked at, as it would at the end of a program.
+"""End of a stage's own threads, processes and `atexit` functions before its output is checked.
 
 The process of a stage ends without a word to its threads, and with what is still in the buffers of its files: an
 artifact of the first half of a file would be stored.

@@ -1,4 +1,4 @@
-"""Stages on this machine: each in a process forked from a server that has imported its libraries (see `zygote.py`)."""
+"""Local executor: each stage in a process forked from a server that has imported its libraries."""
 
 from __future__ import annotations
 

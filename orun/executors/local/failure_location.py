@@ -1,4 +1,4 @@
-"""Where and why a stage failed, told inside its process: the user's line, not the library's."""
+"""Location and cause of a failure inside a stage's process: the user's line, not the library's."""
 
 from __future__ import annotations
 

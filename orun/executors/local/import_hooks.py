@@ -1,4 +1,4 @@
-"""What is to be done with a module as soon as it is loaded."""
+"""Hooks that run as soon as a module has been loaded."""
 
 from __future__ import annotations
 

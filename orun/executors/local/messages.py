@@ -1,4 +1,4 @@
-"""What the process of a stage and its supervisor tell the runner, as plain data."""
+"""Messages from a stage's process and its supervisor to the runner, as plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Python file imports and whether it changes the environment, from its text."""
+"""Imports and environment changes of a Python file, read from its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which modules the process of a stage shares with others, and in which order they are imported.
+"""Modules that stage processes share, in the order of their import.
 
 The list follows from the job alone, never from what ran before it, and so does the state of the stage's process.
 """

@@ -1,4 +1,4 @@
-"""An orun that runs in a stage of another one: what that stage holds it can never have."""
+"""Detection of an orun that runs inside a stage of another one and would wait for that stage's locks."""
 
 from __future__ import annotations
 

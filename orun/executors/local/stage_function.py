@@ -1,4 +1,4 @@
-"""What happens inside the process of a stage: its function is called, and what it returned and left is checked."""
+"""Call of a stage's function in its process, and the checks of what it returned and left."""
 
 from __future__ import annotations
 

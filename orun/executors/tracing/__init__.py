@@ -1,4 +1,4 @@
-"""What a stage reads without declaring it, found out while it runs.
+"""Tracing: records what a stage reads without declaring it, while it runs.
 
 | what | found by |
 |---|---|

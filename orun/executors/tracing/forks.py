@@ -1,4 +1,4 @@
-"""What Python sees in processes that a stage forks, as workers of a pool: it is told to the stage's own process.
+"""Reads seen by Python in forked workers, reported to the stage's own process.
 
 A worker is likely to be killed when its work is done, so that it tells at once what it notes, in a file in memory. So
 do workers that are started, not forked (`started.py`).

@@ -1,4 +1,4 @@
-"""Whose code is calling."""
+"""Lookup of the code that is calling."""
 
 from __future__ import annotations
 

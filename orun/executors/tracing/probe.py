@@ -1,4 +1,4 @@
-"""Whether this machine tells which files native code and other programs open: tried with one file."""
+"""Probe of tracing: does this machine report which files native code opens? Tried with one file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python code asks of a file without opening it: whether it is there, how large it is, where it links to.
+"""Questions that Python code asks of a file without opening it: existence, size, link target.
 
 No audit hook tells of it: the functions that ask become functions that note what they are asked. Of what lies elsewhere
 only the questions of the project's own code count; below the project those of libraries count too, which look there for

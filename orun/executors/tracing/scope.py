@@ -1,4 +1,4 @@
-"""Which files are the user's own: what is read of these is a discovery, what is read of any other is not."""
+"""Scope of tracing: the user's own files count as dependencies, others do not."""
 
 # ruff: noqa: PTH111, PTH118, PTH120  (strings: every file that a stage opens passes here)
 

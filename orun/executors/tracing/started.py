@@ -1,4 +1,4 @@
-"""What Python sees in workers that are started as programs: it is told to the stage's own process.
+"""Reads seen by Python in workers started as programs, reported to the stage's own process.
 
 So a pool's workers begin where a stage asks `multiprocessing` for `spawn` or `forkserver`, from Python 3.14 on unless
 it asks for `fork`, and joblib's unless it asks for another backend than loky. What each is given first has a part more,

@@ -1,4 +1,4 @@
-"""What can be asked about a model's accuracy, and what comes back."""
+"""Request and result of an accuracy measurement."""
 
 from __future__ import annotations
 

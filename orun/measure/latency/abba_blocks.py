@@ -1,4 +1,4 @@
-"""A launch: models in fresh processes, timed in turn so that what disturbs one disturbs the other.
+"""A launch: models in fresh processes, timed in ABBA blocks so that disturbances hit both alike.
 
 Restarts average out what a process is stuck with (memory layout, placement of threads), so that the launch is the unit
 of evidence. Within it blocks of about 15 ms alternate A B B A or B A A B at random. Either half of such a quad yields a

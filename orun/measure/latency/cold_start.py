@@ -1,4 +1,4 @@
-"""A model in a process of its own that does nothing else: what it costs to get ready, and how much memory it takes.
+"""Cold start of a model in a process of its own: time to get ready, and memory.
 
 Each launch is a new interpreter that imports the runtime, makes the session and runs it a few times.
 """

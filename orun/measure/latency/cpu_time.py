@@ -1,4 +1,4 @@
-"""Time of inferences, with the time on the CPU told apart from the time spent waiting for it."""
+"""CPU time of inferences, apart from the time spent waiting for a core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast models are where nobody disturbs them: each one's fastest launch of many, spread over minutes.
+"""Final timing of candidates: the fastest of many launches of each, spread over minutes.
 
 Models whose kernels are of different kinds cannot be told apart by their ratio in one minute. On a virtual machine the
 neighbours share units of the processor (AMX, caches), which slows one kind down by half and another not at all, for

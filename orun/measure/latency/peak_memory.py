@@ -1,4 +1,4 @@
-"""What a session takes beside what the system counts as resident: ONNX Runtime's arena, and memory of a GPU."""
+"""Memory of a session that the system does not count as resident: ONNX Runtime's arena and GPU memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How busy the machine was while something was measured: pressure stall information and load."""
+"""Pressure on the machine during a measurement: pressure stall information and load."""
 
 from __future__ import annotations
 

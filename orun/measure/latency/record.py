@@ -1,4 +1,4 @@
-"""What a latency measurement leaves on disk: the launches as JSON, and every inference as arrays."""
+"""Files of a latency measurement: the launches as JSON, every inference as arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a model slower than another? A sequential test on launches, which stops as soon as the answer is clear.
+"""Sequential test of whether a model is slower than another; it stops as soon as the answer is clear.
 
 One launch of both models gives one log ratio of their times. The test weighs "not slower" against "slower by d":
 Wald's sequential probability ratio test (1945, Annals of Mathematical Statistics 16:117-186) with the likelihoods

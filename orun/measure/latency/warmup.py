@@ -1,4 +1,4 @@
-"""When a session is warm: inferences of as long again are no faster.
+"""Warm-up of a session: it ends when inferences of as long again are no faster.
 
 Providers compile for a shape when they first meet it, or after some calls, libraries try their algorithms, weights are
 read from the disk as they are used. What is left of that when the first sample is taken slows the first launches of one

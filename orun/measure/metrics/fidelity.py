@@ -1,4 +1,4 @@
-"""How far one model's outputs are from another's: exact figures that need no labels."""
+"""Distance of one model's outputs from another's: exact figures that need no labels."""
 
 from __future__ import annotations
 

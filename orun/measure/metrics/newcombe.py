@@ -1,4 +1,4 @@
-"""The interval of an area under the ROC curve by itself: how often an example of a class scores above one that is not.
+"""Interval of an area under the ROC curve (Newcombe 2006).
 
 Method 5 of Newcombe (2006), "Confidence intervals for an effect size measure based on the Mann-Whitney statistic.
 Part 2: asymptotic methods and evaluation", Statistics in Medicine 25:559-573: a score interval with the variance of

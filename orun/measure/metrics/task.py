@@ -1,4 +1,4 @@
-"""How well a model does its task: one score for each example, by the labels of a dataset."""
+"""Task metrics that score each example by the labels of a dataset."""
 
 from __future__ import annotations
 

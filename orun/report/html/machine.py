@@ -1,4 +1,4 @@
-"""What the run was made with: the machine, and the tools of its stages."""
+"""Section on the machine and the tools of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What went wrong and what is behind it: failed stages, culprits of failed gates, and what the run said besides."""
+"""Section on problems: failed stages, culprits of failed gates, and notices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the report is made of: the run, and what the folder of the run says besides."""
+"""Source of the HTML report: the run, and what its folder holds besides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the gated metrics went on this machine: a point for each measurement, and where the level changed."""
+"""Section on trends: a point for each measurement of the gated metrics, and change points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pipeline file says of a dataset that lies in files."""
+"""Declaration of a dataset that lies in files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether values are what a model takes, told before ONNX Runtime or a quantizer tells it in words of its own."""
+"""Check that values are what a model takes, before ONNX Runtime or a quantizer complains."""
 
 from __future__ import annotations
 

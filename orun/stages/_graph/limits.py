@@ -1,4 +1,4 @@
-"""What an ONNX model that others are compared with can promise: its arbitrary values, and how far it is off by itself.
+"""Limits of an ONNX reference model: its arbitrary values, and how far it is off by itself.
 
 ONNX Runtime has no float64 kernels for many operators. So the spread is what the model differs by when ONNX Runtime
 does not rearrange it, or when its inputs change in their last bit.

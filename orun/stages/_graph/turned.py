@@ -1,4 +1,4 @@
-"""Products of stored weights and what a Transpose made, in float16, on which ONNX Runtime ends.
+"""Work-around for products of stored weights and a Transpose in float16, on which ONNX Runtime crashes.
 
 It makes one operator of such a product and a Transpose that moves the first axis to the last or the one before. Its CPU
 has none of that in float16, and where the weight has fewer axes than the other, NchwcTransformer ends with a

@@ -1,4 +1,4 @@
-"""What a converted estimator answers beside what scikit-learn answers, example by example."""
+"""Comparison of a converted estimator with scikit-learn, example by example."""
 
 from __future__ import annotations
 

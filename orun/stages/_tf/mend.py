@@ -1,4 +1,4 @@
-"""What tf2onnx leaves of TensorFlow in a model: operators that ONNX does not have."""
+"""Repair of operators that tf2onnx leaves in a model and ONNX does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a TensorFlow model must be for `convert/tensorflow`, and how open axes are called."""
+"""Model contract of `convert/tensorflow`, and the names of open axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a TensorFlow model comes from: what a function of the user's returns, or a file."""
+"""Sources of a TensorFlow model: a function of the user's, or a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a PyTorch module can promise: its arbitrary values, and how far its float32 is from its float64."""
+"""Limits of a PyTorch module: its arbitrary values, and how far its float32 is from its float64."""
 
 from __future__ import annotations
 

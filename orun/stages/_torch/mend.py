@@ -1,4 +1,4 @@
-"""What PyTorch's exporters write against the standard, put right."""
+"""Repair of what PyTorch's exporters write against the standard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a PyTorch model comes from: a function of the user's, a file of PyTorch, a folder or hub id of transformers."""
+"""Sources of a PyTorch model: a function of the user's, a PyTorch file, a folder or hub id of transformers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which weights of a model are stored as small integers, and what ONNX Runtime's quantizers refuse."""
+"""Weights stored as small integers, and what ONNX Runtime's quantizers refuse."""
 
 from __future__ import annotations
 

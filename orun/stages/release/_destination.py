@@ -1,4 +1,4 @@
-"""What every place that takes releases offers, and how its refusals are told."""
+"""Protocol of a release's destination, and the errors of destinations."""
 
 from __future__ import annotations
 

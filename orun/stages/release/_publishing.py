@@ -1,4 +1,4 @@
-"""Where a release can be published: a folder or bucket, a Hugging Face hub, MLflow, an OCI registry."""
+"""Destinations of a release: a folder or bucket, a Hugging Face hub, MLflow, an OCI registry."""
 
 from __future__ import annotations
 

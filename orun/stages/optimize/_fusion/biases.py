@@ -1,4 +1,4 @@
-"""What is added to the scores of an attention, in the form that ONNX Runtime takes."""
+"""Terms added to attention scores, in the form that ONNX Runtime takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was fused in a model, and which attentions were not."""
+"""Report of fused operators, and of attentions left unfused."""
 
 from __future__ import annotations
 

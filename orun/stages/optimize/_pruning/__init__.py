@@ -1,1 +1,1 @@
-"""What `optimize/prune` takes out, and how."""
+"""Pruning of `optimize/prune`: single weights and whole channels."""

@@ -1,4 +1,4 @@
-"""Which parts of a model suffer most from being quantized, for what they would gain."""
+"""Ranking of a model's parts by the harm that quantizing them does for its gain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was tried, on disk beside nothing else of orun's, so that an interrupted search goes on where it was.
+"""Ledger of candidates on disk, so that an interrupted search resumes.
 
 A line of JSON for each trial, in the user's cache, in a file named by the digest of all that a trial depends on: what
 the stage's result does (the model, the parameters, orun's code, the tools and the machine) and the examples. It is
