@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,17 @@ FACADES = frozenset({"orun", "orun.executors"})  # they import on demand, and a 
 
 def modules() -> dict[str, str]:
     """Return the digest of each module that runs in the process of every stage, comments and docstrings left out."""
-    found = {name: path for entry in ENTRIES for name, path, does in cache_key.reached(entry, FACADES) if does}
+    found = {name: path for name, path, does in _reached() if does}
     return {name: digest(Path(path).read_bytes()) for name, path in sorted(found.items())}
+
+
+def names() -> set[str]:
+    """Return the names of those modules, and of packages that hold nothing but text."""
+    return {name for name, _, _ in _reached()}
+
+
+def _reached() -> Iterator[tuple[str, str, bool]]:
+    return (found for entry in ENTRIES for found in cache_key.reached(entry, FACADES))
 
 
 def digest(source: bytes) -> str:

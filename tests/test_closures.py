@@ -40,7 +40,7 @@ def test_what_the_import_of_a_kind_runs_is_in_its_key_or_in_that_of_every_stage(
     done = subprocess.run(
         [sys.executable, "-c", LOADED, module_name(kind)], capture_output=True, text=True, check=True, timeout=60
     )
-    counted = {name for name, _, _ in cache_key.reached(module_name(kind))} | process_code.modules().keys()
+    counted = {name for name, _, _ in cache_key.reached(module_name(kind))} | process_code.names()
     assert set(done.stdout.split()) - counted - process_code.FACADES == set()
 
 
