@@ -7,13 +7,21 @@ TORCH := torch==2.13.0
 # compile orun anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bert test lint lock clean
+.PHONY: bert test test-slow test-tables lint lock clean
 
 bert: $(VENV)/ready
 	$(BIN)/orun pipelines/bert.yaml
 
 test: $(VENV)/ready lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 -m "not slow and not table"
+
+# Whole pipelines on real models, and campaigns: CI runs them after `make test`.
+test-slow: $(VENV)/ready
+	$(BIN)/python -m pytest -n 2 -m slow
+
+# One row an architecture, as in docs/benchmarks.md: before a release, and after a change to fusion or the checks.
+test-tables: $(VENV)/ready
+	$(BIN)/python -m pytest -n 2 -m table
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .

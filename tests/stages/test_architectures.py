@@ -26,8 +26,8 @@ MAY_REFUSE = {"float16", "static int8"}  # where a model is not exact enough in 
 
 
 def families() -> list[Any]:
-    """The quick ones, and all others marked slow."""
-    return [pytest.param(family, marks=() if family in QUICK else pytest.mark.slow) for family in FAMILIES]
+    """The quick ones; all others are rows of the table in docs/benchmarks.md, run by `make test-tables`."""
+    return [pytest.param(family, marks=() if family in QUICK else pytest.mark.table) for family in FAMILIES]
 
 
 @pytest.mark.parametrize("family", families())
@@ -55,7 +55,7 @@ def attempt(folder: Path, kind: str, model: Path, params: Mapping[str, Any]) -> 
         return failure
 
 
-@pytest.mark.slow
+@pytest.mark.table
 @pytest.mark.parametrize("family", ["deberta_v2", "gemma2", "bloom", "swin"])
 def test_the_other_exporter(tmp_path: Path, exports: Exports, family: str) -> None:
     made = run_stage("optimize/transformer", tmp_path, inputs={"model": exports(family, "dynamo")})

@@ -121,15 +121,15 @@ def fuse(folder: Path, model: Path, **params: object) -> StageRun:
     return run_stage("optimize/transformer", folder, params, inputs={"model": model})
 
 
-def slow_unless_quick(families: Iterable[str]) -> list[ParameterSet]:
-    return [pytest.param(family, marks=() if family in QUICK else pytest.mark.slow) for family in families]
+def table_unless_quick(families: Iterable[str]) -> list[ParameterSet]:
+    return [pytest.param(family, marks=() if family in QUICK else pytest.mark.table) for family in families]
 
 
 def fused(made: StageRun) -> dict[str, float]:
     return {name: made.value(f"fused.{name}") for name in COUNTED if made.value(f"fused.{name}")}
 
 
-@pytest.mark.parametrize("family", slow_unless_quick(FAMILIES))
+@pytest.mark.parametrize("family", table_unless_quick(FAMILIES))
 def test_every_attention_of_a_family(tmp_path: Path, exports: Exports, family: str) -> None:
     made = fuse(tmp_path, exports(family), method="rules", expect=EXPECTED[family], dims=FAMILIES[family].dims)
     assert fused(made) == EXPECTED[family]
@@ -139,7 +139,7 @@ def test_every_attention_of_a_family(tmp_path: Path, exports: Exports, family: s
     assert made.value("max_abs_error") < LARGEST_ERROR.get(family, 1e-5)
 
 
-@pytest.mark.parametrize("family", slow_unless_quick(FAMILIES))
+@pytest.mark.parametrize("family", table_unless_quick(FAMILIES))
 def test_every_attention_is_counted_before_it_is_fused(tmp_path: Path, exports: Exports, family: str) -> None:
     model = exports(family)
     left = fuse(tmp_path, model, method="rules", disable=["attention"], dims=FAMILIES[family].dims)
