@@ -56,10 +56,13 @@ def command(
     measured on this machine. A stage that refuses the model is left out, and the file says why.
     """
     from orun.scaffold.model_facts import read_model
+    from orun.store.layout import require_known
 
     file = Path(output) if output else Path(_name(model) + ".yaml")
     if not dry_run and file.exists():
         raise UsageError(f"{file} is there already", hint=f"orun {file}; or write another: orun init {model} -o FILE")
+    if store:
+        require_known(store)
     facts = read_model(model, file.parent, inputs, trust=trust)
     data = f"{file.stem}_data.py:examples" if facts.form == "sklearn" else ""
     if dry_run:

@@ -18,7 +18,7 @@ VERBS: Mapping[str, str] = {
     "orun store pin NAME ARTIFACT": "pin tag keep",
     "orun baseline accept FILE": "accept approve promote",
     "orun doctor": "info env system setup",
-    "orun stages": "list ls kinds passes types init new create",
+    "orun stages": "list ls kinds passes types",
     "orun stages convert/torch": "export convert capture-onnx-graph",
     "orun stages quantize/dynamic": "quantize",
     "orun stages optimize/transformer": "optimize fuse",

@@ -64,7 +64,8 @@ def is_writable(root: Path) -> bool:
 
     Where there is none, or none to be seen, it is for `prepare` to say why it cannot be made.
     """
-    return not presence(root / VERSION_FILE) or all(os.access(path, os.W_OK) for path in (root, root / "runs"))
+    folders = [root, *filter(Path.exists, [root / "runs"])]
+    return not presence(root / VERSION_FILE) or all(os.access(path, os.W_OK) for path in folders)
 
 
 def require_known(root: Path) -> None:
@@ -72,12 +73,14 @@ def require_known(root: Path) -> None:
 
     Raises:
         StoreError: when it has not, or cannot be read.
+        UsageError: when the folder holds something else.
     """
     version = root / VERSION_FILE
     with refusals("open the store", root):
         try:
             found = version.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
+            _require_own(root)
             return
     if found != VERSION and (VERSION.startswith(found) or not found.strip(b"\0")):
         raise StoreError(

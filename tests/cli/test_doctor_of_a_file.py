@@ -50,7 +50,7 @@ def test_without_a_file_all_kinds_are_looked_at(orun: CommandLine, project: Path
 def test_a_file_that_needs_no_tool_has_no_table_of_them(orun: CommandLine, project: Path) -> None:
     assert project.is_dir()
     shown = orun("doctor", "words.yaml").out.splitlines()
-    assert shown[2:4] == ["", next(line for line in shown if line.startswith("provider "))]
+    assert shown[2:5] == ["trace: full", "", next(line for line in shown if line.startswith("provider "))]
 
 
 def test_what_is_in_an_environment_says_so() -> None:
@@ -59,7 +59,7 @@ def test_what_is_in_an_environment_says_so() -> None:
         {"tool": "numpy", "version": None, "needed_by": ["import"], "install": "", "environment": "a", "made": True},
         {"tool": "onnx", "version": None, "needed_by": ["later"], "install": "", "environment": "b", "made": False},
     ]
-    assert lines_of({**FACTS, "tools": rows}, Terminal())[4:8] == [
+    assert lines_of({**FACTS, "tools": rows}, Terminal())[5:9] == [
         "tool        version       needed by",
         "onnx in a   1.23.2        import",
         "numpy in a  missing       import",

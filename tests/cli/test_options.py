@@ -58,7 +58,8 @@ def test_completion(project: Path, words: list[str], expected: list[str]) -> Non
 
 
 STORING = {  # a command line of every verb that takes --store
-    "run": "words.yaml", "plan": "words.yaml", "explain": "words.yaml write", "blame": "words.yaml", "bisect": "a b",
+    "init": "model.onnx", "run": "words.yaml", "plan": "words.yaml", "explain": "words.yaml write",
+    "blame": "words.yaml", "bisect": "a b",
     "history": "", "diff": "a b", "baseline accept": "words.yaml", "baseline diff": "words.yaml",
     "baseline drop": "words.yaml", "verify": "words.yaml --rebuild", "store stats": "", "store verify": "",
     "store pins": "", "store gc": "", "store pin": "a b", "store unpin": "a", "doctor": "",

@@ -93,7 +93,7 @@ def test_a_child_in_the_group_of_this_process_is_signalled_alone() -> None:
 def test_freed_memory_is_used_again() -> None:
     code = """
 import resource
-from orun import system
+from orun.environment import processes
 {call}
 faults = []
 for _ in range(5):
@@ -105,7 +105,7 @@ print(faults[-1] - faults[0])
     pages = 4 * 100_000_000 // os.sysconf("SC_PAGE_SIZE")
     given_back, kept = (
         int(subprocess.run([sys.executable, "-c", code.format(call=call)], stdout=subprocess.PIPE, check=True).stdout)
-        for call in ("", "system.keep_freed_memory()")
+        for call in ("", "processes.keep_freed_memory()")
     )
     assert kept < pages // 100
     assert given_back > pages // 2 or _huge_pages()

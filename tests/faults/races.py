@@ -11,6 +11,7 @@ from pathlib import Path
 import orun
 from orun.core.events import Event, StageProgress, StageStarted
 from orun.core.run_record import RunResult
+from orun.store import Store
 from tests.faults.rig import Judgement
 
 # The stage stops twice until the test lets it go on: before it reads anything and after it has read all.
@@ -102,8 +103,8 @@ class Race:
             path = race.project / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        race.store.mkdir()
-        os.mkfifo(race.store / "gate")
+        with Store.open(race.store):
+            os.mkfifo(race.store / "gate")
         return race
 
     def run(self) -> RunResult:

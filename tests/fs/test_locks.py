@@ -327,7 +327,7 @@ def test_a_lock_whose_file_cannot_be_removed_is_free(tmp_path: Path, monkeypatch
 def test_a_lock_file_that_another_host_removes_while_it_is_waited_for(tmp_path: Path, how: str, told: str) -> None:
     """GlusterFS and NFS say so; one for whom everything there is stale is told."""
     take = f"""
-from orun.store import locks
+from orun.fs import locks
 locks.STALE_SECONDS = 0.2
 try:
     print(locks.Lock({str(tmp_path / "locks")!r} + "/key").take(wait=True))

@@ -186,7 +186,7 @@ def test_the_code_of_a_kind_reruns_its_stages(project: Project, tmp_path: Path) 
     """With another copy of orun nothing runs; with another text of a kind or of what it imports, its stages do."""
     shutil.copytree(ROOT / "orun", tmp_path / "orun", ignore=shutil.ignore_patterns("__pycache__"))
     assert {outcome for outcome, *_ in run_with(tmp_path, project).values()} == {"cached"}
-    for name in ("stages/measure/size.py", "measure/accuracy_task.py", "report/stages.py", "runner.py"):
+    for name in ("stages/measure/size.py", "measure/accuracy/task.py", "report/stages.py", "runner/runner.py"):
         add_a_line(tmp_path / "orun" / name)
     assert run_with(tmp_path, project) == {
         "take": ["cached", "up to date"],

@@ -18,7 +18,7 @@ from tests.store.support import add, content, fill, forks, in_child, needs_proc
 ORPHAN = """
 import os, signal, sys
 from pathlib import Path
-from orun.store import Store, scratch
+from orun.store import Store
 store = Store.open(Path(sys.argv[1]))
 store.new_run("bert")
 folder = store.scratch("int8[per_channel=true]/x")
