@@ -36,7 +36,7 @@ IN_PROCESS = {
     "by_path": ("runpy.run_path(str(context.root.parent / 'shared' / 'team.py'))['VERSION']", "import runpy"),
     "elsewhere": (
         "__import__('team').VERSION",
-        "import sys; from pathlib import Path; sys.path.append(str(Path(__file__).parents[2] / 'shared'))",
+        "import sys; from pathlib import Path; sys.path.append(str(Path(__file__).parents[1] / 'shared'))",
     ),
 }
 PROGRAM = "import sys, sample; sys.stdout.write(sample.VERSION)"

@@ -8,13 +8,26 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 # What is there anyway; and what the standard library looks for where it runs on the Java platform.
 PYTHON = sys.stdlib_module_names | {"orun", "__main__", "__mp_main__", "java", "org"}
 BUILT = "_sysconfigdata_"  # how this Python was built: of the standard library, under a name of its own on each machine
+
+_unnoted: list[None] = []  # as many as there are blocks of `unnoted` around
+
+
+@contextmanager
+def unnoted() -> Iterator[None]:
+    """Return a block in which searches are a server's own: stages that it forks later have no part in them."""
+    _unnoted.append(None)
+    try:
+        yield
+    finally:
+        _unnoted.pop()
 
 
 class Imports:
@@ -37,6 +50,8 @@ class Imports:
             _: type, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
         ) -> ModuleSpec | None:
             found = search(fullname, path, target)
+            if _unnoted:
+                return found
             if path is None:
                 self._note(fullname.partition(".")[0])
             elif found is None and fullname not in self.missed and _is_shared(fullname.rpartition(".")[0]):

@@ -46,6 +46,7 @@ from typing import Any
 from orun.core.serialization import Record
 from orun.environment.processes import libc
 from orun.executors.tracing.children import Children
+from orun.executors.tracing.imports import unnoted
 from orun.executors.tracing.modules import candidates
 from orun.executors.tracing.packages import imports_of, packages_of, places, stands_alone
 from orun.executors.tracing.recorder import WRITES, Recorder, absolute, source_of
@@ -326,6 +327,10 @@ class NativeReads:
 
         Of what they look for in vain only the statements in the user's scripts tell.
         """
+        with unnoted():
+            return self._packages()
+
+    def _packages(self) -> dict[str, str]:
         specs = {name: find_spec(name) for name in self.children.modules}
         found = {name: places(spec) for name, spec in specs.items() if spec}
         scripts = [path for path in map(source_of, self.children.code) if self._scope.is_code(path)]
