@@ -64,7 +64,7 @@ def is_writable(root: Path) -> bool:
 
     Where there is none, or none to be seen, it is for `prepare` to say why it cannot be made.
     """
-    folders = [root, *filter(Path.exists, [root / "runs"])]
+    folders = [root, *filter(os.path.exists, [root / "runs"])]
     return not presence(root / VERSION_FILE) or all(os.access(path, os.W_OK) for path in folders)
 
 
