@@ -87,6 +87,11 @@ def test_each_room_is_in_the_order_and_on_the_page() -> None:
     assert tuple(re.findall(r"^\| `(\w+)(?:/|\.py)` \|", page, re.MULTILINE))[: len(ROOMS)] == ROOMS
 
 
+def test_every_folder_is_a_package() -> None:
+    folders = {path.parent for path in modules().values()} - {PACKAGE / "stages"}  # whose families are the packages
+    assert [folder for folder in folders if not (folder / "__init__.py").is_file()] == []
+
+
 def test_no_folder_has_the_name_of_a_library() -> None:
     folders = {path.parent.name for path in modules().values()}
     assert folders & LIBRARIES == set()

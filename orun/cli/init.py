@@ -59,7 +59,7 @@ def command(
     from orun.store.layout import require_known
 
     file = Path(output) if output else Path(_name(model) + ".yaml")
-    if not dry_run and file.exists():
+    if not dry_run and (file.exists() or file.is_symlink()):
         raise UsageError(f"{file} is there already", hint=f"orun {file}; or write another: orun init {model} -o FILE")
     if store:
         require_known(store)
@@ -70,16 +70,22 @@ def command(
         return 0
     file.parent.mkdir(parents=True, exist_ok=True)
     if data and not (code := file.with_name(f"{file.stem}_data.py")).exists():
-        code.write_text(DATA.format(name=file.name, features=facts.features), "utf-8")
+        _write(code, DATA.format(name=file.name, features=facts.features))
     click.echo(f"{model}: building once to measure what its gates can ask for", err=True)
     try:
         left_out, gates = _measured(file, facts, data, store)
     except BaseException:
         file.unlink(missing_ok=True)  # nothing was there before
         raise
-    file.write_text(_text(file, facts, left_out, data, gates), "utf-8")
+    _write(file, _text(file, facts, left_out, data, gates))
     options.show([f"wrote {file}: {_summary(facts, gates)}", f"next: orun {file}"])
     return 0
+
+
+def _write(path: Path, text: str) -> None:
+    from orun.cli.outputs import look_at, write
+
+    write(look_at(path), text)
 
 
 def _name(model: str) -> str:
@@ -122,7 +128,7 @@ def _measured(
 
     left_out: dict[str, str] = {}
     while True:
-        file.write_text(_text(file, facts, left_out, data, {}), "utf-8")
+        _write(file, _text(file, facts, left_out, data, {}))
         result = orun.run(file, store=store, on_event=show)
         failures = {stage.stage: stage.failure for stage in result.stages if stage.failure}
         if not failures:

@@ -22,5 +22,7 @@ class UnknownStage(KeyError):
         from difflib import get_close_matches  # of no use before something is wrong
 
         close = get_close_matches(self.stage, self.stages, n=1)
-        known = f"expected one of {', '.join(self.stages)}" if self.stages else "it has no stages"
-        return f"{self.owner} has no stage {self.stage!r}\n  {f'did you mean {close[0]}?' if close else known}"
+        few = len(self.stages) <= 2  # noqa: PLR2004 - `a or b`
+        known = " or ".join(self.stages) if few else f"one of {', '.join(self.stages)}"
+        expected = f"expected {known or 'no stage: it has none'}"
+        return f"{self.owner} has no stage {self.stage!r}\n  {f'did you mean {close[0]}?' if close else expected}"

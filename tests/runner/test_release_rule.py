@@ -370,4 +370,4 @@ def test_a_stage_that_a_run_or_a_plan_does_not_have(project: Path) -> None:
         assert str(caught.value) == f"{owner} has no stage 'tiem'\n  did you mean time?"
         with pytest.raises(KeyError) as caught:
             asked["nothing"]
-        assert str(caught.value) == f"{owner} has no stage 'nothing'\n  expected one of make, time"
+        assert str(caught.value) == f"{owner} has no stage 'nothing'\n  expected make or time"

@@ -237,7 +237,7 @@ def _masks(context: Context, params: Params, model: ModelProto, dataset: Dataset
     """Names of the nodes that stay in float because masks pass through; nodes without a name get one."""
     from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
-    from orun.stages.quantizing.masks import mask_nodes
+    from orun.stages.quantize._masks import mask_nodes
 
     found = mask_nodes(model, dataset)
     for node in found:
