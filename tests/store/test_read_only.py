@@ -81,8 +81,9 @@ def test_a_verb_that_looks_changes_nothing(project: Project, words: tuple[str, .
 
 @pytest.mark.parametrize("words", LOOKING, ids=" ".join)
 def test_nor_where_something_is_damaged(
-    project: Project, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    project: Project, words: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "200")  # so that no line is folded, however long the durations beside it are
     (damaged,) = (
         path for path in (project.store / "objects").rglob("*") if path.is_file() and path.read_bytes() == b"A B!"
     )
