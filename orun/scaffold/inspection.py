@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import json
+import os
 import re
 import sys
 from collections import Counter
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orun.core.serialization import encode
+from orun.core.serialization import encode, replace
 from orun.errors import OrunError, UsageError
 from orun.scaffold.model_facts import MARK, InputFact, ModelFacts
 
@@ -97,8 +98,6 @@ def read(source: str, folder: Path, inputs: tuple[InputFact, ...], *, trust: boo
 
 
 def _relative(path: Path, folder: Path) -> str:
-    import os
-
     return Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
 
 
@@ -152,9 +151,7 @@ def _of_transformers(name: str, path: Path, config: Mapping[str, Any]) -> ModelF
         if family in SEGMENTED:
             inputs.append(InputFact("token_type_ids", "int64", text, int(config.get("type_vocab_size", 2)) - 1))
     outputs = _outputs(_pretrained(path), inputs, by_name=True)
-    return ModelFacts(
-        "torch", name, tuple(inputs), outputs, {"MatMul": 1}, attention=1, family=FAMILIES.get(family, "")
-    )
+    return ModelFacts("torch", name, tuple(inputs), outputs, attention=1, family=FAMILIES.get(family, ""))
 
 
 def _pretrained(path: Path) -> Any:
@@ -199,8 +196,7 @@ def _of_program(name: str, path: Path) -> ModelFacts:
         shape = tuple(size if isinstance(size, int) else str(size) for size in value.shape)
         inputs.append(InputFact(item, str(value.dtype).removeprefix("torch."), shape))
     outputs = tuple(f"output{number}" for number, _ in enumerate(program.graph_signature.user_outputs))
-    layers = {"MatMul": 1}
-    return ModelFacts("torch", name, tuple(map(_masked, inputs)), outputs if len(outputs) > 1 else ("output",), layers)
+    return ModelFacts("torch", name, tuple(map(_masked, inputs)), outputs if len(outputs) > 1 else ("output",))
 
 
 def _of_torchscript(name: str, path: Path, inputs: tuple[InputFact, ...]) -> ModelFacts:
@@ -245,7 +241,7 @@ def _of_module(name: str, module: Any, parameters: Sequence[str], inputs: tuple[
             hint=f"orun init {name} {asked}",
         )
     by_name = {item.name for item in inputs} <= set(parameters)
-    return ModelFacts("torch", name, inputs, _outputs(module.eval(), inputs, by_name=by_name), {"MatMul": 1})
+    return ModelFacts("torch", name, inputs, _outputs(module.eval(), inputs, by_name=by_name))
 
 
 def _of_pickle(name: str, path: Path, *, trust: bool) -> ModelFacts:
@@ -257,14 +253,14 @@ def _of_pickle(name: str, path: Path, *, trust: bool) -> ModelFacts:
             hint=f"if you know where it comes from: orun init {path} --trust",
         )
     facts = _of_estimator(name, joblib.load(path))
-    return ModelFacts(facts.form, name, features=facts.features, classifies=facts.classifies, needs_trust=True)
+    return replace(facts, needs_trust=True)
 
 
 def _of_estimator(name: str, made: Any) -> ModelFacts:
     features = getattr(made, "n_features_in_", None)
     if features is None:
         raise UsageError(f"{name} is not fitted", why="it has no n_features_in_")
-    return ModelFacts("sklearn", name, features=int(features), classifies=hasattr(made, "classes_"))
+    return ModelFacts("sklearn", name, features=int(features))
 
 
 if __name__ == "__main__":

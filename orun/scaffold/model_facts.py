@@ -44,11 +44,10 @@ class ModelFacts(Record, frozen=True):
         source: the file, folder or `file.py:function`, relative to the pipeline file.
         inputs: what it takes; empty where the converter finds out.
         outputs: names for what it returns; empty where the converter finds out.
-        layers: how many of its layers could be quantized, by operator type.
-        attention: how many attention layers it has.
+        layers: how many of its layers could be quantized, by operator type; known of an ONNX model alone.
+        attention: how many attention layers it has; 1 for a folder of transformers, which is not looked into.
         family: the family of `optimize/transformer`, empty when unknown.
         features: columns that a scikit-learn estimator takes.
-        classifies: whether its answers are classes.
         needs_trust: whether reading it runs code that is in the file (pickle).
     """
 
@@ -60,7 +59,6 @@ class ModelFacts(Record, frozen=True):
     attention: int = 0
     family: str = ""
     features: int = 0
-    classifies: bool = False
     needs_trust: bool = False
 
 
