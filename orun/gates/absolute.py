@@ -8,7 +8,7 @@ from typing import Any
 
 from orun.core.metrics import Estimate, Metric
 from orun.environment.hosts import Host, device, same_machine
-from orun.gates.advice import SPEEDUP, WALL, to_bound, to_narrow, undisturbed
+from orun.gates.advice import SPEEDUP, WALL, explain_disturbance, to_bound, to_narrow
 from orun.gates.finding import (
     Finding,
     against_maximum,
@@ -47,7 +47,8 @@ def judge_absolute(gate: Gate, metric: Metric, stage: Stage, action: Action, her
     over, under = ("within", "above") if gate.rule == "max" else ("at or above", "below")
     rule = f"{'maximum' if gate.rule == 'max' else 'minimum'} of {gate.threshold.text}"
     if metric.disturbance:
-        return Finding("undecided", f"{text}: {undisturbed(metric.disturbance)}", metric.value, metric.unit, interval)
+        why = f"{text}: {explain_disturbance(metric.disturbance)}"
+        return Finding("undecided", why, metric.value, metric.unit, interval)
     if outcome == "undecided":
         ending = f"and the interval holds the {rule}: {_narrower(gate, interval, stage.params)}"
     else:

@@ -64,11 +64,15 @@ def to_bound(metric: str, params: Params, *, bounded: bool) -> str:
     return f"raise {' and '.join(f'`{name}`' for name in wanted)}" if wanted else AGAIN
 
 
-def undisturbed(why: Disturbance) -> str:
-    """Return why times on several threads tell nothing, and what to set."""
+def explain_disturbance(disturbance: Disturbance) -> str:
+    """Say why times on several threads are no evidence, and the three ways on: the only place that names them.
+
+    Without `intra_op_num_threads` a session has a thread for each core, so any other process makes one of them wait.
+    """
     return (
-        f"threads waited for a core in {why.launches} of {why.of} launches: measure where less runs, or set "
-        "`session: {intra_op_num_threads: 1}` in the target"
+        f"threads waited for a core in {disturbance.launches} of {disturbance.of} launches: set "
+        "`session: {intra_op_num_threads: 1}` in the target, measure on a quieter machine, or set `undecided: allow` "
+        "in the gate"
     )
 
 

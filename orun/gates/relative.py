@@ -8,7 +8,7 @@ from typing import Any
 
 from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, unknown
 from orun.core.run_record import GateOutcome
-from orun.gates.advice import to_narrow, undisturbed
+from orun.gates.advice import explain_disturbance, to_narrow
 from orun.gates.finding import Change, Finding, above, against_maximum, against_minimum, distance, log_width
 from orun.pipeline.model import Gate
 from orun.text.units import show
@@ -83,7 +83,7 @@ def by_interval(gate: Gate, metric: Metric, found: Change, params: Mapping[str, 
     if any(map(math.isnan, (estimate.value, estimate.low, estimate.high))):
         return Finding("failed", f"{gate.metric} cannot be compared: {sentence}")
     if found.disturbance:
-        why = f"{sentence}: {undisturbed(found.disturbance)}"
+        why = f"{sentence}: {explain_disturbance(found.disturbance)}"
         return Finding("undecided", why, estimate.value, found.unit, estimate)
     least = gate.rule == "min_speedup"
     outcome = (against_minimum if least else against_maximum)(found.estimate, limit)
