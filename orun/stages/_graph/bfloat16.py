@@ -202,6 +202,8 @@ class _Narrowing:
         graphs = any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute)
         if self.opset is None or node.domain not in STANDARD or not tensors or graphs or self.stays(node):
             return None
+        if not defs.has(node.op_type, self.opset, ""):  # ONNX Runtime's fusions put operators of its own there
+            return None
         return defs.get_schema(node.op_type, self.opset, "")
 
     def _wide(self, name: str) -> bool:
