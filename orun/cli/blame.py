@@ -72,32 +72,39 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
 
 
 def after_run(file: str, choices: Mapping[str, Any], result: RunResult, *, quiet: bool) -> tuple[Diagnosis, ...]:
-    """Look into the gates that failed in a run, for a minute at most; what is found is kept in the run's folder.
+    """Search for the culprits of the gates that failed in a run, for a minute at most; keep them in the run's folder.
 
-    The run has ended: whoever stops the search keeps its verdict, its reports and its exit code.
+    The run has ended. Ctrl-C, SIGTERM or SIGHUP end the search alone: verdict, reports and exit code stand.
     """
+    from orun.cli.signals import stop_signals
+
+    try:
+        with stop_signals():
+            return _kept_diagnoses(orun.load(file, set=choices["set"]), choices.get("store"), result, quiet=quiet)
+    except (Interrupted, KeyboardInterrupt):
+        again = _again(Path(file).absolute(), choices["set"], choices.get("store"))
+        click.echo(f"the search was interrupted; to go on: {again}", err=True)
+        return ()
+    except OrunError as error:  # the verdict stands whether its cause can be found or not
+        click.echo(f"why cannot be told: {error}", err=True)
+        return ()
+
+
+def _kept_diagnoses(pipeline: Pipeline, store: Path | None, result: RunResult, *, quiet: bool) -> tuple[Diagnosis, ...]:
     from orun.blame.blame import questions
     from orun.fs.os_errors import refusals
     from orun.fs.output_file import OutputFile
     from orun.report.document import dumps
 
-    pipeline = orun.load(file, set=choices["set"])
     asked = list(questions(pipeline, result))
     if not asked:
         return ()
     if not quiet:
         options.show(["", f"why, for {AUTOMATIC_SECONDS:.0f} s at most (--no-blame leaves it out):"])
-    kept = result.folder / "blame.json"
-    try:
-        found = _investigated(asked, AUTOMATIC_SECONDS, choices.get("store"), _silent if quiet else _say)
-        with refusals("keep what was found", kept), OutputFile(kept) as output:
-            output.write(f"{dumps({'blame': found})}\n".encode())
-    except (Interrupted, KeyboardInterrupt):
-        click.echo(f"the search was interrupted; to go on: {_again(pipeline, choices.get('store'))}", err=True)
-        return ()
-    except OrunError as error:  # the verdict stands whether its cause can be found or not
-        click.echo(f"why cannot be told: {error}", err=True)
-        return ()
+    path = result.folder / "blame.json"
+    found = _investigated(asked, AUTOMATIC_SECONDS, store, _silent if quiet else _say)
+    with refusals("keep what was found", path), OutputFile(path) as output:
+        output.write(f"{dumps({'blame': found})}\n".encode())
     return found
 
 
@@ -130,15 +137,15 @@ def with_advice(found: Diagnosis, question: Question, seconds: float, store: Pat
 
     if OUT_OF_TIME not in found.stopped:
         return found
-    command = _again(question.pipeline, store, f" {quoted(found.stage)}")
+    command = _again(question.pipeline.file, question.pipeline.overrides, store, f" {quoted(found.stage)}")
     minutes = max(math.ceil(LONGER * seconds / 60), AT_LEAST_MINUTES)
     return replace(found, stopped=f"{found.stopped}; to go on: {command} --time {minutes}min")
 
 
-def _again(pipeline: Pipeline, store: Path | None, stage: str = "") -> str:
+def _again(file: Path, overrides: Mapping[str, str], store: Path | None, stage: str = "") -> str:
     """Return the command that looks into the gates of a file, or of one of its stages."""
     where = f" --store {quoted(near(str(store)))}" if store else ""
-    return f"orun blame {quoted(near(str(pipeline.file)))}{stage}{settings(pipeline.overrides)}{where}"
+    return f"orun blame {quoted(near(str(file)))}{stage}{settings(overrides)}{where}"
 
 
 def _asked(pipeline: Pipeline, result: RunResult, gate: str | None) -> list[Question]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +16,11 @@ from orun.cli import options
 from orun.cli.outputs import output_option
 from orun.cli.reports import FILES, wanted, write_all
 from orun.cli.selection import SelectingVerb, forced, selection_options
+from orun.cli.signals import stoppable_run
 from orun.errors import PipelineError, UsageError
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult
-    from orun.eventlog.writer import Listener
     from orun.report.console import Detail
 
 EXAMPLES = (
@@ -84,9 +84,9 @@ def command(
     choices["set"] = options.parse_overrides(overrides)
     choices["force"] = forced(file, choices)
     choices["remote"] = options.remote_of(choices)
-    with _annotated(as_json) as annotate:
+    with _annotated(as_json) as annotate, ExitStack() as stack:
         if as_json:
-            result = _run_heeding(file, None, choices)
+            result = orun.run(file, on_event=stoppable_run(stack, None), **choices)
             options.show_json(_with_blame(file, choices, result) if blames else result)
             annotate(result)
         else:
@@ -98,8 +98,9 @@ def command(
                     blame.show(blame.after_run(file, choices, result, quiet=quiet), sentences=quiet)
                 annotate(result)
 
-            result = _run_shown(file, "quiet" if quiet else "verbose" if verbose else "normal", look_into, choices)
-    write_all(asked, result)
+            detail: Detail = "quiet" if quiet else "verbose" if verbose else "normal"
+            result = _run_shown(file, detail, look_into, choices, stack)
+        write_all(asked, result)
     return result.exit_code
 
 
@@ -118,25 +119,19 @@ def _annotated(as_json: bool) -> Iterator[Callable[[RunResult], None]]:
         raise
 
 
-def _run_shown(file: str, detail: Detail, look_into: Callable[[RunResult], None], choices: dict[str, Any]) -> RunResult:
+def _run_shown(
+    file: str, detail: Detail, look_into: Callable[[RunResult], None], choices: dict[str, Any], stack: ExitStack
+) -> RunResult:
     from orun.report.console import Console
     from orun.report.terminal import detect
 
     console = Console(sys.stdout, detect(sys.stdout, os.environ), detail)
     try:
-        result = _run_heeding(file, console, choices)
+        result = orun.run(file, on_event=stoppable_run(stack, console), **choices)
     finally:
         console.close()
     console.finish(result, look_into)
     return result
-
-
-def _run_heeding(file: str, listener: Listener | None, choices: dict[str, Any]) -> RunResult:
-    """Run, and be stopped by signals in good order."""
-    from orun.cli.signals import heeding
-
-    with heeding(listener) as hear:
-        return orun.run(file, on_event=hear, **choices)
 
 
 def _failed(result: RunResult) -> bool:

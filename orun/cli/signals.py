@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from orun.core.events import Event, RunStarted
 from orun.eventlog.writer import Listener
 
 
+def stoppable_run(stack: ExitStack, listener: Listener | None) -> Listener:
+    """Return a listener that passes events on; from the start of a run with work to do, signals stop it.
+
+    Args:
+        stack: ends the handling of signals.
+        listener: receives the events.
+    """
+
+    def receive(event: Event) -> None:
+        if isinstance(event, RunStarted) and not event.repeats:
+            stack.enter_context(stop_signals())
+        if listener:
+            listener(event)
+
+    return receive
+
+
 @contextmanager
-def heeding(listener: Listener | None) -> Iterator[Listener]:
-    """A listener, which passes on; from when it hears of a run with work to do, signals are heeded until the end."""
-    with ExitStack() as stack:
-
-        def hear(event: Event) -> None:
-            if isinstance(event, RunStarted) and not event.repeats:
-                stack.callback(_heed())
-            if listener:
-                listener(event)
-
-        yield hear
-
-
-def _heed() -> Callable[[], None]:
-    """Heed the signals but those that somebody has seen to, as nohup has to SIGHUP; what gives that up again."""
+def stop_signals() -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP, unless they are handled or ignored already, as by nohup."""
     import signal  # not for a run with nothing to do
 
-    heeded = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
-    for one in heeded:
-        signal.signal(one, signal.default_int_handler)
-
-    def leave() -> None:
-        for one in heeded:
-            signal.signal(one, signal.SIG_DFL)
-
-    return leave
+    unhandled = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    for number in unhandled:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in unhandled:
+            signal.signal(number, signal.SIG_DFL)

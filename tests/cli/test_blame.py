@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from subprocess import PIPE
 
 import onnx
 import pytest
@@ -104,6 +108,50 @@ def test_who_stops_the_search_keeps_the_run(
     again = "orun blame sized.yaml --set stages.size.gate.size.max=2kB"
     assert done.err.splitlines()[-1] == f"the search was interrupted; to go on: {again}"
     assert "failed: 3 stages" in (sized / "summary.md").read_text()
+
+
+SLOW_CODE = """\
+import time
+
+from orun import Context, stage
+
+
+@stage(inputs={"model": "onnx"}, output="metrics", metrics=["bytes"])
+def measure(context: Context) -> dict[str, float]:
+    model = (context.inputs["model"] / "model.onnx").read_bytes()
+    if b"MatMulInteger" not in model:  # the model that only the search measures
+        time.sleep(600)
+    return {"bytes": len(model)}
+"""
+SLOW_PIPELINE = """\
+stages:
+  import: {uses: convert/onnx, with: {path: layers.onnx}}
+  int8: {uses: quantize/dynamic, needs: import}
+  measure: {uses: ./slow.py:measure, needs: int8, gate: {bytes: {max: 1}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "repeated"),
+    [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGHUP, False)],
+)
+def test_a_signal_ends_the_search_alone(sized: Path, number: signal.Signals, repeated: bool) -> None:
+    """After a run that had work to do, and after one that repeats the last run's result."""
+    (sized / "slow.py").write_text(SLOW_CODE)
+    (sized / "slow.yaml").write_text(SLOW_PIPELINE)
+    if repeated:
+        orun_api.run("slow.yaml")
+    command = [sys.executable, "-m", "orun", "slow.yaml", "--markdown", "summary.md"]
+    with subprocess.Popen(command, cwd=sized, stdout=PIPE, stderr=PIPE, text=True, start_new_session=True) as run:
+        assert run.stderr
+        assert run.stderr.readline().startswith("  measure")
+        run.send_signal(number)
+        out, err = run.communicate(timeout=60)
+    assert (run.returncode, err) == (1, "the search was interrupted; to go on: orun blame slow.yaml\n")
+    count = "3 cached" if repeated else "3 built"
+    assert out.splitlines()[-1].startswith(f"failed: 3 stages ({count}), 0 of 1 gate passed, 1 failed, ")
+    assert f"failed: 3 stages ({count})" in (sized / "summary.md").read_text()
+    assert not list((sized / "artifacts" / "tmp").iterdir())
 
 
 def test_its_own_runs_are_not_the_last_ones(orun: CommandLine, sized: Path) -> None:
