@@ -1,8 +1,6 @@
-"""Writes commands.md, events.md, kinds.md and stages.md from the command line and the stage kinds.
+"""Writes reference pages from the code: commands, events, and a page for each kind of stage.
 
-`python docs/generate.py` does it.
-
-A test holds that the committed pages are what this writes.
+`python docs/generate.py` does it. A test holds that the committed pages are what this writes.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -27,24 +25,34 @@ from orun.stages.registry import all_kinds
 HERE = Path(__file__).parent
 NOTE = "<!-- Written by docs/generate.py: change the source, then run it. -->"
 EVENTS = f"""\
-Everything that happens in a run is written to `events.jsonl` in the folder of the run, `artifacts/runs/<id>/`, when it
-happens: one JSON object a line. It is all that reports are made of: the run record, the console, JUnit XML and Markdown
-say nothing that is not in it.
+A run writes each event to `artifacts/runs/<id>/events.jsonl` when it happens: one JSON object a line. All reports are
+made from this log.
 
-Each line has `version` (a number, now {VERSION}), `event` (its name), `time` (seconds since the epoch) and the fields
-below. A field that has its default value (empty, 0 or null) is left out. Numbers that are not finite are the texts
-`inf`, `-inf` and `nan`. The version is raised when a field or an event goes or changes its meaning. New ones may come
-without: ignore what you do not know. `orun schema --events` prints the form of a line as a JSON Schema, exactly for
-this version of orun.
+- Each line has `version` (now {VERSION}), `event` (its name), `time` (seconds since the epoch) and the fields below.
+- A field with its default value (empty, 0 or null) is left out.
+- Numbers that are not finite are written as the texts `inf`, `-inf` and `nan`.
+- The version rises when a field or an event is removed or changes its meaning. New ones may appear without: ignore what
+  you do not know.
+- A log that does not end with `run_finished` belongs to a run that is still going or was killed.
 
-A log that does not end with `run_finished` is of a run that goes on or was killed."""
+`orun schema --events` prints the JSON Schema of a line, for this version of orun."""
 
-KINDS_INTRO = """\
-Each kind of the library: the tools that its results rest on, in the versions of `requirements.lock` (PyTorch's is the
-machine's choice); whom its results may be shared with; whether equal inputs make equal bytes, in processes with
-different hash seeds; what it does with a model of 2.2 GB whose weights are external data (`python -m benchmarks.big`,
-times and memory in [benchmarks.md](benchmarks.md#a-model-of-more-than-2-gb)); on what it was tried; and by what its
-result is known to be right, beside what every stage checks: the ONNX checker, and inputs and outputs that stay."""
+STAGES = """\
+A stage names its kind with `uses`. `orun stages` prints this list, `orun stages KIND` one page. A kind can also be
+[a function of your own](../../custom-stages.md) or come with a package."""
+FAMILIES = {
+    "convert": "Convert: a model becomes ONNX",
+    "check": "Check: can it be loaded, and where do its nodes run",
+    "optimize": "Optimize: the same answers from a better graph",
+    "compile": "Compile: a model made ready for one provider or device",
+    "quantize": "Quantize: fewer bits, answers within a budget",
+    "measure": "Measure: figures that gates judge",
+    "release": "Release: what users receive",
+}
+SUPPORT = """\
+For each kind: its tools, in the versions that orun is tested with; where a result of it may be reused; whether equal
+inputs give equal bytes; what happens with a model of 2.2 GB; which models it was tried on; and how its results are
+checked, beside the ONNX checker and unchanged inputs and outputs."""
 COLUMNS = ("large", "tried", "checked")  # of kinds.toml; a kind that lacks them fails a test
 PINNED = re.compile(r"^([\w.-]+)==([\w.]+)", re.MULTILINE)
 
@@ -54,10 +62,7 @@ def commands_page() -> str:
     intro = "`orun FILE` is short for `orun run FILE`. Every verb explains itself with `--help`."
     blocks = ["# Commands", NOTE, intro, _table(("verb", "what it does"), _verb_rows())]
     blocks += [block for name, command in verbs() for block in _command(name, command)]
-    completion = (
-        'For completion in the shell: `eval "$(_ORUN_COMPLETE=bash_source orun)"`, or `zsh_source`, `fish_source`.'
-    )
-    return "\n\n".join([*blocks, "## Completion", completion]) + "\n"
+    return "\n\n".join(blocks) + "\n"
 
 
 def verbs() -> Iterator[tuple[str, click.Command]]:
@@ -97,60 +102,56 @@ def _option(option: click.Option) -> str:
     return ", ".join(f"`{name}{metavar}`" for name in option.opts)
 
 
-def stages_page() -> str:
-    """Every kind of the library with its inputs, parameters and metrics."""
-    blocks = [
-        "# Stages",
-        NOTE,
-        _table(("kind", "what it does"), ((_link(kind.name), kind.summary) for kind in all_kinds())),
-    ]
-    for kind in all_kinds():
-        blocks += _kind(kind)
+def stages_index() -> str:
+    """Every kind of the library in a line, by family."""
+    blocks = ["# Stage library", NOTE, STAGES]
+    for family, title in FAMILIES.items():
+        kinds = [kind for kind in all_kinds() if kind.name.startswith(f"{family}/")]
+        rows = ((f"[`{kind.name}`]({kind.name}.md)", kind.summary) for kind in kinds)
+        blocks += [f"## {title}", _table(("kind", "what it does"), rows)]
+    blocks.append("[What each kind was tried on](support.md), and with which versions of its tools.")
     return "\n\n".join(blocks) + "\n"
 
 
-def _link(kind: str) -> str:
-    return f"[`{kind}`](#{kind.replace('/', '')})"
-
-
-def _kind(kind: Kind) -> Iterator[str]:
-    yield f"## {kind.name}"
-    yield kind.doc.strip()
+def stage_page(kind: Kind) -> str:
+    """A kind with an example, its inputs, parameters and metrics."""
+    example = (HERE / "examples" / f"{kind.name.replace('/', '-')}.yaml").read_text(encoding="utf-8")
+    blocks = [f"# {kind.name}", NOTE, kind.doc.strip(), f"## Example\n\n```yaml\n# pipeline.yaml\n{example}```"]
     if kind.spec.inputs:
-        ports = kind.spec.inputs.items()
-        yield _table(
-            ("input", "type", "what it is for"), ((f"`{name}`", port_text(port), port.doc) for name, port in ports)
-        )
+        rows = ((f"`{name}`", port_text(port), port.doc) for name, port in kind.spec.inputs.items())
+        blocks += ["## Inputs", _table(("input", "type", "what it is for"), rows)]
     if kind.params:
-        rows = [
+        parameters = (
             (f"`{name}`", words(param.type), default_text(param), param.doc) for name, param in flat_params(kind.params)
-        ]
-        yield _table(("parameter", "type", "default", "what it does"), rows)
-    yield "\n".join(f"- {name}: {text}" for name, text in facts(kind))
+        )
+        blocks += ["## Parameters", _table(("parameter", "type", "default", "what it does"), parameters)]
+    blocks += ["## Facts", "\n".join(f"- {name}: {text}" for name, text in facts(kind))]
+    return "\n\n".join(blocks) + "\n"
 
 
-def kinds_page() -> str:
-    """Every kind of the library in one table: what it declares, and what was found out (`kinds.toml`)."""
-    found = tomllib.loads((HERE / "kinds.toml").read_text(encoding="utf-8"))
+def support_page() -> str:
+    """Every kind in one table: what it declares, and what was found out (`kinds.toml`)."""
+    notes = tomllib.loads((HERE / "kinds.toml").read_text(encoding="utf-8"))
     pinned = PINNED.findall((HERE.parent / "requirements.lock").read_text(encoding="utf-8"))
     versions = dict(reversed(pinned))  # of a tool with several, the first: the one of the oldest Python
-    titles = ("kind", "tools", "result holds for", "deterministic", "over 2 GB", "tried on", "checked by")
-    blocks = [
-        "# Kinds",
-        NOTE,
-        KINDS_INTRO,
-        _table(titles, (_facts(kind, found.get(kind.name, {}), versions) for kind in all_kinds())),
-    ]
-    return "\n\n".join(blocks) + "\n"
+    titles = ("kind", "tools", "reused on", "deterministic", "over 2 GB", "tried on", "checked by")
+    rows = (_support(kind, notes.get(kind.name, {}), versions) for kind in all_kinds())
+    return "\n\n".join(["# What each kind was tried on", NOTE, SUPPORT, _table(titles, rows)]) + "\n"
 
 
-def _facts(kind: Kind, found: Mapping[str, str], versions: Mapping[str, str]) -> tuple[str, ...]:
+def _support(kind: Kind, notes: Mapping[str, str], versions: Mapping[str, str]) -> tuple[str, ...]:
     names = [tool.partition("|")[0] for tool in kind.spec.tools]
     tools = ", ".join(f"{name} {versions[name]}" if name in versions else name for name in names)
     measured = kind.spec.stage_class == "measurement"
-    sure = "a measurement" if measured else "yes" if kind.spec.deterministic else "no: the first result is kept"
-    link = f"[`{kind.name}`](stages.md#{kind.name.replace('/', '')})"
-    return link, tools, BOUND[kind.spec.stage_class], sure, *(found.get(column, "") for column in COLUMNS)
+    repeatable = "yes" if kind.spec.deterministic else "no: the first result is kept"
+    columns = (notes.get(column, "") for column in COLUMNS)
+    return (
+        f"[`{kind.name}`]({kind.name}.md)",
+        tools,
+        BOUND[kind.spec.stage_class],
+        "a measurement" if measured else repeatable,
+        *columns,
+    )
 
 
 def events_page() -> str:
@@ -169,7 +170,7 @@ def _first(cls: type) -> str:
 def _fields(title: str, cls: type) -> Iterator[str]:
     yield f"## {title}"
     yield _first(cls)
-    rows = [(f"`{one.name}`", one.words, "yes" if one.optional else "", one.doc) for one in fields(cls)]
+    rows = [(f"`{field.name}`", field.words, "yes" if field.optional else "", field.doc) for field in fields(cls)]
     yield _table(("field", "type", "may be left out", "what it is"), rows)
 
 
@@ -178,13 +179,19 @@ def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
-PAGES: Mapping[str, Callable[[], str]] = {
-    "commands.md": commands_page,
-    "events.md": events_page,
-    "kinds.md": kinds_page,
-    "stages.md": stages_page,
-}
+def pages() -> dict[str, str]:
+    """Every page that is written from the code: its text by its path below docs/."""
+    stages = {f"reference/stages/{kind.name}.md": stage_page(kind) for kind in all_kinds()}
+    return {
+        "reference/commands.md": commands_page(),
+        "reference/events.md": events_page(),
+        "reference/stages/index.md": stages_index(),
+        "reference/stages/support.md": support_page(),
+        **stages,
+    }
+
 
 if __name__ == "__main__":
-    for page, write in PAGES.items():
-        (HERE / page).write_text(write(), encoding="utf-8")
+    for page, text in pages().items():
+        (HERE / page).parent.mkdir(parents=True, exist_ok=True)
+        (HERE / page).write_text(text, encoding="utf-8")

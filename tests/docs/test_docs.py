@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+import shutil
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +17,8 @@ import orun
 from orun.stages.registry import BUILTIN
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"# ([\w./-]+\.(?:yaml|py|toml))\n")
 COMMAND = re.compile(r"`(orun(?: [^`\n]*)?)`|^(?:\$ )?(orun .*?)(?:  #.*)?$", re.MULTILINE)
@@ -34,13 +36,15 @@ def generator() -> ModuleType:
 
 
 def page_id(page: Path) -> str:
-    return page.name
+    return str(page.relative_to(ROOT))
 
 
 def test_the_generated_pages_are_current() -> None:
-    for name, write in generator().PAGES.items():
-        committed = (ROOT / "docs" / name).read_text(encoding="utf-8")
-        assert committed == write(), f"docs/{name} is out of date; to write it: python docs/generate.py"
+    pages = generator().pages()
+    for name, text in pages.items():
+        assert (DOCS / name).read_text(encoding="utf-8") == text, f"to write docs/{name} again: python docs/generate.py"
+    stages = {str(path.relative_to(DOCS)) for path in (DOCS / "reference" / "stages").rglob("*.md")}
+    assert stages <= pages.keys(), "a page of a kind that is no more"
 
 
 def test_every_kind_has_a_row_and_every_column_of_it() -> None:
@@ -71,7 +75,11 @@ def test_every_pipeline_of_a_page_is_good(page: Path, tmp_path: Path) -> None:
             target = tmp_path / named[1]
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(content, encoding="utf-8")
-    (tmp_path / "model.onnx").touch()
+    for file in (DOCS / "examples").glob("*.py"):
+        if not (tmp_path / file.name).exists():
+            shutil.copy(file, tmp_path)
+    for model in ("model.onnx", "transformer.onnx", "fake-quantized.onnx", "model.keras"):
+        (tmp_path / model).touch()
     for file in sorted(tmp_path.glob("*.yaml")):
         assert orun.load(file).stages
     for file in sorted(tmp_path.rglob("*.py")):
