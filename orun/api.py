@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from time import time
@@ -174,6 +175,7 @@ def run(  # noqa: PLR0913 - the options of the command line
         UsageError: when a stage of that name is not in the file, the remote cannot be as it is asked for, or a report
             would replace what the run reads.
     """
+    _require_posix("orun.run")
     started_at = time()
     remote = Remote(remote) if isinstance(remote, str) else remote
     part = only or from_ or to or force or fresh
@@ -249,9 +251,18 @@ def rebuild(
     """
     from orun.runner.reproducibility import rebuild as build_again
 
+    _require_posix("orun.api.rebuild")
+
     planner = _planner(_pipeline(file, set), store, (), fresh=False)
     with planner.store:
         return build_again(planner, _selected(planner.pipeline, only, (), ()), on_result)
+
+
+def _require_posix(function: str) -> None:
+    if sys.platform == "win32":
+        from orun.environment.platforms import require_posix
+
+        require_posix(function)
 
 
 def _request(

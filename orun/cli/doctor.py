@@ -16,6 +16,7 @@ import orun
 from orun import __version__
 from orun.cli import options
 from orun.cli.verb import Verb
+from orun.environment.platforms import missing_here
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
 from orun.text.suggestions import near
@@ -72,6 +73,7 @@ def _facts(store: Path, pipeline: Pipeline | None) -> dict[str, Any]:
         "platform": platform.platform(),
         "store": _store(store),
         "trace": _trace(),
+        "missing": list(missing_here()),
         "tools": _tools(_needs(pipeline) if pipeline else _all_needs()),
         "providers": _providers(),
         "environments": _environments(),
@@ -190,6 +192,7 @@ def lines_of(facts: dict[str, Any], terminal: Terminal) -> list[str]:
         f"store: {near(store['folder'])}, {state}",
         *(f"  {notice}" for notice in store.get("notices", ())),
         traced_in_part(trace["why"]) if trace["why"] else f"trace: {trace['level']}",
+        *(f"missing on this system: {clause}" for clause in facts.get("missing", ())),
         "",
         *([*render(TOOLS, tools, terminal), ""] if tools else []),
         *(render(PROVIDERS, providers, terminal) if providers else ["ONNX Runtime is not installed: no providers"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from orun.errors import UsageError
 
 Examples = Sequence[tuple[str, str]]
 HELP_NAMES = ("-h", "--help")
+ON_WINDOWS = frozenset({"explain", "graph", "plan", "schema", "stages", "validate"})  # verbs that only read
 
 
 def write_examples(formatter: click.HelpFormatter, examples: Examples) -> None:
@@ -67,6 +69,10 @@ class Verb(click.Command):
         """Run the verb; relative paths need a current folder."""
         if lost := lost_folder():
             raise lost
+        if sys.platform == "win32" and self.name not in ON_WINDOWS:
+            from orun.environment.platforms import require_posix
+
+            require_posix(f"`{ctx.command_path}`")
         return super().invoke(ctx)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -45,7 +45,7 @@ def _upwards(path: str) -> Iterator[str]:
 def text(path: str) -> str:
     """What a file of the kernel's says; nothing where it is not there or cannot be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY)
     except OSError:
         return ""
     try:

@@ -8,8 +8,6 @@ import os
 
 from orun.environment import cgroups
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
-
 
 def out_of_memory_kills() -> int:
     """How many processes the kernel has killed for want of memory: in this control group, or on this machine."""
@@ -31,7 +29,7 @@ def _kills_in(path: str) -> int | None:
 
 def memory_here() -> int:
     """Bytes of memory that this machine, or the control group that the process is in, has."""
-    limits = [os.sysconf("SC_PHYS_PAGES") * PAGE]
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for path in cgroups.files("memory", "memory.max", "memory.limit_in_bytes"):
         with contextlib.suppress(ValueError):  # not there, or "max"
             limits.append(int(cgroups.text(path)))

@@ -33,7 +33,7 @@ def libc() -> ctypes.CDLL:
     return library
 
 
-def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+def die_with(parent: int, number: signal.Signals) -> None:
     """Have this process signalled when its parent ends, which has that process id."""
     _prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:  # it ended before it could be asked

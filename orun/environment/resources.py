@@ -29,7 +29,7 @@ def room(jobs: int | None = None, gpus: int | None = None, *, memory: bool = Fal
         gpus: GPUs to use; all that this process sees when None.
         memory: whether to look how much memory there is.
     """
-    if memory:
+    if memory and hasattr(os, "sysconf"):  # which Windows lacks
         from orun.environment.physical_memory import memory_here
 
         return Room(jobs or usable_cores(), memory_here(), visible_gpus() if gpus is None else gpus)

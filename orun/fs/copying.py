@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import fcntl
 import os
 import sys
 
 from orun.fs.digests import digest_descriptor
 from orun.fs.durable import new_file, set_mode
 from orun.fs.os_errors import ensure_space
+
+with contextlib.suppress(ModuleNotFoundError):  # Windows
+    import fcntl
 
 _FICLONE = 0x40049409  # <linux/fs.h>
 
@@ -34,7 +37,7 @@ def reflink(source: str, target: str, mode: int) -> bool:
     """Let `target` share the blocks of `source` until one of them is written to; False where that cannot be."""
     if sys.platform != "linux":
         return False
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         set_mode(descriptor, mode)  # whatever the umask
         with open(source, "rb", buffering=0) as file:

@@ -25,7 +25,7 @@ def new_file(path: str, mode: int | None, *, sync: bool = True) -> Iterator[int]
 
     Without a mode it gets the one of the umask.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if mode is None else 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
     try:
         try:
             yield descriptor
@@ -47,7 +47,7 @@ def make_database(path: str) -> None:
     """
     with suppress(OSError):  # SQLite is to say what is wrong with it
         with suppress(PermissionError):
-            os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+            os.close(os.open(path, os.O_RDONLY | os.O_CREAT, 0o666))
         if not os.access(path, os.R_OK | os.W_OK):
             os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | stat.S_IRUSR | stat.S_IWUSR)
 
@@ -127,7 +127,7 @@ def make_folder(path: str) -> list[str]:
 def sync_folders(folders: Iterable[str]) -> None:
     """Wait until the disk has the names in these folders."""
     for folder in sorted(set(folders)):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
         except OSError as error:

@@ -62,7 +62,7 @@ class Flushing:
 
 def _flush(path: str, *, lost: bool) -> None:
     """Wait until the disk has a file; if it does not take it and all is `lost` then, the file is removed."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import itertools
 import os
 import time
@@ -23,6 +22,9 @@ from orun.core.serialization import Record, decode, encode, from_json, replace, 
 from orun.errors import StoreError
 from orun.fs.durable import set_mode
 from orun.fs.os_errors import refusals
+
+with contextlib.suppress(ModuleNotFoundError):  # Windows
+    import fcntl
 
 STALE_SECONDS = 60.0  # that a host may take a file for there which another one has removed: NFS's `acdirmax`
 AGAIN_SECONDS = 0.05
@@ -256,7 +258,7 @@ def _claim_in(path: Path) -> MachineClaim | None:
         if lock.take(wait=False):
             lock.release()
             return None
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             return decode(MachineClaim, from_json(os.read(descriptor, LONGEST_CLAIM)))
         finally:
@@ -293,7 +295,7 @@ _held: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 def _open(path: str, *, create: bool) -> int:
     """Open a lock file that may belong to another user."""
-    flags = os.O_CLOEXEC | os.O_NOFOLLOW
+    flags = os.O_NOFOLLOW
     while True:
         try:
             return os.open(path, flags | os.O_RDWR)
@@ -324,4 +326,5 @@ def _drop_in_child() -> None:
         lock.forget()
 
 
-os.register_at_fork(after_in_child=_drop_in_child)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drop_in_child)

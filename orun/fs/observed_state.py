@@ -21,6 +21,7 @@ TEXT_LIMIT = 4 << 20  # bytes of a text that people write: a pipeline, a project
 RECORD_LIMIT = 64 << 20  # bytes of a document that programs write: a record, a manifest, a baseline
 LOG_LIMIT = 256 << 20  # bytes of an event log
 NOTHING_THERE = {errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP}
+NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # Windows has no named pipes among its files
 ABSENT = ""  # the digest of a file that was looked for and not there, and of a variable that was not set
 
 
@@ -185,7 +186,7 @@ def read_bounded(path: str | Path, limit: int) -> bytes:
         OSError: when it cannot be read, is no regular file, or is larger.
     """
     require_regular(path)
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe that has just come does not wait
+    descriptor = os.open(path, os.O_RDONLY | NO_WAIT)  # a pipe that has just come does not wait
     with open(descriptor, "rb", buffering=0) as file:
         size = os.fstat(descriptor).st_size
         content = file.read(max(size, CHUNK) + 1) if size <= limit else b""

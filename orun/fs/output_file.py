@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import select
@@ -13,6 +12,9 @@ from pathlib import Path
 from typing import Self
 
 from orun.fs.durable import make_folder, replace_file, write_all
+
+with suppress(ModuleNotFoundError):  # Windows
+    import fcntl
 
 LINKS = 40  # followed one after the other, as Linux does
 
@@ -105,7 +107,7 @@ def _open_stream(path: str) -> int | None:
     if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
         return None
     try:
-        return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError as error:
         if error.errno == errno.ENXIO and stat.S_ISFIFO(mode):
             raise OSError(errno.ENXIO, "no process reads from this pipe", path) from error
@@ -146,7 +148,7 @@ def _require_replaceable(target: str) -> os.stat_result | None:
 
 
 def _append(target: str, data: bytes) -> None:
-    descriptor = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    descriptor = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:
         write_all(descriptor, data)
     finally:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
 from orun.core.serialization import Record
 from orun.fs.digests import digest_descriptor
+
+with contextlib.suppress(ModuleNotFoundError):  # Windows
+    import fcntl
 
 Signature = tuple[int, int, int, int, int]  # device, inode, size, mtime and ctime in nanoseconds
 
@@ -66,9 +69,9 @@ def is_held_for_writing(path: str | Path) -> bool:
     What it has mapped it may change without a trace: the times of a file change with the first write to a page alone.
     Network file systems refuse the same lease for reasons of their own: there it is not known.
     """
-    if not hasattr(fcntl, "F_SETLEASE"):
+    if sys.platform != "linux":
         return False
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)  # who breaks the lease sends that, which does nothing
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
@@ -92,7 +95,7 @@ def is_local(path: str | Path) -> bool:
 def _file_system_at(path: str | Path) -> str:
     """`_file_system` of what is at a path; empty, too, where it cannot be opened."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY)
     except OSError:
         return ""
     try:

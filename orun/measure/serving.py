@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import time
 import traceback
@@ -36,7 +37,7 @@ WATCHED_SECONDS = 0.03  # how long busy threads are looked for; in less, a stray
 def serve(connection: Connection, subject: Subject) -> None:
     """Give one answer to each request, until the parent says that it is enough, or is gone."""
     gc.disable()
-    die_with(os.getppid())  # a process that rests would never see that nobody asks any more
+    die_with(os.getppid(), signal.SIGKILL)  # a process that rests would never see that nobody asks any more
     server = _Server(replace(subject, target=subject.target.here))
     while (message := receive(connection)) is not None:
         request, arguments = message

@@ -93,7 +93,7 @@ def _told(done: Future[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     """`python -m orun.remote.agent DESCRIPTOR PARENT`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which ends this process
-    die_with(int(sys.argv[2]))
+    die_with(int(sys.argv[2]), signal.SIGKILL)
     with ending_with_a_bug(), suppress(EOFError):
         serve(Channel.of(int(sys.argv[1])))
     os._exit(0)  # whatever is under way: nobody waits for it any more

@@ -30,7 +30,7 @@ class Ledger:
         if line in self._lines():
             return
         with refusals("note what is in the remote", self._path):
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             try:
                 write_all(descriptor, f"{line}\n".encode("ascii"))
             finally:

@@ -169,7 +169,7 @@ class Transfers:
         name = object_name(piece.digest)
         if piece.digest not in self.broken and self.place.size(name) == piece.size:
             return 0
-        descriptor = os.open(piece.path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(piece.path, os.O_RDONLY)
         try:
             digest = digest_descriptor(descriptor)
         finally:
@@ -232,7 +232,7 @@ def machine_shared() -> Iterator[None]:
 @contextmanager
 def _made(path: str) -> Iterator[int]:
     """A new file, open for writing and reading."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         yield descriptor
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +12,7 @@ from orun import __version__
 from orun.core.events import Event, Notice, RunStarted
 from orun.core.run_record import ASIDE, UNDECIDED, RunResult, StageResult, Verdict
 from orun.core.serialization import Record, replace
-from orun.environment import device
+from orun.environment import device, platforms
 from orun.environment.resources import Room
 from orun.errors import Interrupted, OrunError, StoreError
 from orun.eventlog.writer import Journal, unrecorded
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from orun.remote.sync import Exchange
 
 
+UNLIMITED = "{stage}: its `resources.memory` limits nothing on {system}; only Linux stops a stage that takes more"
 MOST_SHOWN = 5  # of the stages that keep a run from a store that cannot be written
 
 
@@ -69,6 +71,9 @@ class Session(Record, frozen=True):
             self._emit(unrecorded(self.planner.store.root))
         for told in () if pipeline.name.endswith(ASIDE) else pipeline.unused:
             self._emit(Notice("warning", f"{pipeline.file.name}: {told}"))
+        for step in plan.steps:
+            if step.stage.memory and sys.platform != "linux":
+                self._emit(Notice("warning", UNLIMITED.format(stage=step.stage.id, system=platforms.name_here())))
         with LocalExecutor() as executor:
             runner = Runner(
                 planner=self.planner,

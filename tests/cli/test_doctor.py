@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from orun.cli.doctor import lines_of
 from orun.environment import distributions
+from orun.environment.platforms import missing_here
 from orun.executors.tracing.probe import why_untraced
 from orun.report.terminal import Terminal
 
@@ -33,6 +35,11 @@ FACTS = {
         {"folder": "/cache/2e", "holds": ["tiny==1.0"], "packages": {}, "damage": "its interpreter is gone"},
     ],
 }
+MISSING_ON_MACOS = (
+    "`resources.memory` reserves memory for a stage, and does not stop a stage that takes more",
+    "a process that a stage starts and leaves behind is ended only if it stayed in the stage's process group",
+    "measurements choose no quiet core, and do not tell how long threads waited for one",
+)
 
 
 def test_the_whole_report() -> None:
@@ -67,6 +74,13 @@ def test_a_store_that_cannot_be_written_and_no_runtime() -> None:
     lines = lines_of(facts, Terminal())
     assert lines[1] == "store: artifacts, not writable"
     assert lines[-1] == "ONNX Runtime is not installed: no providers"
+
+
+def test_what_other_systems_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert missing_here() == ()
+    monkeypatch.setattr("orun.environment.platforms.sys", SimpleNamespace(platform="darwin"))
+    lines = lines_of({**FACTS, "missing": missing_here()}, Terminal())
+    assert lines[4:8] == [*(f"missing on this system: {clause}" for clause in MISSING_ON_MACOS), ""]
 
 
 def test_stages_that_are_traced_in_part() -> None:

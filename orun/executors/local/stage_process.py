@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
-import resource
+import signal
 import sys
 from io import TextIOWrapper
 from typing import cast
@@ -33,6 +33,8 @@ def prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         cast("TextIOWrapper", stream).reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
     faulthandler.enable()
+    import resource  # which Windows lacks
+
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     make_ready()
     encode(JobResult())
@@ -49,7 +51,7 @@ def serve(job: Job, scope: Scope, channel: Channel, observer: Observer, parent: 
         observer: sees what it reads; installed.
         parent: id of the process that this one is to die with.
     """
-    processes.die_with(parent)
+    processes.die_with(parent, signal.SIGKILL)
     try:
         _enter(job)
     except OSError as error:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 from dataclasses import dataclass, field
-from resource import struct_rusage
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from orun.environment import processes
 from orun.environment.physical_memory import out_of_memory_kills
@@ -15,6 +15,9 @@ from orun.executors.local.channel import Channel
 from orun.executors.local.messages import Ended, Stop
 from orun.executors.tracing.native import NativeReads
 from orun.executors.tracing.scope import Scope
+
+if TYPE_CHECKING:
+    from resource import struct_rusage
 
 GRACE = 2.0  # seconds between the request to end and the order
 MEMORY_POLL = 0.05  # seconds between looks at the memory of a stage that has a limit

@@ -24,8 +24,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from resource import struct_rusage
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from orun.core.serialization import decode, encode
 from orun.environment import processes
@@ -40,6 +39,9 @@ from orun.executors.tracing import started
 from orun.executors.tracing.native import NativeReads
 from orun.executors.tracing.observer import Observer
 from orun.executors.tracing.scope import Scope
+
+if TYPE_CHECKING:
+    from resource import struct_rusage
 
 
 class Zygote:

@@ -31,7 +31,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
 import functools
 import os
 import platform
@@ -53,6 +52,9 @@ from orun.executors.tracing.recorder import WRITES, Recorder, absolute, source_o
 from orun.executors.tracing.scope import Scope
 from orun.fs.observed_state import appearance, tells_more
 from orun.stages.bytecode import may_be_stale
+
+with contextlib.suppress(ModuleNotFoundError):  # Windows
+    import fcntl
 
 PLAIN = (None, 0), (None, 1)
 FROM_FOLDERS = (0, 1), (2, 3)
@@ -392,7 +394,7 @@ def _path(process: int, folder: int, address: int) -> str:
 
 
 def _memory(process: int, address: int, size: int) -> bytes:
-    memory = os.open(f"/proc/{process}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    memory = os.open(f"/proc/{process}/mem", os.O_RDONLY)
     try:
         return os.pread(memory, size, address)
     finally:
