@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from benchmarks.spent import ROOT, Spent, in_turn, machine, spend, table
 from orun.fs.digests import digest_bytes
-from orun.remote.agent import TRANSFERS
+from orun.remote.connection import TRANSFERS
 from orun.remote.transfers import Piece, Transfers
 from orun.remote.trust import Keyring
 from orun.store.object_storage import Bucket
@@ -60,10 +60,10 @@ def transfer(source: Path, url: str, target: Path, *, getting: bool) -> None:
         found = sorted(source.iterdir())
         pieces = [Piece(one.name, one.stat().st_size, str((target if getting else source) / one.name)) for one in found]
         if getting:
-            if problems := transfers.fetch(pieces)["problems"]:
+            if problems := transfers.fetch(pieces).problems:
                 raise SystemExit("\n".join(problems))
         else:
-            transfers.push(KEY, '{"discovered":{},"tree":""}', pieces)
+            transfers.push(KEY, b'{"discovered":{},"tree":""}', pieces)
 
 
 def do(task: str, source: Path, url: str) -> None:

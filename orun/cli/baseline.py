@@ -198,9 +198,9 @@ def _given(pipeline: Pipeline, store: Store, steps: Sequence[Step], asked: Remot
     if remote is None:
         return ()
     from orun.planning.planner import Planner
-    from orun.remote.push_results import give
+    from orun.remote.push_results import push_results
 
-    return give(remote, Planner(pipeline, store), steps)
+    return push_results(remote, Planner(pipeline, store), steps)
 
 
 def _failing(pipeline: Pipeline, store: Store, baseline: Baseline, steps: Sequence[Step]) -> tuple[Verdict, ...]:

@@ -1,41 +1,39 @@
-"""Connection of one run to its remote, and the rule for a remote that fails."""
+"""Connection of one run to its remote: runs transfers in threads, and holds the rule for a remote that fails."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Literal
+from threading import Event as Flag
+from typing import Literal, TypeVar
 
 from orun.core.events import Event, Notice
 from orun.environment.secret_variables import Secrets
 from orun.errors import RemoteError
 from orun.executors.masking import Mask
-from orun.remote.client import BrokenError, Client
+from orun.remote.envelope import RefusedError
 from orun.remote.settings import Settings
+from orun.remote.thread_pool import DaemonThreadPool
+from orun.remote.transfers import Transfers
+from orun.remote.trust import keyring
+from orun.store.object_storage import Bucket, DeniedError, UnreachableError
 
-Message = dict[str, Any]
-Doing = Literal["read", "written"]
+T = TypeVar("T")
 
-
-class TroubleError(Exception):
-    """The remote could not do what it was asked for: `kind` is that of the agent's answer."""
-
-    def __init__(self, kind: str, text: str) -> None:
-        super().__init__(text)
-        self.kind = kind
-
-
-Failure = TroubleError | BrokenError
+REQUESTS = 32  # operations at the same time; each waits for its transfers
+TRANSFERS = 8  # transfers at the same time
+FAILURES = (DeniedError, UnreachableError, RefusedError, OSError)  # of an operation
 
 
 @dataclass
-class Link:
-    """Asks the process that transfers.
+class Connection:
+    """Runs operations on a remote in threads; belongs to the thread of the run.
 
     Attributes:
-        settings: where the remote is, and what for.
+        settings: address and mode of the remote.
         emit: takes notices.
-        state: `usable`, `read` when it takes nothing more, or `down`.
+        state: `usable`, `read` when it accepts nothing more, or `down`.
     """
 
     settings: Settings
@@ -43,61 +41,68 @@ class Link:
     state: Literal["usable", "read", "down"] = "usable"
 
     def __post_init__(self) -> None:
-        self._client = Client(self.settings)
+        self._requests = DaemonThreadPool(REQUESTS)
+        self._transfers = DaemonThreadPool(TRANSFERS)
+        self._closed = Flag()
+        self._news = Flag()
+        self._opened: Future[Transfers] | None = None
 
-    def ask(self, message: Message) -> int:
-        """Send a request; the number to get its answer by."""
-        return self._client.ask(message)
+    def submit(self, operation: Callable[[Transfers], T]) -> Future[T]:
+        """Start an operation.
 
-    def answer(self, number: int) -> Any:
-        """The answer to a request, once; None while it is not there.
-
-        Raises:
-            TroubleError: when the remote could not do it.
-            BrokenError: when no answer will ever come.
+        Returns:
+            Its result, which may raise one of `FAILURES`; UsageError if a key is not usable.
         """
-        answer: Mapping[str, Any] | None = self._client.answer(number)
-        if answer is None:
-            return None
-        if "error" in answer:
-            raise TroubleError(answer["error"], Mask.of(Secrets()).text(answer["text"]))
-        return answer["answer"]
+        opened, news = self._opened, self._news
+        if opened is None:
+            opened = self._opened = self._requests.submit(_open, self.settings, self._transfers, self._closed)
+        future = self._requests.submit(lambda: operation(opened.result()))
+        future.add_done_callback(lambda _: news.set())
+        return future
 
     def wait(self, timeout: float) -> None:
-        """Wait for an answer, at most so many seconds."""
-        self._client.wait(timeout)
+        """Wait until an operation has ended, at most so many seconds."""
+        self._news.wait(timeout)
+        self._news.clear()
 
     def close(self) -> None:
-        """End every transfer, whatever is under way."""
-        self._client.close()
+        """Cancel all operations without waiting. Requests that are under way end by themselves."""
+        self._closed.set()
+        self._requests.shutdown()
+        self._transfers.shutdown()
 
-    def fail(self, error: Failure, what: str, doing: Doing) -> None:
-        """Say what failed, and go on with less.
+    def fail(self, error: Exception, stage: str, operation: Literal["read", "written"]) -> None:
+        """Report a failure, and decide how the run continues.
 
         Args:
-            error: what went wrong.
-            what: what it was about: the name of a stage.
-            doing: what was done with the remote.
+            error: one of `FAILURES`.
+            stage: id of the stage whose result was transferred.
+            operation: of the remote.
 
         Raises:
-            RemoteError: when the remote is required.
+            RemoteError: if the remote is required.
         """
-        kind = error.kind if isinstance(error, TroubleError) else "broken"
-        if kind in {"here", "refused"}:
-            way = "fetched from" if doing == "read" else "pushed to"
-            self.emit(Notice("warning", f"{what}: not {way} the remote: {error}"))
+        reason = Mask.of(Secrets()).text(str(error))
+        if isinstance(error, RefusedError | OSError):
+            direction = "fetched from" if operation == "read" else "pushed to"
+            self.emit(Notice("warning", f"{stage}: not {direction} the remote: {reason}"))
             return
-        words = {"denied": doing, "unreachable": "reached", "broken": f"{doing}: the process that transfers broke"}
-        text = f"the remote {self.settings.url} cannot be {words[kind]}"
+        denied = isinstance(error, DeniedError)
+        text = f"the remote {self.settings.url} cannot be {operation if denied else 'reached'}"
         if self.settings.required:
             self.close()
             hint = "See that it is there and lets you in, or go on without it: --remote off"
-            raise RemoteError(text, why=str(error), hint=hint)
+            raise RemoteError(text, why=reason, hint=hint)
         before = self.state
-        if before == "usable" or doing == "read":
-            self.state = "read" if kind == "denied" and doing == "written" else "down"
+        if before == "usable" or operation == "read":
+            self.state = "read" if denied and operation == "written" else "down"
         if self.state != before:
-            without = "the run goes on without it"
+            consequence = "the run goes on without it"
             if self.state == "read":
-                without = "nothing more is pushed, as with --remote-mode read"
-            self.emit(Notice("warning", f"{text}; {without}: {error}"))
+                consequence = "nothing more is pushed, as with --remote-mode read"
+            self.emit(Notice("warning", f"{text}; {consequence}: {reason}"))
+
+
+def _open(settings: Settings, pool: DaemonThreadPool, closed: Flag) -> Transfers:
+    """Connect to the remote. Threads that outlive the run reach nothing of it from here."""
+    return Transfers(Bucket(settings.url), keyring(settings.trusted), pool, closed)

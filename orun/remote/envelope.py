@@ -1,9 +1,9 @@
-"""A record as it travels: a line with signatures, then the record itself.
+"""Envelope of a record in a remote: a line with signatures, then the record itself.
 
     {"format":1,"signatures":{"ed25519":"...","hmac-sha256":"..."}}
     {...}
 
-The signatures cover the bytes of the second line as they stand, and nothing of it is parsed before one was found good.
+The signatures cover the bytes of the second line. Nothing of that line is parsed before a signature was verified.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ FORMAT = 1
 
 
 class RefusedError(Exception):
-    """Something of the remote is not to be believed; the message is a sentence without its subject's name."""
+    """Content of a remote that is not accepted; the message is a sentence that starts with "it"."""
 
 
-def seal(record: bytes, keys: Keyring) -> bytes:
-    """The envelope of a record."""
+def sign(record: bytes, keys: Keyring) -> bytes:
+    """Put a record into an envelope."""
     return canonical({"format": FORMAT, "signatures": keys.sign(record)}) + b"\n" + record
 
 
-def unseal(data: bytes, keys: Keyring) -> bytes:
-    """The record in an envelope.
+def open_envelope(data: bytes, keys: Keyring) -> bytes:
+    """Return the record in an envelope.
 
     Raises:
-        RefusedError: when it is none, of another format, or not signed by whom it must be.
+        RefusedError: if it is not an envelope, has another format, or lacks the signature that the keys demand.
     """
     head, _, record = data.partition(b"\n")
     try:
         header: Any = json.loads(head)
-        found, signatures = header["format"], header["signatures"]
+        found_format, signatures = header["format"], header["signatures"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise RefusedError("it is not a record of orun") from None
-    if found != FORMAT:
-        raise RefusedError(f"it has format {found!r}, and this version of orun reads {FORMAT}")
+    if found_format != FORMAT:
+        raise RefusedError(f"it has format {found_format!r}, and this version of orun reads {FORMAT}")
     if not isinstance(signatures, dict) or not all(isinstance(value, str) for value in signatures.values()):
         raise RefusedError("it is not a record of orun")
     if not record.isascii():

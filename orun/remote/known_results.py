@@ -1,6 +1,6 @@
 """Results known to be in a remote, so that each is offered once: `index/remote-<digest of the URL>.txt`.
 
-One line a result, appended. It may be deleted at any time: then what is there is asked for once more.
+One line a result, appended. The file may be deleted at any time: then the remote is asked again.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from orun.fs.os_errors import refusals
 from orun.store import Action
 
 
-class Ledger:
+class KnownResults:
     """The results of a store that are known to be in one remote."""
 
     def __init__(self, store: Path, url: str) -> None:
         self._path = store / "index" / f"remote-{digest_bytes(url.encode())[:16]}.txt"
-        self._known: set[str] | None = None
+        self._loaded: set[str] | None = None
 
     def __contains__(self, action: Action) -> bool:
         return _line(action) in self._lines()
 
     def add(self, action: Action) -> None:
-        """Note that a result is there; StoreError when it cannot be written."""
+        """Note that a result is in the remote; StoreError if that cannot be written."""
         line = _line(action)
         if line in self._lines():
             return
@@ -38,12 +38,12 @@ class Ledger:
         self._lines().add(line)
 
     def _lines(self) -> set[str]:
-        if self._known is None:
+        if self._loaded is None:
             try:
-                self._known = set(self._path.read_text(encoding="ascii", errors="replace").split("\n"))
+                self._loaded = set(self._path.read_text(encoding="ascii", errors="replace").split("\n"))
             except OSError:
-                self._known = set()
-        return self._known
+                self._loaded = set()
+        return self._loaded
 
 
 def _line(action: Action) -> str:

@@ -1,4 +1,4 @@
-"""Remote options of a command line or a call; light, for a run with nothing to do."""
+"""Remote options of a command line or a call. Imported by runs with nothing to do."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ FETCHED = "fetched from the remote"  # a reason of a stage that is up to date
 
 
 class Remote(Record, frozen=True):
-    """A remote store to use.
+    """Remote store to use.
 
     Attributes:
-        url: where it is: `file://`, `s3://`, `gs://`, `az://`, `http://` or `https://`; `off` for none. What
-            `$ORUN_REMOTE` or the project's `pyproject.toml` says when None.
-        mode: `read` or `read-write`; read-write where that can be when None.
-        required: whether the run fails when the remote cannot be used, instead of going on without it.
+        url: `file://`, `s3://`, `gs://`, `az://`, `http://` or `https://`; `off` for none. When None, the URL of
+            `$ORUN_REMOTE` or of the project's `pyproject.toml`.
+        mode: `read` or `read-write`; when None, read-write if that is possible.
+        required: fail if the remote cannot be used, instead of continuing without it.
     """
 
     url: str | None = None
@@ -27,5 +27,5 @@ class Remote(Record, frozen=True):
 
 
 def config_file(project: Path) -> Path:
-    """The file with a project's settings, whether it is there or not."""
+    """Return the path of a project's settings, which need not exist."""
     return project / "pyproject.toml"

@@ -8,36 +8,36 @@ from orun.core.events import Event, Notice
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
 from orun.remote.settings import Settings
-from orun.remote.sync import Exchange
+from orun.remote.sync import Sync
 
 
-def give(settings: Settings, planner: Planner, steps: Iterable[Step]) -> tuple[str, ...]:
-    """Give the results of stages that are up to date to a remote, if it lacks them.
+def push_results(settings: Settings, planner: Planner, steps: Iterable[Step]) -> tuple[str, ...]:
+    """Push the results of stages that are up to date, if the remote lacks them.
 
     Args:
-        settings: where the remote is; nothing goes to one that is only read.
+        settings: address and mode of the remote; nothing is pushed to one that is only read.
         planner: of the pipeline.
-        steps: the stages; those that are not up to date are passed over.
+        steps: the stages; those that are not up to date are skipped.
 
     Returns:
-        What the user should know: what went, or why it did not.
+        Texts for the user: what was pushed, or why not.
 
     Raises:
-        RemoteError: when something did not get there and the remote is required.
-        Interrupted: when the user does not wait for it.
+        RemoteError: if a push failed and the remote is required.
+        Interrupted: if the user does not wait.
     """
-    told: list[str] = []
+    texts: list[str] = []
 
-    def tell(event: Event) -> None:
+    def collect(event: Event) -> None:
         if isinstance(event, Notice):
-            told.append(event.text)
+            texts.append(event.text)
 
-    exchange = Exchange(settings, planner, tell)
+    sync = Sync(settings, planner, collect)
     try:
         for step in steps:
             if step.hit:
-                exchange.push(step, step.hit, new=False)
-        exchange.finish()
+                sync.push(step, step.hit, new=False)
+        sync.finish()
     finally:
-        exchange.close()
-    return tuple(told)
+        sync.close()
+    return tuple(texts)

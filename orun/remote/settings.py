@@ -1,7 +1,7 @@
 """Settings of the remote: from the command line, the environment, or the project's `pyproject.toml`.
 
-Its table `[tool.orun.remote]` may hold `url`, `mode`, `required`, and `trusted-keys`: files with the public keys of
-those whose results are believed.
+The table `[tool.orun.remote]` may hold `url`, `mode`, `required`, and `trusted-keys`: files with public keys of the
+writers whose results are accepted.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from orun.text.suggestions import closest, one_of
 Mode = Literal["read", "read-write"]
 
 LONGEST_URL = 2000
-OFF = "off"  # the URL that stands for no remote
+OFF = "off"  # a URL that means no remote
 MODES: tuple[Mode, ...] = ("read", "read-write")
 SCHEMES = ("file", "s3", "gs", "az", "http", "https")
-MANY_PARTS = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){100}""")  # of a key of TOML
+LONG_DOTTED_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){100}""")
 FIELDS: Mapping[str, type] = {"url": str, "mode": str, "required": bool, "trusted-keys": list}
 
 
 class Settings(Record, frozen=True):
-    """A remote to be used.
+    """Validated settings of a remote.
 
     Attributes:
-        url: where it is.
+        url: its address.
         mode: whether results are written to it.
-        required: whether the run fails when it cannot be used.
-        trusted: public keys as PEM texts: whose results are believed; anybody's when there is none and no shared key.
+        required: whether the run fails if it cannot be used.
+        trusted: public keys as PEM texts. With none, and no shared key, every record is accepted.
     """
 
     url: str
@@ -51,36 +51,37 @@ class Settings(Record, frozen=True):
     trusted: tuple[str, ...] = ()
 
 
-def resolve(asked: Remote, project: Path, environment: Mapping[str, str] = os.environ) -> Settings | None:
-    """The remote that a run of a project uses, or None.
+def resolve(options: Remote, project: Path, environment: Mapping[str, str] = os.environ) -> Settings | None:
+    """Return the settings of the remote that a run of a project uses; None if it uses none.
 
     Raises:
-        UsageError: when what is said of it cannot be, or a package for it is not installed.
+        UsageError: if a setting is invalid, or a package is missing.
     """
     table = _table(config_file(project))
-    url = asked.url if asked.url is not None else environment.get(URL) or table.get("url", "")
+    url = options.url if options.url is not None else environment.get(URL) or table.get("url", "")
     if url in ("", OFF):
-        _need_no_url(asked)
+        if options.url is None and (options.mode or options.required):
+            option = "--remote-mode" if options.mode else "--remote-required"
+            raise UsageError(f"{option} without a remote", hint=f"name one: --remote URL, or {URL}")
         return None
     _check_url(url)
     trusted = tuple(_trusted(project, table))
-    mode = asked.mode or environment.get(MODE) or table.get("mode") or ""
-    settings = Settings(
-        url, _mode(mode, url, trusted, environment), asked.required or bool(table.get("required")), trusted
-    )
+    mode = options.mode or environment.get(MODE) or table.get("mode") or ""
+    required = options.required or bool(table.get("required"))
+    settings = Settings(url, _mode(mode, url, trusted, environment), required, trusted)
     _check_packages(settings, environment)
     return settings
 
 
 def key_files(project: Path, environment: Mapping[str, str] = os.environ) -> list[Path]:
-    """Every file of a key that a run of a project may read; UsageError when the project's settings cannot be."""
+    """Return every key file that a run of a project may read; UsageError if the project's settings are invalid."""
     private = environment.get(SIGNING_KEY)
     named = _table(config_file(project)).get("trusted-keys", ())
     return [*(project / name for name in named), *([Path(private)] if private else [])]
 
 
 def _table(file: Path) -> Mapping[str, Any]:
-    """`[tool.orun.remote]` of a project."""
+    """Return the table `[tool.orun.remote]` of a project, its types checked."""
     try:
         text = read_bounded(file, TEXT_LIMIT).decode("utf-8")
     except FileNotFoundError:
@@ -89,20 +90,20 @@ def _table(file: Path) -> Mapping[str, Any]:
         raise UsageError(f"cannot read {file}", why=str(error), hint=f"ls -l {file}") from error
     if "orun" not in text:
         return {}
-    own = _below(file, _below(file, _parsed(file, text), "tool"), "tool.orun")
+    own = _subtable(file, _subtable(file, _parse(file, text), "tool"), "tool.orun")
     _require_known(f"[tool.orun] in {file}", own, ("remote",))
-    table = _below(file, own, "tool.orun.remote")
-    where = f"[tool.orun.remote] in {file}"
-    _require_known(where, table, FIELDS)
+    table = _subtable(file, own, "tool.orun.remote")
+    location = f"[tool.orun.remote] in {file}"
+    _require_known(location, table, FIELDS)
     for name, value in table.items():
-        _check_type(where, name, value)
+        _check_type(location, name, value)
     return table
 
 
-def _parsed(file: Path, text: str) -> dict[str, Any]:
+def _parse(file: Path, text: str) -> dict[str, Any]:
     import tomllib
 
-    if MANY_PARTS.search(text):  # reading it takes the square of its parts
+    if LONG_DOTTED_KEY.search(text):  # tomllib takes time quadratic in its parts
         raise UsageError(f"{file} cannot be read", why="a key has more than 100 parts with dots between them")
     try:
         return tomllib.loads(text)
@@ -112,41 +113,35 @@ def _parsed(file: Path, text: str) -> dict[str, Any]:
         raise UsageError(f"{file} cannot be read", why="its lists and tables are nested too deep") from error
 
 
-def _below(file: Path, table: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """The table of that path in the one above it; an empty one where there is none."""
-    found = table.get(path.rpartition(".")[2], {})
-    if not isinstance(found, dict):
+def _subtable(file: Path, table: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """Return a table of a table, by its full path; an empty one if it is missing."""
+    value = table.get(path.rpartition(".")[2], {})
+    if not isinstance(value, dict):
         raise UsageError(
-            f"{path} in {file} must be a table, not {_shown(found)}",
+            f"{path} in {file} must be a table, not {_shown(value)}",
             hint='[tool.orun.remote], and on the line below: url = "s3://bucket/path"',
         )
-    return cast("Mapping[str, Any]", found)
+    return cast("Mapping[str, Any]", value)
 
 
-def _require_known(where: str, names: Iterable[str], known: Collection[str]) -> None:
+def _require_known(location: str, names: Iterable[str], known: Collection[str]) -> None:
     for name in names:
         if name not in known:
             meant = closest(name, known)
             why = f"did you mean {meant}?" if meant else f"expected {one_of(known)}"
-            raise UsageError(f"{where} has no field {abridged(name)!r}", why=why)
+            raise UsageError(f"{location} has no field {abridged(name)!r}", why=why)
 
 
-def _check_type(where: str, name: str, value: object) -> None:
+def _check_type(location: str, name: str, value: object) -> None:
     texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
     if not isinstance(value, FIELDS[name]) or (FIELDS[name] is list and not texts):
-        words = {str: "a text", bool: "true or false", list: "a list of files"}
-        raise UsageError(f"{name} of {where} must be {words[FIELDS[name]]}, not {_shown(value)}")
+        nouns = {str: "a text", bool: "true or false", list: "a list of files"}
+        raise UsageError(f"{name} of {location} must be {nouns[FIELDS[name]]}, not {_shown(value)}")
 
 
 def _shown(value: object) -> str:
-    """A value of TOML for a message: short, however large it is."""
+    """Return a value of TOML for a message, shortened."""
     return "a table" if isinstance(value, dict) else reprlib.repr(value)
-
-
-def _need_no_url(asked: Remote) -> None:
-    if asked.url is None and (asked.mode or asked.required):
-        option = "--remote-mode" if asked.mode else "--remote-required"
-        raise UsageError(f"{option} without a remote", hint=f"name one: --remote URL, or {URL}")
 
 
 def _check_url(url: str) -> None:
@@ -177,7 +172,7 @@ def _check_url(url: str) -> None:
 
 
 def _mode(wanted: str, url: str, trusted: tuple[str, ...], environment: Mapping[str, str]) -> Mode:
-    """As it is wanted, or read-write where that can be."""
+    """Return the wanted mode; without one, read-write if that is possible."""
     if wanted not in ("", *MODES):
         raise UsageError(f"{abridged(wanted)!r} is no mode of a remote", why=f"expected {one_of(MODES)}")
     why = ""
@@ -191,8 +186,8 @@ def _mode(wanted: str, url: str, trusted: tuple[str, ...], environment: Mapping[
 
 
 def _trusted(project: Path, table: Mapping[str, Any]) -> list[str]:
-    """The public keys in the files that the project names."""
-    found: list[str] = []
+    """Return the public keys in the files that the project names."""
+    keys: list[str] = []
     for name in table.get("trusted-keys", ()):
         path = project / name
         try:
@@ -203,12 +198,12 @@ def _trusted(project: Path, table: Mapping[str, Any]) -> list[str]:
         if not texts:
             hint = "openssl pkey -in orun-signing.pem -pubout"
             raise UsageError(f"the trusted key {path} holds no public key in PEM", hint=hint)
-        found += texts
-    return found
+        keys += texts
+    return keys
 
 
 def _check_packages(settings: Settings, environment: Mapping[str, str]) -> None:
-    """See that what the remote needs is installed, without importing it."""
+    """Raise UsageError if a package that the remote needs is not installed. Imports none."""
     needs = ["obstore"] + (["cryptography"] if settings.trusted or environment.get(SIGNING_KEY) else [])
     for name in needs:
         if distributions.find(name) is None:

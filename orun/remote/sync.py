@@ -1,8 +1,8 @@
-"""The remote of one run, as the runner sees it.
+"""Remote of one run: downloads results before stages run, uploads new results in the background.
 
-A stage that is not up to date here is asked for there: its records are looked at here, where it is known what the stage
-would read; then the files that are missing come. A result that was made here goes there in the background. When the
-remote fails, the run says so once and goes on without it, unless it is required.
+A stage that is not up to date is looked for in the remote. Its records are validated here, because only this machine
+knows what the stage would read. When the remote fails, the run warns once and continues without it, unless the remote
+is required.
 """
 
 from __future__ import annotations
@@ -16,105 +16,105 @@ from orun.errors import Interrupted
 from orun.fs.digests import is_digest
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
-from orun.remote.connection import Link
-from orun.remote.download import Intake
-from orun.remote.known_results import Ledger
+from orun.remote.connection import Connection
+from orun.remote.download import Downloads
+from orun.remote.known_results import KnownResults
 from orun.remote.settings import Settings
-from orun.remote.upload import Outgo, count
+from orun.remote.upload import Uploads, count
 from orun.store import Action
 from orun.text.units import show
 
 HELD_BACK = f"set {SHARED_KEY} to share these results, or list the variables under `env` of the stage"
-# As CI systems have it where a secret is not to be had, in a pull request from a fork.
-EVERYBODY = f"{SHARED_KEY} is empty: what is in the remote is believed, whoever wrote it"
+# CI systems set a secret to an empty value where it is not available, as in a pull request from a fork.
+UNSIGNED = f"{SHARED_KEY} is empty: what is in the remote is believed, whoever wrote it"
 
 
-class Exchange:
-    """What comes and goes.
+class Sync:
+    """Downloads and uploads of one run.
 
     Args:
-        settings: where the remote is, and what for.
+        settings: address and mode of the remote.
         planner: decides what is up to date.
         emit: takes notices.
     """
 
     def __init__(self, settings: Settings, planner: Planner, emit: Callable[[Event], None]) -> None:
         self._planner = planner
-        self._link = Link(settings, emit)
+        self._connection = Connection(settings, emit)
         if not settings.trusted and os.environ.get(SHARED_KEY) == "":
             signs = settings.mode == "read" or os.environ.get(SIGNING_KEY)
-            emit(Notice("warning", EVERYBODY if signs else f"{EVERYBODY}, and what is pushed is unsigned"))
-        ledger = Ledger(planner.store.root, settings.url)
-        self._intake = Intake(self._link, planner, ledger)
-        self._outgo = Outgo(self._link, planner, ledger)
+            emit(Notice("warning", UNSIGNED if signs else f"{UNSIGNED}, and what is pushed is unsigned"))
+        known = KnownResults(planner.store.root, settings.url)
+        self._downloads = Downloads(self._connection, planner, known)
+        self._uploads = Uploads(self._connection, planner, known)
 
     @property
     def complete(self) -> bool:
         """Whether every result that should be in the remote is."""
-        return self._outgo.complete
+        return self._uploads.complete
 
-    def prepare(self, steps: Iterable[Step]) -> None:
-        """Bring the accepted models that stages compare with, and that are not here.
+    def fetch_models(self, steps: Iterable[Step]) -> None:
+        """Fetch the accepted models that stages compare with, if they are not in the store.
 
         Raises:
-            RemoteError: when the remote fails and is required.
-            Interrupted: when the user does not wait for it.
+            RemoteError: if the remote fails and is required.
+            Interrupted: if the user does not wait.
         """
         models = {step.stage.id: self._planner.lacks(step.stage) for step in steps}  # a file of the user's names them
         try:
-            self._intake.bring({name: model for name, model in models.items() if is_digest(model)})
+            self._downloads.fetch_models({name: model for name, model in models.items() if is_digest(model)})
         except KeyboardInterrupt:
             raise Interrupted("interrupted") from None
 
     def wants(self, step: Step) -> bool:
-        """Whether a stage that would run is to be asked for first; see `Intake.wants`."""
-        return self._intake.wants(step)
+        """Return whether to look for a stage's result before it runs."""
+        return self._downloads.wants(step)
 
     def fetch(self, step: Step) -> bool:
-        """Go on asking for the result of a stage; see `Intake.fetch`."""
-        return self._intake.fetch(step)
+        """Continue the download of a stage's result; return whether it has ended. Never waits."""
+        return self._downloads.fetch(step)
 
-    def brought(self, step: Step) -> bool:
-        """Whether the result of a stage came from the remote in this run."""
-        return self._intake.brought(step)
+    def is_fetched(self, step: Step) -> bool:
+        """Return whether the result of a stage came from the remote in this run."""
+        return self._downloads.is_fetched(step)
 
     def wait(self, timeout: float) -> None:
-        """Wait for an answer, at most so many seconds."""
-        self._link.wait(timeout)
+        """Wait until an operation has ended, at most so many seconds."""
+        self._connection.wait(timeout)
 
     def push(self, step: Step, action: Action, *, new: bool) -> None:
-        """Begin to give a result to the remote; see `Outgo.push`."""
-        self._outgo.push(step, action, new=new)
+        """Start to push a result if the remote needs it. Never waits."""
+        self._uploads.push(step, action, new=new)
 
     def gather(self) -> None:
-        """Hear how pushes went; see `Outgo.gather`."""
-        self._outgo.gather()
+        """Take note of the pushes that have ended. Never waits."""
+        self._uploads.gather()
 
     def finish(self) -> None:
-        """Wait until everything is there, and say what went over.
+        """Wait for all pushes, and report the traffic.
 
         Raises:
-            RemoteError: when something did not get there and the remote is required.
-            Interrupted: when the user does not wait for it.
+            RemoteError: if a push failed and the remote is required.
+            Interrupted: if the user does not wait.
         """
+        uploads, emit = self._uploads, self._connection.emit
         try:
-            self._outgo.drain()
+            uploads.drain()
         except KeyboardInterrupt:
-            text = f"{count(self._outgo.pending)} not pushed to the remote; the next run offers them again"
-            self._link.emit(Notice("warning", text))
+            text = f"{count(uploads.pending)} not pushed to the remote; the next run offers them again"
+            emit(Notice("warning", text))
             raise Interrupted("interrupted") from None
         finally:
             self.close()
-        ways = ((self._intake, "fetched"), (self._outgo, "pushed"))
-        if self._outgo.held_back:
-            stages = "; ".join(f"{name}: {', '.join(names)}" for name, names in self._outgo.held_back.items())
+        if uploads.held_back:
+            stages = "; ".join(f"{name}: {', '.join(names)}" for name, names in uploads.held_back.items())
             text = f"not pushed, because digests of variables' values could be guessed ({stages}); {HELD_BACK}"
-            self._link.emit(Notice("info", text))
-        told = [f"{way.results} {word} ({show(way.size, 'B')})" for way, word in ways if way.results]
-        if told:
-            self._link.emit(Notice("info", f"remote {self._link.settings.url}: {', '.join(told)}"))
+            emit(Notice("info", text))
+        directions = ((self._downloads, "fetched"), (uploads, "pushed"))
+        if traffic := [f"{way.results} {verb} ({show(way.size, 'B')})" for way, verb in directions if way.results]:
+            emit(Notice("info", f"remote {self._connection.settings.url}: {', '.join(traffic)}"))
 
     def close(self) -> None:
-        """End every transfer; what is not there by now comes or goes another time."""
-        self._outgo.abandon()
-        self._link.close()
+        """End all transfers without waiting for them."""
+        self._uploads.abandon()
+        self._connection.close()

@@ -1,6 +1,6 @@
-"""Trust in results of others: a shared secret (HMAC-SHA-256) or a key pair (Ed25519).
+"""Signatures of shared results: a shared secret (HMAC-SHA-256) or a key pair (Ed25519).
 
-Secrets come from the environment and stay in the process that transfers.
+Secrets come from the environment and are never stored or logged.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 SHORTEST = 16  # characters of a shared secret
 HMAC, ED25519 = "hmac-sha256", "ed25519"
 _PEM = "-----BEGIN"
-_MARK = b"orun remote record 1\n"  # so that a signature made for another purpose is none here
+_MARK = b"orun remote record 1\n"  # signed with each record: a signature made for another purpose is not valid here
 
 
 class Keyring(Record, frozen=True):
-    """The keys at hand.
+    """Keys of this machine.
 
     Attributes:
-        secret: shared by all who write and read; empty when there is none.
-        private: signs; None for who only reads.
-        trusted: public keys whose signatures are good.
+        secret: shared by all writers and readers; empty if there is none.
+        private: signs; None on machines that only read.
+        trusted: public keys whose signatures are accepted.
     """
 
     secret: bytes = b""
@@ -40,11 +40,11 @@ class Keyring(Record, frozen=True):
 
     @property
     def demanding(self) -> bool:
-        """Whether a record must be signed to be believed."""
+        """Whether a record must be signed to be accepted."""
         return bool(self.secret or self.trusted)
 
     def sign(self, text: bytes) -> dict[str, str]:
-        """Signatures over a text by each key that can sign, hexadecimal, by method."""
+        """Sign a text with each key that can; return hexadecimal signatures by method."""
         signatures: dict[str, str] = {}
         if self.secret:
             signatures[HMAC] = hmac.new(self.secret, _MARK + text, sha256).hexdigest()
@@ -53,13 +53,13 @@ class Keyring(Record, frozen=True):
         return signatures
 
     def verify(self, text: bytes, signatures: Mapping[str, str]) -> str:
-        """Why the signatures do not vouch for a text; empty when one does, or when nobody asks for any."""
+        """Return why no signature is valid for a text; empty if one is, or if none is demanded."""
         if not self.demanding:
             return ""
         if not signatures:
             return "it is not signed"
-        mine = hmac.new(self.secret, _MARK + text, sha256).hexdigest() if self.secret else ""
-        if mine and hmac.compare_digest(mine.encode(), signatures.get(HMAC, "").encode(errors="replace")):
+        own = hmac.new(self.secret, _MARK + text, sha256).hexdigest() if self.secret else ""
+        if own and hmac.compare_digest(own.encode(), signatures.get(HMAC, "").encode(errors="replace")):
             return ""
         if self._is_signed(text, signatures.get(ED25519, "")):
             return ""
@@ -80,10 +80,10 @@ class Keyring(Record, frozen=True):
 
 
 def keyring(trusted: Sequence[str], environment: Mapping[str, str] = os.environ) -> Keyring:
-    """The keys of the environment, and public ones as PEM texts.
+    """Return the keys of the environment, with trusted public keys given as PEM texts.
 
     Raises:
-        UsageError: when one of them is not what it should be.
+        UsageError: if one of them is not a usable key.
     """
     secret = environment.get(SHARED_KEY, "")
     if secret and len(secret) < SHORTEST:
@@ -100,19 +100,19 @@ def keyring(trusted: Sequence[str], environment: Mapping[str, str] = os.environ)
 
 
 def public_texts(text: str) -> list[str]:
-    """Each PEM block of a text."""
+    """Return each PEM block of a text."""
     return [_PEM + block for block in text.split(_PEM)[1:]]
 
 
 def _private(value: str) -> Ed25519PrivateKey:
-    """The key of a PEM text, or of the file that is named instead."""
+    """Return the key in a PEM text, or in the file of that path."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     hint = "openssl genpkey -algorithm ed25519 -out orun-signing.pem"
     try:
         text = value if value.startswith(_PEM) else Path(value).read_text(encoding="ascii")
-    except (OSError, ValueError):  # the value may be a secret that was meant as text: it is not shown
+    except (OSError, ValueError):  # not shown: the value may be a secret
         raise UsageError(f"{SIGNING_KEY} is neither a key in PEM nor a file that holds one", hint=hint) from None
     try:
         key = load_pem_private_key(text.encode("ascii"), password=None)

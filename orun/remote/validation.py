@@ -1,4 +1,4 @@
-"""Validation of results that a remote offers: none is taken at its word."""
+"""Validation of results that a remote offers. None is taken at its word."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from orun.remote.envelope import RefusedError
 from orun.store import Action, Entry
 from orun.store.trees import decode
 
-LONGEST_NAME, LONGEST_PATH = 255, 4096 - 1024  # bytes; a store's own folder comes before
-DEVICE = "device "  # what the names of those parts of a key begin with that say where its result is valid
+LONGEST_NAME, LONGEST_PATH = 255, 4096 - 1024  # bytes; leaves 1024 for the path of the store
+DEVICE = "device "  # prefix of the key components that say where a result is valid
 
 
-def offered(step: Step, record: str) -> Action:
-    """The result in a record, if it is one of this step's key and made on a device like this.
+def validate_record(step: Step, record: bytes) -> Action:
+    """Return the result in a record.
 
     Raises:
-        RefusedError: when it is not.
+        RefusedError: if it is not a result of the step's key, made on the same device.
     """
     try:
         data = json.loads(record)
@@ -38,32 +38,36 @@ def offered(step: Step, record: str) -> Action:
         raise RefusedError("it holds a number that cannot be")
     if action.key != step.key or cache_key.digest_of(action.parts) != step.key:
         raise RefusedError("it is a result of something else")
-    here = {name.removeprefix(DEVICE): value for name, value in step.parts.items() if name.startswith(DEVICE)}
-    if other := sorted(name for name, value in here.items() if action.host.get(name) != value):
-        raise RefusedError(f"it was made on another device ({', '.join(other)})")
+    device = {name.removeprefix(DEVICE): value for name, value in step.parts.items() if name.startswith(DEVICE)}
+    if differing := sorted(name for name, value in device.items() if action.host.get(name) != value):
+        raise RefusedError(f"it was made on another device ({', '.join(differing)})")
     return action
 
 
-def listed(text: str, size: int | None) -> tuple[Entry, ...]:
-    """The files in a list of files of so many bytes in all, where that is known.
+def validate_file_list(data: bytes, size: int | None) -> tuple[Entry, ...]:
+    """Return the files in a list of files.
+
+    Args:
+        data: the list.
+        size: bytes of all files; None if not known.
 
     Raises:
-        RefusedError: when it is none, reaches out of its folder, or tells of another size.
+        RefusedError: if it is not canonical, reaches out of its folder, or has another size.
     """
     try:
-        entries = decode(text.encode("ascii"))
+        entries = decode(data)
     except (ValueError, RecursionError) as error:
         raise RefusedError(str(error)) from None
     total = sum(entry.size for entry in entries)
     if any(entry.size < 0 for entry in entries) or (size is not None and total != size):
         raise RefusedError("its files have not the size that it tells")
-    if bad := [entry.path for entry in entries if not _fits(entry.path)]:
-        raise RefusedError(f"it names {bad[0][:80]!r}, which no file should be called")
+    if unusable := [entry.path for entry in entries if not _is_usable(entry.path)]:
+        raise RefusedError(f"it names {unusable[0][:80]!r}, which no file should be called")
     return entries
 
 
-def _fits(path: str) -> bool:
-    """Whether a path can be one of a file here."""
+def _is_usable(path: str) -> bool:
+    """Return whether a file can have this path on this machine."""
     if not _is_plain(path):
         return False
     names: Sequence[bytes] = [name.encode() for name in path.split("/")]
@@ -71,7 +75,7 @@ def _fits(path: str) -> bool:
 
 
 def _texts(data: Any) -> Iterator[str]:
-    """Every text in plain data, names included."""
+    """Yield every text in plain data, names included."""
     if isinstance(data, str):
         yield data
     elif isinstance(data, (list, dict)):
@@ -81,5 +85,5 @@ def _texts(data: Any) -> Iterator[str]:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether it has no control characters, which could act on a terminal, and a UTF-8 form."""
-    return not any(unicodedata.category(one) in ("Cc", "Cs") for one in text)
+    """Return whether a text has a UTF-8 form and no control characters, which could act on a terminal."""
+    return not any(unicodedata.category(character) in ("Cc", "Cs") for character in text)

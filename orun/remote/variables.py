@@ -1,7 +1,7 @@
-"""Environment variables in records that travel: whoever lacks the shared key cannot check a guess at a value.
+"""Protection of environment variables in pushed records: without the shared key nobody can check a guess at a value.
 
-A digest of a value lets everybody who reads it try a list of likely values. In a remote store its place is taken by a
-digest that is keyed with `ORUN_REMOTE_KEY`. A result that depends on the value of a variable is not pushed without it.
+A plain digest of a value lets every reader try a list of likely values. Pushed records hold digests that are keyed
+with `ORUN_REMOTE_KEY` instead. Without that key, results that depend on the value of a variable are not pushed.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ from orun.environment.secret_variables import SECRET, Secrets
 from orun.fs.observed_state import ABSENT, value_digest
 from orun.store import Action
 
-KEYED = "keyed "  # begins a digest that only the shared key can make
-SET = {**UNLESS_SET, **ALWAYS}  # by orun, for every stage
+KEYED = "keyed "  # prefix of a keyed digest
+SET_BY_ORUN = {**UNLESS_SET, **ALWAYS}  # for every stage
 
 
 def held_back(action: Action) -> Collection[str]:
-    """Return the variables for whose values a result stays here as long as there is no shared key."""
+    """Return the variables because of which a result is not pushed; nothing if there is a shared key."""
     return () if os.environ.get(SHARED_KEY) else _private(action)
 
 
 def keyed(action: Action) -> Action:
-    """Return a result as it is pushed: digests of values are keyed."""
+    """Return a result as it is pushed, with keyed digests of values."""
     states = action.discovered.environment
     return _with_states(action, {**states, **{name: _keyed(name, states[name]) for name in _private(action)}})
 
 
 def unkeyed(action: Action, secrets: Secrets) -> Action:
-    """Return a result as it is kept here: each keyed digest that is of a variable's value here is the plain one.
+    """Return a result as it is stored: a keyed digest of a variable's present value becomes the plain one.
 
-    All others stay as they are, and so agree with no value.
+    Other keyed digests stay, and so match no value.
     """
-    here = {name: secrets.state_now(name) for name in action.discovered.environment}
+    present = {name: secrets.state_now(name) for name in action.discovered.environment}
     states = action.discovered.environment.items()
     return _with_states(
-        action, {name: here[name] if state == _keyed(name, here[name]) else state for name, state in states}
+        action, {name: present[name] if state == _keyed(name, present[name]) else state for name, state in states}
     )
 
 
 def _private(action: Action) -> list[str]:
-    """Return the variables whose digests tell of a value that not everybody knows.
+    """Return the variables whose values may be private.
 
-    What a stage lists under `env` is none of them: its digest is in the key. Nor are variables that orun has set.
+    Not those that a stage lists under `env`, whose digests are in the key, nor those that orun sets itself.
     """
     listed = {name for name in action.discovered.environment if f"environment {name}" in action.parts}
     return [
         name
         for name, state in action.discovered.environment.items()
-        if name not in listed and state not in (ABSENT, SECRET, value_digest(name, SET.get(name)))
+        if name not in listed and state not in (ABSENT, SECRET, value_digest(name, SET_BY_ORUN.get(name)))
     ]
 
 

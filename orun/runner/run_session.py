@@ -31,7 +31,7 @@ from orun.text.suggestions import near
 
 if TYPE_CHECKING:
     from orun.remote.settings import Settings
-    from orun.remote.sync import Exchange
+    from orun.remote.sync import Sync
 
 
 UNLIMITED = "{stage}: its `resources.memory` limits nothing on {system}; only Linux stops a stage that takes more"
@@ -84,12 +84,12 @@ class Session(Record, frozen=True):
                 room=self.room,
                 keep_going=keep_going,
                 allowed=frozenset(self.chosen),
-                remote=self._exchange(),
+                remote=self._sync(),
             )
             try:
                 self._provide()
                 if runner.remote:
-                    runner.remote.prepare(plan.steps)
+                    runner.remote.fetch_models(plan.steps)
                 runner.run(plan)
                 if runner.remote:
                     runner.remote.finish()
@@ -119,12 +119,12 @@ class Session(Record, frozen=True):
         except KeyboardInterrupt:
             raise Interrupted("interrupted") from None
 
-    def _exchange(self) -> Exchange | None:
+    def _sync(self) -> Sync | None:
         if self.remote is None:
             return None
-        from orun.remote.sync import Exchange
+        from orun.remote.sync import Sync
 
-        return Exchange(self.remote, self.planner, self._emit)
+        return Sync(self.remote, self.planner, self._emit)
 
     def _needed(self) -> set[str]:
         """The chosen stages and all before them, what guards a release as well."""

@@ -38,7 +38,7 @@ from orun.runner.undeclared_writes import Apart
 from orun.store import Action, Store
 
 if TYPE_CHECKING:
-    from orun.remote.sync import Exchange
+    from orun.remote.sync import Sync
 
 PAUSE_SECONDS = 1.0  # between two times that the index is written while stages come and go
 IDLE_SECONDS = 0.25  # without a word from a stage, after which there is time for what was put off
@@ -77,7 +77,7 @@ class Runner:
     room: Room
     keep_going: bool = False
     allowed: Collection[str] = ()
-    remote: Exchange | None = None
+    remote: Sync | None = None
     results: dict[str, StageResult] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     done: dict[str, Done] = field(default_factory=dict)
@@ -246,7 +246,7 @@ class Runner:
         self._start(step)
         return False
 
-    def _fetch(self, step: Step, remote: Exchange) -> bool:
+    def _fetch(self, step: Step, remote: Sync) -> bool:
         """Go on asking the remote for a result, under the lock of its key; whether there is no answer yet."""
         stage = step.stage
         turn = self._turn(step)
@@ -340,7 +340,7 @@ class Runner:
         """A stage is up to date: put its artifact where people look, judge its gates, and let those after it go on."""
         stage, pipeline = step.stage, self.planner.pipeline
         out, restored = self._outs.put(stage.id, action)
-        brought = self.remote is not None and self.remote.brought(step)
+        brought = self.remote is not None and self.remote.is_fetched(step)
         if restored and step.previous and outcome == "cached" and not brought:
             self.emit(Notice("info", f"{stage.id}: restored {out}"))
         self.store.set_latest(pipeline.name, stage.id, action)

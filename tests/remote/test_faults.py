@@ -9,14 +9,11 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from time import sleep
 
 import pytest
 
 import orun
-from orun.environment.processes import children
 from orun.errors import RemoteError
-from orun.remote.client import Client
 from orun.remote.names import record_name
 from tests.project import Project, built
 from tests.remote.relay import Relay
@@ -219,13 +216,10 @@ def test_who_ends_while_pushing_leaves_nothing_behind(
     assert process.stdout
     while not process.stdout.readline().startswith("info: pushing 2 results to the remote"):
         assert process.poll() is None
-    agents = children(process.pid)
     os.kill(process.pid, how)
     said = process.communicate(timeout=60)[0]
+    assert not relay.stalled.is_set(), "the run ends while its pushes hang"
     relay.stalled.set()
-    assert agents
-    while any(Path(f"/proc/{agent}").exists() for agent in agents):
-        sleep(0.01)
     if how == signal.SIGINT:
         assert process.returncode == 130
         assert "warning: 2 results not pushed to the remote; the next run offers them again\n" in said
@@ -242,26 +236,3 @@ def test_two_machines_at_the_same_time_end_right(tmp_path: Path, s3: str) -> Non
     assert [project.text("upper") for project in projects] == ["A B!", "A B!"]
     assert len(named(s3, "actions/")) == 2
     assert built(machine(tmp_path, "third").run(remote=s3)) == []
-
-
-def test_a_process_that_breaks_is_a_remote_that_is_down(
-    tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = machine(tmp_path, "one")
-    ask = Client.ask
-
-    def ask_and_kill(self: Client, message: dict[str, object]) -> int:
-        number = ask(self, message)
-        assert self._process
-        self._process.kill()
-        return number
-
-    monkeypatch.setattr(Client, "ask", ask_and_kill)
-    result = one.run(remote=folder)
-    assert (result.exit_code, built(result)) == (0, ["make", "upper"])
-    assert notices(one) == [
-        (
-            f"the remote {folder} cannot be read: the process that transfers broke; the run goes on without it:"
-            " exit status -9"
-        )
-    ]

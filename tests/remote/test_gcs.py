@@ -13,7 +13,7 @@ from orun.environment.env_vars import SHARED_KEY
 from orun.errors import RemoteError
 from orun.fs import locks
 from orun.fs.digests import digest_bytes
-from orun.remote.transfers import PART, Piece, Transfers
+from orun.remote.transfers import PART, Piece, Pushed, Transfers
 from orun.remote.trust import Keyring
 from orun.store.object_storage import PART as UPLOAD_PART
 from orun.store.object_storage import Bucket, DeniedError
@@ -36,14 +36,14 @@ def test_large_objects_go_and_come_in_parts(
     with ThreadPoolExecutor(8) as pool:
         transfers = Transfers(Bucket(gs), Keyring(), pool)
         large = Piece(digest_bytes(data), len(data), str(file))
-        record = json.dumps({"tree": "tree", "discovered": {}})
-        assert transfers.push(KEY, record, [large]) == {"sent": len(data), "first": "tree"}
+        record = json.dumps({"tree": "tree", "discovered": {}}).encode()
+        assert transfers.push(KEY, record, [large]) == Pushed("tree", len(data))
         parts = [request for request in door.requests if request.startswith("PUT") and large.digest[2:] in request]
         assert len(parts) == -(-len(data) // UPLOAD_PART)
         assert door.uploads == {}
         door.requests.clear()
         answer = transfers.fetch([Piece(large.digest, large.size, str(tmp_path / "arrived"))])
-    assert answer["problems"] == []
+    assert answer.problems == ()
     assert (tmp_path / "arrived").read_bytes() == data
     assert sum(request.startswith("GET") and large.digest[2:] in request for request in door.requests) == 3
 

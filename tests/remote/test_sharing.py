@@ -22,11 +22,11 @@ from orun.errors import StoreError
 from orun.gates.baselines import Accepted, Baseline
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
-from orun.remote.download import Intake
-from orun.remote.envelope import seal
+from orun.remote.download import Downloads
+from orun.remote.envelope import sign
 from orun.remote.names import object_name, record_name
 from orun.remote.settings import Settings
-from orun.remote.sync import Exchange
+from orun.remote.sync import Sync
 from orun.remote.trust import Keyring
 from orun.store import Store
 from orun.store.checksummed_json import canonical
@@ -153,7 +153,7 @@ def test_a_measurement_that_is_there_all_the_same_is_not_taken(tmp_path: Path, f
         assert tree is not None
         for digest in (*tree.objects, measured.log):
             write(folder, object_name(digest), store.read(digest))
-    write(folder, record_name(key, 0), seal(canonical(encode(measured)), Keyring()))
+    write(folder, record_name(key, 0), sign(canonical(encode(measured)), Keyring()))
     assert built(other.run(remote=folder)) == ["measured"]
 
 
@@ -203,14 +203,14 @@ def test_a_web_server_is_read(tmp_path: Path, folder: str) -> None:
 def test_what_another_run_has_stored_meanwhile_was_not_damaged(
     tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, wants = machine(tmp_path, "one"), Intake.wants
+    one, wants = machine(tmp_path, "one"), Downloads.wants
 
-    def late(intake: Intake, step: Step) -> bool:
-        monkeypatch.setattr(Intake, "wants", wants)
+    def late(downloads: Downloads, step: Step) -> bool:
+        monkeypatch.setattr(Downloads, "wants", wants)
         assert built(orun.run(one.folder / "pipeline.yaml", store=one.store)) == ["make", "upper"]
-        return wants(intake, step)
+        return wants(downloads, step)
 
-    monkeypatch.setattr(Intake, "wants", late)
+    monkeypatch.setattr(Downloads, "wants", late)
     assert built(one.run(remote=folder)) == []
     assert notices(one) == []
     assert traffic(one) == "2 pushed"
@@ -263,9 +263,9 @@ def test_the_accepted_model_comes_from_the_remote(tmp_path: Path, folder: str) -
     with Store.open(other.store) as store:
         planner = Planner(pipeline, store, baseline)
         assert planner.lacks(stage) == accepted
-        exchange = Exchange(Settings(folder, "read"), planner, other.events.append)
-        exchange.prepare(planner.plan().steps)
-        exchange.finish()
+        sync = Sync(Settings(folder, "read"), planner, other.events.append)
+        sync.fetch_models(planner.plan().steps)
+        sync.finish()
         assert planner.lacks(stage) == ""
         assert planner.decide(stage, {}).inputs == {"baseline": accepted}
         assert [event.what for event in other.events if isinstance(event, StageWaiting)] == [

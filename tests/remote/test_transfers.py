@@ -1,4 +1,4 @@
-"""The operations of the transferring process on a real S3 server."""
+"""Operations on a real S3 server."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from orun.fs import locks
 from orun.fs.digests import digest_bytes
 from orun.remote.envelope import RefusedError
 from orun.remote.names import SLOTS, UNKNOWN, object_name, record_name
-from orun.remote.transfers import PART, RECORD_LIMIT, Piece, Transfers
+from orun.remote.transfers import PART, RECORD_LIMIT, Fetched, Piece, Pushed, Transfers
 from orun.remote.trust import Keyring
 from orun.store import Entry, machine_lock, object_storage
+from orun.store.checksummed_json import canonical
 from orun.store.object_storage import PART as UPLOAD_PART
 from orun.store.object_storage import Bucket, DeniedError, UnreachableError
 from orun.store.trees import encode
@@ -48,8 +49,8 @@ def piece(folder: Path, data: bytes, name: str = "") -> Piece:
     return Piece(digest, len(data), str(path))
 
 
-def record(tree: str, found: str = "") -> str:
-    return json.dumps({"tree": tree, "discovered": {"files": {"x": found}}}, sort_keys=True, separators=(",", ":"))
+def record(tree: str, digest: str = "") -> bytes:
+    return canonical({"tree": tree, "discovered": {"files": {"x": digest}}})
 
 
 def artifact(folder: Path, text: str) -> tuple[str, list[Piece]]:
@@ -61,11 +62,13 @@ def artifact(folder: Path, text: str) -> tuple[str, list[Piece]]:
 
 def test_of_many_writers_the_first_wins(tmp_path: Path, remote: str, pool: ThreadPoolExecutor) -> None:
     """Eight at once, each with a result of its own: one of them counts, for all."""
-    made = [artifact(tmp_path, f"result {number}") for number in range(8)]
-    writers = [Transfers(Bucket(remote), Keyring(), pool) for _ in made]
+    artifacts = [artifact(tmp_path, f"result {number}") for number in range(8)]
+
+    def push(tree: str, pieces: list[Piece]) -> str:
+        return Transfers(Bucket(remote), Keyring(), pool).push(KEY, record(tree), pieces).first
+
     with ThreadPoolExecutor(8) as racing:
-        told = racing.map(lambda one: one[0].push(KEY, record(one[1][0]), one[1][1]), zip(writers, made, strict=True))
-        first = {answer["first"] for answer in told}
+        first = set(racing.map(push, *zip(*artifacts, strict=True)))
     assert len(first) == 1
     assert named(remote, "actions/") == [record_name(KEY, 0)]
     assert json.loads(contents(remote)[record_name(KEY, 0)].splitlines()[1])["tree"] == first.pop()
@@ -75,22 +78,22 @@ def test_a_first_result_that_is_gone_does_not_win(tmp_path: Path, folder: str, p
     one, other = artifact(tmp_path, "one"), artifact(tmp_path, "other")
     transfers = Transfers(Bucket(folder), Keyring(), pool)
     transfers.push(KEY, record(one[0]), one[1])
-    assert transfers.push(KEY, record(other[0]), other[1])["first"] == one[0]
+    assert transfers.push(KEY, record(other[0]), other[1]).first == one[0]
     remove(folder, object_name(one[1][0].digest))
-    assert Transfers(Bucket(folder), Keyring(), pool).push(KEY, record(other[0]), other[1])["first"] == other[0]
+    assert Transfers(Bucket(folder), Keyring(), pool).push(KEY, record(other[0]), other[1]).first == other[0]
     assert named(folder, "actions/") == [record_name(KEY, 0), record_name(KEY, 1)]
 
 
 def test_results_that_read_something_else_stand_side_by_side(folder: str, pool: ThreadPoolExecutor) -> None:
     transfers = Transfers(Bucket(folder), Keyring(), pool)
-    told = [transfers.push(KEY, record(f"tree {number % 3}", str(number % 3)), [])["first"] for number in range(5)]
+    told = [transfers.push(KEY, record(f"tree {number % 3}", str(number % 3)), []).first for number in range(5)]
     assert told == ["tree 0", "tree 1", "tree 2", "tree 0", "tree 1"]
     one = transfers.records(KEY, 0, 1)
-    assert [json.loads(text)["tree"] for text in one["records"]] == ["tree 0"]
-    assert one["more"]
+    assert [json.loads(data)["tree"] for data in one.accepted] == ["tree 0"]
+    assert one.more
     rest = transfers.records(KEY, 1, 3)
-    assert [json.loads(text)["tree"] for text in rest["records"]] == ["tree 1", "tree 2"]
-    assert not rest["more"]
+    assert [json.loads(data)["tree"] for data in rest.accepted] == ["tree 1", "tree 2"]
+    assert not rest.more
 
 
 def test_a_key_takes_so_many_records_and_no_more(folder: str, pool: ThreadPoolExecutor) -> None:
@@ -100,7 +103,7 @@ def test_a_key_takes_so_many_records_and_no_more(folder: str, pool: ThreadPoolEx
     with pytest.raises(RefusedError) as caught:
         transfers.push(KEY, record("tree", "one more"), [])
     assert str(caught.value) == f"key {KEY} has 64 records there, and takes no more"
-    assert transfers.records(KEY, 0, SLOTS)["more"] is False
+    assert transfers.records(KEY, 0, SLOTS).more is False
 
 
 def test_large_objects_go_and_come_in_parts(tmp_path: Path, s3: str, relay: Relay, pool: ThreadPoolExecutor) -> None:
@@ -108,14 +111,14 @@ def test_large_objects_go_and_come_in_parts(tmp_path: Path, s3: str, relay: Rela
     transfers = Transfers(Bucket(s3), Keyring(), pool)
     large, small = piece(tmp_path, data), piece(tmp_path, b"small")
     told = transfers.push(KEY, record("tree"), [large, small])
-    assert told == {"sent": len(data) + 5, "first": "tree"}
+    assert told == Pushed("tree", len(data) + 5)
     parts = [request for request in relay.requests if request.startswith("PUT") and large.digest[2:] in request]
     assert len(parts) == -(-len(data) // UPLOAD_PART)
     relay.requests.clear()
     wanted = [Piece(large.digest, large.size, str(tmp_path / "a")), Piece(small.digest, UNKNOWN, str(tmp_path / "b"))]
     answer = transfers.fetch(wanted)
-    assert answer["problems"] == []
-    assert [size for size, _ in answer["arrived"]] == [len(data), 5]
+    assert answer.problems == ()
+    assert [arrived and arrived[0] for arrived in answer.arrived] == [len(data), 5]
     assert (tmp_path / "a").read_bytes() == data
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o444
     assert sum(request.startswith("GET") and large.digest[2:] in request for request in relay.requests) == 3
@@ -133,7 +136,7 @@ def test_what_has_arrived_is_on_the_disk(
 
     monkeypatch.setattr(os, "fsync", note)
     arrived = tmp_path / "arrived"
-    assert transfers.fetch([Piece(sent.digest, 4, str(arrived))])["problems"] == []
+    assert transfers.fetch([Piece(sent.digest, 4, str(arrived))]).problems == ()
     assert flushed == [(arrived.stat().st_ino, 4)]
 
 
@@ -142,7 +145,7 @@ def test_what_is_there_is_not_sent_again(tmp_path: Path, s3: str, relay: Relay, 
     Transfers(Bucket(s3), Keyring(), pool).push(KEY, record("tree"), pieces[:1])
     relay.requests.clear()
     told = Transfers(Bucket(s3), Keyring(), pool).push("cd" * 32, record("other"), pieces)
-    assert told == {"sent": 3, "first": "other"}
+    assert told == Pushed("other", 3)
     puts = [request.rpartition("/some/path/")[2] for request in relay.requests if request.startswith("PUT")]
     assert puts == [object_name(pieces[1].digest), record_name("cd" * 32, 0)]  # the record comes last
 
@@ -160,19 +163,19 @@ def test_nothing_is_read_that_is_larger_than_it_may_be(tmp_path: Path, folder: s
     transfers = Transfers(Bucket(folder), Keyring(), pool)
     write(folder, record_name(KEY, 0), bytes(RECORD_LIMIT + 1))
     problem = f"{record_name(KEY, 0)}: it has {RECORD_LIMIT + 1} bytes, and {RECORD_LIMIT} are the most"
-    assert transfers.records(KEY, 0, 1)["refused"] == [problem]
+    assert transfers.records(KEY, 0, 1).refused == (problem,)
     digest = digest_bytes(b"small")
     write(folder, object_name(digest), b"small and more")
     answer = transfers.fetch([Piece(digest, 5, str(tmp_path / "file"))])
-    assert answer["problems"] == [f"{object_name(digest)}: it has 14 bytes in the place of 5"]
+    assert answer.problems == (f"{object_name(digest)}: it has 14 bytes in the place of 5",)
     assert (tmp_path / "file").stat().st_size == 0
 
 
 def test_an_object_that_nothing_rests_on_may_be_missing(tmp_path: Path, folder: str, pool: ThreadPoolExecutor) -> None:
     transfers = Transfers(Bucket(folder), Keyring(), pool)
-    assert transfers.fetch([Piece("1" * 64, UNKNOWN, str(tmp_path / "file"))]) == {"arrived": [None], "problems": []}
+    assert transfers.fetch([Piece("1" * 64, UNKNOWN, str(tmp_path / "file"))]) == Fetched((None,), ())
     missing = transfers.fetch([Piece("1" * 64, 5, str(tmp_path / "other"))])
-    assert missing == {"arrived": [None], "problems": [f"{object_name('1' * 64)} is missing"]}
+    assert missing == Fetched((None,), (f"{object_name('1' * 64)} is missing",))
 
 
 def test_refusals_of_a_server_are_told_apart(s3: str, relay: Relay) -> None:
@@ -213,7 +216,7 @@ def test_nothing_is_transferred_while_a_stage_measures(
         sleep(0.2)
         assert [request.partition(" ")[0] for request in relay.requests] == ["HEAD"]
         measuring.release()
-        assert pushing.result(60)["sent"] == 4
+        assert pushing.result(60).sent == 4
     assert [request.partition(" ")[0] for request in relay.requests] == ["HEAD", "PUT", "PUT"]
 
 

@@ -17,9 +17,9 @@ from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from orun.errors import UsageError
 from orun.planning import cache_key as keys_of_stages
 from orun.planning.plan import Step
-from orun.remote.envelope import RefusedError, seal, unseal
+from orun.remote.envelope import RefusedError, open_envelope, sign
 from orun.remote.trust import ED25519, HMAC, Keyring, keyring
-from orun.remote.validation import listed, offered
+from orun.remote.validation import validate_file_list, validate_record
 from orun.store.checksummed_json import canonical
 from tests.project import built
 from tests.remote.support import contents, machine, named, notices, write
@@ -37,8 +37,8 @@ def pem(key: Ed25519PrivateKey) -> tuple[str, str]:
 
 
 def test_without_keys_every_record_is_believed() -> None:
-    assert unseal(seal(RECORD, Keyring(b"x" * 16)), Keyring()) == RECORD
-    assert unseal(seal(RECORD, Keyring()), Keyring()) == RECORD
+    assert open_envelope(sign(RECORD, Keyring(b"x" * 16)), Keyring()) == RECORD
+    assert open_envelope(sign(RECORD, Keyring()), Keyring()) == RECORD
 
 
 @pytest.mark.parametrize("method", [HMAC, ED25519])
@@ -47,19 +47,19 @@ def test_a_record_is_believed_by_its_signature(method: str) -> None:
     writer = Keyring(secret=b"k" * 16) if method == HMAC else Keyring(private=one)
     reader = Keyring(secret=b"k" * 16) if method == HMAC else Keyring(trusted=(two.public_key(), one.public_key()))
     stranger = Keyring(secret=b"q" * 16) if method == HMAC else Keyring(trusted=(two.public_key(),))
-    sealed = seal(RECORD, writer)
-    assert list(json.loads(sealed.partition(b"\n")[0])["signatures"]) == [method]
-    assert unseal(sealed, reader) == RECORD
+    signed = sign(RECORD, writer)
+    assert list(json.loads(signed.partition(b"\n")[0])["signatures"]) == [method]
+    assert open_envelope(signed, reader) == RECORD
     wrong = "its signature is not by a key that is trusted here"
     for data, who, why in (
-        (sealed, stranger, wrong),
-        (sealed.replace(b'"1"', b'"2"'), reader, wrong),
-        (seal(RECORD, Keyring()), reader, "it is not signed"),
-        (sealed.replace(method.encode(), b"another"), reader, wrong),
+        (signed, stranger, wrong),
+        (signed.replace(b'"1"', b'"2"'), reader, wrong),
+        (sign(RECORD, Keyring()), reader, "it is not signed"),
+        (signed.replace(method.encode(), b"another"), reader, wrong),
         (b'{"format":1,"signatures":{"%s":"\\u00e9"}}\n{}' % method.encode(), reader, wrong),
     ):
         with pytest.raises(RefusedError) as caught:
-            unseal(data, who)
+            open_envelope(data, who)
         assert str(caught.value) == why
 
 
@@ -77,12 +77,12 @@ def test_a_signature_of_the_same_text_that_was_made_for_another_purpose(method: 
 )
 def test_an_envelope_that_is_none(data: bytes) -> None:
     with pytest.raises(RefusedError, match="it is not a record of orun"):
-        unseal(data, Keyring())
+        open_envelope(data, Keyring())
 
 
 def test_an_envelope_of_another_format() -> None:
     with pytest.raises(RefusedError, match="it has format 2, and this version of orun reads 1"):
-        unseal(b'{"format":2,"signatures":{}}\n{}', Keyring())
+        open_envelope(b'{"format":2,"signatures":{}}\n{}', Keyring())
 
 
 def test_keys_of_the_environment(tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_keys_of_the_environment(tmp_path: Path) -> None:
     (tmp_path / "key.pem").write_text(private)
     for value in (private, str(tmp_path / "key.pem")):
         writer = keyring((), {SIGNING_KEY: value, SHARED_KEY: SHARED})
-        assert unseal(seal(RECORD, writer), keyring((public,), {})) == RECORD
-        assert unseal(seal(RECORD, writer), keyring((), {SHARED_KEY: SHARED})) == RECORD
+        assert open_envelope(sign(RECORD, writer), keyring((public,), {})) == RECORD
+        assert open_envelope(sign(RECORD, writer), keyring((), {SHARED_KEY: SHARED})) == RECORD
 
 
 def test_keys_that_are_none() -> None:
@@ -234,7 +234,7 @@ def step(tmp_path: Path) -> Step:
 
 
 def test_an_offer_that_is_right(step: Step) -> None:
-    assert offered(step, canonical(encode(GOOD)).decode()) == GOOD
+    assert validate_record(step, canonical(encode(GOOD))) == GOOD
 
 
 @pytest.mark.parametrize(
@@ -256,14 +256,14 @@ def test_an_offer_that_is_right(step: Step) -> None:
 )
 def test_an_offer_that_is_not(step: Step, changes: dict[str, object], why: str) -> None:
     with pytest.raises(RefusedError) as caught:
-        offered(step, json.dumps(encode(GOOD) | changes))
+        validate_record(step, json.dumps(encode(GOOD) | changes).encode())
     assert str(caught.value) == why
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{}", "null", "[" * 100_000, '{"key":' * 5000])
 def test_an_offer_that_is_no_record(step: Step, text: str) -> None:
     with pytest.raises(RefusedError, match="it is not a result of this version of orun"):
-        offered(step, text)
+        validate_record(step, text.encode())
 
 
 def manifest(*paths: str, size: int = 1) -> str:
@@ -289,9 +289,9 @@ def manifest(*paths: str, size: int = 1) -> str:
 )
 def test_a_list_of_files_that_is_refused(text: str, why: str) -> None:
     with pytest.raises(RefusedError) as caught:
-        listed(text, 1)
+        validate_file_list(text.encode(), 1)
     assert str(caught.value) == why or not why
 
 
 def test_a_list_of_files_that_is_right() -> None:
-    assert [entry.path for entry in listed(manifest("a", "b/c"), 2)] == ["a", "b/c"]
+    assert [entry.path for entry in validate_file_list(manifest("a", "b/c").encode(), 2)] == ["a", "b/c"]
