@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,21 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny-bert")
     exported = run_stage("convert/torch", folder, TINY_BERT, root=MODULES)
     return run_stage("optimize/simplify", folder, inputs={"model": exported.output}).output
+
+
+def export_decoder(folder: Path, family: str, fill: str) -> Path:
+    """The folder of a small decoder of `modules/architectures.py`, whose mask is made up by `fill`."""
+    axes = ["batch", "sequence"]
+    params: dict[str, Any] = {
+        "model": f"architectures.py:{family}",
+        "inputs": {
+            "input_ids": {"shape": axes, "dtype": "int64", "high": 98},
+            "attention_mask": {"shape": axes, "dtype": "int64", "fill": fill},
+        },
+        "outputs": ["scores"],
+        "exporter": "torchscript",
+    }
+    return run_stage("convert/torch", folder, params, root=MODULES).output
 
 
 class Exports:

@@ -105,6 +105,7 @@ def _checked(context: Context, params: Params, name: str) -> tuple[int, Metric, 
 
     from orun.stages._graph.agreement import Agreement, Tolerance, Trial, answers, check, tries_for
     from orun.stages._graph.io import load_graph
+    from orun.stages._graph.limits import limits_of
     from orun.stages._graph.sessions import session
 
     folder = context.inputs["bundle"] / name
@@ -118,7 +119,8 @@ def _checked(context: Context, params: Params, name: str) -> tuple[int, Metric, 
         "the model as it is served", "the model in the pipeline", outputs, Tolerance(params.atol, params.rtol), ""
     )
     given = iter(there)
-    worst = check(context, agreement, tries, here, lambda _: [np.asarray(value) for value in next(given)])
+    limits = limits_of(context, folder / MODEL, outputs, None)
+    worst = check(context, agreement, tries, here, lambda _: [np.asarray(value) for value in next(given)], limits)
     return len(tries), worst, told
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -11,24 +10,9 @@ import pytest
 from onnx import numpy_helper
 
 from orun.errors import StageFailed
-from tests.stages.conftest import MODULES
+from tests.stages.conftest import export_decoder
 from tests.stages.modules.architectures import DECODERS
 from tests.stages.support import artifact, run_stage
-
-
-def export(folder: Path, family: str, fill: str) -> Path:
-    axes = ["batch", "sequence"]
-    params: dict[str, Any] = {
-        "model": f"architectures.py:{family}",
-        "inputs": {
-            "input_ids": {"shape": axes, "dtype": "int64", "high": 98},
-            "attention_mask": {"shape": axes, "dtype": "int64", "fill": fill},
-        },
-        "outputs": ["scores"],
-        "exporter": "torchscript",
-    }
-    return run_stage("convert/torch", folder, params, root=MODULES).output
-
 
 LOOSE = {"atol": 0.05, "rtol": 0.05}
 UNSEEN = "were not compared: they depend on attention rows that see nothing"
@@ -36,7 +20,9 @@ UNSEEN = "were not compared: they depend on attention rows that see nothing"
 
 @pytest.mark.parametrize("family", DECODERS)
 def test_padded_behind(tmp_path: Path, family: str) -> None:
-    made = run_stage("optimize/float16", tmp_path, LOOSE, inputs={"model": export(tmp_path, family, "right-padded")})
+    made = run_stage(
+        "optimize/float16", tmp_path, LOOSE, inputs={"model": export_decoder(tmp_path, family, "right-padded")}
+    )
     if DECODERS[family][1].get("sliding_window"):  # behind a text by more than the window
         (note,) = made.notes
         left = 490 if family.startswith("gemma") else 495  # whose token of padding scores 0 in each row
@@ -48,7 +34,7 @@ def test_padded_behind(tmp_path: Path, family: str) -> None:
 @pytest.mark.parametrize("fuse", [False, True])
 @pytest.mark.parametrize("family", ["llama", "mistral", "gpt2"])
 def test_padded_anywhere(tmp_path: Path, family: str, *, fuse: bool) -> None:
-    model = export(tmp_path, family, "mask")
+    model = export_decoder(tmp_path, family, "mask")
     if fuse:
         model = run_stage("optimize/transformer", tmp_path, {"method": "rules"}, inputs={"model": model}).output
     made = run_stage("optimize/float16", tmp_path, LOOSE, inputs={"model": model})
@@ -60,7 +46,7 @@ def test_padded_anywhere(tmp_path: Path, family: str, *, fuse: bool) -> None:
 
 def test_weights_that_float16_cannot_hold(tmp_path: Path) -> None:
     """Rows that see nothing are left out, and the others are still compared."""
-    model = onnx.load(export(tmp_path, "llama", "mask") / "model.onnx")
+    model = onnx.load(export_decoder(tmp_path, "llama", "mask") / "model.onnx")
     head = next(one for one in reversed(model.graph.initializer) if one.dims == [32, 99])
     large = (numpy_helper.to_array(head) + 1e-4 * np.arange(99)).astype(np.float32) * 1e6
     head.CopyFrom(numpy_helper.from_array(large, head.name))
