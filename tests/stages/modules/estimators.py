@@ -17,12 +17,12 @@ from sklearn.ensemble import (
     VotingClassifier,
 )
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler
 from sklearn.svm import SVC, LinearSVC, NuSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -66,6 +66,16 @@ def columns_in_words() -> Any:
     each = ColumnTransformer([("age", StandardScaler(), [0]), ("town", OneHotEncoder(sparse_output=False), [1])])
     rows = np.array([*zip(AGES, TOWNS, strict=True)], dtype=object)
     return make_pipeline(each, LogisticRegression()).fit(rows, np.where(AGES > 6, "old", "young"))
+
+
+def ages() -> orun.Dataset:
+    """The age of each of 100 people, near 1."""
+    return orun.Dataset({"X": 1 + BODIES[300:400, :1]})
+
+
+def polynomial() -> Any:
+    """A polynomial of degree 9, whose terms are large and cancel."""
+    return make_pipeline(PolynomialFeatures(9), LinearRegression()).fit(1 + BODIES[:300, :1], SUGAR[:300])
 
 
 def pipeline() -> Any:
