@@ -191,11 +191,11 @@ def run(  # noqa: PLR0913 - the options of the command line
 
             if restored := restore(request, recalled, on_event, started_at):
                 return restored
-    from orun.environment.resources import room
+    from orun.environment.resources import available_resources
     from orun.noop import overwrites
     from orun.noop.record import remember
     from orun.remote.settings import resolve
-    from orun.runner.output_checkouts import require_apart
+    from orun.runner.output_checkouts import require_distinct_folders
     from orun.runner.preflight import require
     from orun.runner.run_session import Session, require_up_to_date
 
@@ -206,13 +206,13 @@ def run(  # noqa: PLR0913 - the options of the command line
         overwrites.refuse(paths, overwrites.of_pipeline(pipeline))
         overwrites.refuse_in_store(paths, root)
     planner = _planner(pipeline.strictly() if strict else pipeline, root, force, fresh=fresh, read_only=read_only)
-    require_apart(planner.store, planner.pipeline)
+    require_distinct_folders(planner.store, planner.pipeline)
     chosen = _selected(planner.pipeline, only, from_, to)
     shared = resolve(remote or Remote(), planner.pipeline.project)
     planned = planner.plan()
     if paths:
         overwrites.refuse(paths, overwrites.of_stages(planner, planned))
-    here = room(jobs, gpus, memory=any(step.stage.memory for step in planned.steps))
+    here = available_resources(jobs, gpus, memory=any(step.stage.memory for step in planned.steps))
     if read_only:
         require_up_to_date(planned, chosen, root)
         folder = planner.store.unmade_run(planner.pipeline.name)
@@ -223,8 +223,8 @@ def run(  # noqa: PLR0913 - the options of the command line
         session = Session(planner, planned, chosen, here, journal, shared)
         result, runner = session.run(keep_going=keep_going)
     offered = runner.remote is None or runner.remote.complete
-    if request and offered and len(runner.done) == len(planner.pipeline.stages):
-        remember(request, planner, runner.done, result)
+    if request and offered and len(runner.outcome.done) == len(planner.pipeline.stages):
+        remember(request, planner, runner.outcome.done, result)
     return result
 
 

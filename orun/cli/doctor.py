@@ -114,13 +114,13 @@ def _all_needs() -> Needs:
 
 def _needs(pipeline: Pipeline) -> Needs:
     """The tools that a pipeline needs, with its stages that do."""
-    from orun.runner.preflight import RUNS_MODELS, needed
+    from orun.runner.preflight import MODEL_RUNTIME, needed_tools
 
     needs: Needs = {}
     for stage in pipeline.stages:
-        wanted = [(tool, stage.environment) for tool in needed(pipeline, stage)]
+        wanted = [(tool, stage.environment) for tool in needed_tools(pipeline, stage)]
         elsewhere = {stage.environment_of(target): None for target in stage.targets} if stage.distant else {}
-        wanted += [(tool, where) for where in elsewhere if where != stage.environment for tool in RUNS_MODELS]
+        wanted += [(tool, where) for where in elsewhere if where != stage.environment for tool in MODEL_RUNTIME]
         for one in wanted:
             needs.setdefault(one, []).append(stage.id)
     return needs
@@ -179,7 +179,7 @@ def _lacks(pipeline: Pipeline) -> list[Problem]:
 
 def lines_of(facts: dict[str, Any], terminal: Terminal) -> list[str]:
     """The facts as text."""
-    from orun.executors.job import traced_in_part
+    from orun.executors.job import partial_trace_notice
 
     trace = facts["trace"]
     store = facts["store"]
@@ -191,7 +191,7 @@ def lines_of(facts: dict[str, Any], terminal: Terminal) -> list[str]:
         f"orun {facts['orun']}, Python {facts['python']}, {facts['platform']}",
         f"store: {near(store['folder'])}, {state}",
         *(f"  {notice}" for notice in store.get("notices", ())),
-        traced_in_part(trace["why"]) if trace["why"] else f"trace: {trace['level']}",
+        partial_trace_notice(trace["why"]) if trace["why"] else f"trace: {trace['level']}",
         *(f"missing on this system: {clause}" for clause in facts.get("missing", ())),
         "",
         *([*render(TOOLS, tools, terminal), ""] if tools else []),

@@ -47,13 +47,13 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
     What a run would refuse because this machine lacks it (packages, execution providers, memory, GPUs) is listed below
     the stages. The exit code is 0 all the same.
     """
-    from orun.environment.resources import room
+    from orun.environment.resources import available_resources
     from orun.runner.preflight import missing
 
     choices["set"] = options.parse_overrides(overrides)
     choices["force"] = forced(file, choices)
     plan = orun.plan(file, **choices)
-    refused = missing(plan, [step.stage.id for step in plan.steps], room(memory=True))
+    refused = missing(plan, [step.stage.id for step in plan.steps], available_resources(memory=True))
     if as_json:
         steps = [_data(step) for step in plan.steps]
         options.show_json({"pipeline": plan.pipeline.name, "steps": steps, "refused": refused})

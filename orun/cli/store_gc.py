@@ -125,7 +125,9 @@ def gc(
         named_runs = retention.accepted_runs(found, baselines)
         keep = Keep(runs, {root.tree for root in roots}, named_runs, max_size, max_age)
         collected = collect(one, keep, dry_run=dry_run)
-        notices = tuple(dict.fromkeys((*told, *one.drain_notices(), *retention.lost(found))))  # read twice, told once
+        notices = tuple(
+            dict.fromkeys((*told, *one.drain_notices(), *retention.unknown_baselines(found)))
+        )  # read twice, told once
     if as_json:
         kept = {"roots": roots, "pins": pinned, "runs": runs}
         options.show_json({"dry_run": dry_run, **vars(collected), "kept": kept, "notices": notices})

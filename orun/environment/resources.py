@@ -13,27 +13,28 @@ from orun.environment.processor import usable_cores
 NVIDIA = Path("/proc/driver/nvidia/gpus")  # holds a folder for each GPU
 
 
-class Room(Record, frozen=True):
-    """Cores, bytes of memory and GPUs; None for memory where it need not be known."""
+class Resources(Record, frozen=True):
+    """Cores, bytes of memory (None if it need not be known) and GPUs."""
 
     cores: int
     memory: int | None = None
     gpus: int = 0
 
 
-def room(jobs: int | None = None, gpus: int | None = None, *, memory: bool = False) -> Room:
-    """What this machine has.
+def available_resources(jobs: int | None = None, gpus: int | None = None, *, memory: bool = False) -> Resources:
+    """Return what a run may use of this machine.
 
     Args:
         jobs: cores to keep busy; all that this process may use when None.
         gpus: GPUs to use; all that this process sees when None.
-        memory: whether to look how much memory there is.
+        memory: whether to read the size of the memory.
     """
+    size = None
     if memory and hasattr(os, "sysconf"):  # which Windows lacks
         from orun.environment.physical_memory import memory_here
 
-        return Room(jobs or usable_cores(), memory_here(), visible_gpus() if gpus is None else gpus)
-    return Room(jobs or usable_cores(), None, visible_gpus() if gpus is None else gpus)
+        size = memory_here()
+    return Resources(jobs or usable_cores(), size, visible_gpus() if gpus is None else gpus)
 
 
 @once

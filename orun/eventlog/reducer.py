@@ -1,7 +1,4 @@
-"""Reducer from a run's events to its result.
-
-And the results of runs that have ended, read from their logs or records.
-"""
+"""Reducer of a run's events to its result, and readers of the records and logs of earlier runs."""
 
 from __future__ import annotations
 
@@ -15,8 +12,8 @@ from orun.fs.observed_state import LOG_LIMIT, read_bounded
 from orun.store.checksummed_json import read_record, useless
 
 
-class Fold:
-    """A listener that keeps of each event what the result needs."""
+class Reducer:
+    """Listener that collects the result of a run."""
 
     def __init__(self) -> None:
         self._started: RunStarted | None = None
@@ -24,7 +21,7 @@ class Fold:
         self._verdicts: list[Verdict] = []
 
     def __call__(self, event: Event) -> None:
-        """Take an event."""
+        """Add an event."""
         if isinstance(event, RunStarted):
             self._started = event
         elif isinstance(event, StageFinished):
@@ -33,9 +30,9 @@ class Fold:
             self._verdicts.append(event.verdict)
 
     def result(self, exit_code: int, seconds: float) -> RunResult:
-        """The run until now; ValueError when it has not started."""
+        """Return the result so far; ValueError if the run has not started."""
         if (started := self._started) is None:
-            raise ValueError("there is no run_started among the events")
+            raise ValueError("no run_started among the events")
         order = {name: number for number, name in enumerate(started.stages)}
         return RunResult(
             run=started.run,
@@ -46,7 +43,7 @@ class Fold:
             started_at=started.started_at,
             host=started.host,
             stages=tuple(self._stages[name] for name in started.stages if name in self._stages),
-            verdicts=tuple(sorted(self._verdicts, key=lambda one: (order[one.stage], one.position))),
+            verdicts=tuple(sorted(self._verdicts, key=lambda verdict: (order[verdict.stage], verdict.position))),
             folder=started.folder,
             overrides=started.overrides,
             sources=started.sources,
@@ -57,10 +54,10 @@ class Fold:
 
 
 def read_result(path: Path) -> RunResult:
-    """The result in the record of a run, as `orun.eventlog.writer` writes it into the run's folder.
+    """Return the result in the record of a run.
 
     Raises:
-        StoreError: when it is not there, cannot be read, was damaged, or another version of orun wrote it.
+        StoreError: if the record is missing, unreadable, damaged or of another version of orun.
     """
     record = read_record(path)
     try:
@@ -70,17 +67,17 @@ def read_result(path: Path) -> RunResult:
 
 
 def read_log(path: Path) -> RunResult:
-    """The result of the run whose event log that is.
+    """Return the result of a run from its event log.
 
     Raises:
-        OSError: when the file cannot be read.
-        KeyError, ValueError: when it is no event log of a finished run that this version reads.
+        OSError: if the file cannot be read.
+        KeyError, ValueError: if it is no event log of a finished run that this version can read.
     """
-    fold = Fold()
+    reducer = Reducer()
     event: Event | None = None
     for line in io.BytesIO(read_bounded(path, LOG_LIMIT)):
         event = event_from_json(foreign_json(line))
-        fold(event)
+        reducer(event)
     if not isinstance(event, RunFinished):
-        raise ValueError("the run has not ended")  # noqa: TRY004 - of all events, the last is of another kind
-    return replace(fold.result(event.exit_code, event.seconds), edited=event.edited)
+        raise ValueError("the run has not ended")  # noqa: TRY004 - the events are valid, the end is missing
+    return replace(reducer.result(event.exit_code, event.seconds), edited=event.edited)

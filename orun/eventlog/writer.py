@@ -13,7 +13,7 @@ from typing import Any, Self
 from orun.core.events import Event, Notice, RunFinished, StageFinished, line_of
 from orun.core.run_record import RunResult
 from orun.core.serialization import encode, replace, to_json
-from orun.eventlog.reducer import Fold
+from orun.eventlog.reducer import Reducer
 from orun.fs.durable import replace_file, sync_folders, write_all
 from orun.fs.os_errors import refusals
 from orun.store.checksummed_json import seal
@@ -23,21 +23,21 @@ Listener = Callable[[Event], None]
 
 
 def ignore(_: Event) -> None:
-    """A listener for runs that nobody watches."""
+    """Do nothing with an event."""
 
 
-def unrecorded(store: Path) -> Notice:
-    """Return the notice that a run leaves no trace."""
+def unrecorded_notice(store: Path) -> Notice:
+    """Return the notice that a run is not recorded."""
     return Notice("info", f"the store {store} cannot be written: this run is not recorded")
 
 
 class Journal:
-    """Writes each event and passes it on.
+    """Event log of a run: writes each event and passes it on.
 
     Attributes:
         folder: the run's folder; its name is the run's id.
-        started_at: when the run began, seconds since the epoch.
-        recorded: whether anything is written; not in a store that cannot be.
+        started_at: seconds since the epoch.
+        recorded: whether anything is written; False for a read-only store.
     """
 
     def __init__(self, folder: Path, listener: Listener, started_at: float, *, recorded: bool = True) -> None:
@@ -50,8 +50,8 @@ class Journal:
         log = self.folder / "events.jsonl" if self.recorded else os.devnull
         with refusals("begin the log of the run", self.folder):
             self._log = Path(log).open("wb", buffering=0)
-        self._fold = Fold()
-        self._results: dict[str, Any] = {}  # of each stage as plain data: encoded once, written to log and record
+        self._reducer = Reducer()
+        self._results: dict[str, Any] = {}  # by stage, as plain data: encoded once, written to log and record
         return self
 
     def __exit__(
@@ -62,31 +62,31 @@ class Journal:
 
     @property
     def seconds(self) -> float:
-        """Wall time since the run began; not below 0 when the clock was set back meanwhile."""
+        """Wall time since the run began; at least 0 even if the clock was set back."""
         return max(time() - self.started_at, 0.0)
 
     def emit(self, event: Event) -> None:
-        """Write an event and pass it on; StoreError when it cannot be written."""
+        """Write an event and pass it on; StoreError if it cannot be written."""
         self.emit_encoded([(event, encode(event))])
 
     def emit_encoded(self, events: Iterable[tuple[Event, Mapping[str, Any]]]) -> None:
-        """Write events that are at hand as plain data too, all in one go, and pass them on."""
-        events, moment = list(events), time()
-        lines = [to_json(line_of(event, data, moment)) for event, data in events]
+        """Write events that come with their encoded form, all in one write, and pass them on."""
+        events, now = list(events), time()
+        lines = [to_json(line_of(event, data, now)) for event, data in events]
         with refusals("write the log of the run", self.folder):
             write_all(self._log.fileno(), b"\n".join([*lines, b""]))
         for event, data in events:
             if isinstance(event, StageFinished):
                 self._results[event.result.stage] = data["result"]
-            self._fold(event)
+            self._reducer(event)
             self._listener(event)
 
     def result(self, exit_code: int) -> RunResult:
-        """What the run came to, by its events until now."""
-        return self._fold.result(exit_code, self.seconds)
+        """Return the result of the events so far."""
+        return self._reducer.result(exit_code, self.seconds)
 
     def finish(self, result: RunResult) -> RunResult:
-        """Write the record of the run and say that it is over; StoreError when it cannot be written."""
+        """Write the run record and emit that the run has ended; StoreError if it cannot be written."""
         if self.recorded:
             self._write(result)
         self.emit(RunFinished(result.exit_code, result.seconds, result.edited))
@@ -96,8 +96,8 @@ class Journal:
         record = self.folder / RECORD_FILE
         stages = [self._results[stage.stage] for stage in result.stages]
         content = seal({**encode(replace(result, stages=())), "stages": stages})
-        durable = not result.repeats  # else the disk has all that it says in the record of the run that it repeats
+        durable = not result.repeats  # the record of the repeated run, which says the same, is on the disk
         with refusals("write the record of the run", self.folder):
             replace_file(str(record), content, f"{record}.new", sync=durable)
             if durable:
-                sync_folders([str(self.folder.parent)])  # in which the run's folder is new
+                sync_folders([str(self.folder.parent)])  # for the new entry of the run's folder

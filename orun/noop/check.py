@@ -26,7 +26,7 @@ from orun.core.targets import Target
 from orun.environment import device, distributions
 from orun.environment.env_vars import given, value_told
 from orun.environment.startup import startup_code
-from orun.eventlog.writer import Journal, Listener, unrecorded
+from orun.eventlog.writer import Journal, Listener, unrecorded_notice
 from orun.fs.observed_state import LOG_LIMIT, appearance_as, digest_file, listing_digest, read_bounded, value_digest
 from orun.fs.os_errors import refusals
 from orun.fs.signatures import Signature, signature_of
@@ -194,7 +194,7 @@ def replay(
                 repeats=remembered.repeats,
             )
         )
-        for notice in (*notices, *(() if recorded else (unrecorded(request.store),))):
+        for notice in (*notices, *(() if recorded else (unrecorded_notice(request.store),))):
             journal.emit(notice)
         journal.emit_encoded(_outcomes(recalled))
         return journal.finish(journal.result(remembered.exit_code))

@@ -1,7 +1,6 @@
-"""Output checkouts of a run: artifacts placed in `out/` as stages finish, and still there at its end.
+"""Output checkouts of a run: artifacts placed in `out/` as stages finish, and still there when the run ends.
 
-What a stage left that the file has no more, or by another name, is removed: a release that is carried away from there
-would be the old one for ever.
+The output of a stage that the file no longer has is removed: a release picked up there would be an old one.
 """
 
 from __future__ import annotations
@@ -22,140 +21,137 @@ from orun.store import Action, Store
 from orun.store.layout import RECORD_FILE, safe_name
 from orun.text.suggestions import near
 
-LOOKED = 100  # runs back, for the file that a stage was of
-Made = tuple[int, int]  # inode of a folder, and when the last name came into it or went, in nanoseconds; zeros for none
+MOST_RUNS = 100  # runs back in which the file of a removed stage is looked up
+FolderState = tuple[int, int]  # inode and mtime in nanoseconds; zeros if the folder does not exist
 
 
 @dataclass
-class Outs:
-    """The folders `out/<pipeline>/<stage>/` of a run.
+class OutputCheckouts:
+    """Folders `out/<pipeline>/<stage>/` of a run.
 
     Attributes:
-        store: whose they are.
+        store: holds them.
         pipeline: its name.
     """
 
     store: Store
     pipeline: str
-    _placed: dict[str, tuple[Action, Path, Made]] = field(default_factory=dict)
+    _placed: dict[str, tuple[Action, Path, FolderState]] = field(default_factory=dict)
 
     def put(self, stage: str, action: Action) -> tuple[Path, bool]:
-        """Make the output of a stage be its artifact; the bool says whether it was not."""
+        """Make the output folder of a stage hold its artifact; return the folder, and whether it had to change."""
         out, restored = self.store.checkout(action.tree, self.pipeline, stage)
-        self._placed[stage] = action, out, _made(out)
+        self._placed[stage] = action, out, _folder_state(out)
         return out, restored
 
-    def put_back(self) -> Iterator[str]:
-        """Put back what another run has replaced since, and say so."""
-        for stage, (action, out, made) in list(self._placed.items()):
-            if _made(out) != made and self.put(stage, action)[1]:
+    def restore_replaced(self) -> Iterator[str]:
+        """Restore the outputs that another run has replaced meanwhile; yield a notice for each."""
+        for stage, (action, out, state) in list(self._placed.items()):
+            if _folder_state(out) != state and self.put(stage, action)[1]:
                 yield (
-                    f"{stage}: another run had put its own into {out}, which is this run's again; pipelines of one "
+                    f"{stage}: another run replaced {out}; this run's output was restored. Pipelines with the same "
                     "name in one store replace each other's outputs: give one of them another name, or --store"
                 )
 
 
-def withdraw_gone(store: Store, pipeline: Pipeline) -> Iterator[str]:
-    """Remove what is in `out/` of stages that the file had, and say so; what was edited there stays.
+def withdraw_removed_stages(store: Store, pipeline: Pipeline) -> Iterator[str]:
+    """Remove the outputs of stages that the file no longer has; yield a notice for each. Edited files stay.
 
-    Pipelines of one name may share a store: of a stage that another file ran last, nothing is removed.
+    Pipelines with the same name may share a store: an output that another file's run placed last stays.
     """
     if pipeline.name.endswith(ASIDE):
         return
-    folded = _folding(store)
-    own = {folded(safe_name(stage.id)) for stage in pipeline.stages}
-    folders = {folder for folder in store.outs(pipeline.name) if folded(folder) not in own}
-    for stage in _had(store, pipeline, folders) if folders else ():
+    fold_case = _case_folding(store)
+    own = {fold_case(safe_name(stage.id)) for stage in pipeline.stages}
+    folders = {folder for folder in store.outs(pipeline.name) if fold_case(folder) not in own}
+    for stage in _earlier_stages(store, pipeline, folders) if folders else ():
         if store.withdraw(pipeline.name, stage):
-            yield f"{stage}: its output was removed from out/: {pipeline.file.name} has no such stage any more"
+            yield f"{stage}: its output was removed from out/: {pipeline.file.name} no longer has this stage"
 
 
-def namesake(store: Store, pipeline: Pipeline) -> str:
-    """What comes of it where another file of the repository ran last under the pipeline's name; else an empty text.
+def name_conflict(store: Store, pipeline: Pipeline) -> str:
+    """Return a warning if another file of the repository ran last under the pipeline's name; otherwise "".
 
     Checkouts of one project that share a store have the same names on purpose.
     """
-    from orun.eventlog.reducer import read_result  # a run with nothing to do does without
+    from orun.eventlog.reducer import read_result  # a run with nothing to do does not need it
 
-    folded = _folding(store)
-    end = folded(f"-{safe_name(pipeline.name)}")
-    for folder in store.ended_runs(lambda name: folded(name).endswith(end)):
+    fold_case = _case_folding(store)
+    end = fold_case(f"-{safe_name(pipeline.name)}")
+    for folder in store.ended_runs(lambda name: fold_case(name).endswith(end)):
         with suppress(StoreError):
-            ran = read_result(folder / RECORD_FILE)
-            if folded(ran.pipeline) == folded(pipeline.name):
-                return _taken(Path(ran.file), pipeline, ran.pipeline)
+            last = read_result(folder / RECORD_FILE)
+            if fold_case(last.pipeline) != fold_case(pipeline.name):
+                continue
+            if not is_another(Path(last.file), pipeline.file):
+                return ""
+            return (
+                f"{near(last.file)} has the name {last.pipeline}, too, and ran before: the two replace each other's "
+                f"outputs in out/{safe_name(pipeline.name)}, and `orun diff` and `orun history` take them for one "
+                "pipeline; `name:` in the file gives one of them another"
+            )
     return ""
 
 
-def require_apart(store: Store, pipeline: Pipeline) -> None:
-    """Refuse stages whose names differ in case alone, where their folders would be one.
+def require_distinct_folders(store: Store, pipeline: Pipeline) -> None:
+    """Refuse stages whose names differ in case alone if the store's file system ignores case.
 
     Raises:
-        PipelineError: with the place of each after the first.
+        PipelineError: with the location of each stage after the first.
     """
     if not store.ignores_case:
         return
     first: dict[str, str] = {}
-    found = []
+    problems = []
     for stage in pipeline.stages:
         other = first.setdefault(safe_name(stage.id).lower(), stage.id)
         if other != stage.id:
-            message = f"{other!r} and {stage.id!r} would have one folder: no case counts in names in {store.root}"
-            hint = "give one of them another name, or keep results where it counts: --store DIR"
-            found.append(Problem(stage.position, message, hint=hint))
-    if found:
-        raise PipelineError(found)
+            message = f"{other!r} and {stage.id!r} would share a folder: file names in {store.root} ignore case"
+            hint = "give one of them another name, or keep results where case counts: --store DIR"
+            problems.append(Problem(stage.position, message, hint=hint))
+    if problems:
+        raise PipelineError(problems)
 
 
-def _folding(store: Store) -> Callable[[str], str]:
-    """What makes names alike that are one in `out/`."""
+def _case_folding(store: Store) -> Callable[[str], str]:
+    """Return the function that maps names of the same folder in `out/` to one text."""
     return str.lower if store.ignores_case else str
 
 
 def is_another(ran: Path, own: Path) -> bool:
-    """Whether a file that was run is another one of the repository, and not this one in another place or checkout."""
+    """Return whether a file that ran is another one of the same repository, not this one moved or checked out anew."""
     return not _is_file_of(ran, own) and bool(seen_at(ran)) and _repository(ran.parent) == _repository(own.parent)
 
 
-def _taken(other: Path, pipeline: Pipeline, name: str) -> str:
-    if not is_another(other, pipeline.file):
-        return ""
-    return (
-        f"{near(str(other))} has the name {name}, too, and ran before: each puts its outputs in the place of "
-        f"the other's in out/{safe_name(pipeline.name)}, and `orun diff` and `orun history` take both for one "
-        "pipeline; `name:` in the file gives one of them another"
-    )
-
-
 def _repository(folder: Path) -> Path:
-    """The folder around it that git has, else the project's."""
-    return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), project_of(folder))
+    """Return the enclosing git repository, or else the project."""
+    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), project_of(folder))
 
 
-def _had(store: Store, pipeline: Pipeline, folders: Collection[str]) -> Iterator[str]:
-    """The stages with these folders that a run of the very file had."""
-    from orun.eventlog.reducer import read_result  # needed where a stage is gone
+def _earlier_stages(store: Store, pipeline: Pipeline, folders: Collection[str]) -> Iterator[str]:
+    """Yield the stages with these folders that an earlier run of the very file had."""
+    from orun.eventlog.reducer import read_result  # needed only if a stage was removed
 
     left = set(folders)
-    for folder in islice(store.ended_runs(), LOOKED):
+    for folder in islice(store.ended_runs(), MOST_RUNS):
         with suppress(StoreError):  # another version of orun wrote it
             record = read_result(folder / RECORD_FILE)
-            stages = [one.stage for one in record.stages if record.pipeline == pipeline.name]
-            found = [stage for stage in stages if safe_name(stage) in left]
-            left -= {safe_name(stage) for stage in found}
-            if found and _is_file_of(Path(record.file), pipeline.file):
-                yield from found
+            stages = [result.stage for result in record.stages if record.pipeline == pipeline.name]
+            matches = [stage for stage in stages if safe_name(stage) in left]
+            left -= {safe_name(stage) for stage in matches}
+            if matches and _is_file_of(Path(record.file), pipeline.file):
+                yield from matches
         if not left:
             break
 
 
 def _is_file_of(ran: Path, own: Path) -> bool:
-    """Whether the file that was run is that of a pipeline, which may have been moved with its project."""
+    """Return whether the file that ran is that of a pipeline, which may have moved with its project since."""
     return ran.resolve() == own.resolve() or (ran.name == own.name and not seen_at(ran))
 
 
-def _made(path: Path) -> Made:
-    """Which folder it is, which is replaced as a whole: a new one may have the number of one that is gone."""
+def _folder_state(path: Path) -> FolderState:
+    """Return what changes when the folder is replaced: the new one may have the inode of the old one."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:

@@ -20,54 +20,54 @@ from orun.text.suggestions import near
 
 @dataclass(frozen=True)
 class Root:
-    """An artifact that is kept with all that it consists of: the digest of its tree, and why."""
+    """Artifact that garbage collection keeps: the digest of its tree, and why."""
 
     tree: str
     why: str
 
 
-def accepted(survey: Survey, further: Iterable[Path]) -> tuple[Root, ...]:
-    """The models that baselines name: those beside every pipeline file that a run of the store names, and further ones.
+def accepted(survey: Survey, more_baselines: Iterable[Path]) -> tuple[Root, ...]:
+    """Return the models that baselines name.
+
+    Args:
+        survey: what is in the store: the baseline beside the file of each of its runs counts.
+        more_baselines: baseline files of pipelines that ran elsewhere.
+
+    Raises:
+        PipelineError: if a baseline is damaged, so that it is unknown what it keeps.
+    """
+    return tuple(root for path in sorted(_baselines(survey, more_baselines)) for root in _models(path))
+
+
+def accepted_runs(survey: Survey, more_baselines: Iterable[Path]) -> frozenset[str]:
+    """Return the runs that baselines were accepted from, and the last run beside each baseline, which locates it.
 
     Args:
         survey: what is in the store.
-        further: baseline files of pipelines that ran elsewhere.
+        more_baselines: baseline files of pipelines that ran elsewhere.
 
     Raises:
-        PipelineError: when a baseline is damaged: what it kept is not known.
+        PipelineError: if a baseline is damaged.
     """
-    return tuple(root for path in sorted(_baselines(survey, further)) for root in _models(path))
+    baselines = {path: baseline for path in _baselines(survey, more_baselines) if (baseline := read_file(path))}
+    last_runs = {path_beside(Path(run.file)): run.id for run in sorted(survey.runs, key=lambda run: run.id)}
+    accepted_from = {stage.run for baseline in baselines.values() for stage in baseline.stages.values()}
+    return frozenset(accepted_from | {run for path, run in last_runs.items() if path in baselines})
 
 
-def accepted_runs(survey: Survey, further: Iterable[Path]) -> frozenset[str]:
-    """Ids of the runs that baselines were accepted from, and of the last run beside each, which tells where it is.
-
-    Args:
-        survey: what is in the store.
-        further: baseline files of pipelines that ran elsewhere.
-
-    Raises:
-        PipelineError: when a baseline is damaged.
-    """
-    read = {path: found for path in _baselines(survey, further) if (found := read_file(path))}
-    beside = {path_beside(Path(run.file)): run.id for run in sorted(survey.runs, key=lambda run: run.id)}
-    accepted_from = {one.run for baseline in read.values() for one in baseline.stages.values()}
-    return frozenset(accepted_from | {run for path, run in beside.items() if path in read})
+def _baselines(survey: Survey, more_baselines: Iterable[Path]) -> set[Path]:
+    return {path_beside(Path(run.file)) for run in survey.runs} | {path.absolute() for path in more_baselines}
 
 
-def _baselines(survey: Survey, further: Iterable[Path]) -> set[Path]:
-    return {path_beside(Path(run.file)) for run in survey.runs} | {path.absolute() for path in further}
-
-
-def lost(survey: Survey) -> tuple[str, ...]:
-    """What cannot be known of baselines, one sentence each: of pipelines none of whose files is where it ran."""
+def unknown_baselines(survey: Survey) -> tuple[str, ...]:
+    """Return a sentence for each pipeline whose baseline is unknown because no file of it is where it ran."""
     files: dict[str, set[str]] = defaultdict(set)
     for run in survey.runs:
         if not run.pipeline.endswith(ASIDE):
             files[run.pipeline].add(run.file)
     gone = {name: paths for name, paths in sorted(files.items()) if not any(map(os.path.exists, paths))}
     return tuple(
-        f"{', '.join(sorted(paths))} is not there any more, so what was accepted for {name} is not known; "
+        f"{', '.join(sorted(paths))} no longer exists, so it is not known what was accepted for {name}; "
         "to keep it: --baseline FILE"
         for name, paths in gone.items()
     )
@@ -75,13 +75,13 @@ def lost(survey: Survey) -> tuple[str, ...]:
 
 def _models(path: Path) -> Iterator[Root]:
     baseline = read_file(path)
-    for stage, one in baseline.stages.items() if baseline else ():
-        if one.model:
-            yield Root(one.model, f"accepted for {stage} in {near(str(path))}")
+    for name, stage in baseline.stages.items() if baseline else ():
+        if stage.model:
+            yield Root(stage.model, f"accepted for {name} in {near(str(path))}")
 
 
 def releases(survey: Survey, last: int | None = None) -> tuple[Root, ...]:
-    """The bundles that carry a version; of each name those of the so many last versions, or all."""
+    """Return the bundles that carry a version: of each name the `last` versions, or all if None."""
     versions: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     used = survey.last_used()
     for tree in sorted(used, key=lambda tree: -used[tree]):
@@ -96,7 +96,7 @@ def releases(survey: Survey, last: int | None = None) -> tuple[Root, ...]:
 
 
 def _release(store: Store, digest: str) -> tuple[str, str] | None:
-    """Name and version of the bundle that a tree is; None when it is none, has no version, or is not whole."""
+    """Return name and version of a bundle; None for any other tree, without a version, or if it is damaged."""
     tree = store.tree(digest)
     manifest = next((entry.digest for entry in tree.entries if entry.path == MANIFEST), None) if tree else None
     if manifest is None:

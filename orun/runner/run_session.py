@@ -1,4 +1,4 @@
-"""One run from its first event to its record."""
+"""Session of a run: from its first event to its record."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from orun.core.events import Event, Notice, RunStarted
 from orun.core.run_record import ASIDE, UNDECIDED, RunResult, StageResult, Verdict
 from orun.core.serialization import Record, replace
 from orun.environment import device, platforms
-from orun.environment.resources import Room
+from orun.environment.resources import Resources
 from orun.errors import Interrupted, OrunError, StoreError
-from orun.eventlog.writer import Journal, unrecorded
+from orun.eventlog.writer import Journal, unrecorded_notice
 from orun.executors import LocalExecutor
 from orun.executors.masking import Mask
 from orun.fs.observed_state import portable_name
@@ -24,7 +24,7 @@ from orun.history import source_snapshot
 from orun.history.git_revision import commit_of
 from orun.planning.plan import Plan
 from orun.planning.planner import Planner
-from orun.runner.preflight import provide
+from orun.runner.preflight import make_environments
 from orun.runner.runner import Runner
 from orun.runner.stage_results import unjudged
 from orun.text.suggestions import near
@@ -33,44 +33,42 @@ if TYPE_CHECKING:
     from orun.remote.settings import Settings
     from orun.remote.sync import Sync
 
-
 UNLIMITED = "{stage}: its `resources.memory` limits nothing on {system}; only Linux stops a stage that takes more"
-MOST_SHOWN = 5  # of the stages that keep a run from a store that cannot be written
+MOST_NAMED = 5  # stages in the error about a read-only store
 
 
 class Session(Record, frozen=True):
-    """A run that has work to do, or may have.
+    """A run that may have work to do.
 
     Attributes:
-        planner: decides.
-        plan: what is to be done.
+        planner: decides which stages run.
+        plan: its decisions.
         chosen: ids of the stages that may run.
-        room: what of the machine it may keep busy.
-        journal: takes every event.
-        remote: the store that it shares with other machines, if any.
+        resources: what the run may use of the machine.
+        journal: records every event.
+        remote: settings of the store shared between machines, if any.
     """
 
     planner: Planner
     plan: Plan
     chosen: Collection[str]
-    room: Room
+    resources: Resources
     journal: Journal
     remote: Settings | None = None
 
     def run(self, *, keep_going: bool) -> tuple[RunResult, Runner]:
-        """Run to the end; the runner knows what became of each stage.
+        """Run to the end; return the result, and the runner with what became of each stage.
 
         Raises:
-            OrunError: when the run itself could not go on (the store failed).
+            OrunError: if the run itself cannot go on, as when the store fails.
         """
         pipeline, needed = self.planner.pipeline, self._needed()
         plan = Plan(pipeline, tuple(step for step in self.plan.steps if step.stage.id in needed))
-        names = tuple(step.stage.id for step in plan.steps)
-        self.journal.emit(self._started(names))
+        self.journal.emit(self._run_started(tuple(step.stage.id for step in plan.steps)))
         if not self.journal.recorded:
-            self._emit(unrecorded(self.planner.store.root))
-        for told in () if pipeline.name.endswith(ASIDE) else pipeline.unused:
-            self._emit(Notice("warning", f"{pipeline.file.name}: {told}"))
+            self._emit(unrecorded_notice(self.planner.store.root))
+        for warning in () if pipeline.name.endswith(ASIDE) else pipeline.unused:
+            self._emit(Notice("warning", f"{pipeline.file.name}: {warning}"))
         for step in plan.steps:
             if step.stage.memory and sys.platform != "linux":
                 self._emit(Notice("warning", UNLIMITED.format(stage=step.stage.id, system=platforms.name_here())))
@@ -81,23 +79,23 @@ class Session(Record, frozen=True):
                 executor=executor,
                 emit=self._emit,
                 logs=self.journal.folder / "logs",
-                room=self.room,
+                resources=self.resources,
                 keep_going=keep_going,
                 allowed=frozenset(self.chosen),
                 remote=self._sync(),
             )
             try:
-                self._provide()
+                self._make_environments()
                 if runner.remote:
                     runner.remote.fetch_models(plan.steps)
                 runner.run(plan)
                 if runner.remote:
                     runner.remote.finish()
-                code = exit_code(tuple(runner.results.values()), runner.verdicts)
+                code = exit_code(tuple(runner.outcome.results.values()), runner.outcome.verdicts)
             except Interrupted as interrupted:
                 code = interrupted.exit_code
             except OrunError as error:
-                with suppress(StoreError):  # what stopped the run keeps its record from being written too
+                with suppress(StoreError):  # a store that failed may take no record either
                     self._end(error.exit_code)
                 Mask.of(pipeline.private).error(error)
                 raise
@@ -107,15 +105,14 @@ class Session(Record, frozen=True):
         return self._end(code), runner
 
     def _emit(self, event: Event) -> None:
-        """Write an event and pass it on; the text of a notice, which may quote anything, without secrets."""
+        """Write an event and pass it on; secrets in a notice, which may quote anything, are masked."""
         if isinstance(event, Notice):
             event = replace(event, text=Mask.of(self.planner.pipeline.private).text(event.text))
         self.journal.emit(event)
 
-    def _provide(self) -> None:
-        """Make the environments that stages need; it may take minutes, so the log of the run says so before."""
+    def _make_environments(self) -> None:
         try:
-            provide(self.plan, self.chosen, lambda text: self._emit(Notice("info", text)))
+            make_environments(self.plan, self.chosen, lambda text: self._emit(Notice("info", text)))
         except KeyboardInterrupt:
             raise Interrupted("interrupted") from None
 
@@ -127,14 +124,14 @@ class Session(Record, frozen=True):
         return Sync(self.remote, self.planner, self._emit)
 
     def _needed(self) -> set[str]:
-        """The chosen stages and all before them, what guards a release as well."""
+        """Return the chosen stages and all before them, including those that guard a release."""
         needed: set[str] = set()
         for step in reversed(self.plan.steps):
             if step.stage.id in needed or step.stage.id in self.chosen:
                 needed |= {step.stage.id, *step.stage.before}
         return needed
 
-    def _started(self, stages: tuple[str, ...]) -> RunStarted:
+    def _run_started(self, stages: tuple[str, ...]) -> RunStarted:
         pipeline = self.planner.pipeline
         project = pipeline.project
         return RunStarted(
@@ -142,7 +139,7 @@ class Session(Record, frozen=True):
             pipeline=pipeline.name,
             file=str(pipeline.file),
             stages=stages,
-            jobs=self.room.cores,
+            jobs=self.resources.cores,
             started_at=self.journal.started_at,
             host=device.fingerprint("measurement", None),
             folder=self.journal.folder,
@@ -160,17 +157,17 @@ class Session(Record, frozen=True):
         if self.journal.recorded:
             source_snapshot.keep(result, self.planner.pipeline)
             result = replace(result, edited=source_snapshot.edited_since(result, self.planner.pipeline))
-            self._keep(result)
+            self._add_to_history(result)
         return self.journal.finish(result)
 
     def _not_asked(self) -> tuple[str, ...]:
-        """The gates of stages that the run is not asked for."""
+        """Return the gates of the stages that this run leaves out."""
         needed = self._needed()
-        left = (stage for stage in self.planner.pipeline.stages if stage.id not in needed)
-        return tuple(gate.title for stage in left for gate in unjudged(stage))
+        left_out = (stage for stage in self.planner.pipeline.stages if stage.id not in needed)
+        return tuple(gate.title for stage in left_out for gate in unjudged(stage))
 
-    def _keep(self, result: RunResult) -> None:
-        """Add what was measured to the history. A history that cannot be written fails no release."""
+    def _add_to_history(self, result: RunResult) -> None:
+        """Add the measurements to the history. A history that cannot be written fails no release."""
         measured = {stage.outcome for stage in result.stages if stage.metrics}
         if result.pipeline.endswith(ASIDE) or not measured & {"built", "cached"}:
             return
@@ -184,36 +181,36 @@ class Session(Record, frozen=True):
         except StoreError as error:
             if "built" not in measured:
                 return
-            told = f"{error.what} ({error.why}): what this run measured is not in it; {error.hint}"
-            self._emit(Notice("warning", told))
+            text = f"{error.what} ({error.why}): the measurements of this run are not in it; {error.hint}"
+            self._emit(Notice("warning", text))
 
 
 def require_up_to_date(plan: Plan, chosen: Collection[str], store: Path) -> None:
-    """Refuse a run that would have something to do, as its store cannot be written.
+    """Refuse a run on a read-only store that has work to do.
 
     Raises:
-        StoreError: naming the stages.
+        StoreError: with the stages that would run.
     """
     due = [step for step in plan.steps if step.stage.id in chosen and step.action in ("run", "maybe")]
     if due:
         raise StoreError(
             f"the store {near(str(store))} cannot be written, and {len(due)} of {len(chosen)} stages would run",
-            why="\n".join(f"{step.stage.id}: {'; '.join(step.reasons)}" for step in due[:MOST_SHOWN]),
+            why="\n".join(f"{step.stage.id}: {'; '.join(step.reasons)}" for step in due[:MOST_NAMED]),
             hint=f"Choose a place that can be written (--store DIR): ls -ld {quoted(store)}",
         )
 
 
 def exit_code(stages: Sequence[StageResult], verdicts: Sequence[Verdict]) -> int:
-    """Return the exit code that sums up a run; the first that applies, in this order.
+    """Return the exit code of a run.
 
     Returns:
-        3 if a stage failed, 1 if a gate failed, 4 if a gate was not decided, or not judged, and must be, 3 if a stage
-        that was not asked for is out of date, else 0.
+        The first that applies: 3 if a stage failed; 1 if a gate failed; 4 if a gate that must be decided is undecided
+        or not judged; 3 if a stage is blocked; otherwise 0.
     """
     if any(result.outcome == "failed" for result in stages):
         return 3
     if any(verdict.fails and verdict.outcome == "failed" for verdict in verdicts):
         return 1
-    if any(one.fails for one in verdicts) or any(gate.fails for result in stages for gate in result.unjudged):
+    if any(verdict.fails for verdict in verdicts) or any(gate.fails for result in stages for gate in result.unjudged):
         return UNDECIDED
     return 3 if any(result.outcome == "blocked" for result in stages) else 0

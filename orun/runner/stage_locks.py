@@ -1,87 +1,93 @@
 """Locks that a stage holds while it runs: one for its cache key, one for the machine.
 
-A stage that measures has the machine alone, and others wait for it. One that is known to be short waits ten seconds at
-most: it then runs beside the measurement, one at a time of all processes, and the next one of its run waits ten seconds
-again. Measuring is made for such noise, and most measurements end within that time.
+The key lock makes concurrent processes build a key once. The machine lock lets a measurement run alone.
 
-An orun in a stage of another one shares what that stage has of the machine, and asks for no lock of its own: behind
-somebody who wants the machine alone it would wait for the stage, which waits for it.
+A short stage waits ten seconds at most for a measurement, then runs during it. Only one stage of all processes does
+so at a time, and the next short stage of the run waits ten seconds again. Measurements tolerate such noise.
+
+A nested orun takes no machine lock: it runs under that of the stage around it, and waiting for its own would deadlock.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from time import localtime, monotonic, strftime
 
 from orun.core.events import Event, StageWaiting
 from orun.core.serialization import Record
-from orun.executors.local.reentrancy import outer
+from orun.executors.local.reentrancy import enclosing_stage
 from orun.planning.plan import Step
 from orun.store import Lock, MachineClaim, MachineLock, Store, machine_lock
 
 SAME_STAGE = "another orun process, which runs the same stage"
 ALONE = "the machine, to measure alone"
 PATIENCE = 10.0  # seconds that a short stage waits for a measurement
-SHORT = 2.0  # seconds that a stage took last time, at most, which may run beside one
-LOOK_AGAIN = 1.0  # seconds after which it is asked once more who measures
-LONGEST_NAME = 200  # characters of what another process calls itself
+SHORT = 2.0  # seconds: a stage that took at most as long last time may run during a measurement
+LOOK_AGAIN = 1.0  # seconds between two looks at who measures
+LONGEST_NAME = 200  # characters of a name in another process's claim
 
 
-class Turn(Record, frozen=True):
-    """The locks that a stage holds while it runs: that of its key, then the machine's.
+class LockMode(Enum):
+    """How a stage needs the machine."""
 
-    Attributes:
-        short: whether it may run beside a measurement.
-    """
+    SHORT = "short"  # shared; during a measurement too, after some patience
+    SHARED = "shared"  # several stages at a time
+    EXCLUSIVE = "exclusive"  # a measurement, alone on the machine
+
+
+class StageLocks(Record, frozen=True):
+    """Key lock and machine lock of one stage; no machine lock in a nested orun."""
 
     stage: str
     key: str
-    lock: Lock
+    key_lock: Lock
     machine: MachineLock | None
-    exclusive: bool
-    short: bool = False
+    mode: LockMode
 
-    def waits_for(self, refused: set[bool], *, beside: bool) -> str:
-        """Take what is free; who holds the rest, or nothing when all is held.
+    def try_acquire(self, refused: set[bool], *, during_measurement: bool) -> str:
+        """Acquire every lock that is free; return who holds the first that is not, or "" when all are held.
 
         Args:
-            refused: the sorts of turns, exclusive or not, for which the machine was asked in vain in this round.
-            beside: whether a place beside a measurement will do.
+            refused: which kinds of machine lock, exclusive or shared, were refused in this scheduling round; those are
+                not tried again. A refusal is added.
+            during_measurement: whether the place beside a measurement will do.
 
         Raises:
-            UsageError: when what it would wait for is held for the stage in which this orun runs.
+            UsageError: if the lock is held by the stage in which this orun runs.
         """
-        if around := outer():
-            around.refuse(self.stage, self.key, exclusive=self.exclusive)
-        if not self.lock.try_acquire():
+        exclusive = self.mode is LockMode.EXCLUSIVE
+        if enclosing := enclosing_stage():
+            enclosing.refuse_deadlock(self.stage, self.key, exclusive=exclusive)
+        if not self.key_lock.try_acquire():
             return SAME_STAGE
-        if self.machine and (self.exclusive in refused or not self.machine.try_acquire()):
-            refused.add(self.exclusive)
-            return "" if beside and self.machine.try_beside() else ALONE
+        if self.machine and (exclusive in refused or not self.machine.try_acquire()):
+            refused.add(exclusive)
+            return "" if during_measurement and self.machine.try_beside() else ALONE
         return ""
 
     def release(self) -> None:
-        """Let others have them."""
+        """Release both locks."""
         if self.machine:
             self.machine.release()
-        self.lock.release()
+        self.key_lock.release()
 
 
 @dataclass
-class Turns:
-    """The turns of the stages of a run.
+class RunLocks:
+    """Locks of all stages of a run.
 
     Attributes:
-        store: whose keys are locked.
-        emit: hears for what a stage waits, once for each.
-        project: folder of the project, for those who wait for this run.
-        pipeline: its name, likewise.
-        machine: makes the lock of the machine: machine(exclusive, claim).
-        clock: seconds, from any moment on.
-        refused: the sorts of turns, exclusive or not, for which the machine was asked in vain in this round. It is
-            asked once, and no further stage takes its key: whoever measures is to be disturbed as little as may be.
+        store: holds the key locks.
+        emit: receives an event when a stage waits, once for each holder.
+        project: folder of the project, told to processes that wait for this run.
+        pipeline: name of the pipeline, told likewise.
+        machine: creates the machine lock: machine(exclusive, claim).
+        clock: monotonic seconds.
+        refused: which kinds of machine lock, exclusive or shared, were refused in this scheduling round. They are tried
+            once a round, so that a running measurement is disturbed as little as possible.
     """
 
     store: Store
@@ -91,88 +97,85 @@ class Turns:
     machine: Callable[[bool, MachineClaim], MachineLock] = machine_lock
     clock: Callable[[], float] = monotonic
     refused: set[bool] = field(default_factory=set)
-    _turns: dict[str, Turn] = field(default_factory=dict)
-    _said: set[tuple[str, str]] = field(default_factory=set)
-    _since: float | None = None  # when the machine was first refused to a stage that shares it
-    _measuring: tuple[float, str] = (float("-inf"), "")  # when it was asked who measures, and who does
+    _locks: dict[str, StageLocks] = field(default_factory=dict)
+    _reported: set[tuple[str, str]] = field(default_factory=set)
+    _refused_since: float | None = None  # when the machine was first refused to a shared stage
+    _measuring: tuple[float, str] = (float("-inf"), "")  # time of the last look at who measures, and its result
 
-    def of(self, step: Step, *, exclusive: bool, short: bool) -> Turn:
-        """The turn of a stage: the one that it has begun, or a new one, which holds nothing yet."""
+    def locks_of(self, step: Step, mode: LockMode) -> StageLocks:
+        """Return the locks of a stage; on the first call they are created, and nothing is held yet."""
         name = step.stage.id
-        if name not in self._turns:
+        if name not in self._locks:
             claim = MachineClaim(os.getpid(), self.project, self.pipeline, name, step.seconds)
-            machine = None if outer() else self.machine(exclusive, claim)
-            self._turns[name] = Turn(name, step.key, self.store.key_lock(step.key), machine, exclusive, short)
-        return self._turns[name]
+            machine = None if enclosing_stage() else self.machine(mode is LockMode.EXCLUSIVE, claim)
+            self._locks[name] = StageLocks(name, step.key, self.store.key_lock(step.key), machine, mode)
+        return self._locks[name]
 
-    def may_ask(self, *, exclusive: bool, short: bool) -> bool:
-        """Whether a stage may get the machine yet in this round."""
-        return exclusive not in self.refused or (short and self.patience_is_over)
+    def may_try(self, mode: LockMode) -> bool:
+        """Return whether a stage may still get the machine in this round."""
+        is_refused = (mode is LockMode.EXCLUSIVE) in self.refused
+        return not is_refused or (mode is LockMode.SHORT and self._is_patience_over())
 
-    @property
-    def patience_is_over(self) -> bool:
-        """Whether short stages have waited long enough for a measurement."""
-        return self._since is not None and self.clock() - self._since >= PATIENCE
+    def _is_patience_over(self) -> bool:
+        return self._refused_since is not None and self.clock() - self._refused_since >= PATIENCE
 
-    def waits_for(self, turn: Turn) -> str:
-        """Take what a stage needs and is free; for whom it waits, or nothing when it has all.
+    def try_acquire(self, locks: StageLocks) -> str:
+        """Acquire the locks of a stage as far as they are free; return what it waits for, or "" when all are held.
 
         Raises:
-            UsageError: when what it would wait for is held for the stage in which this orun runs.
+            UsageError: if a lock is held by the stage in which this orun runs.
         """
-        holder = turn.waits_for(self.refused, beside=turn.short and self.patience_is_over)
-        if turn.exclusive or holder == SAME_STAGE:
+        during_measurement = locks.mode is LockMode.SHORT and self._is_patience_over()
+        holder = locks.try_acquire(self.refused, during_measurement=during_measurement)
+        if locks.mode is LockMode.EXCLUSIVE or holder == SAME_STAGE:
             return holder
         if False not in self.refused:
-            self._since = None
-        elif self._since is None or not holder:  # the next one waits as long as the first
-            self._since = self.clock()
-        return self._who_measures(turn) if holder else ""
+            self._refused_since = None
+        elif self._refused_since is None or not holder:  # the next stage waits as long as the first
+            self._refused_since = self.clock()
+        return self._current_measurement(locks) if holder else ""
 
-    def _who_measures(self, turn: Turn) -> str:
+    def _current_measurement(self, locks: StageLocks) -> str:
         if self.clock() - self._measuring[0] >= LOOK_AGAIN:
-            self._measuring = self.clock(), who_measures(turn.machine.claim() if turn.machine else None)
+            self._measuring = self.clock(), who_measures(locks.machine.claim() if locks.machine else None)
         return self._measuring[1]
 
-    def say(self, stage: str, what: str) -> None:
-        """Say that a stage waits, unless that was said; where another one of this run holds its key, for that."""
-        if what == SAME_STAGE:
-            what = next((f"{name}, which is the same" for name in self._twins(stage)), what)
-        if (stage, what) not in self._said:
-            self._said.add((stage, what))
-            self.emit(StageWaiting(stage, what))
+    def report_waiting(self, stage: str, holder: str) -> None:
+        """Emit once that a stage waits for a holder; name the stage of this run if that holds its key."""
+        if holder == SAME_STAGE:
+            key = self._locks[stage].key
+            held = (name for name, locks in self._locks.items() if locks.key == key and locks.key_lock.held)
+            holder = next((f"{name}, which is the same" for name in held), holder)
+        if (stage, holder) not in self._reported:
+            self._reported.add((stage, holder))
+            self.emit(StageWaiting(stage, holder))
 
-    def _twins(self, stage: str) -> Iterator[str]:
-        """The stages of this run that hold the key for which another waits."""
-        key = self._turns[stage].key
-        return (name for name, turn in self._turns.items() if turn.key == key and turn.lock.held)
+    def release(self, stage: str) -> None:
+        """Release what a stage holds, if anything."""
+        if locks := self._locks.pop(stage, None):
+            locks.release()
 
-    def end(self, stage: str) -> None:
-        """Let go of what a stage holds, if it does."""
-        if turn := self._turns.pop(stage, None):
-            turn.release()
-
-    def end_all(self) -> None:
-        """Let go of everything."""
-        for name in list(self._turns):
-            self.end(name)
+    def release_all(self) -> None:
+        """Release every lock."""
+        for stage in list(self._locks):
+            self.release(stage)
 
 
 def who_measures(claim: MachineClaim | None) -> str:
-    """Say for whom a stage waits that shares the machine: process, project, stage and expected end."""
+    """Return who has the machine: process, project, stage and expected end."""
     if claim is None:
         return "another orun process, which measures"
-    stage, pipeline, project = map(_shown, (claim.stage, claim.pipeline, claim.project))
+    stage, pipeline, project = map(_printable, (claim.stage, claim.pipeline, claim.project))
     if claim.process == os.getpid():
-        who = f"{stage}, which"
+        owner = f"{stage}, which"
     else:
-        who = f"orun process {claim.process} ({pipeline} in {project}), whose stage {stage}"
+        owner = f"orun process {claim.process} ({pipeline} in {project}), whose stage {stage}"
     if claim.since is None:
-        return f"{who} waits to measure"
+        return f"{owner} waits to measure"
     if claim.seconds is None:
-        return f"{who} measures; how long that takes is not known yet"
-    return f"{who} measures, until about {strftime('%H:%M:%S', localtime(claim.since + claim.seconds))}"
+        return f"{owner} measures; how long that takes is not known yet"
+    return f"{owner} measures, until about {strftime('%H:%M:%S', localtime(claim.since + claim.seconds))}"
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in name[:LONGEST_NAME])

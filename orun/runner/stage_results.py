@@ -1,4 +1,4 @@
-"""Result of a stage for the run record."""
+"""Results of stages for the run record."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from orun.remote.options import FETCHED
 from orun.store import Action
 
 
-def up_to_date(step: Step, action: Action, outcome: Outcome, out: str, *, brought: bool) -> StageResult:
-    """The result of a stage that has an artifact.
+def result_up_to_date(step: Step, action: Action, outcome: Outcome, out: str, *, fetched: bool) -> StageResult:
+    """Return the result of a stage that has an artifact.
 
     Args:
         step: the decision on it.
-        action: what is stored of it.
+        action: its stored result.
         outcome: `built` or `cached`.
-        out: the folder that people open.
-        brought: whether another machine built it, and this run fetched it.
+        out: its output checkout.
+        fetched: whether this run fetched it from the remote.
     """
     return StageResult(
         step.stage.id,
         step.stage.uses,
         outcome,
-        (FETCHED, *step.reasons) if brought else step.reasons,
+        (FETCHED, *step.reasons) if fetched else step.reasons,
         key=action.key,
         tree=action.tree,
         out=out,
@@ -35,15 +35,15 @@ def up_to_date(step: Step, action: Action, outcome: Outcome, out: str, *, brough
         position=step.stage.position,
         others=action.others,
         inputs=action.inputs,
-        wrote=tuple(name for name, stray in action.wrote.items() if stray.how == "written"),
+        wrote=tuple(name for name, write in action.wrote.items() if write.how == "written"),
         needs=step.stage.before,
         notes=action.notes,
         trace=action.trace,
     )
 
 
-def failed(step: Step, error: StageError) -> StageResult:
-    """The result of a stage that failed."""
+def result_of_failure(step: Step, error: StageError) -> StageResult:
+    """Return the result of a stage that failed."""
     return StageResult(
         step.stage.id,
         step.stage.uses,
@@ -58,8 +58,8 @@ def failed(step: Step, error: StageError) -> StageResult:
     )
 
 
-def left(stage: Stage, outcome: Outcome, reasons: tuple[str, ...], *, strict: bool = False) -> StageResult:
-    """The result of a stage that is blocked or skipped; of a skipped one each gate fails a `strict` run."""
+def result_not_run(stage: Stage, outcome: Outcome, reasons: tuple[str, ...], *, strict: bool) -> StageResult:
+    """Return the result of a stage that is blocked or skipped; each gate of a skipped stage fails a strict run."""
     return StageResult(
         stage.id,
         stage.uses,
@@ -72,10 +72,10 @@ def left(stage: Stage, outcome: Outcome, reasons: tuple[str, ...], *, strict: bo
 
 
 def unjudged(stage: Stage, *, fails: bool = False) -> tuple[Unjudged, ...]:
-    """The gates of a stage that has nothing to be judged."""
+    """Return the gates of a stage that has no measurement to judge."""
     return tuple(
-        Unjudged(stage.id, one.metric, one.rule, one.threshold.text, one.position, one.scope, fails)
-        if isinstance(one, Gate)
-        else Unjudged(stage.id, one.name, one.rule, "", one.position, fails=fails)
-        for one in stage.gates
+        Unjudged(stage.id, gate.metric, gate.rule, gate.threshold.text, gate.position, gate.scope, fails)
+        if isinstance(gate, Gate)
+        else Unjudged(stage.id, gate.name, gate.rule, "", gate.position, fails=fails)
+        for gate in stage.gates
     )

@@ -1,8 +1,8 @@
-"""Undeclared writes: files that a stage wrote beside its output, which no other stage may rely on.
+"""Undeclared writes: files that a stage wrote beside its output, on which no other stage may rely.
 
-Bazel and Nix keep such a file out of sight, tup refuses it. Here it may be read as long as it is what a clean build
-would read: as it was left by the run of the stage whose result this run has. The output of a stage, where people open
-it, may be read by those that wait for the stage: for others it is of this run or of the last one, as it happens.
+Bazel and Nix hide such a file, tup refuses it. orun lets a stage read it only in the state in which a clean build would
+leave it: as the run that built the writer's current result left it. The output of another stage in `out/` may be read
+only by stages that wait for it; for all others its content depends on the schedule.
 """
 
 from __future__ import annotations
@@ -20,111 +20,113 @@ from orun.planning.plan import Done
 from orun.store import Action, Discovered, Store, Stray
 from orun.store.layout import safe_name
 
-SHOWN = 3  # files that a note names
-Strays = Mapping[str, Stray]
+MOST_NAMED = 3  # files in a note
+Writes = Mapping[str, Stray]
 
 
-class Apart(Record, frozen=True):
-    """Holds the stages of a run against one another.
+class IsolationCheck(Record, frozen=True):
+    """Check that the stages of a run read no undeclared state of one another.
 
     Attributes:
-        pipeline: theirs.
-        done: those that are up to date.
-        store: where their outputs are.
+        pipeline: the pipeline.
+        done: the stages that are up to date.
+        store: holds their outputs.
     """
 
     pipeline: Pipeline
     done: Mapping[str, Done]
     store: Store
 
-    def require(self, stage: Stage, found: Discovered, wrote: Strays) -> None:
-        """Refuse a stage that read what another one wrote as some other run has left it, or the other way about.
+    def require(self, stage: Stage, dependencies: Discovered, wrote: Writes) -> None:
+        """Refuse a stage that conflicts with one that is up to date.
 
         Args:
             stage: the later of the two.
-            found: what it read.
-            wrote: what it wrote beside its output.
+            dependencies: what it read.
+            wrote: its undeclared writes.
 
         Raises:
-            UndeclaredInput: when it did, or read the output of one that it does not wait for.
+            UndeclaredInput: if one of them read an undeclared write of the other in another state, or the stage read an
+                output in `out/` of a stage that it does not wait for.
         """
-        for file, name in self._outputs(stage, found):
-            raise _unneeded(stage.id, file, name)
-        for name, one in self.done.items():
-            if not wrote and not one.action.wrote:  # nearly always, and this is asked of every pair of stages
+        for file, writer in self._outputs_read(stage, dependencies):
+            raise _output_not_needed(stage.id, file, writer)
+        for name, done in self.done.items():
+            if not wrote and not done.action.wrote:  # nearly always; this runs for every pair of stages
                 continue
-            for file in self._changed(stage, found, one.action.wrote):
-                raise _refused(stage.id, file, reader=stage.id, writer=name)
-            for file in self._changed(one.step.stage, one.action.discovered, wrote):
-                raise _refused(stage.id, file, reader=name, writer=stage.id)
+            for file in self._conflicts(stage, dependencies, done.action.wrote):
+                raise _conflict(stage.id, file, reader=stage.id, writer=name)
+            for file in self._conflicts(done.step.stage, done.action.discovered, wrote):
+                raise _conflict(stage.id, file, reader=name, writer=stage.id)
 
-    def _outputs(self, stage: Stage, found: Discovered) -> Iterator[tuple[str, str]]:
-        """The files that a stage read among the outputs of others that it does not wait for, and whose they are."""
-        told = self._told(stage) if any("out/" in reference.path for reference in stage.references) else ()
-        names = [name for name in (*found.files, *told) if "/out/" in name]
+    def _outputs_read(self, stage: Stage, dependencies: Discovered) -> Iterator[tuple[str, str]]:
+        """Yield each file that a stage read in the output of a stage that it does not wait for, and that stage."""
+        references = self._references(stage) if any("out/" in reference.path for reference in stage.references) else ()
+        names = [name for name in (*dependencies.files, *references) if "/out/" in name]
         if not names:
             return
-        needed = reached([stage.id], {one.id: one.before for one in self.pipeline.stages})
-        others = {safe_name(one.id): one.id for one in self.pipeline.stages if one.id not in needed}
+        needed = reached([stage.id], {each.id: each.before for each in self.pipeline.stages})
+        not_needed = {safe_name(each.id): each.id for each in self.pipeline.stages if each.id not in needed}
         out = self.store.root / "out" / safe_name(self.pipeline.name)
-        tops = {portable_name(one, self.pipeline.root, self.pipeline.project) for one in (out, out.resolve())}
+        tops = {portable_name(path, self.pipeline.root, self.pipeline.project) for path in (out, out.resolve())}
         for name in names:
             folder = next((name[len(top) :].split("/")[1] for top in tops if name.startswith(f"{top}/")), "")
-            if folder in others:
-                yield name, others[folder]
+            if folder in not_needed:
+                yield name, not_needed[folder]
 
-    def _changed(self, stage: Stage, found: Discovered, wrote: Strays) -> Iterator[str]:
-        """The files that a stage read, looked for or was told of, and that are not as they were left."""
-        for name, stray in wrote.items():
-            seen = found.files.get(name)
-            asked = name in found.probed and stray.how != "added"  # who adds to a log may look for it
-            if seen is None and (asked or self._is_told_of(stage, name)):
+    def _conflicts(self, stage: Stage, dependencies: Discovered, wrote: Writes) -> Iterator[str]:
+        """Yield the undeclared writes that a stage depends on in another state than they were left in."""
+        for name, write in wrote.items():
+            seen = dependencies.files.get(name)
+            probed = name in dependencies.probed and write.how != "added"  # a stage may probe a log before it appends
+            if seen is None and (probed or any(Path(name).is_relative_to(path) for path in self._references(stage))):
                 seen = digest_now(self.pipeline.root / name, self.store.files)
-            if seen not in (None, stray.digest):
+            if seen not in (None, write.digest):
                 yield name
 
-    def _is_told_of(self, stage: Stage, name: str) -> bool:
-        return any(Path(name).is_relative_to(one) for one in self._told(stage))
-
-    def _told(self, stage: Stage) -> Iterator[str]:
-        """The files and folders that its parameters name."""
+    def _references(self, stage: Stage) -> Iterator[str]:
+        """Yield the files and folders that the stage's parameters name."""
         root, project = self.pipeline.root, self.pipeline.project
         return (portable_name(root / reference.path, root, project) for reference in stage.references)
 
 
-def kept(found: Discovered, last: Action | None) -> dict[str, Stray]:
-    """Of what the last run of a stage left beside its output, what it has read now, as caches are; by path.
+def reused_writes(dependencies: Discovered, last: Action | None) -> dict[str, Stray]:
+    """Return the undeclared writes of a stage's last run that this run read unchanged, such as caches, by path.
 
-    Nothing of that tells which code made it: an edit of a helper runs the stage again, and does not empty its cache.
+    Nothing says which code made them: an edit of a helper runs the stage again without emptying its cache.
     """
     wrote = last.wrote if last else {}
-    return {name: one for name, one in wrote.items() if one.how == "written" and found.files.get(name) == one.digest}
+    return {
+        name: write
+        for name, write in wrote.items()
+        if write.how == "written" and dependencies.files.get(name) == write.digest
+    }
 
 
-def kept_note(names: Sequence[str]) -> str:
-    """What there is to say of such files."""
-    rest = len(names) - SHOWN
-    files = ", ".join(names[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+def reused_writes_note(names: Sequence[str]) -> str:
+    """Return the note that a result may contain stale content of such files."""
+    rest = len(names) - MOST_NAMED
+    files = ", ".join(names[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
     return (
-        f"it read {files}, left beside its output by an earlier run: what it took from there may be of code or data "
-        f"that have changed since; to have it made anew, remove {'it' if len(names) == 1 else 'them'} and run again"
+        f"it read {files}, written beside its output by an earlier run: the content may come from code or data that "
+        f"has changed since; to build it anew, remove {'it' if len(names) == 1 else 'them'} and run again"
     )
 
 
-def _unneeded(stage: str, file: str, whose: str) -> UndeclaredInput:
+def _output_not_needed(stage: str, file: str, writer: str) -> UndeclaredInput:
     return UndeclaredInput(
         stage,
-        f"{stage} reads {file}, the output of {whose}, and does not need {whose}",
-        why=f"it may be what an earlier run left there: {stage} does not wait for {whose}",
-        hint=f"Name {whose} under needs of {stage}",
+        f"{stage} reads {file}, the output of {writer}, and does not need {writer}",
+        why=f"it may be the output of an earlier run: {stage} does not wait for {writer}",
+        hint=f"Name {writer} under needs of {stage}",
     )
 
 
-def _refused(stage: str, file: str, *, reader: str, writer: str) -> UndeclaredInput:
+def _conflict(stage: str, file: str, *, reader: str, writer: str) -> UndeclaredInput:
     return UndeclaredInput(
         stage,
-        f"{reader} reads {file}, which is not as {writer} left it",
-        why=f"{writer} writes it beside its output, so that it does not come back with its stored result",
+        f"{reader} reads {file}, which has changed since {writer} wrote it",
+        why=f"{writer} writes it beside its output, so that it is not restored with its stored result",
         hint=f"Write it to context.output in {writer}, and read it from context.inputs in {reader}\n"
         f"To have it written again: --force {writer}",
     )

@@ -143,7 +143,7 @@ def test_a_history_that_cannot_be_written_fails_no_release(project: Path, orun: 
     assert outcome.code == 0
     assert (
         f"the history {project}/artifacts/history.sqlite cannot be used (file is not a database): "
-        "what this run measured is not in it; put it aside, and have a new one made of what runs have measured: "
+        "the measurements of this run are not in it; put it aside, and have a new one made of what runs have measured: "
         "orun history --mend --store artifacts"
     ) in outcome.out
 

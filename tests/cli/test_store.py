@@ -284,7 +284,7 @@ def test_a_pipeline_that_is_gone_is_said(orun: CommandLine, project: Path) -> No
     (project / "words.yaml").rename(project / "other.yaml")
     first = orun("store", "gc").out.splitlines()[0]
     assert first == (
-        f"warning: {project}/words.yaml is not there any more, so what was accepted for words is not known; "
+        f"warning: {project}/words.yaml no longer exists, so it is not known what was accepted for words; "
         "to keep it: --baseline FILE"
     )
 

@@ -123,7 +123,7 @@ def test_every_stage_is_rebuilt_and_nothing_is_stored(orun: CommandLine, project
     ]
     assert lines[counted + 1].startswith("  metric now: ")
     assert lines[counted + 2 :] == [
-        "given: not rebuildable: it gives a release away, and would do so again",
+        "given: not rebuildable: it publishes a release, and would do so again",
         "secret: identical, 8 B",
         "",
         "9 stages: 3 identical, 3 differs, 1 differs, as its kind says it may, 2 not rebuildable",
@@ -160,7 +160,7 @@ def test_there_must_be_something_to_compare_with(orun: CommandLine, project: Pat
     shown = orun("verify", "--rebuild", "pipeline.yaml", "--set", "seed=7")
     assert (shown.code, shown.out) == (2, "")
     assert shown.err == (
-        "error: nothing is stored that a rebuilt take could be compared with\n"
+        "error: take has no stored result to compare with\n"
         "  not up to date: take, simplify, roll, declared, hashed, measured, counted, given, secret\n"
         f"  hint: orun {project}/pipeline.yaml\n"
     )

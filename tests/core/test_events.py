@@ -15,7 +15,7 @@ from orun.core.events import KINDS, Event, StageProgress, StageWaiting, event_fr
 from orun.core.run_record import RunResult
 from orun.core.serialization import encode
 from orun.errors import StoreError
-from orun.eventlog.reducer import Fold, read_log, read_result
+from orun.eventlog.reducer import Reducer, read_log, read_result
 from orun.report import event_schema
 from orun.store.checksummed_json import seal
 from tests.project import Project
@@ -165,8 +165,8 @@ def test_the_log_of_a_run_that_goes_on_makes_no_result(project: Project, tmp_pat
     (tmp_path / "cut.jsonl").write_text("".join(log[:-1]))
     with pytest.raises(ValueError, match=r"^the run has not ended$"):
         read_log(tmp_path / "cut.jsonl")
-    with pytest.raises(ValueError, match=r"^there is no run_started among the events$"):
-        Fold().result(0, 1.0)
+    with pytest.raises(ValueError, match=r"^no run_started among the events$"):
+        Reducer().result(0, 1.0)
 
 
 def test_the_names_of_events() -> None:

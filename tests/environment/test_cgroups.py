@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orun.environment import cgroups, processor
-from orun.environment.resources import room
+from orun.environment.resources import available_resources
 from tests.environment.support import put
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -58,10 +58,10 @@ def test_a_group_of_any_name_is_no_error(machine: Path) -> None:
 
 
 def test_a_run_keeps_no_more_cores_busy_than_the_quota(machine: Path) -> None:
-    assert room().cores == processor.usable_cores() == CORES
+    assert available_resources().cores == processor.usable_cores() == CORES
     put(machine / "proc/self/cgroup", "0::/job\n")
     put(machine / "cgroup/job/cpu.max", "100000 100000\n")
-    assert room().cores == processor.usable_cores() == 1
-    assert room(jobs=7).cores == 7
+    assert available_resources().cores == processor.usable_cores() == 1
+    assert available_resources(jobs=7).cores == 7
     put(machine / "cgroup/job/cpu.max", f"{100_000 * (CORES + 1)} 100000\n")
     assert processor.usable_cores() == CORES

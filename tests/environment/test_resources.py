@@ -27,5 +27,5 @@ def test_gpus_are_those_that_cuda_may_see(visible: str | None, count: int, monke
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert resources.room(4).gpus == count
-    assert resources.room(4, 7) == resources.Room(4, None, 7)
+    assert resources.available_resources(4).gpus == count
+    assert resources.available_resources(4, 7) == resources.Resources(4, None, 7)

@@ -114,7 +114,7 @@ def test_stages_whose_names_differ_in_case_alone(disk: Path) -> None:
     assert (
         render([problem])
         .splitlines()[0]
-        .endswith(f": error: 'make' and 'Make' would have one folder: no case counts in names in {made.store}")
+        .endswith(f": error: 'make' and 'Make' would share a folder: file names in {made.store} ignore case")
     )
     assert problem.hint == "give one of them another name, or keep results where it counts: --store DIR"
 

@@ -83,8 +83,8 @@ def notices(project: Project) -> list[str]:
 
 def advice(project: Project, stage: StageResult) -> str:
     return (
-        "it is not deterministic, or reads what is not seen; to compare: "
-        f"orun verify {project.folder}/pipeline.yaml --rebuild roll; to have it made anew: "
+        "it is not deterministic, or reads something that orun cannot see; to compare: "
+        f"orun verify {project.folder}/pipeline.yaml --rebuild roll; to build it anew: "
         f"rm -r {project.store}/actions/{stage.key[:2]}/{stage.key}"
     )
 
@@ -157,7 +157,7 @@ def test_when_the_first_is_lost_the_new_one_is_stored_and_differs(project: Proje
     assert second.reasons == ("its stored result is damaged: text is missing from the store",)
     (notice,) = (text for text in notices(project) if text.startswith("roll was"))
     assert notice == (
-        f"roll was rebuilt differently from the same inputs: the first result ({first.tree[:12]}) is no longer whole, "
+        f"roll was rebuilt differently from the same inputs: the first result ({first.tree[:12]}) is damaged, "
         f"so the new one ({second.tree[:12]}) was stored; {advice(project, first)}"
     )
     assert decode(StageResult, record(again)) == second

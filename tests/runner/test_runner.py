@@ -190,8 +190,9 @@ def test_another_pipeline_of_its_name_replaces_its_outputs_while_it_runs(tmp_pat
     assert result.exit_code == 0
     assert (mine.text("make"), mine.text("upper"), mine.text("count")) == ("a b", "A B!", "2")
     assert [event.text for event in events if isinstance(event, Notice)] == [
-        f"{stage}: another run had put its own into {mine.store}/out/text/{stage}, which is this run's again; "
-        "pipelines of one name in one store replace each other's outputs: give one of them another name, or --store"
+        f"{stage}: another run replaced {mine.store}/out/text/{stage}; this run's output was restored. "
+        "Pipelines with the same name in one store replace each other's outputs: give one of them another name, "
+        "or --store"
         for stage in ("make", "upper")
     ]
 
@@ -209,8 +210,8 @@ def test_a_file_of_the_repository_that_has_taken_the_name_is_warned_of(tmp_path:
 
     assert warned(first) == warned(first) == []
     told = (
-        "{} has the name text, too, and ran before: each puts its outputs in the place of the other's in out/text, and "
-        "`orun diff` and `orun history` take both for one pipeline; `name:` in the file gives one of them another"
+        "{} has the name text, too, and ran before: the two replace each other's outputs in out/text, and "
+        "`orun diff` and `orun history` take them for one pipeline; `name:` in the file gives one of them another"
     )
     assert warned(second) == [told.format(first.folder / "pipeline.yaml")]
     assert warned(second) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orun.core.source_location import Position
+from orun.environment.resources import Resources
 from orun.pipeline.model import Stage
 from orun.runner.scheduler import Schedule
 
@@ -19,12 +20,12 @@ def names(schedule: Schedule) -> list[str]:
 
 def test_the_longest_way_to_the_end_goes_first() -> None:
     stages = (stage("short"), stage("head"), stage("tail", "head"))
-    schedule = Schedule(stages, {"short": 2.0, "head": 0.5, "tail": 3.0}, cores=2)
+    schedule = Schedule(stages, {"short": 2.0, "head": 0.5, "tail": 3.0}, Resources(2))
     assert names(schedule) == ["head", "short"]
 
 
 def test_a_stage_is_ready_when_all_before_it_are_settled() -> None:
-    schedule = Schedule((stage("a"), stage("b"), stage("c", "a", "b")), {}, cores=2)
+    schedule = Schedule((stage("a"), stage("b"), stage("c", "a", "b")), {}, Resources(2))
     schedule.settle("a")
     assert names(schedule) == ["b"]
     schedule.settle("b")
@@ -33,7 +34,7 @@ def test_a_stage_is_ready_when_all_before_it_are_settled() -> None:
 
 def test_a_running_stage_is_not_offered_again() -> None:
     stages = (stage("a"), stage("b"))
-    schedule = Schedule(stages, {}, cores=2)
+    schedule = Schedule(stages, {}, Resources(2))
     schedule.start(stages[0])
     assert names(schedule) == ["b"]
     assert [one.id for one in schedule.running.values()] == ["a"]
@@ -41,7 +42,7 @@ def test_a_running_stage_is_not_offered_again() -> None:
 
 def test_cores_bound_what_runs_side_by_side() -> None:
     stages = (stage("a", cpus=2), stage("b"), stage("c", cpus=8))
-    schedule = Schedule(stages, {}, cores=2)
+    schedule = Schedule(stages, {}, Resources(2))
     assert schedule.fits(stages[2]), "a stage that wants more cores than there are runs alone"
     schedule.start(stages[0])
     assert not schedule.fits(stages[1])
@@ -53,7 +54,7 @@ def test_cores_bound_what_runs_side_by_side() -> None:
 def test_memory_and_gpus_bound_it_too() -> None:
     big, other, small = stage("big", memory=6), stage("other", memory=4), stage("small", memory=2)
     gpu, second, plain = stage("gpu", gpus=1), stage("second", gpus=1), stage("plain")
-    schedule = Schedule((big, other, small, gpu, second, plain), {}, cores=8, memory=8, gpus=1)
+    schedule = Schedule((big, other, small, gpu, second, plain), {}, Resources(8, 8, 1))
     schedule.start(big)
     assert [schedule.fits(one) for one in (other, small, gpu, plain)] == [False, True, True, True]
     schedule.start(gpu)
@@ -63,30 +64,30 @@ def test_memory_and_gpus_bound_it_too() -> None:
 
 
 def test_stages_that_have_become_ready_are_told_once() -> None:
-    schedule = Schedule((stage("a"), stage("b"), stage("c", "a")), {}, cores=1)
-    assert [one.id for one in schedule.news()] == ["a", "b"]
-    assert schedule.news() == ()
+    schedule = Schedule((stage("a"), stage("b"), stage("c", "a")), {}, Resources(1))
+    assert [one.id for one in schedule.drain_new()] == ["a", "b"]
+    assert schedule.drain_new() == ()
     schedule.settle("a")
-    assert schedule.has_news
-    assert [one.id for one in schedule.news()] == ["c"]
+    assert schedule.has_new
+    assert [one.id for one in schedule.drain_new()] == ["c"]
 
 
 def test_there_is_no_room_when_every_core_is_busy() -> None:
     wide = stage("wide", cpus=2)
-    schedule = Schedule((wide, stage("a")), {}, cores=2)
+    schedule = Schedule((wide, stage("a")), {}, Resources(2))
     assert not schedule.full
     schedule.start(wide)
     assert schedule.full
 
 
 def test_stages_outside_the_run_do_not_hold_others_back() -> None:
-    schedule = Schedule((stage("b", "elsewhere"),), {}, cores=1)
+    schedule = Schedule((stage("b", "elsewhere"),), {}, Resources(1))
     assert names(schedule) == ["b"]
 
 
 def test_a_long_chain_needs_no_recursion() -> None:
     chain = [stage("0"), *(stage(str(i), str(i - 1)) for i in range(1, 10_000))]
-    schedule = Schedule(tuple(chain), {}, cores=1)
+    schedule = Schedule(tuple(chain), {}, Resources(1))
     for one in chain:
         assert names(schedule) == [one.id]
         schedule.start(one)
@@ -96,8 +97,8 @@ def test_a_long_chain_needs_no_recursion() -> None:
 
 def test_what_was_settled_or_started_meanwhile_is_no_news() -> None:
     """A stage that is settled twice would offer the one after it twice, and that would start twice."""
-    schedule = Schedule((stage("a"), stage("b"), stage("c", "a")), {}, cores=2)
+    schedule = Schedule((stage("a"), stage("b"), stage("c", "a")), {}, Resources(2))
     schedule.settle("a")
     schedule.start(schedule.ready()[0])
-    assert [one.id for one in schedule.news()] == [one.id for one in schedule.ready()]
-    assert not schedule.has_news
+    assert [one.id for one in schedule.drain_new()] == [one.id for one in schedule.ready()]
+    assert not schedule.has_new

@@ -1,4 +1,4 @@
-"""The locks of a stage's turn: for whom it waits, in words, and when a short stage waits no longer."""
+"""Locks of a stage: whom it waits for, and when a short stage stops waiting."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import orun
 from orun.core.events import Event, StageWaiting
 from orun.core.serialization import replace
 from orun.core.source_location import Position
-from orun.fs import locks
+from orun.fs import locks as fs_locks
 from orun.pipeline.model import Stage
 from orun.planning.plan import Step
 from orun.runner import stage_locks
-from orun.runner.stage_locks import ALONE, PATIENCE, Turns, who_measures
+from orun.runner.stage_locks import ALONE, PATIENCE, LockMode, RunLocks, StageLocks, who_measures
 from orun.store import MachineClaim, MachineLock, Store
 from tests.project import Project
 
@@ -50,8 +50,8 @@ class Machine:
     def lock(self, exclusive: bool, claim: MachineClaim) -> MachineLock:
         return MachineLock(exclusive=exclusive, folder=self.folder, claim=claim if exclusive else None)
 
-    def turns(self, store: Store) -> Turns:
-        return Turns(store, self.events.append, "/home/bob", "tiny", self.lock, self.clock)
+    def run_locks(self, store: Store) -> RunLocks:
+        return RunLocks(store, self.events.append, "/home/bob", "tiny", self.lock, self.clock)
 
 
 @pytest.fixture
@@ -90,27 +90,28 @@ def test_who_measures(claim: MachineClaim | None, said: str) -> None:
 
 
 def test_a_stage_that_waits_names_who_measures(machine: Machine, store: Store) -> None:
-    found = machine.turns(store)
-    turn = found.of(step("make"), exclusive=False, short=False)
+    locks = machine.run_locks(store)
+    make = locks.locks_of(step("make"), LockMode.SHARED)
     with machine.measuring:
         assert machine.measuring.try_acquire()
-        claim = turn.machine and turn.machine.claim()
+        claim = make.machine and make.machine.claim()
         assert claim
         assert claim.since is not None
         assert claim == replace(CLAIM, since=claim.since)
-        assert found.waits_for(turn) == who_measures(claim)
-    found.refused.clear()
-    assert found.waits_for(turn) == ""
+        assert locks.try_acquire(make) == who_measures(claim)
+    locks.refused.clear()
+    assert locks.try_acquire(make) == ""
     assert [path.name for path in machine.folder.iterdir() if "claim" in path.name] == []
 
 
 def test_a_short_stage_waits_ten_seconds_and_the_next_one_ten_more(machine: Machine, store: Store) -> None:
-    found = machine.turns(store)
-    first, second, long = (found.of(step(name), exclusive=False, short=name != "long") for name in ("a", "b", "long"))
+    locks = machine.run_locks(store)
+    first, second = (locks.locks_of(step(name), LockMode.SHORT) for name in ("a", "b"))
+    long = locks.locks_of(step("long"), LockMode.SHARED)
 
-    def waits(turn: stage_locks.Turn) -> bool:
-        found.refused.clear()
-        return bool(found.waits_for(turn))
+    def waits(stage: StageLocks) -> bool:
+        locks.refused.clear()
+        return bool(locks.try_acquire(stage))
 
     with machine.measuring:
         assert machine.measuring.try_acquire()
@@ -119,38 +120,38 @@ def test_a_short_stage_waits_ten_seconds_and_the_next_one_ten_more(machine: Mach
         assert waits(first)
         machine.clock.now = PATIENCE
         assert waits(long)
-        assert found.may_ask(exclusive=False, short=True)
-        assert not found.may_ask(exclusive=False, short=False)
+        assert locks.may_try(LockMode.SHORT)
+        assert not locks.may_try(LockMode.SHARED)
         assert not waits(first)
         assert waits(second)
         machine.clock.now = 2 * PATIENCE
         assert waits(second), "one at a time"
-        found.end("a")
+        locks.release("a")
         assert not waits(second)
         assert waits(long)
-        found.end("b")
+        locks.release("b")
     assert not waits(long)
 
 
 def test_who_measures_does_not_begin_beside_another(machine: Machine, store: Store) -> None:
-    found = machine.turns(store)
-    turn = found.of(step("time"), exclusive=True, short=False)
+    locks = machine.run_locks(store)
+    time_ = locks.locks_of(step("time"), LockMode.EXCLUSIVE)
     with machine.measuring:
         assert machine.measuring.try_acquire()
-        assert found.waits_for(turn) == ALONE
+        assert locks.try_acquire(time_) == ALONE
         machine.clock.now = 2 * PATIENCE
-        found.refused.clear()
-        assert found.waits_for(turn) == ALONE
-        waiting = turn.machine and turn.machine.claim()
+        locks.refused.clear()
+        assert locks.try_acquire(time_) == ALONE
+        waiting = time_.machine and time_.machine.claim()
         assert waiting
         assert waiting.stage == "latency", "who has it, and not who waits for it"
-    assert found.waits_for(turn) == ALONE
-    found.refused.clear()
-    assert found.waits_for(turn) == ""
-    own = turn.machine and turn.machine.claim()
+    assert locks.try_acquire(time_) == ALONE
+    locks.refused.clear()
+    assert locks.try_acquire(time_) == ""
+    own = time_.machine and time_.machine.claim()
     assert own
     assert (own.project, own.pipeline, own.stage) == ("/home/bob", "tiny", "time")
-    found.end_all()
+    locks.release_all()
 
 
 HOLDS = """
@@ -182,7 +183,7 @@ def test_the_claim_of_a_process_that_was_killed_is_none(machine: Machine) -> Non
 def test_a_claim_that_somebody_else_made_up_is_none(machine: Machine, content: bytes) -> None:
     path = machine.folder / "orun-machine-claim-1.lock"
     path.write_bytes(content)
-    with locks.Lock(path, keep=True) as held:
+    with fs_locks.Lock(path, keep=True) as held:
         held.acquire()
         assert machine.lock(False, CLAIM).claim() is None
 
@@ -194,7 +195,7 @@ def test_a_claim_that_is_a_pipe_is_none(machine: Machine) -> None:
 
 def test_a_run_of_short_stages_goes_on_beside_a_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of which nothing is known wait for its end."""
-    monkeypatch.setattr(locks, "MACHINE", tmp_path)
+    monkeypatch.setattr(fs_locks, "MACHINE", tmp_path)
     monkeypatch.setattr(stage_locks, "PATIENCE", 0.2)
     project = Project.make(tmp_path / "project")
     project.run()

@@ -53,7 +53,7 @@ def found():
     except FileNotFoundError:
         return False
 """
-WHY = "writes writes it beside its output, so that it does not come back with its stored result"
+WHY = "writes writes it beside its output, so that it is not restored with its stored result"
 HINT = """\
 Write it to context.output in writes, and read it from context.inputs in reads
 To have it written again: --force writes"""
@@ -116,7 +116,7 @@ def test_a_stage_that_reads_what_another_run_of_a_stage_left_is_refused(tmp_path
         failure = result["reads"].failure
         assert failure is not None
         assert failure.error == "UndeclaredInput"
-        assert failure.what == "reads reads side.txt, which is not as writes left it"
+        assert failure.what == "reads reads side.txt, which has changed since writes wrote it"
         assert (failure.why, failure.hint) == (WHY, HINT)
     assert outcomes(made.run(force=["writes"])) == {"writes": "built", "reads": "cached"}
     assert made.text("reads") == "ONE"
@@ -178,7 +178,7 @@ def test_whichever_comes_later_is_refused(tmp_path: Path) -> None:
     assert outcomes(result) == {"writes": "failed", "reads": "built"}
     failure = result["writes"].failure
     assert failure is not None
-    assert failure.what == "reads reads side.txt, which is not as writes left it"
+    assert failure.what == "reads reads side.txt, which has changed since writes wrote it"
 
 
 @pytest.mark.usefixtures("native_reads")

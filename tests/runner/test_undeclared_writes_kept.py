@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.project import Project
 
 NOTE = (
-    "it read {}, left beside its output by an earlier run: what it took from there may be of code or data that have "
-    "changed since; to have it made anew, remove them and run again"
+    "it read {}, written beside its output by an earlier run: the content may come from code or data that has "
+    "changed since; to build it anew, remove them and run again"
 )
 CACHED = """
 import helper

@@ -1,4 +1,4 @@
-"""Detection of an orun that runs inside a stage of another one and would wait for that stage's locks."""
+"""Detection of an orun that runs inside a stage of another orun and would wait for that stage's locks."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import os
 from orun.core.serialization import Record
 from orun.errors import UsageError
 
-VARIABLE = "ORUN_STAGE"  # set in the process of a stage, and in those that it starts
-ALONE, BESIDE = "alone", "beside"
+VARIABLE = "ORUN_STAGE"  # set in the process of a stage; its child processes inherit it
+ALONE, SHARED = "alone", "beside"
 
 
-class Outer(Record, frozen=True):
-    """The stage around this process.
+class EnclosingStage(Record, frozen=True):
+    """Stage of another orun in which this process runs.
 
     Attributes:
         stage: its id.
-        key: its key, whose lock is held for it.
-        alone: whether it has the machine to itself; else it shares it, and nobody has that to himself meanwhile.
+        key: its cache key, whose lock its orun holds.
+        alone: whether it holds the machine lock exclusively; otherwise it shares it.
     """
 
     stage: str
     key: str
     alone: bool
 
-    def refuse(self, stage: str, key: str, *, exclusive: bool) -> None:
-        """Raise UsageError when a stage of this orun would wait for what the one around it holds until it ends."""
+    def refuse_deadlock(self, stage: str, key: str, *, exclusive: bool) -> None:
+        """Raise UsageError if a stage of this orun would wait for a lock that the enclosing stage holds."""
         if key == self.key:
             why = f"it is the same as {self.stage}, which waits for it"
         elif self.alone:
@@ -41,13 +41,13 @@ class Outer(Record, frozen=True):
         )
 
 
-def enter(stage: str, key: str, *, alone: bool) -> None:
-    """Say to processes that this one starts in which stage they are."""
-    os.environ[VARIABLE] = f"{ALONE if alone else BESIDE} {key} {stage}"
+def mark_process(stage: str, key: str, *, alone: bool) -> None:
+    """Tell child processes of this one in which stage they run."""
+    os.environ[VARIABLE] = f"{ALONE if alone else SHARED} {key} {stage}"
 
 
-def outer() -> Outer | None:
-    """The stage around this process; None where there is none."""
-    how, _, rest = os.environ.get(VARIABLE, "").partition(" ")
+def enclosing_stage() -> EnclosingStage | None:
+    """Return the stage in which this process runs, if any."""
+    mode, _, rest = os.environ.get(VARIABLE, "").partition(" ")
     key, _, stage = rest.partition(" ")
-    return Outer(stage, key, how == ALONE) if how in (ALONE, BESIDE) and stage else None
+    return EnclosingStage(stage, key, mode == ALONE) if mode in (ALONE, SHARED) and stage else None

@@ -17,7 +17,7 @@ from orun.executors.local import stage_function
 from orun.executors.local.channel import Channel
 from orun.executors.local.ending import let_trackers_end
 from orun.executors.local.messages import Trouble
-from orun.executors.local.reentrancy import enter
+from orun.executors.local.reentrancy import mark_process
 from orun.executors.tracing import started
 from orun.executors.tracing.native import Untraced, listen, make_ready
 from orun.executors.tracing.observer import Observer
@@ -87,7 +87,7 @@ def _enter(job: Job) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
-    enter(job.stage, job.key, alone=job.spec.exclusive)
+    mark_process(job.stage, job.key, alone=job.spec.exclusive)
     if job.spec.stage_class != "measurement":  # a model is measured in the memory that it would have elsewhere
         processes.keep_freed_memory()
     os.chdir(job.scratch)

@@ -1,0 +1,89 @@
+"""Outcome of a run so far: results of stages, verdicts of gates, and the stages that are up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from orun.core.events import Event, GateJudged, Notice, StageFinished
+from orun.core.run_record import Outcome, StageResult, Verdict
+from orun.core.serialization import replace
+from orun.errors import StageError
+from orun.pipeline.model import Stage
+from orun.planning.plan import Done, Step
+from orun.planning.planner import Planner
+from orun.runner.output_checkouts import OutputCheckouts
+from orun.runner.stage_results import result_not_run, result_of_failure, result_up_to_date
+from orun.store import Action, Store
+
+if TYPE_CHECKING:
+    from orun.remote.sync import Sync
+
+
+@dataclass
+class RunOutcome:
+    """Results, verdicts and up-to-date stages of a run; each is emitted as it is added.
+
+    Attributes:
+        planner: judges gates.
+        store: holds the artifacts.
+        emit: receives each event.
+        outputs: takes the artifacts.
+        remote: the store shared between machines, if any.
+        guards: ids of stages before a release: none of their gates may be undecided.
+        results: result of each settled stage, by id.
+        verdicts: verdicts of the gates judged so far.
+        done: the stages that are up to date, by id.
+    """
+
+    planner: Planner
+    store: Store
+    emit: Callable[[Event], None]
+    outputs: OutputCheckouts
+    remote: Sync | None = None
+    guards: Collection[str] = ()
+    results: dict[str, StageResult] = field(default_factory=dict)
+    verdicts: tuple[Verdict, ...] = ()
+    done: dict[str, Done] = field(default_factory=dict)
+
+    def add_up_to_date(self, step: Step, action: Action, outcome: Outcome) -> None:
+        """Check out the artifact of a stage that is up to date, and judge its gates."""
+        stage, pipeline = step.stage, self.planner.pipeline
+        out, restored = self.outputs.put(stage.id, action)
+        fetched = self.remote is not None and self.remote.is_fetched(step)
+        if restored and step.previous and outcome == "cached" and not fetched:
+            self.emit(Notice("info", f"{stage.id}: restored {out}"))
+        self.store.set_latest(pipeline.name, stage.id, action)
+        if self.remote:
+            self.remote.push(step, action, new=outcome == "built")
+        verdicts = self.planner.judge(stage, action)
+        self.done[stage.id] = Done(step, action, verdicts)
+        if stage.id in self.guards:
+            verdicts = tuple(replace(verdict, fails=verdict.fails or verdict.blocks) for verdict in verdicts)
+        self.verdicts += verdicts
+        self._add(result_up_to_date(step, action, outcome, str(out), fetched=fetched))
+        for verdict in verdicts:
+            self.emit(GateJudged(verdict))
+
+    def add_failure(self, step: Step, error: StageError) -> None:
+        """Add the result of a stage that failed."""
+        self._add(result_of_failure(step, error))
+
+    def add_not_run(self, stage: Stage, outcome: Outcome, reasons: tuple[str, ...]) -> None:
+        """Add the result of a stage that is blocked or skipped; the output of a skipped one is removed."""
+        pipeline = self.planner.pipeline
+        if outcome == "skipped" and self.store.withdraw(pipeline.name, stage.id):
+            notice = f"{stage.id}: its output, of another version, was removed: this run leaves it out"
+            self.emit(Notice("info", notice))
+        self._add(result_not_run(stage, outcome, reasons, strict=pipeline.strict))
+
+    def emit_store_notices(self) -> None:
+        """Emit what the store has to say since the last call."""
+        for notice in self.store.drain_notices():
+            self.emit(Notice("warning", notice))
+
+    def _add(self, result: StageResult) -> None:
+        self.results[result.stage] = result
+        self.emit_store_notices()
+        self.emit(StageFinished(result))
