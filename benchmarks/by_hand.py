@@ -32,7 +32,7 @@ from onnxruntime.transformers.fusion_options import FusionOptions
 from onnxruntime.transformers.optimizer import optimize_by_fusion
 
 from orun.core.targets import Target
-from orun.measure.benchmark_case import Subject
+from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.dataset import Values, batches, count
 from orun.measure.latency import measurement
 from orun.measure.latency.metrics import metrics_of
@@ -184,7 +184,9 @@ def time(paths: Sequence[Path], launches: int) -> dict[str, float]:
     case = next(iter(cases(INPUTS, {"batch": (1,), "sequence": (SEQUENCE,)}, 0)))
     feeds = {**case.feed, "attention_mask": np.ones((1, SEQUENCE), np.int64)}
     target = Target("cpu", session={"intra_op_num_threads": 1})
-    subjects = {name: Subject(path, target, feeds) for name, path in zip(("model", "reference"), paths, strict=True)}
+    subjects = {
+        name: BenchmarkCase(path, target, feeds) for name, path in zip(("model", "reference"), paths, strict=True)
+    }
     budget = measurement.Budget(time=20, resolution=0.05, launches=(launches, launches), samples=60, warmup=0.1)
     metrics = metrics_of(measurement.measure(subjects, budget, 0, lambda *_: None), 1)
     return {name: metrics[name].value for name in ("p50", "cpu", "speedup")}

@@ -30,10 +30,10 @@ from benchmarks.spent import ROOT, machine, table
 from orun.core.serialization import replace
 from orun.core.targets import Provider, Target
 from orun.environment import venv_builder, venvs
-from orun.measure.benchmark_case import Subject
+from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.dataset import Dataset, Values, batches, count
 from orun.measure.foreign_process import RemoteSession
-from orun.measure.latency.cpu_time import Floats, Times, timed
+from orun.measure.latency.cpu_time import Floats, Times, time_inferences
 from orun.measure.metrics.task import ranks, recall
 from orun.measure.session import open_session
 from orun.measure.workers import Worker
@@ -108,11 +108,11 @@ def times(
     with contextlib.ExitStack() as stack:
         timers: dict[str, Callable[[int], Times]] = {}
         for name, (path, target) in models.items():  # forked before PyTorch works here
-            worker = stack.enter_context(Worker(Subject(path, target, feed)))
+            worker = stack.enter_context(Worker(BenchmarkCase(path, target, feed)))
             worker.open(WARMUP)
             timers[name] = worker.time
         for name, module in modules.items():
-            timers[name] = partial(timed, partial(module, feed))
+            timers[name] = partial(time_inferences, partial(module, feed))
             timers[name](BLOCK)
         order = random.Random(0)
         for _ in range(rounds):

@@ -33,7 +33,7 @@ from benchmarks.rival_gates import RIVALS, RUNS, Floats
 from orun.core.source_location import Position
 from orun.core.targets import Target
 from orun.gates.judge import judge
-from orun.measure.benchmark_case import Subject
+from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.latency.measurement import Measurement, measure
 from orun.measure.latency.metrics import metrics_of
 from orun.measure.workers import Worker
@@ -137,15 +137,15 @@ def _small(path: Path) -> Path:
     return path
 
 
-def _subjects(options: argparse.Namespace, models: Mapping[str, Path]) -> dict[str, Subject]:
+def _subjects(options: argparse.Namespace, models: Mapping[str, Path]) -> dict[str, BenchmarkCase]:
     axes = {"sequence": options.sequence} if options.sequence else {}
     fed = feeds(models, Sizes(options.batch, axes), options.seed, None)
     target = Target("cpu", session={"intra_op_num_threads": options.threads})
-    return {name: Subject(path, target, fed[name]) for name, path in models.items()}
+    return {name: BenchmarkCase(path, target, fed[name]) for name, path in models.items()}
 
 
 def _measure(
-    options: argparse.Namespace, subjects: Mapping[str, Subject], resolution: float, fewest: int
+    options: argparse.Namespace, subjects: Mapping[str, BenchmarkCase], resolution: float, fewest: int
 ) -> Measurement:
     most = max(fewest, Params().max_launches)
     params = Params(resolution=Ratio(resolution), time=options.time, min_launches=fewest, max_launches=most)
@@ -215,7 +215,7 @@ def _cpu_seconds() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def _alone(subject: Subject) -> Floats:
+def _alone(subject: BenchmarkCase) -> Floats:
     with Worker(subject) as worker:
         worker.open(0.0)
         worker.time(RUNS)

@@ -46,7 +46,7 @@ from orun.core.targets import Target
 from orun.gates.baseline_file import Accepted
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
-from orun.measure.benchmark_case import Subject
+from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.latency.measurement import measure
 from orun.measure.latency.metrics import metrics_of
 from orun.pipeline.model import Gate, Stage, Threshold
@@ -148,14 +148,14 @@ def _run(case: Case, seed: int) -> dict[str, Any]:
         models = {"model": original if case.pair == "float" else _quantized(original), other: original}
         fed = feeds(models, Sizes(1, {}), 0, None)
         target = Target("cpu", session={"intra_op_num_threads": case.threads})
-        subjects = {name: Subject(path, target, fed[name]) for name, path in models.items()}
+        subjects = {name: BenchmarkCase(path, target, fed[name]) for name, path in models.items()}
         found = measure(subjects, budget_for(Params()), seed, lambda *_: None)
     return {
         "case": case.name,
         "metrics": encode(metrics_of(found, 1)),
         "launches": found.log_ratios(other),
         "waiting": [one.waiting for one in found.launches],
-        "busy": [dict(one.busy) for one in found.launches],
+        "busy": [dict(one.inference_seconds) for one in found.launches],
         "seconds": found.seconds,
         "load": found.pressure.load,
     }

@@ -28,8 +28,9 @@ from unittest.mock import patch
 from benchmarks.planting import noise
 from orun.core.targets import Target
 from orun.measure import workers
-from orun.measure.benchmark_case import Subject
-from orun.measure.latency.abba_blocks import BASELINE, MODEL, Launch, Method, Pace, launch
+from orun.measure.benchmark_case import BASELINE, MODEL, BenchmarkCase
+from orun.measure.latency.launch import Launch, Pace, run_launch
+from orun.measure.latency.timing_method import Method
 from orun.measure.workers import RESUMED_SECONDS, Worker
 from orun.stages.timing import Sizes, feeds
 
@@ -93,19 +94,19 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _subjects(options: argparse.Namespace) -> dict[str, Subject]:
+def _subjects(options: argparse.Namespace) -> dict[str, BenchmarkCase]:
     models = dict.fromkeys((MODEL, BASELINE), options.model)
     fed = feeds(models, Sizes(options.batch, {"sequence": options.sequence} if options.sequence else {}), 0, None)
     target = Target("cpu", session={"intra_op_num_threads": options.threads})
-    return {name: Subject(path, target, fed[name]) for name, path in models.items()}
+    return {name: BenchmarkCase(path, target, fed[name]) for name, path in models.items()}
 
 
-def _launched(subjects: Mapping[str, Subject], quads: float, order: random.Random, way: Way) -> Found:
+def _launched(subjects: Mapping[str, BenchmarkCase], quads: float, order: random.Random, way: Way) -> Found:
     pace = Pace(warmup=0.1, samples=1, alone=0.0, quads=quads)
     began = time.monotonic()
     with _without(way.left_out), patch.object(workers, "RESUMED_SECONDS", way.resumed):
-        one = launch(subjects, pace, order, way.method)
-    return Found(one, time.monotonic() - began)
+        launch = run_launch(subjects, pace, order, way.method)
+    return Found(launch, time.monotonic() - began)
 
 
 @contextmanager
@@ -121,12 +122,12 @@ def table(found: Mapping[str, Sequence[Found]]) -> list[str]:
     """A row for each way: spread of the launches' values, latency, share of waiting, and seconds of a launch."""
     rows = ["| | launches | spread | an inference, ms | waiting for a core | s a launch |", "|---|---|---|---|---|---|"]
     for way, every in found.items():
-        values = [one.launch.ratios[BASELINE] for one in every]
+        values = [one.launch.log_ratios[BASELINE] for one in every]
         spread = statistics.stdev(values) / math.sqrt(2 * len(values))  # of the spread itself, of normal values
         waits = [one.launch.waiting or 0.0 for one in every]
         rows.append(
             f"| {way} | {len(values)} | {statistics.stdev(values):.2%} (± {spread:.2%})"
-            f" | {statistics.median(one.launch.busy[MODEL] for one in every) * 1e3:.3g}"
+            f" | {statistics.median(one.launch.inference_seconds[MODEL] for one in every) * 1e3:.3g}"
             f" | {statistics.median(waits):.0%} | {statistics.median(one.seconds for one in every):.1f} |"
         )
     return rows

@@ -10,9 +10,9 @@ from random import Random
 
 import numpy as np
 
-from orun.measure.benchmark_case import Subject
+from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.latency.cpu_cores import quietest_core
-from orun.measure.latency.nodes import Node, Profile, quiet
+from orun.measure.latency.nodes import Node, Profile, undisturbed_times
 from orun.measure.workers import Worker
 
 BLOCK_SECONDS = 0.03
@@ -66,7 +66,7 @@ class Course:
 
 
 def profile(
-    subjects: Mapping[str, Subject], course: Course, progress: Callable[[int, int, str], None]
+    subjects: Mapping[str, BenchmarkCase], course: Course, progress: Callable[[int, int, str], None]
 ) -> dict[str, ModelTimes]:
     """The time of each node of each model.
 
@@ -90,7 +90,7 @@ def profile(
     return {name: _times(launches) for name, launches in found.items()}
 
 
-def _launch(subjects: Mapping[str, Subject], course: Course, random: Random) -> dict[str, Profile]:
+def _launch(subjects: Mapping[str, BenchmarkCase], course: Course, random: Random) -> dict[str, Profile]:
     core = quietest_core()
     with ExitStack() as stack:
         workers: dict[str, Worker] = {}
@@ -111,16 +111,17 @@ def _launch(subjects: Mapping[str, Subject], course: Course, random: Random) -> 
                 if count:
                     workers[name].time(count)
                     left[name] -= count
-        return {name: worker.nodes() for name, worker in workers.items()}
+        return {name: worker.end_profile() for name, worker in workers.items()}
 
 
 def _times(launches: Sequence[Profile]) -> ModelTimes:
     """Nodes that every launch has; the graph that ONNX Runtime makes of a model is the same in each."""
-    by_node = [dict(zip(one.nodes, quiet(one.times).tolist(), strict=True)) for one in launches]
+    by_node = [dict(zip(one.nodes, undisturbed_times(one.times).tolist(), strict=True)) for one in launches]
     nodes = [node for node in launches[0].nodes if all(node in found for found in by_node)]
     seconds = [float(np.median([found[node] for found in by_node])) for node in nodes]
     outside = [
-        float(quiet(one.whole[:, None])[0]) - sum(found.values()) for one, found in zip(launches, by_node, strict=True)
+        float(undisturbed_times(one.totals[:, None])[0]) - sum(found.values())
+        for one, found in zip(launches, by_node, strict=True)
     ]
     return ModelTimes(
         nodes=tuple(map(NodeTime, nodes, seconds)),

@@ -99,7 +99,7 @@ def _side_by_side(gate: Gate, metric: Metric, comparison: Comparison, stage: Sta
 def _by_launches(gate: Gate, metric: Metric, found: Change, comparison: Comparison, stage: Stage) -> Finding:
     """Weigh "no regression" against "a regression of the threshold or more"."""
     limit = gate.threshold.value if gate.threshold.relative else gate.threshold.value / comparison.value
-    evidence = Evidence.stored(comparison)
+    evidence = Evidence.from_comparison(comparison)
     slowdown = math.log1p(min(limit, sys.float_info.max))
     if metric.better == "higher":
         evidence, slowdown = evidence.inverse(), -math.log1p(-min(limit, WHOLE))

@@ -1,4 +1,4 @@
-"""The model that is measured, and what is known of it once it is open."""
+"""Benchmark case: a model to measure with its target and inputs. Session info: how it behaved when it was opened."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from numpy.typing import NDArray
 from orun.core.targets import Target
 from orun.measure.latency.cpu_time import Work
 
+MODEL, BASELINE = "model", "baseline"  # names of cases; any other is a reference
+
 
 @dataclass(frozen=True, eq=False)
-class Subject:
-    """A model to be measured.
+class BenchmarkCase:
+    """A model to measure.
 
     Attributes:
         model: path of its proto.
         target: where it runs.
         feeds: its inputs by name.
-        bound: whether inputs and outputs are bound to the device beforehand, and copies not part of an inference.
-        streamed: whether time on the device's stream is told as well.
+        bound: whether inputs and outputs are bound to the device beforehand. Copies are then not part of an inference.
+        streamed: whether time on the device's stream is measured too.
     """
 
     model: Path
@@ -33,15 +35,15 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Opened:
+class SessionInfo:
     """A session that is ready.
 
     Attributes:
         load: seconds to make it.
         first: seconds of the first inference.
         each: seconds of the fastest inference when warm, for planning.
-        work: who works in an inference.
-        processor: whether every node runs on the processor, by whichever provider.
+        work: threads that work in an inference.
+        processor: whether every node runs on the CPU, by whichever provider.
         warm: seconds of inference until it was warm.
     """
 

@@ -1,7 +1,7 @@
-"""An inference as a call without arguments: with arrays of the host, or with values bound to the device beforehand.
+"""Inference as a call without arguments: with arrays of the host, or with values bound to the device beforehand.
 
-With arrays, what an inference takes includes the copies to and from the device; with bound values it does not: inputs
-lie there already, and outputs stay there; and then an inference may also be submitted, and not waited for.
+With arrays, an inference includes the copies to and from the device. With bound values it does not: inputs are on the
+device already and outputs stay there. Such an inference can also be submitted without waiting for it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ DEVICES: Mapping[str, str] = {
     "DmlExecutionProvider": "dml",
     "CANNExecutionProvider": "cann",
 }
-"""Where values of a provider lie, by its name; beside the host for all others."""
+"""Memory of a provider's values, by the provider's name; all other providers use the host's."""
 
 
-def caller(session: InferenceSession, feeds: Mapping[str, NDArray[Any]], *, bound: bool) -> Callable[[], object]:
-    """What runs the session on these inputs.
+def bind_inference(
+    session: InferenceSession, feeds: Mapping[str, NDArray[Any]], *, bound: bool
+) -> Callable[[], object]:
+    """Return a function that runs the session on these inputs.
 
     Args:
         session: of ONNX Runtime.
@@ -33,9 +35,9 @@ def caller(session: InferenceSession, feeds: Mapping[str, NDArray[Any]], *, boun
         bound: whether inputs and outputs are bound to the device of its first provider once, and not copied.
     """
     if not bound:
-        given = dict(feeds)
-        return lambda: session.run(None, given)
-    binding = _bound(session, feeds)
+        feed = dict(feeds)
+        return lambda: session.run(None, feed)
+    binding = _bind(session, feeds)
 
     def run() -> None:
         binding.synchronize_inputs()
@@ -45,18 +47,18 @@ def caller(session: InferenceSession, feeds: Mapping[str, NDArray[Any]], *, boun
     return run
 
 
-def submitter(session: InferenceSession, feeds: Mapping[str, NDArray[Any]]) -> Callable[[], object]:
-    """What puts an inference with bound values on the stream of the session's provider, and does not wait for it."""
+def bind_submission(session: InferenceSession, feeds: Mapping[str, NDArray[Any]]) -> Callable[[], object]:
+    """Return a function that submits an inference with bound values to the provider's stream without waiting."""
     from onnxruntime import RunOptions
 
-    binding, options = _bound(session, feeds), RunOptions()
+    binding, options = _bind(session, feeds), RunOptions()
     options.add_run_config_entry("disable_synchronize_execution_providers", "1")
     binding.synchronize_inputs()
     return lambda: session.run_with_iobinding(binding, options)
 
 
-def _bound(session: InferenceSession, feeds: Mapping[str, NDArray[Any]]) -> IOBinding:
-    """The inputs, copied to the device of the session's first provider, and the outputs, which stay there."""
+def _bind(session: InferenceSession, feeds: Mapping[str, NDArray[Any]]) -> IOBinding:
+    """Copy the inputs to the device of the session's first provider, and keep the outputs there."""
     from onnxruntime import OrtValue
 
     provider = session.get_providers()[0]

@@ -1,4 +1,4 @@
-"""Warnings about a dataset that is odd for the models run on it, though not surely wrong."""
+"""Warnings about a dataset that does not suit its models well, though it may be right."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from blake3 import blake3
 from orun.measure.accuracy.names import MODEL
 from orun.measure.dataset import Array, Dataset
 
-MANY = 0.05  # share of examples that repeat others from which that is told: a few coincide in most data
+MANY = 0.05  # share of duplicate examples from which a warning is due: most data has a few
 
 
-def unfed(taken: Mapping[str, Collection[str]], dataset: Dataset) -> Iterator[str]:
-    """A sentence for each input of a dataset that the model under test does not take.
+def warn_of_unused_inputs(model_inputs: Mapping[str, Collection[str]], dataset: Dataset) -> Iterator[str]:
+    """Yield a sentence for each input of a dataset that the model under test does not have.
 
     Args:
-        taken: the names of the inputs of each model, by its role.
+        model_inputs: the names of the inputs of each model, by its role.
         dataset: the examples.
     """
     for name in dataset.inputs:
-        roles = [role for role, names in taken.items() if name in names]
+        roles = [role for role, names in model_inputs.items() if name in names]
         if not roles:
-            known = ", ".join(dict.fromkeys(chain.from_iterable(taken.values())))
-            told = f"none takes it, but {known}"
+            known = ", ".join(dict.fromkeys(chain.from_iterable(model_inputs.values())))
+            reason = f"no model has such an input (inputs: {known})"
         elif MODEL not in roles:
-            told = f"the {roles[0]} takes it"
+            reason = f"only the {roles[0]} has such an input"
         else:
             continue
-        yield f"the model is not fed {name}, which the dataset has: {told}"
+        yield f"the model is not fed {name}, which the dataset has: {reason}"
 
 
-def repeated(dataset: Dataset) -> str:
-    """A sentence on examples that are the same as others, label and all; empty where they are few."""
+def warn_of_duplicates(dataset: Dataset) -> str:
+    """Return a sentence on examples that equal others, label and all; empty if they are few."""
     copies = len(dataset) - len({_digest(dataset, number) for number in range(len(dataset))})
     if copies < MANY * len(dataset):
         return ""
     return (
-        f"{copies} of {len(dataset)} examples repeat others, label and all, and each counts as evidence: where they "
-        "were copied, and not met so often, intervals are narrower than the data can tell, so leave the copies out"
+        f"{copies} of {len(dataset)} examples repeat other examples, label and all. Each counts as evidence, so "
+        "intervals are too narrow if these are copies and not independent observations: leave copies out"
     )
 
 
 def _digest(dataset: Dataset, number: int) -> bytes:
-    """Of an example with all that is known of it."""
+    """Return a digest of an example's inputs, fields and label."""
     hasher = blake3()
-    known = [*dataset.inputs.items(), *dataset.fields.items()]
+    parts = [*dataset.inputs.items(), *dataset.fields.items()]
     if dataset.labels is not None:
-        known.append(("label", dataset.labels))
-    for name, values in known:
+        parts.append(("label", dataset.labels))
+    for name, values in parts:
         value = np.asarray(values[number])
         hasher.update(f"{name} {value.dtype} {value.shape}\0".encode())
         hasher.update(_bytes(value))

@@ -1,6 +1,6 @@
-"""Compiled models: what lies beside one, and says for which provider it is and which files that provider reads.
+"""Engines: models compiled for one provider.
 
-An `engine` artifact is a folder with `model.onnx`, the provider's files, and `engine.json`.
+An `engine` artifact is a folder with `model.onnx`, the provider's files, and `engine.json`, which describes them.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from orun.core.serialization import Record, decode, encode, field, replace
 from orun.core.targets import Provider, Target
 from orun.errors import UsageError
 
-NAME = "engine.json"
+FILE_NAME = "engine.json"
 
 Form = Literal["context", "cache"]
 
 
 class Engine(Record, frozen=True):
-    """What a compiled model is.
+    """Description of a compiled model.
 
     Attributes:
-        provider: who compiled it.
-        form: `context` (EPContext nodes stand for what was compiled) or `cache` (the model as it was, and what the
-            provider keeps of it).
+        provider: the provider that compiled it.
+        form: `context` (EPContext nodes replace the compiled parts) or `cache` (the model is unchanged, and the
+            provider's cache lies beside it).
         version: of ONNX Runtime.
         paths: options of the provider that name a file or folder of the artifact, relative to it.
-        options: further options that it needs to find them.
+        options: further options that the provider needs to find them.
     """
 
     provider: str
@@ -39,23 +39,23 @@ class Engine(Record, frozen=True):
 
 
 def write(folder: Path, engine: Engine) -> None:
-    """Leave what a compiled model is beside it."""
-    (folder / NAME).write_text(json.dumps(encode(engine), indent=2, sort_keys=True) + "\n", "utf-8")
+    """Write the description into the artifact's folder."""
+    (folder / FILE_NAME).write_text(json.dumps(encode(engine), indent=2, sort_keys=True) + "\n", "utf-8")
 
 
 def read(model: Path) -> Engine | None:
-    """What the model is, when it is a compiled one."""
+    """Return the description of a compiled model; None if the model is not compiled."""
     try:
-        return decode(Engine, json.loads((model.parent / NAME).read_bytes()))
+        return decode(Engine, json.loads((model.parent / FILE_NAME).read_bytes()))
     except FileNotFoundError:
         return None
 
 
-def applied(model: Path, target: Target) -> Target:
-    """The target as a session of the model needs it: of a compiled one, the provider's paths lead into its artifact.
+def add_engine_options(model: Path, target: Target) -> Target:
+    """Return the target with the options that lead the provider to a compiled model's files.
 
     Raises:
-        UsageError: when it was compiled for a provider that the target does not name.
+        UsageError: if the model was compiled for a provider that the target does not name.
     """
     engine = read(model)
     if engine is None:
@@ -65,8 +65,9 @@ def applied(model: Path, target: Target) -> Target:
             f"{model.name} was compiled for {engine.provider}, which target '{target.name}' does not name",
             hint="measure it on the target that it was compiled for",
         )
-    own = {name: str(model.parent / path) for name, path in engine.paths.items()} | dict(engine.options)
+    options = {name: str(model.parent / path) for name, path in engine.paths.items()} | dict(engine.options)
     providers = tuple(
-        Provider(one.name, {**one.options, **own}) if one.name == engine.provider else one for one in target.providers
+        Provider(provider.name, {**provider.options, **options}) if provider.name == engine.provider else provider
+        for provider in target.providers
     )
     return replace(target, providers=providers)

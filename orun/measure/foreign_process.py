@@ -1,6 +1,6 @@
-"""Models of another isolated environment, served by a process of its Python over a connection.
+"""Foreign process: a process of another environment's Python that serves a model over a connection.
 
-What goes over the connection is pickled, between two processes of one user that run the same code of orun.
+Messages are pickled. Both processes belong to one user and run the same code of orun.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 CLOSE_SECONDS = 10.0
 
 
-class Process:
-    """A process of another Python that serves a connection; as `multiprocessing.Process`, as far as that is needed.
+class ForeignProcess:
+    """Process of another Python that serves a connection, with the needed part of `multiprocessing.Process`.
 
     Args:
         interpreter: its Python.
-        serve: `module:function` of orun, called there as serve(connection, subject).
-        subject: what it serves.
+        serve: `module:function` of orun, called there as serve(connection, argument).
+        argument: the second argument of `serve`.
     """
 
-    def __init__(self, interpreter: Interpreter, serve: str, subject: object) -> None:
+    def __init__(self, interpreter: Interpreter, serve: str, argument: object) -> None:
         ours, theirs = socket.socketpair()
         variables = dict(os.environ)
         if interpreter.path is not None:
@@ -51,7 +51,7 @@ class Process:
             )
         self.connection = Connection(ours.detach())
         self.connection.send(serve)
-        self.connection.send(subject)
+        self.connection.send(argument)
 
     @property
     def pid(self) -> int:
@@ -60,15 +60,15 @@ class Process:
 
     @property
     def exitcode(self) -> int | None:
-        """Its exit status; None while it runs."""
+        """Exit status; None while it runs."""
         return self._process.poll()
 
     def is_alive(self) -> bool:
-        """Whether it runs."""
+        """Return whether it runs."""
         return self._process.poll() is None
 
     def join(self, seconds: float | None = None) -> None:
-        """Wait for its end, for so long at most."""
+        """Wait for its end, at most `seconds`."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
 
@@ -79,7 +79,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Value:
-    """An input or output of a model: its name, type and shape as ONNX Runtime words them."""
+    """Input or output of a model: name, type and shape as ONNX Runtime writes them."""
 
     name: str
     type: str
@@ -87,12 +87,14 @@ class Value:
 
 
 class RemoteSession:
-    """A session in a process of another Python, as far as models are asked for answers; a context manager."""
+    """Session in a process of another Python, with the part of `InferenceSession` that accuracy measurements use."""
 
     def __init__(self, model: Path, target: Target) -> None:
         if target.interpreter is None:
             raise ValueError(f"target {target.name!r} runs in this process")
-        self._process = Process(target.interpreter, "orun.measure.foreign_process:serve_session", (model, target))
+        self._process = ForeignProcess(
+            target.interpreter, "orun.measure.foreign_process:serve_session", (model, target)
+        )
         try:
             self._ask("open")
         except BaseException:
@@ -109,7 +111,7 @@ class RemoteSession:
 
     def close(self) -> None:
         """End the process."""
-        with suppress(OSError):  # it may have died already
+        with suppress(OSError):  # the process may have died
             self._process.connection.send(None)
         self._process.connection.close()
         self._process.join(CLOSE_SECONDS)
@@ -118,19 +120,19 @@ class RemoteSession:
             self._process.join()
 
     def get_inputs(self) -> list[Value]:
-        """The model's inputs."""
-        found: list[Value] = self._ask("inputs")
-        return found
+        """Return the model's inputs."""
+        inputs: list[Value] = self._ask("inputs")
+        return inputs
 
     def get_outputs(self) -> list[Value]:
-        """The model's outputs."""
-        found: list[Value] = self._ask("outputs")
-        return found
+        """Return the model's outputs."""
+        outputs: list[Value] = self._ask("outputs")
+        return outputs
 
     def run(self, outputs: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
-        """The values of these outputs, of all when None."""
-        found: list[Any] = self._ask("run", outputs, dict(feed))
-        return found
+        """Return the values of these outputs; of all when None."""
+        values: list[Any] = self._ask("run", outputs, dict(feed))
+        return values
 
     def _ask(self, request: str, *arguments: Any) -> Any:
         try:
@@ -147,23 +149,43 @@ class RemoteSession:
         return answer
 
 
-def serve_session(connection: Connection, subject: tuple[Path, Target]) -> None:
-    """The other side of `RemoteSession`: one answer to each request, until there is none any more."""
-    served = _Served(*subject)
-    while (message := receive(connection)) is not None:
+def serve_session(connection: Connection, argument: tuple[Path, Target]) -> None:
+    """Serve a `RemoteSession`.
+
+    Args:
+        connection: to the other process.
+        argument: path of the model and its target.
+    """
+    model, target = argument
+    serve_requests(
+        connection,
+        _SessionServer(model, target),
+        lambda error: UsageError(f"{model.name} does not run", why=str(error).strip()),
+    )
+
+
+def serve_requests(connection: Connection, server: object, explain: Callable[[Exception], OrunError]) -> None:
+    """Answer requests until the other process ends the connection or is gone.
+
+    Args:
+        connection: to the other process.
+        server: has a method for each request.
+        explain: turns an error of a library into the error that the other process raises.
+    """
+    while (message := _receive(connection)) is not None:
         request, arguments = message
         try:
-            answer = True, getattr(served, request)(*arguments)
+            answer = True, getattr(server, request)(*arguments)
         except OrunError as error:
             answer = False, error
-        except Exception as error:  # noqa: BLE001 - the other side raises it; the runtime's errors share no other base
+        except Exception as error:  # noqa: BLE001 - the runtime's errors share no other base
             traceback.print_exc()
-            answer = False, UsageError(f"{subject[0].name} does not run", why=str(error).strip())
+            answer = False, explain(error)
         connection.send(answer)
 
 
-class _Served:
-    """Holds the session; one method to a request."""
+class _SessionServer:
+    """Holder of the session, with a method for each request."""
 
     def __init__(self, model: Path, target: Target) -> None:
         self._model = model
@@ -187,8 +209,8 @@ def _values(items: Sequence[Any]) -> list[Value]:
     return [Value(item.name, item.type, list(item.shape)) for item in items]
 
 
-def receive(connection: Connection) -> tuple[str, tuple[Any, ...]] | None:
-    """The next request; None when the other side has had enough, or is gone."""
+def _receive(connection: Connection) -> tuple[str, tuple[Any, ...]] | None:
+    """Return the next request; None if the other process ends the connection or is gone."""
     try:
         message: tuple[str, tuple[Any, ...]] | None = connection.recv()
     except EOFError:

@@ -20,12 +20,12 @@ RECORD = "session.record_ep_graph_assignment_info"
 log = logging.getLogger(__name__)
 
 
-class Placed(Record, frozen=True):
-    """A node of the graph as it was when providers chose.
+class PlacedNode(Record, frozen=True):
+    """A node of the graph at the time when providers chose their nodes.
 
     Attributes:
-        name: its name; empty when it has none.
-        operator: its operator, with the domain before it when that is not ONNX's own.
+        name: its name, or empty.
+        operator: its operator, after its domain unless that is ONNX's own.
     """
 
     name: str
@@ -36,22 +36,22 @@ class Placed(Record, frozen=True):
 
 
 class Subgraph(Record, frozen=True):
-    """Nodes that one provider took together: a single one, or those that it compiles into one."""
+    """Nodes that a provider took together: a single node, or several that it compiles into one."""
 
     provider: str
-    nodes: tuple[Placed, ...]
+    nodes: tuple[PlacedNode, ...]
 
 
 def watch(options: SessionOptions) -> None:
-    """Have a session remember where its nodes landed."""
+    """Make sessions with these options record where their nodes landed."""
     options.add_session_config_entry(RECORD, "1")
 
 
-def placement(session: InferenceSession) -> list[Subgraph]:
-    """Every subgraph of a session that was watched, in the session's order."""
+def read_placement(session: InferenceSession) -> list[Subgraph]:
+    """Return every subgraph of a watched session, in the session's order."""
     return [
-        Subgraph(one.ep_name, tuple(Placed(node.name, _operator(node)) for node in one.get_nodes()))
-        for one in session.get_provider_graph_assignment_info()
+        Subgraph(subgraph.ep_name, tuple(PlacedNode(node.name, _operator(node)) for node in subgraph.get_nodes()))
+        for subgraph in session.get_provider_graph_assignment_info()
     ]
 
 
@@ -60,16 +60,16 @@ def _operator(node: object) -> str:
     return f"{domain}.{operator}" if domain else operator
 
 
-def cpu_nodes(subgraphs: Iterable[Subgraph]) -> list[Placed]:
-    """The nodes that landed on the CPU provider."""
+def cpu_nodes(subgraphs: Iterable[Subgraph]) -> list[PlacedNode]:
+    """Return the nodes that landed on the CPU provider."""
     return [node for subgraph in subgraphs if subgraph.provider == CPU for node in subgraph.nodes]
 
 
-def check(target: Target, subgraphs: Sequence[Subgraph]) -> None:
-    """Hold a placement against the `fallback` of a target whose first provider is not the CPU.
+def check_fallback(target: Target, subgraphs: Sequence[Subgraph]) -> None:
+    """Check a placement against the `fallback` of a target whose first provider is not the CPU; may log a warning.
 
     Raises:
-        UsageError: when it forbids the CPU, and nodes landed there.
+        UsageError: if the target forbids the CPU and nodes landed there.
     """
     nodes = cpu_nodes(subgraphs)
     if not nodes or target.fallback == "allow":

@@ -1,7 +1,7 @@
-"""An ONNX Runtime session for a target, which is what the target says or an error: never silently the CPU.
+"""ONNX Runtime session that runs as its target says, or an error: never silently on the CPU.
 
-ONNX Runtime names providers as available that cannot load, ignores most options it does not know, and falls back to the
-CPU with a message on stderr. So what loaded, and where each node landed, is read back from the session itself.
+ONNX Runtime lists providers that cannot load, ignores most unknown options, and falls back to the CPU with a message on
+stderr. Therefore the loaded providers and the placement of nodes are read back from the session.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from orun.core.targets import Target
 from orun.errors import UsageError
-from orun.measure import engines, placement
+from orun.measure import placement
+from orun.measure.engines import add_engine_options
 from orun.measure.plugins import CPU, available, make_session
 from orun.measure.session_options import disabled_optimizers, session_options
 
@@ -23,30 +24,31 @@ if TYPE_CHECKING:
 
 __all__ = ["open_session", "session_options"]
 
-# ONNX Runtime up to 1.31 turns pairs that round to 8-bit floats into operators on integers, which lack the type.
+# ONNX Runtime up to 1.31 replaces QDQ pairs of 8-bit floats by integer operators, which do not have that type.
 FLOAT8 = "in the target, `session: {session.disable_quant_qdq: 1}`: ONNX Runtime's CPU computes 8-bit floats in float"
 
 
 def open_session(model: Path, target: Target, profile: str = "", *, watched: bool = False) -> InferenceSession:
-    """A session of `model` that runs where `target` says.
+    """Open a session of `model` that runs as `target` says.
 
     Args:
-        model: an ONNX file; its external data lies beside it, and so does what was compiled of it.
-        target: providers in order of preference, session options by name (see `session_options`), and what to do when
-            a node lands on the CPU although another provider comes first.
-        profile: prefix of the profile that ONNX Runtime writes; none when empty.
-        watched: whether the session is to remember where each node landed, for `placement.placement`.
+        model: an ONNX file, with its external data and an engine's files beside it.
+        target: providers in order of preference, session options by name (see `session_options`), and what to do if a
+            node lands on the CPU although another provider comes first.
+        profile: prefix of the profile that ONNX Runtime writes; none if empty.
+        watched: whether the session records where each node landed, for `placement.read_placement`.
 
     Raises:
-        UsageError: when a provider is not in this build or did not load, an option is unknown, the model cannot be
-            loaded, `fallback: forbid-cpu` is broken, or the target is one of another environment (see `elsewhere`).
+        UsageError: if a provider is not in this build or did not load, an option is unknown, the model cannot be
+            loaded, `fallback: forbid-cpu` is violated, or the target belongs to another environment, which
+            `orun.measure.foreign_process` serves.
     """
     if target.interpreter:
         raise UsageError(
-            f"target '{target.name}' runs in an environment of its own, and this looks into models in its own process",
-            hint="run the stage itself in that environment: `environment:` beside `uses`",
+            f"target '{target.name}' has an environment of its own, and this stage opens models in its own process",
+            hint="run the stage in that environment: `environment:` beside `uses`",
         )
-    target = engines.applied(model, target)
+    target = add_engine_options(model, target)
     _require_available(target, available())
     options = session_options(target)
     if profile:
@@ -61,24 +63,27 @@ def open_session(model: Path, target: Target, profile: str = "", *, watched: boo
     except Exception as error:  # its errors share no base class but this
         raise UsageError(
             f"ONNX Runtime cannot open {model.name} for target '{target.name}'",
-            why=_strange(model) or _first_line(error),
+            why=_explain_path(model) or str(error).strip().partition("\n")[0],
             hint=FLOAT8 if "tensor(float8" in str(error) else "see what this machine can run: orun doctor",
         ) from error
     _require_loaded(target, session.get_providers())
     if judged:
-        placement.check(target, placement.placement(session))
+        placement.check_fallback(target, placement.read_placement(session))
     return session
 
 
-def _strange(model: Path) -> str:
-    """Why ONNX Runtime, which takes a path in UTF-8, does not find that of a model; empty where it does."""
+def _explain_path(model: Path) -> str:
+    """Say why ONNX Runtime, which takes paths in UTF-8, does not find this path; empty if it does."""
     try:
         if str(model).encode() == os.fsencode(model):
             return ""
-    except UnicodeEncodeError:  # bytes that are no text in the encoding of file names
+    except UnicodeEncodeError:  # the path holds bytes that the encoding of file names cannot decode
         pass
-    read = f"its path is not what ONNX Runtime reads as UTF-8: file names here are in {sys.getfilesystemencoding()}"
-    return f"{read}; set PYTHONUTF8=1, or name its folders in ASCII"
+    encoding = sys.getfilesystemencoding()
+    return (
+        f"ONNX Runtime reads its path as UTF-8, and file names here are in {encoding}; set PYTHONUTF8=1, or name its "
+        "folders in ASCII"
+    )
 
 
 def _require_available(target: Target, available: Sequence[str]) -> None:
@@ -99,7 +104,3 @@ def _require_loaded(target: Target, loaded: Sequence[str]) -> None:
             why="a library or device that it needs is not on this machine; ONNX Runtime's own message is in the log",
             hint="see what this machine can run: orun doctor",
         )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]

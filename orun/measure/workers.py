@@ -1,8 +1,8 @@
-"""Worker processes that hold one session of one model each and time it on request.
+"""Worker processes: each holds a session of one model and times it on request.
 
-On Linux a worker is forked from a process that has imported the runtime and not used it, so that it costs the session
-alone: from this one while it has no other thread, else from a server that does nothing but fork, because what a thread
-of this process holds at that moment, no thread of the worker would ever let go. Elsewhere it is spawned.
+On Linux a worker is forked from a process that has imported the runtime and not used it, so it costs only the session.
+This process forks while it has a single thread. With more threads a fork server does: a lock that another thread holds
+during the fork would never be released in the worker. Other systems spawn.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from types import TracebackType
 from typing import Any, Self
 
 from orun.errors import OrunError
-from orun.measure.benchmark_case import Opened, Subject
-from orun.measure.foreign_process import Process
+from orun.measure.benchmark_case import BenchmarkCase, SessionInfo
+from orun.measure.foreign_process import ForeignProcess
 from orun.measure.latency.cpu_time import Times
-from orun.measure.latency.cuda_streams import Streamed
+from orun.measure.latency.cuda_streams import StreamTimes
 from orun.measure.latency.nodes import Profile
 from orun.measure.serving import serve
 
 CLOSE_SECONDS = 10.0
-RESUMED_SECONDS = 0.01  # two ticks of a kernel that has 250 in a second
+RESUMED_SECONDS = 0.01  # more than two ticks of a kernel with 250 ticks per second
 
 
 class Worker:
-    """The parent's side of a worker process; a context manager."""
+    """Parent's side of a worker process; a context manager."""
 
-    def __init__(self, subject: Subject) -> None:
-        self._subject = subject
+    def __init__(self, case: BenchmarkCase) -> None:
+        self._case = case
         self._rests = False
-        self._process: BaseProcess | Process
-        if subject.target.interpreter:
-            self._process = Process(subject.target.interpreter, "orun.measure.serving:serve", subject)
+        self._process: BaseProcess | ForeignProcess
+        if case.target.interpreter:
+            self._process = ForeignProcess(case.target.interpreter, "orun.measure.serving:serve", case)
             self._connection = self._process.connection
             return
         context = _context()
         self._connection, theirs = context.Pipe()
         inherited = self._connection if context.get_start_method() == "fork" else None
-        process = context.Process(target=_serve, args=(inherited, theirs, subject, Path.cwd()), daemon=True)
+        process = context.Process(target=_serve, args=(inherited, theirs, case, Path.cwd()), daemon=True)
         self._process = process
         process.start()
         theirs.close()
@@ -57,7 +57,7 @@ class Worker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._signal(signal.SIGCONT)
-        with suppress(OSError):  # it may have died already
+        with suppress(OSError):  # the process may have died
             self._connection.send(None)
         self._connection.close()
         self._process.join(CLOSE_SECONDS)
@@ -67,7 +67,7 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """Id of the process."""
+        """Process id."""
         return self._process.pid or 0
 
     @property
@@ -75,25 +75,24 @@ class Worker:
         """Whether the process runs."""
         return self._process.is_alive()
 
-    def open(self, warmup: float, longest: float = 0.0) -> Opened:
-        """Make the session, warm it up, and look at it; see `orun.measure.latency.warmup` for both times."""
-        opened: Opened = self._ask("open", warmup, longest)
-        return opened
+    def open(self, warmup: float, longest: float = 0.0) -> SessionInfo:
+        """Make the session, warm it up and observe it; `orun.measure.latency.warmup` explains both times."""
+        info: SessionInfo = self._ask("open", warmup, longest)
+        return info
 
     def time(self, count: int, seconds: float = float("inf")) -> Times:
-        """Time inferences one after another; see `orun.measure.latency.cpu_time.timed`.
+        """Time inferences; see `orun.measure.latency.cpu_time.time_inferences`.
 
-        Where the process rests in between, inferences for `RESUMED_SECONDS` come before, at least one, that do not
-        count: threads that wake together often find themselves on one core, until a tick of the kernel parts them.
+        After a rest, inferences for `RESUMED_SECONDS`, at least one, do not count: threads that wake together often
+        share a core until a tick of the kernel moves one.
         """
         times: Times = self._ask("time", count, seconds, RESUMED_SECONDS if self._rests else 0.0)
         return times
 
     def rest(self) -> None:
-        """Have the process stopped from now on, but for the time in which it answers.
+        """Stop the process from now on, except while it answers a request.
 
-        The threads of a session look for work for up to 50 ms after an inference, and would take their cores from
-        the other models meanwhile.
+        The threads of a session spin for up to 50 ms after an inference and would take cores from the other models.
         """
         self._rests = True
         self._signal(signal.SIGSTOP)
@@ -103,31 +102,31 @@ class Worker:
         self._ask("pin", core)
 
     def collapse(self) -> None:
-        """Move its memory onto huge pages; see `orun.measure.latency.huge_pages`."""
+        """Move the worker's memory onto huge pages; see `orun.measure.latency.huge_pages`."""
         self._ask("collapse")
 
     def profile(self, warmup: float) -> None:
-        """Make the session anew with the profiler on, and warm it up for so many seconds."""
+        """Make the session anew with the profiler on, and warm it up for `warmup` seconds."""
         self._ask("profile", warmup)
 
-    def nodes(self) -> Profile:
-        """End profiling; the time of each node in each inference that was timed since."""
-        profiled: Profile = self._ask("nodes")
-        return profiled
+    def end_profile(self) -> Profile:
+        """End profiling; return the time of each node in each inference timed since it began."""
+        profile: Profile = self._ask("end_profile")
+        return profile
 
-    def stream(self, warmup: float) -> None:
-        """Make the session anew on a stream of the device, and warm it up for so many seconds."""
-        self._ask("stream", warmup)
+    def open_stream(self, warmup: float) -> None:
+        """Make the session anew on a stream of the device, and warm it up for `warmup` seconds."""
+        self._ask("open_stream", warmup)
 
-    def streamed(self, seconds: float) -> Streamed:
-        """Time inferences on that stream; see `orun.measure.latency.cuda_streams.timed_on`."""
-        times: Streamed = self._ask("streamed", seconds)
+    def time_stream(self, seconds: float) -> StreamTimes:
+        """Time inferences on that stream; see `orun.measure.latency.cuda_streams.time_stream`."""
+        times: StreamTimes = self._ask("time_stream", seconds)
         return times
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signal a process that rests, unless it has ended: its id may be another's then."""
+        """Signal a process that rests, unless it has ended: another process may have its id then."""
         if self._rests and self.alive:
-            with suppress(ProcessLookupError):  # it has ended since then
+            with suppress(ProcessLookupError):  # it ended after the check
                 os.kill(self.pid, number)
 
     def _ask(self, request: str, *arguments: Any) -> Any:
@@ -138,7 +137,7 @@ class Worker:
         except (EOFError, ConnectionError, BrokenPipeError) as error:
             self._process.join(CLOSE_SECONDS)
             code = self._process.exitcode
-            name = self._subject.model.name
+            name = self._case.model.name
             raise OrunError(
                 f"the process that runs {name} died", why=f"exit status {code} in request {request!r}"
             ) from error
@@ -149,8 +148,8 @@ class Worker:
 
 
 def _context() -> ForkContext | ForkServerContext | SpawnContext:
-    """How a process is started here."""
-    if sys.platform != "linux":  # fork would be there on macOS too, but its system libraries do not survive it
+    """Return the way to start a process on this system."""
+    if sys.platform != "linux":  # macOS has fork, but its system libraries do not survive it
         return get_context("spawn")
     if len(os.listdir("/proc/self/task")) == 1:  # noqa: PTH208 - names alone
         return get_context("fork")
@@ -159,16 +158,16 @@ def _context() -> ForkContext | ForkServerContext | SpawnContext:
     return server
 
 
-def _serve(parents: Connection | None, connection: Connection, subject: Subject, folder: Path) -> None:
-    """The side of a worker of this Python.
+def _serve(parents: Connection | None, connection: Connection, case: BenchmarkCase, folder: Path) -> None:
+    """Run a worker process of this Python.
 
     Args:
-        parents: the other end of the connection, where it was inherited.
+        parents: the parent's end of the connection, if it was inherited.
         connection: to the parent.
-        subject: what is timed.
+        case: the model to time.
         folder: the parent's working folder.
     """
     if parents:
-        parents.close()  # its copy here would keep the pipe open after the parent's death
+        parents.close()  # an inherited copy would keep the pipe open after the parent's death
     os.chdir(folder)
-    serve(connection, subject)
+    serve(connection, case)

@@ -47,10 +47,10 @@ def readings(context: Context, params: Launches, runs: int) -> Mapping[str, Sequ
         params: how to launch them.
         runs: inferences in a launch.
     """
-    from orun.measure.latency.cold_start import rounds
+    from orun.measure.latency.cold_start import launch_in_turn
 
     requests, fed = prepared(context, params, runs)
-    return rounds(requests, fed, params.launches, context.progress)
+    return launch_in_turn(requests, fed, params.launches, context.progress)
 
 
 def prepared(

@@ -15,14 +15,14 @@ from orun.core.run_record import Verdict
 from orun.core.serialization import replace
 from orun.gates.advice import AGAIN, TOO_NEAR, to_bound, to_narrow, to_tell
 from orun.measure.latency import measurement
-from orun.measure.latency.abba_blocks import Launch
+from orun.measure.latency.launch import Launch
 from orun.measure.latency.metrics import metrics_of
 from orun.measure.latency.sequential_test import Evidence
 from orun.pipeline.model import Gate
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.params import Duration, Ratio
 from tests.gates.support import PARAMS, accepted, gate, verdict_of
-from tests.measure.support import launched, subject
+from tests.measure.support import case_of, launched
 
 TRIALS = 60
 OPEN = Evidence(4, math.log(1.025), 0.01)  # half way to 5 %
@@ -111,7 +111,7 @@ def test_what_it_says_decides_it(
         ratio = generator.gauss(math.log(truth), spread)
         return launched({"model": [math.exp(ratio)] * 6, other: [1.0] * 6}, {other: ratio})
 
-    monkeypatch.setattr(measurement, "launch", made)
+    monkeypatch.setattr(measurement, "run_launch", made)
     for _ in range(TRIALS):
         verdict = measured(other, condition, Params(time=Duration(1e6)))
         if verdict.outcome != "undecided" or TOO_NEAR in verdict.why:
@@ -126,8 +126,8 @@ def test_what_it_says_decides_it(
 
 
 def measured(other: str, condition: Gate, params: Params) -> Verdict:
-    subjects = {name: subject(Path(name)) for name in ("model", other)}
-    found = measurement.measure(subjects, budget_for(params), 0, lambda *_: None)
+    cases = {name: case_of(Path(name)) for name in ("model", other)}
+    found = measurement.measure(cases, budget_for(params), 0, lambda *_: None)
     known = accepted({}) if other == "baseline" else None
     given = {"resolution": params.resolution, "time": params.time, "max_launches": 30, "min_launches": 3}
     return verdict_of(condition, metrics_of(found, 1), known, params=given)
@@ -144,7 +144,7 @@ def forecasts() -> Iterator[bool]:
     generator = random.Random(0)
 
     def draw(count: int) -> Evidence:
-        return Evidence.of([generator.gauss(math.log(1.1), 0.03) for _ in range(count)])
+        return Evidence.from_log_ratios([generator.gauss(math.log(1.1), 0.03) for _ in range(count)])
 
     for _ in range(TRIALS):
         first = draw(3)

@@ -16,10 +16,10 @@ import pytest
 
 from orun.core.metrics import Comparison, Estimate, Metric
 from orun.core.run_record import Verdict
+from orun.measure.benchmark_case import BASELINE
 from orun.measure.latency import measurement
-from orun.measure.latency.abba_blocks import BASELINE
 from orun.measure.latency.measurement import Budget
-from orun.measure.latency.quantiles import bounded
+from orun.measure.latency.quantiles import estimate_quantile
 from orun.measure.latency.sequential_test import ALPHA, BETA, FEWEST, Evidence
 from orun.measure.metrics import paired
 from tests.gates.support import accepted, gate, metric, verdict_of
@@ -47,7 +47,7 @@ def launches(seed: int, spread: float = 0.03) -> Launches:
 
 
 def absolute(times: Launches, share: float, limit: float, scale: float = 1.0) -> Verdict:
-    estimate = bounded([[scale * time for time in launch] for launch in times], share)
+    estimate = estimate_quantile([[scale * time for time in launch] for launch in times], share)
     measured = Metric(estimate.value, "s", "lower", "timing", estimate)
     return verdict_of(gate("p50", "max", f"{limit * scale * 1e3}ms", limit * scale), {"p50": measured})
 
@@ -104,7 +104,7 @@ def judged_drop(measured: Metric, drop: float) -> Verdict:
 
 
 def regression(ratios: Sequence[float], value: float = 0.01, limit: float = 0.05) -> Verdict:
-    evidence = Evidence.of(ratios)
+    evidence = Evidence.from_log_ratios(ratios)
     ratio = evidence.ratio
     other = value / ratio.value
     difference = Estimate(other * (ratio.value - 1), other * (ratio.low - 1), other * (ratio.high - 1))
@@ -148,7 +148,7 @@ def sequential(seed: int, slowdown: float, spread: float) -> str:
         ratios.append(math.log1p(slowdown) + generator.gauss(0, spread))
         if len(ratios) < FEWEST:
             continue
-        found = {BASELINE: Evidence.of(ratios)}
+        found = {BASELINE: Evidence.from_log_ratios(ratios)}
         enough = len(ratios) >= budget.enough and not measurement._is_promising(found, budget)
         if enough or measurement._is_clear(found, budget.resolution):
             return found[BASELINE].answer(math.log1p(0.05))

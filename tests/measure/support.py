@@ -1,4 +1,4 @@
-"""Tiny models to time, and launches as if they had been measured."""
+"""Tiny models to time, and made-up launches."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from orun.core.targets import Target
-from orun.measure.benchmark_case import Opened, Subject
-from orun.measure.latency.abba_blocks import Launch, Method
+from orun.measure.benchmark_case import BenchmarkCase, SessionInfo
 from orun.measure.latency.cpu_time import Times, Work
+from orun.measure.latency.launch import Launch
+from orun.measure.latency.timing_method import Method
 
 WIDTH = 32
 ALONE = Work(process=1.0, thread=1.0, awake=1.0, most=1.0, busy=1)
@@ -21,7 +22,7 @@ ONE_THREAD = Target("cpu", session={"intra_op_num_threads": 1})
 
 
 def save_model(path: Path, layers: int = 2) -> Path:
-    """A stack of matrix products, `x [batch, 32]` to `y`."""
+    """Save a stack of matrix products, `x [batch, 32]` to `y`."""
     weights = [np.eye(WIDTH, dtype=np.float32) for _ in range(layers)]
     tensors = [numpy_helper.from_array(weight, f"w{place}") for place, weight in enumerate(weights)]
     names = ["x", *(f"h{place}" for place in range(1, layers)), "y"]
@@ -35,14 +36,13 @@ def save_model(path: Path, layers: int = 2) -> Path:
     return path
 
 
-def subject(path: Path, target: Target = ONE_THREAD) -> Subject:
-    return Subject(path, target, {"x": np.ones((4, WIDTH), dtype=np.float32)})
+def case_of(path: Path, target: Target = ONE_THREAD) -> BenchmarkCase:
+    return BenchmarkCase(path, target, {"x": np.ones((4, WIDTH), dtype=np.float32)})
 
 
-def shared(path: Path) -> Subject:
-    """One that two threads share the work of."""
+def case_on_two_threads(path: Path) -> BenchmarkCase:
     two = Target("cpu", session={"intra_op_num_threads": 2})
-    return Subject(path, two, {"x": np.ones((MANY, WIDTH), dtype=np.float32)})
+    return BenchmarkCase(path, two, {"x": np.ones((MANY, WIDTH), dtype=np.float32)})
 
 
 def launched(
@@ -51,7 +51,7 @@ def launched(
     method: Method = "thread",
     load: Mapping[str, float] | None = None,
 ) -> Launch:
-    """A launch in which inferences took `walls`, alone as beside others, and the log ratios were those."""
+    """Return a launch in which inferences took `walls`, alone and interleaved, with these log ratios."""
     times = {
         name: Times(np.array(wall), 0.9 * np.array(wall), 0.95 * np.array(wall), 0.1 * sum(wall))
         for name, wall in walls.items()
@@ -60,11 +60,13 @@ def launched(
     return Launch(
         method=method,
         core=1 if method == "thread" else None,
-        opened={name: Opened(loads[name], 2 * wall[0], wall[0], ALONE, processor=True) for name, wall in walls.items()},
+        sessions={
+            name: SessionInfo(loads[name], 2 * wall[0], wall[0], ALONE, processor=True) for name, wall in walls.items()
+        },
         alone=times["model"],
-        beside=times,
-        busy={name: float(np.median(one.cpu)) for name, one in times.items()},
+        interleaved=times,
+        inference_seconds={name: float(np.median(part.cpu)) for name, part in times.items()},
         pairs={name: [ratio] for name, ratio in ratios.items()},
-        ratios=ratios,
+        log_ratios=ratios,
         waiting=0.1,
     )

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnxruntime import InferenceSession
 
-from orun.measure.binding import caller
+from orun.measure.binding import bind_inference
 
 MODEL = """
 <ir_version: 8, opset_import: ["" : 17]>
@@ -41,7 +41,7 @@ def test_what_is_bound_is_run_without_arrays(tmp_path: Path, *, bound: bool) -> 
     onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "model.onnx")
     session = Watched(InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"]))
     feeds = {"x": np.array([[1, 2], [3, 4]], np.float32), "k": np.array([5, 6])}
-    run = caller(session, feeds, bound=bound)
+    run = bind_inference(session, feeds, bound=bound)
     first: Any = run()
     again: Any = run()
     if not bound:

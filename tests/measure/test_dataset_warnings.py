@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from orun.measure.dataset import Dataset
-from orun.measure.dataset_warnings import repeated, unfed
+from orun.measure.dataset_warnings import warn_of_duplicates, warn_of_unused_inputs
 
 X = np.arange(40, dtype=np.float32).reshape(20, 2)
 
@@ -13,36 +13,38 @@ X = np.arange(40, dtype=np.float32).reshape(20, 2)
 def test_inputs_that_the_model_does_not_take() -> None:
     dataset = Dataset({"x": X, "mask": X, "scale": X})
     taken = {"model": ["x"], "reference": ["x", "mask"], "reference.fused": ["x", "mask"]}
-    assert list(unfed(taken, dataset)) == [
-        "the model is not fed mask, which the dataset has: the reference takes it",
-        "the model is not fed scale, which the dataset has: none takes it, but x, mask",
+    assert list(warn_of_unused_inputs(taken, dataset)) == [
+        "the model is not fed mask, which the dataset has: only the reference has such an input",
+        "the model is not fed scale, which the dataset has: no model has such an input (inputs: x, mask)",
     ]
-    assert list(unfed({"model": ["x", "mask", "scale"], "baseline": ["x"]}, dataset)) == []
+    assert list(warn_of_unused_inputs({"model": ["x", "mask", "scale"], "baseline": ["x"]}, dataset)) == []
 
 
 def test_examples_that_repeat_others() -> None:
     labels = np.arange(20) % 2
-    assert repeated(Dataset({"x": X}, labels)) == ""
+    assert warn_of_duplicates(Dataset({"x": X}, labels)) == ""
     twice = np.concatenate([X[:19], X[:1]])
-    assert repeated(Dataset({"x": twice}, np.concatenate([labels[:19], labels[:1]]))) == (
-        "1 of 20 examples repeat others, label and all, and each counts as evidence: where they were copied, and not "
-        "met so often, intervals are narrower than the data can tell, so leave the copies out"
+    assert warn_of_duplicates(Dataset({"x": twice}, np.concatenate([labels[:19], labels[:1]]))) == (
+        "1 of 20 examples repeat other examples, label and all. Each counts as evidence, so intervals are too narrow "
+        "if these are copies and not independent observations: leave copies out"
     )
-    assert repeated(Dataset({"x": twice}, np.concatenate([labels[:19], 1 - labels[:1]]))) == ""
-    assert repeated(Dataset({"x": twice}, fields={"when": np.arange(20)})) == ""
+    assert warn_of_duplicates(Dataset({"x": twice}, np.concatenate([labels[:19], 1 - labels[:1]]))) == ""
+    assert warn_of_duplicates(Dataset({"x": twice}, fields={"when": np.arange(20)})) == ""
     few = np.concatenate([X, X, X, X[:2]])[:41]  # one more than twice 20
-    assert repeated(Dataset({"x": few})).startswith("21 of 41 examples repeat others")
+    assert warn_of_duplicates(Dataset({"x": few})).startswith("21 of 41 examples repeat other examples")
 
 
 def test_a_few_coincidences_are_not_told() -> None:
     values = np.arange(21, dtype=np.int64)[:, None]
     values[20] = 3
-    assert repeated(Dataset({"ids": values})) == ""
+    assert warn_of_duplicates(Dataset({"ids": values})) == ""
 
 
 def test_texts_and_examples_of_several_lengths_are_compared_by_what_they_say() -> None:
     texts = np.array(["yes", "no", str(b"yes", "ascii")], dtype=object)  # equal, and another object
-    assert repeated(Dataset({"text": texts})).startswith("1 of 3 examples repeat others")
+    assert warn_of_duplicates(Dataset({"text": texts})).startswith("1 of 3 examples repeat other examples")
     lengths = [np.zeros(2, np.int64), np.zeros(3, np.int64), np.zeros(2, np.int64)]
-    assert repeated(Dataset({"ids": lengths})).startswith("1 of 3 examples repeat others")
-    assert repeated(Dataset({"ids": [np.zeros(2, np.int64), np.zeros(2, np.int32)[:1].astype(np.int64)]})) == ""
+    assert warn_of_duplicates(Dataset({"ids": lengths})).startswith("1 of 3 examples repeat other examples")
+    assert (
+        warn_of_duplicates(Dataset({"ids": [np.zeros(2, np.int64), np.zeros(2, np.int32)[:1].astype(np.int64)]})) == ""
+    )

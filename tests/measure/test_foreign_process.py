@@ -13,7 +13,7 @@ import pytest
 
 from orun.core.targets import Interpreter, Target
 from orun.errors import OrunError, UsageError
-from orun.measure.benchmark_case import Subject
+from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.foreign_process import RemoteSession, Value
 from orun.measure.session import open_session
 from orun.measure.workers import Worker
@@ -55,8 +55,8 @@ def test_no_session_of_it_is_made_in_this_process(model: Path) -> None:
     with pytest.raises(UsageError) as caught:
         open_session(model, ELSEWHERE)
     assert str(caught.value) == (
-        "target 'elsewhere' runs in an environment of its own, and this looks into models in its own process\n"
-        "  hint: run the stage itself in that environment: `environment:` beside `uses`"
+        "target 'elsewhere' has an environment of its own, and this stage opens models in its own process\n"
+        "  hint: run the stage in that environment: `environment:` beside `uses`"
     )
 
 
@@ -71,7 +71,7 @@ def test_a_process_that_dies_is_told(model: Path) -> None:
 
 
 def test_a_worker_of_another_environment_is_timed_like_any(model: Path) -> None:
-    with Worker(Subject(model, ELSEWHERE, {"x": np.ones((1, 2), np.float32)})) as worker:
+    with Worker(BenchmarkCase(model, ELSEWHERE, {"x": np.ones((1, 2), np.float32)})) as worker:
         opened = worker.open(0.2)  # of one inference alone, an interruption would look like another thread
         assert (opened.work.alone, opened.processor) == (True, True)
         assert len(worker.time(5).wall) == 5

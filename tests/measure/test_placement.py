@@ -9,7 +9,7 @@ import pytest
 
 from orun.core.targets import Fallback, Provider, Target
 from orun.errors import UsageError
-from orun.measure.placement import Placed, Subgraph, check, cpu_nodes, placement
+from orun.measure.placement import PlacedNode, Subgraph, check_fallback, cpu_nodes, read_placement
 from orun.measure.session import open_session
 
 MODEL = """
@@ -24,20 +24,20 @@ def target(fallback: Fallback) -> Target:
 
 
 def placed(count: int) -> list[Subgraph]:
-    nodes = tuple(Placed(f"n{index}" if index else "", "Shape") for index in range(count))
+    nodes = tuple(PlacedNode(f"n{index}" if index else "", "Shape") for index in range(count))
     return [Subgraph("CUDAExecutionProvider", nodes), Subgraph("CPUExecutionProvider", nodes)]
 
 
 def test_a_session_says_where_its_nodes_landed(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "model.onnx")
-    found = placement(open_session(tmp_path / "model.onnx", Target("cpu"), watched=True))
+    found = read_placement(open_session(tmp_path / "model.onnx", Target("cpu"), watched=True))
     assert {one.provider for one in found} == {"CPUExecutionProvider"}
     assert sorted(str(node) for node in cpu_nodes(found)) == ["(unnamed) (Add)", "(unnamed) (Sigmoid)"]
 
 
 def test_forbid_cpu_names_the_nodes() -> None:
     with pytest.raises(UsageError) as error:
-        check(target("forbid-cpu"), placed(7))
+        check_fallback(target("forbid-cpu"), placed(7))
     assert str(error.value) == (
         "target 'gpu' forbids the CPU, and 7 nodes landed on it\n"
         "  (unnamed) (Shape), n1 (Shape), n2 (Shape), n3 (Shape), n4 (Shape) and 2 more\n"
@@ -46,7 +46,7 @@ def test_forbid_cpu_names_the_nodes() -> None:
 
 
 def test_warn_says_it_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    check(target("warn"), placed(1))
+    check_fallback(target("warn"), placed(1))
     assert caplog.messages == ["target 'gpu': 1 node on the CPU: (unnamed) (Shape)"]
 
 
@@ -54,5 +54,5 @@ def test_warn_says_it_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
 def test_what_is_allowed_or_not_there_is_nothing_to_say(
     fallback: Fallback, count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    check(target(fallback), placed(count))
+    check_fallback(target(fallback), placed(count))
     assert caplog.messages == []

@@ -58,7 +58,7 @@ def test_a_path_that_onnx_runtime_cannot_read_is_named(model: Path, tmp_path: Pa
     what, why = done.stderr.splitlines()[-3:-1]
     assert what == "orun.errors.UsageError: ONNX Runtime cannot open model.onnx for target 'cpu'"
     assert why == (
-        "  its path is not what ONNX Runtime reads as UTF-8: file names here are in ascii; "
+        "  ONNX Runtime reads its path as UTF-8, and file names here are in ascii; "
         "set PYTHONUTF8=1, or name its folders in ASCII"
     )
 

@@ -17,9 +17,9 @@ import pytest
 from orun.core.targets import Target
 from orun.errors import OrunError, UsageError
 from orun.measure import workers
-from orun.measure.benchmark_case import Subject
+from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.workers import Worker
-from tests.measure.support import ONE_THREAD, save_model, subject
+from tests.measure.support import ONE_THREAD, case_of, save_model
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_session_is_opened_and_timed(model: Path) -> None:
-    with Worker(subject(model)) as worker:
+    with Worker(case_of(model)) as worker:
         opened = worker.open(0.2)  # of one inference alone, an interruption would look like another thread
         times = worker.time(5)
     assert opened.load > 0
@@ -41,18 +41,18 @@ def test_a_session_is_opened_and_timed(model: Path) -> None:
 
 
 def test_a_session_is_warm_before_it_is_timed(model: Path) -> None:
-    with Worker(subject(model)) as worker:
+    with Worker(case_of(model)) as worker:
         began = time.monotonic()
         worker.open(0.4)
         assert time.monotonic() - began >= 0.4
 
 
 def test_nodes_are_profiled_after_the_warm_up(model: Path) -> None:
-    with Worker(subject(model)) as worker:
+    with Worker(case_of(model)) as worker:
         worker.open(0.0)
         worker.profile(0.0)
         worker.time(3)
-        nodes = worker.nodes().times
+        nodes = worker.end_profile().times
     assert nodes.shape == (3, 2)
     assert (nodes >= 0).all()
     assert sorted(path.name for path in model.parent.iterdir()) == ["model.onnx"]
@@ -61,7 +61,7 @@ def test_nodes_are_profiled_after_the_warm_up(model: Path) -> None:
 def test_what_runs_until_threads_have_parted_does_not_count(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that wake together often find themselves on one core."""
     monkeypatch.setattr(workers, "RESUMED_SECONDS", 0.4)
-    with Worker(subject(model)) as worker:
+    with Worker(case_of(model)) as worker:
         worker.open(0.0)
         worker.profile(0.0)
         worker.time(2)
@@ -69,12 +69,12 @@ def test_what_runs_until_threads_have_parted_does_not_count(model: Path, monkeyp
         began = time.monotonic()
         assert worker.time(3).wall.shape == (3,)
         assert time.monotonic() - began >= 0.4
-        found = worker.nodes()
-    assert (found.times.shape, found.whole.shape) == ((5, 2), (5,))
+        found = worker.end_profile()
+    assert (found.times.shape, found.totals.shape) == ((5, 2), (5,))
 
 
 def test_a_worker_that_rests_answers_and_ends(model: Path) -> None:
-    with Worker(subject(model)) as worker:
+    with Worker(case_of(model)) as worker:
         worker.open(0.0)
         worker.rest()
         assert worker.time(3).wall.shape == (3,)
@@ -83,14 +83,14 @@ def test_a_worker_that_rests_answers_and_ends(model: Path) -> None:
 
 
 def test_the_worker_ends_with_the_block(model: Path) -> None:
-    with Worker(subject(model)) as worker:
+    with Worker(case_of(model)) as worker:
         worker.open(0.0)
         assert worker.alive
     assert not worker.alive
 
 
 def test_two_workers_end_in_any_order(model: Path) -> None:
-    first, second = Worker(subject(model)), Worker(subject(model))
+    first, second = Worker(case_of(model)), Worker(case_of(model))
     with first:
         first.open(0.0)
         with second:
@@ -100,7 +100,7 @@ def test_two_workers_end_in_any_order(model: Path) -> None:
 
 
 def test_inputs_that_do_not_fit(model: Path) -> None:
-    wrong = Subject(model, ONE_THREAD, {"x": np.ones((4, 7), dtype=np.float32)})
+    wrong = BenchmarkCase(model, ONE_THREAD, {"x": np.ones((4, 7), dtype=np.float32)})
     with Worker(wrong) as worker, pytest.raises(UsageError) as caught:
         worker.open(0.0)
     assert caught.value.what == "ONNX Runtime cannot run model.onnx on x [4, 7] float32"
@@ -109,7 +109,7 @@ def test_inputs_that_do_not_fit(model: Path) -> None:
 
 
 def test_a_target_that_cannot_be(model: Path) -> None:
-    with Worker(subject(model, Target("cpu", session={"threads": 1}))) as worker, pytest.raises(UsageError) as caught:
+    with Worker(case_of(model, Target("cpu", session={"threads": 1}))) as worker, pytest.raises(UsageError) as caught:
         worker.open(0.0)
     assert caught.value.what == "target 'cpu': unknown session option threads"
     assert caught.value.hint.startswith("a configuration entry of ONNX Runtime")
@@ -121,9 +121,9 @@ def test_a_worker_does_not_outlive_its_parent(model: Path) -> None:
 import sys
 from pathlib import Path
 from orun.measure.workers import Worker
-from tests.measure.support import subject
+from tests.measure.support import case_of
 
-first, second = Worker(subject(Path({str(model)!r}))), Worker(subject(Path({str(model)!r})))
+first, second = Worker(case_of(Path({str(model)!r}))), Worker(case_of(Path({str(model)!r})))
 first.open(0.0)
 second.open(0.0)
 print(first.pid, second.pid, flush=True)
@@ -142,7 +142,7 @@ sys.stdin.read()
 
 
 def test_a_worker_that_dies_is_named(model: Path) -> None:
-    with Worker(subject(model)) as worker:
+    with Worker(case_of(model)) as worker:
         worker.open(0.0)
         os.kill(worker.pid, signal.SIGKILL)
         with pytest.raises(OrunError) as caught:
@@ -165,6 +165,6 @@ def test_a_process_with_threads_is_not_forked() -> None:
 def test_away_from_linux_a_process_is_spawned(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "sys", SimpleNamespace(platform="darwin"))
     assert workers._context().get_start_method() == "spawn"
-    with Worker(subject(model)) as worker:
+    with Worker(case_of(model)) as worker:
         assert worker.open(0.0).processor
         assert worker.time(2).cpu.shape == (2,)

@@ -1,6 +1,6 @@
-"""Cold start of a model in a process of its own: time to get ready, and memory.
+"""Cold start of a model in a process of its own: time until it is ready, and memory.
 
-Each launch is a new interpreter that imports the runtime, makes the session and runs it a few times.
+Each launch starts a new interpreter, imports the runtime, makes the session and runs it a few times.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from orun.core.metrics import Better, Comparison, Estimate, Metric, Unit, furthe
 from orun.core.serialization import Record, decode, encode, replace
 from orun.core.targets import Target
 from orun.errors import OrunError
-from orun.measure.binding import caller
-from orun.measure.latency.peak_memory import INFORMATION, arena, gpu_memory
+from orun.measure.binding import bind_inference
+from orun.measure.latency.peak_memory import INFORMATION, parse_arena_bytes, read_gpu_memory
 from orun.measure.latency.quantiles import quantile, ranks
 from orun.measure.session import open_session
 
@@ -30,14 +30,14 @@ STATUS = Path("/proc/self/status")
 
 
 class Request(Record, frozen=True):
-    """What a launch is to do.
+    """Request for one launch.
 
     Attributes:
         model: path of the proto.
         target: where it runs.
         runs: inferences, the first included.
         bound: whether inputs and outputs are bound to the device beforehand.
-        watched: whether what its arena takes and the memory of its GPU are found out, which slows it down.
+        watched: whether arena and GPU memory are read, which slows the launch down.
     """
 
     model: Path
@@ -48,16 +48,16 @@ class Request(Record, frozen=True):
 
 
 class Reading(Record, frozen=True):
-    """What a launch found; times in seconds, memory in bytes that were resident (zeros where there is no `STATUS`).
+    """Result of a launch: times in seconds, resident memory in bytes (0 where there is no `STATUS`).
 
     Attributes:
-        load: to make the session.
-        first: the first inference.
-        before: with the runtime imported and no session made.
-        held: after the last inference.
-        peak: the most at any time.
-        arena: what ONNX Runtime's arena on the CPU took in all; None where it was not watched.
-        gpu: what was in use on the GPU after the last inference, beyond what was before; None without a GPU.
+        load: time to make the session.
+        first: time of the first inference.
+        before: memory with the runtime imported and no session made.
+        held: memory after the last inference.
+        peak: largest memory at any time.
+        arena: bytes that ONNX Runtime's CPU arena took in all; None if not watched.
+        gpu: GPU memory in use after the last inference, less that before; None if not watched or without a GPU.
     """
 
     load: float
@@ -69,7 +69,7 @@ class Reading(Record, frozen=True):
     gpu: int | None = None
 
 
-def launch(request: Request, feeds: Mapping[str, NDArray[Any]]) -> Reading:
+def launch_cold(request: Request, feeds: Mapping[str, NDArray[Any]]) -> Reading:
     """Run the model in a new process.
 
     Args:
@@ -77,9 +77,9 @@ def launch(request: Request, feeds: Mapping[str, NDArray[Any]]) -> Reading:
         feeds: its inputs by name.
 
     Raises:
-        OrunError: when the process fails, with what it said.
+        OrunError: if the process fails, with the end of its stderr.
     """
-    with TemporaryDirectory(prefix="fresh-") as folder:
+    with TemporaryDirectory(prefix="cold-start-") as folder:
         work = Path(folder)
         (work / "request.json").write_text(json.dumps(encode(request)), "utf-8")
         for number, value in enumerate(feeds.values()):
@@ -89,34 +89,34 @@ def launch(request: Request, feeds: Mapping[str, NDArray[Any]]) -> Reading:
         command = [sys.executable, "-P", "-m", "orun.measure.latency.cold_start", folder]
         result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if result.returncode:
-            said = result.stderr.strip().splitlines()
+            stderr = result.stderr.strip().splitlines()
             raise OrunError(
                 f"a process that runs {request.model.name} alone failed",
-                why="\n".join(said[-3:]) or f"exit status {result.returncode}, and it said nothing",
+                why="\n".join(stderr[-3:]) or f"exit status {result.returncode}, and it wrote nothing to stderr",
             )
         reading = decode(Reading, json.loads((work / "reading.json").read_bytes()))
-        return replace(reading, arena=arena(result.stderr)) if request.watched else reading
+        return replace(reading, arena=parse_arena_bytes(result.stderr)) if request.watched else reading
 
 
-def rounds(
+def launch_in_turn(
     requests: Mapping[str, Request],
     feeds: Mapping[str, Mapping[str, NDArray[Any]]],
     count: int,
     progress: Callable[[int, int, str], None],
 ) -> dict[str, list[Reading]]:
-    """Launch every model `count` times in turn, after a launch of each that brings its files into memory.
+    """Launch every model `count` times in turn. A first launch of each, which reads its files, does not count.
 
     Args:
         requests: by the model's role.
         feeds: inputs by the model's role.
         count: launches of each model that count.
-        progress: told how many launches are done.
+        progress: called as progress(launches done, of launches, "launches").
     """
     readings: dict[str, list[Reading]] = {role: [] for role in requests}
     total, done = (count + 1) * len(requests), 0
     for number in range(count + 1):
         for role, request in requests.items():
-            reading = launch(request, feeds[role])
+            reading = launch_cold(request, feeds[role])
             if number:
                 readings[role].append(reading)
             done += 1
@@ -127,18 +127,18 @@ def rounds(
 R = TypeVar("R")
 
 
-def metric(
+def compare_rounds(
     readings: Mapping[str, Sequence[R]], figure: Callable[[R], float], unit: Unit, better: Better = "lower"
 ) -> Metric:
-    """The median of a figure over the launches, and against the other models round by round.
+    """Return the median of a figure over rounds, compared with the other models round by round.
 
-    Intervals lie between order statistics and assume nothing of the distribution (see `quantiles.ranks`).
+    Intervals are distribution-free: they lie between order statistics (see `quantiles.ranks`).
 
     Args:
-        readings: by the model's role: `model`, and `reference` and `baseline` where there are such.
-        figure: of a launch, or of another round in which the models took turns.
+        readings: a reading for each round, by the model's role: `model`, and any of `reference` and `baseline`.
+        figure: of a reading.
         unit: of the figure.
-        better: which way it improves.
+        better: direction of improvement.
     """
     figures = {role: [figure(reading) for reading in launches] for role, launches in readings.items()}
     ours = figures["model"]
@@ -146,8 +146,8 @@ def metric(
     compared = {
         role: Comparison(
             value=_median(theirs).value,
-            ratio=_median([one / other for one, other in zip(ours, theirs, strict=True)]),
-            difference=_median([one - other for one, other in zip(ours, theirs, strict=True)]),
+            ratio=_median([our / their for our, their in zip(ours, theirs, strict=True)]),
+            difference=_median([our - their for our, their in zip(ours, theirs, strict=True)]),
             method=f"{len(ours)} launches of each in turn",
             count=len(ours),
         )
@@ -165,8 +165,8 @@ def _median(values: Sequence[float]) -> Estimate:
     return Estimate(quantile(ordered, 0.5), ordered[low - 1], ordered[high - 1])
 
 
-def resident() -> tuple[int, int]:
-    """Bytes of this process that are in memory now, and the most that ever were; zeros where there is no `STATUS`."""
+def read_resident() -> tuple[int, int]:
+    """Return the resident bytes of this process, now and at their peak; zeros where there is no `STATUS`."""
     if not STATUS.exists():
         return 0, 0
     lines = (line.partition(":") for line in STATUS.read_text("utf-8").splitlines())
@@ -175,26 +175,26 @@ def resident() -> tuple[int, int]:
 
 
 def _main(folder: Path) -> None:
-    import onnxruntime  # what it takes by itself is not the model's
+    import onnxruntime  # its own memory is not the model's
 
     request = decode(Request, json.loads((folder / "request.json").read_bytes()))
     names = json.loads((folder / "names.json").read_bytes())
     feeds = {name: np.load(folder / f"{number}.npy", allow_pickle=False) for number, name in enumerate(names)}
-    used = gpu_memory(request.target) if request.watched else None
+    used = read_gpu_memory(request.target) if request.watched else None
     if request.watched:
         onnxruntime.set_default_logger_severity(INFORMATION)
-    before, _ = resident()
+    before, _ = read_resident()
     start = perf_counter()
     session = open_session(request.model, request.target)
     load = perf_counter() - start
-    run = caller(session, feeds, bound=request.bound)
+    run = bind_inference(session, feeds, bound=request.bound)
     start = perf_counter()
     run()
     first = perf_counter() - start
     for _ in range(request.runs - 1):
         run()
-    held, peak = resident()
-    gpu = None if used is None else (gpu_memory(request.target) or 0) - used
+    held, peak = read_resident()
+    gpu = None if used is None else (read_gpu_memory(request.target) or 0) - used
     (folder / "reading.json").write_text(json.dumps(encode(Reading(load, first, before, held, peak, gpu=gpu))), "utf-8")
 
 

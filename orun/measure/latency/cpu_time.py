@@ -1,30 +1,28 @@
-"""CPU time of inferences, apart from the time spent waiting for a core."""
+"""CPU time of inferences, and the threads that work in them. Time spent waiting for a core is left out."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from orun.measure.latency import schedstat
+
 Floats = NDArray[np.float64]
 Run = Callable[[], object]
 
-OTHERS = 1.05  # CPU time of all threads over that of the calling one from which others count as busy
-DOUBTFUL = 1.5  # the same from which they are busy beyond doubt
-LOOKS = 3  # before one thread is held not to do all
-TURNS = 0.5  # share of the wall time of the least disturbed inference from which its threads count as busy
-UNDISTURBED = 0.9  # quantile of short inferences, of which single ones look better than they are; of a few the best
-NOTHING = ["0", "0", "0"]  # what a kernel says that was told not to count; of a thread that has run, none that counts
-AT_ONCE = 1.25  # threads that work or wait for a core from which several do at once
-BUSY = 0.05  # CPU time of a thread over that of the calling one from which it counts as at work
-TICK = 0.01  # seconds, the longest after which a kernel counts what a thread that runs has run
-AWAKE = 0.9  # share of the time, waiting left out, below which the calling thread counts as asleep meanwhile
+OTHER_THREADS = 1.05  # CPU time of all threads over that of the calling thread from which others count as busy
+DOUBTFUL = 1.5  # up to this ratio, the observation is repeated
+OBSERVATIONS = 3  # before the calling thread is held not to do all the work
+BUSY_SHARE = 0.5  # CPU time over wall time of the least disturbed inference from which its threads count as busy
+UNDISTURBED = 0.9  # quantile: single short inferences look better than they are; of a few, the best counts
+SIMULTANEOUS = 1.25  # threads on a core or waiting for one, on average, from which several work at once
+WORKING = 0.05  # CPU time of a thread over that of the calling thread from which it counts as working
+AWAKE = 0.9  # share of the time, waiting left out, below which the calling thread counts as asleep
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +33,7 @@ class Times:
         wall: wall time of each, seconds, `[n]`.
         cpu: CPU time of the calling thread in each, seconds, `[n]`.
         process: CPU time of all threads of the process in each, seconds, `[n]`.
-        waited: seconds that the threads of the process waited on run queues meanwhile, all together; None where the
-            kernel does not count them.
+        waited: seconds for which threads waited on run queues, summed over threads; None if the kernel does not count.
     """
 
     wall: Floats
@@ -45,14 +42,14 @@ class Times:
     waited: float | None
 
 
-def timed(run: Run, count: int, seconds: float = float("inf")) -> Times:
+def time_inferences(run: Run, count: int, seconds: float = float("inf")) -> Times:
     """Time `count` inferences, or as many as begin within `seconds`; at least one."""
     wall, cpu, process = [], [], []
-    before, counts = waits(), dict(_counts())
+    before, counters = schedstat.read_waits(), dict(schedstat.read_counters())
     begin = time.perf_counter()
     end = begin + seconds
     for _ in range(count):
-        # CPU time is read outside: what interrupts between the readings then lengthens neither.
+        # CPU time is read outside wall time: an interruption between the readings then lengthens neither.
         process_start, cpu_start = time.process_time_ns(), time.thread_time_ns()
         start = time.perf_counter_ns()
         run()
@@ -63,14 +60,14 @@ def timed(run: Run, count: int, seconds: float = float("inf")) -> Times:
         process.append(process_stop - process_start)
         if time.perf_counter() >= end:
             break
-    waited = waited_since(before)
+    waited = schedstat.waited_since(before)
     if waited is not None:
-        waited += starved(counts, time.perf_counter() - begin)
+        waited += schedstat.pending_wait(counters, time.perf_counter() - begin)
     return Times(np.array(wall) / 1e9, np.array(cpu) / 1e9, np.array(process) / 1e9, waited)
 
 
-def joined(parts: Sequence[Times]) -> Times:
-    """Several lots of inferences as one."""
+def concatenate(parts: Sequence[Times]) -> Times:
+    """Join sequences of inferences."""
     waited = [part.waited for part in parts if part.waited is not None]
     return Times(
         wall=np.concatenate([part.wall for part in parts]),
@@ -82,16 +79,17 @@ def joined(parts: Sequence[Times]) -> Times:
 
 @dataclass(frozen=True)
 class Work:
-    """Who works while inferences run.
+    """Threads that work while inferences run.
 
     Attributes:
-        process, thread: seconds on the CPU of all threads, and of the calling one.
-        awake: share of the time in which the calling thread worked: of all time but that in which a thread waited for a
-            core, or of the least disturbed inferences, whichever is more. Neither suffices: what a host takes away
-            from a virtual machine counts as no waiting, and a long inference on a busy machine is always disturbed.
-        most: the largest CPU time of all threads in an inference, divided by its wall time.
-        busy: threads that worked; 0 where the kernel does not tell.
-        waiting: seconds that the other threads waited for a core: they would have worked.
+        process: CPU seconds of all threads.
+        thread: CPU seconds of the calling thread.
+        awake: share of the time in which the calling thread worked: of all time in which no thread waited for a core,
+            or of the least disturbed inferences, whichever is more. Neither alone suffices: time that a hypervisor
+            takes away counts as no waiting, and a long inference on a busy machine is always disturbed.
+        most: largest CPU time of all threads in an inference over its wall time.
+        busy: threads that worked; 0 if the kernel does not count.
+        waiting: seconds for which the other threads waited for a core: they would have worked.
         wanted: threads that were on a core or waited for one, on average.
     """
 
@@ -105,104 +103,62 @@ class Work:
 
     @property
     def alone(self) -> bool:
-        """Whether the calling thread does all: no other works or waits for a core to do so, and it never sleeps."""
-        return self.process + self.waiting <= OTHERS * self.thread and self.sleepless
+        """Whether the calling thread does all the work and never sleeps."""
+        return self.process + self.waiting <= OTHER_THREADS * self.thread and self.sleepless
 
     @property
     def sleepless(self) -> bool:
-        """Whether the calling thread works, or looks for the end of others' work, from the start to the end."""
+        """Whether the calling thread works, or spins until other threads finish, from start to end."""
         return self.awake >= AWAKE
 
     @property
     def in_turn(self) -> bool:
         """Whether one thread at a time works, whichever it is.
 
-        Of several at once an inference takes more CPU time than wall time when nothing disturbs it; of one at a time as
-        much, and never more. Several that share one core take as much, too: they wait for it at once.
+        Undisturbed, threads that work at once take more CPU time than wall time. One at a time takes as much, never
+        more. So do several that share one core, but they wait for it at once.
         """
-        return self.alone or (TURNS <= self.most <= OTHERS and self.wanted <= AT_ONCE)
+        return self.alone or (BUSY_SHARE <= self.most <= OTHER_THREADS and self.wanted <= SIMULTANEOUS)
 
 
-def watched(run: Run, seconds: float) -> Work:
-    """Run inferences for that long, and see who works; again where it is not clear whether one thread does all.
+def observe_work(run: Run, seconds: float) -> Work:
+    """Run inferences for `seconds` and see which threads work; repeat while that is doubtful.
 
-    What a host takes away from a virtual machine in that moment, or a stray thread, would decide how a whole
-    measurement is made. Who sleeps, or shares the work, is seen doing so each time.
+    The answer decides how a whole measurement is made. Time that a hypervisor takes away in that moment, or an
+    unrelated thread, must not decide it. Threads that sleep or share the work are seen to do so each time.
     """
-    found = _watched(run, seconds)
-    for _ in range(LOOKS - 1):
-        if found.alone or found.process > DOUBTFUL * found.thread:
+    work = _observe(run, seconds)
+    for _ in range(OBSERVATIONS - 1):
+        if work.alone or work.process > DOUBTFUL * work.thread:
             break
-        found = _watched(run, seconds)
-    return found
+        work = _observe(run, seconds)
+    return work
 
 
-def _watched(run: Run, seconds: float) -> Work:
+def _observe(run: Run, seconds: float) -> Work:
     caller = str(threading.get_native_id())
-    before, worked, counts = waits(), runs(), dict(_counts())
+    waits, run_times, counters = schedstat.read_waits(), schedstat.read_run_times(), dict(schedstat.read_counters())
     start = time.perf_counter()
     process, thread = time.process_time(), time.thread_time()
-    found: list[Times] = []
-    while not found or time.perf_counter() < start + seconds:
-        found.append(timed(run, 1))
+    inferences: list[Times] = []
+    while not inferences or time.perf_counter() < start + seconds:
+        inferences.append(time_inferences(run, 1))
     thread = time.thread_time() - thread
     process = time.process_time() - process
     elapsed = time.perf_counter() - start
-    waited = (waited_since(before) or 0.0) + starved(counts, elapsed)
-    caller_waited = waited_since({thread: waited for thread, waited in before.items() if thread == caller}) or 0.0
-    on_core = elapsed - caller_waited
-    every = joined(found)
-    undisturbed = float(np.quantile(every.cpu / every.wall, UNDISTURBED, method="higher"))
+    waited = (schedstat.waited_since(waits) or 0.0) + schedstat.pending_wait(counters, elapsed)
+    caller_waited = schedstat.waited_since({caller: waits[caller]} if caller in waits else {}) or 0.0
+    times = concatenate(inferences)
+    undisturbed = float(np.quantile(times.cpu / times.wall, UNDISTURBED, method="higher"))
     return Work(
         process=process,
         thread=thread,
-        awake=max(thread / on_core, undisturbed),
-        most=float((every.process / every.wall).max()),
-        busy=sum(ran - worked.get(one, 0.0) > BUSY * thread for one, ran in runs().items()),
+        awake=max(thread / (elapsed - caller_waited), undisturbed),
+        most=float((times.process / times.wall).max()),
+        busy=sum(
+            after - run_times.get(thread_id, 0.0) > WORKING * thread
+            for thread_id, after in schedstat.read_run_times().items()
+        ),
         waiting=max(waited - caller_waited, 0.0),
         wanted=(process + waited) / elapsed,
     )
-
-
-def waits() -> dict[str, float]:
-    """Seconds that each thread of this process has waited for a core so far; empty where the kernel does not count."""
-    return {thread: counts[1] / 1e9 for thread, counts in _counts()}
-
-
-def runs() -> dict[str, float]:
-    """Seconds that each thread of this process has been on a core so far; empty where the kernel does not count."""
-    return {thread: counts[0] / 1e9 for thread, counts in _counts()}
-
-
-def starved(before: Mapping[str, tuple[int, ...]], seconds: float) -> float:
-    """Return the seconds that threads waited for a core in vain: the kernel counts them once they get one.
-
-    Args:
-        before: what the kernel had counted of each thread.
-        seconds: since then. Within a tick nothing is told, as a thread that runs has no other counts either.
-    """
-    same = [thread for thread, counts in _counts() if before.get(thread) == counts] if seconds >= TICK else []
-    return seconds * sum(map(_is_runnable, same))
-
-
-def _is_runnable(thread: str) -> bool:
-    """Whether a thread of this process is on a core or waits for one."""
-    with suppress(FileNotFoundError, ProcessLookupError):
-        status = Path(f"/proc/self/task/{thread}/stat").read_text(encoding="utf-8", errors="replace")
-        return status.rpartition(")")[2].split()[0] == "R"
-    return False
-
-
-def _counts() -> Iterator[tuple[str, tuple[int, ...]]]:
-    """What the kernel counts of each thread, nanoseconds on cores and waiting for one first."""
-    for statistics in Path("/proc/self/task").glob("*/schedstat"):
-        with suppress(FileNotFoundError, ProcessLookupError):  # the thread ended before it was opened, or read
-            counts = statistics.read_text(encoding="ascii").split()
-            if counts != NOTHING:
-                yield statistics.parent.name, tuple(map(int, counts))
-
-
-def waited_since(before: dict[str, float]) -> float | None:
-    """Seconds that the threads in an earlier reading have waited since, all together; None where nothing is counted."""
-    after = waits()
-    return sum(after[thread] - before[thread] for thread in before if thread in after) if before else None

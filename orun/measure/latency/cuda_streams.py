@@ -1,11 +1,11 @@
-"""Inferences on a stream of a CUDA device, timed by events on it.
+"""Inferences on a stream of a CUDA device, timed by events on the stream.
 
-The inferences of a round are put on the stream without waiting for any of them, so that the device goes from one to
-the next while the host is still submitting: what delays the host is not in the time of the device, as long as the host
-is ahead. Where it is not (many short kernels, nodes that fall back to the CPU), the device waits and its time says so.
+The inferences of a round are submitted without waiting for any of them, so the device goes from one to the next while
+the host still submits. Delays of the host are not in the device's time while the host is ahead. If it is not (many
+short kernels, nodes that fall back to the CPU), the device waits, and its time includes that.
 
-The CUDA driver is called, not a CUDA runtime: it comes with the device, whatever version of the runtime ONNX Runtime
-was built for, and shares a device's primary context with it.
+The CUDA driver is called, not a CUDA runtime. It comes with the device, whatever runtime ONNX Runtime was built for,
+and both share the device's primary context.
 """
 
 from __future__ import annotations
@@ -24,47 +24,47 @@ from orun.errors import OrunError, UsageError
 from orun.measure.latency.cpu_time import Floats
 
 DRIVER = "libcuda.so.1"
-NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: as ONNX Runtime makes its own
-ROUND = 8  # inferences that are put on the stream at once: few enough for the queue of a device, which has some 1000
+NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING, as for ONNX Runtime's own streams
+ROUND = 8  # inferences submitted at once: few enough for a device's queue of about 1000 kernels
 FEWEST_ROUNDS = 2
 OPTION = "user_compute_stream"  # of every provider of `GPU_PROVIDERS`
 
 
 @dataclass(frozen=True, eq=False)
-class Streamed:
-    """Inferences on a stream.
+class StreamTimes:
+    """Times of inferences on a stream.
 
     Attributes:
-        device: time of each from the end of the one before to its own on the stream, seconds, `[n]`.
-        host: CPU time of the calling thread for submitting each, seconds, `[n]`.
+        device: time from the end of the inference before to the end of this one, seconds, `[n]`.
+        host: CPU time of the calling thread for submitting it, seconds, `[n]`.
     """
 
     device: Floats
     host: Floats
 
 
-class Marks(Protocol):
-    """What tells time on a stream: so many marks, which are set again and again."""
+class StreamEvents(Protocol):
+    """Events on a stream, by number; each can be recorded again."""
 
-    def set(self, place: int) -> None:
-        """Put a mark on the stream, behind what was put there."""
+    def record(self, number: int) -> None:
+        """Put an event on the stream, behind the work submitted so far."""
 
-    def wait(self, place: int) -> None:
-        """Wait until the stream has come to a mark."""
+    def wait(self, number: int) -> None:
+        """Wait until the stream has reached an event."""
 
-    def between(self, first: int, second: int) -> float:
-        """Seconds from one mark to another that the stream has come to."""
+    def seconds_between(self, first: int, second: int) -> float:
+        """Return the seconds between two events that the stream has reached."""
 
 
 class Driver:
-    """The CUDA driver's functions; each raises what it refuses."""
+    """Functions of the CUDA driver."""
 
     def __init__(self, library: str) -> None:
         try:
             self._library = ctypes.CDLL(library)
         except OSError as error:
             raise UsageError(
-                "the time of the device cannot be told: there is no CUDA driver here",
+                "cannot measure time on the device: this machine has no CUDA driver",
                 why=str(error),
                 hint="leave out `device_time`",
             ) from error
@@ -74,7 +74,7 @@ class Driver:
         """Call a function.
 
         Raises:
-            OrunError: when it returns an error.
+            OrunError: if it returns an error.
         """
         if status := int(getattr(self._library, function)(*arguments)):
             text = ctypes.c_char_p()
@@ -83,87 +83,88 @@ class Driver:
             raise OrunError(f"the CUDA driver refused {function}", why=f"error {status}: {why}")
 
     def handle(self, function: str, *arguments: Any) -> ctypes.c_void_p:
-        """What a function makes that puts a handle into its first argument."""
-        made = ctypes.c_void_p()
-        self.call(function, ctypes.byref(made), *arguments)
-        return made
+        """Call a function that puts a handle into its first argument; return the handle."""
+        handle = ctypes.c_void_p()
+        self.call(function, ctypes.byref(handle), *arguments)
+        return handle
 
 
 class Stream:
-    """A stream of a device, and marks on it. Both last as long as the process: sessions run on it until then."""
+    """Stream of a device with events on it. It lasts as long as the process, because sessions run on it until then."""
 
-    def __init__(self, driver: Driver, device: int, marks: int) -> None:
+    def __init__(self, driver: Driver, device: int, events: int) -> None:
         number = ctypes.c_int()
         driver.call("cuDeviceGet", ctypes.byref(number), device)
         driver.call("cuCtxSetCurrent", driver.handle("cuDevicePrimaryCtxRetain", number))
         self._driver = driver
         self._stream = driver.handle("cuStreamCreate", NON_BLOCKING)
-        self._events = [driver.handle("cuEventCreate", 0) for _ in range(marks)]
+        self._events = [driver.handle("cuEventCreate", 0) for _ in range(events)]
 
     @property
     def address(self) -> int:
-        """By which ONNX Runtime is told to use it."""
+        """Address that ONNX Runtime takes as an option."""
         return self._stream.value or 0
 
-    def set(self, place: int) -> None:
-        """See `Marks`."""
-        self._driver.call("cuEventRecord", self._events[place], self._stream)
+    def record(self, number: int) -> None:
+        """Implement `StreamEvents.record`."""
+        self._driver.call("cuEventRecord", self._events[number], self._stream)
 
-    def wait(self, place: int) -> None:
-        """See `Marks`."""
-        self._driver.call("cuEventSynchronize", self._events[place])
+    def wait(self, number: int) -> None:
+        """Implement `StreamEvents.wait`."""
+        self._driver.call("cuEventSynchronize", self._events[number])
 
-    def between(self, first: int, second: int) -> float:
-        """See `Marks`."""
+    def seconds_between(self, first: int, second: int) -> float:
+        """Implement `StreamEvents.seconds_between`."""
         milliseconds = ctypes.c_float()
         self._driver.call("cuEventElapsedTime", ctypes.byref(milliseconds), self._events[first], self._events[second])
         return milliseconds.value / 1e3
 
 
 def has_stream(target: Target) -> bool:
-    """Whether the target's first provider computes on a stream that it can be given."""
+    """Return whether the target's first provider accepts a stream to compute on."""
     return target.providers[0].name in GPU_PROVIDERS
 
 
-def stream_of(target: Target) -> tuple[Stream, Target]:
-    """A stream on the device of a target for which `has_stream`, and the target that computes on it.
+def make_stream(target: Target) -> tuple[Stream, Target]:
+    """Make a stream on the device of a target for which `has_stream`; return it and the target that computes on it.
 
     Raises:
-        UsageError: when there is no CUDA driver.
-        OrunError: when it refuses something.
+        UsageError: if there is no CUDA driver.
+        OrunError: if the driver refuses a call.
     """
     stream = Stream(Driver(DRIVER), int(target.providers[0].options.get("device_id", "0")), ROUND + 1)
-    given = {OPTION: str(stream.address)}
+    option = {OPTION: str(stream.address)}
     providers = tuple(
-        replace(one, options={**one.options, **given}) if one.name in GPU_PROVIDERS else one for one in target.providers
+        replace(provider, options={**provider.options, **option}) if provider.name in GPU_PROVIDERS else provider
+        for provider in target.providers
     )
     return stream, replace(target, providers=providers)
 
 
-def timed_on(marks: Marks, submit: Callable[[], object], seconds: float) -> Streamed:
-    """Time inferences on a stream: rounds of `ROUND` for so many seconds, at least `FEWEST_ROUNDS`.
+def time_stream(events: StreamEvents, submit: Callable[[], object], seconds: float) -> StreamTimes:
+    """Time inferences on a stream: rounds of `ROUND` for `seconds`, at least `FEWEST_ROUNDS`.
 
     Args:
-        marks: `ROUND + 1` of them.
+        events: `ROUND + 1` of them.
         submit: puts an inference on the stream.
-        seconds: after which no further round begins.
+        seconds: time after which no further round begins.
     """
     device: list[float] = []
     host: list[int] = []
     end = time.perf_counter() + seconds
     while len(device) < FEWEST_ROUNDS * ROUND or time.perf_counter() < end:
-        submit()  # keeps the device busy until the first of those that count is there
-        marks.set(0)
-        for place in range(1, ROUND + 1):
+        submit()  # does not count: keeps the device busy until the first inference that counts is submitted
+        events.record(0)
+        for number in range(1, ROUND + 1):
             start = time.thread_time_ns()
             submit()
             host.append(time.thread_time_ns() - start)
-            marks.set(place)
-        marks.wait(ROUND)
-        device += [marks.between(place, place + 1) for place in range(ROUND)]
-    return Streamed(np.array(device), np.array(host) / 1e9)
+            events.record(number)
+        events.wait(ROUND)
+        device += [events.seconds_between(number, number + 1) for number in range(ROUND)]
+    return StreamTimes(np.array(device), np.array(host) / 1e9)
 
 
-def together(parts: Sequence[Streamed]) -> Streamed:
-    """Several lots as one."""
-    return Streamed(np.concatenate([one.device for one in parts]), np.concatenate([one.host for one in parts]))
+def concatenate_streams(parts: Sequence[StreamTimes]) -> StreamTimes:
+    """Join sequences of inferences."""
+    return StreamTimes(np.concatenate([part.device for part in parts]), np.concatenate([part.host for part in parts]))

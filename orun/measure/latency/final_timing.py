@@ -1,9 +1,9 @@
 """Final timing of candidates: the fastest of many launches of each, spread over minutes.
 
-Models whose kernels are of different kinds cannot be told apart by their ratio in one minute. On a virtual machine the
-neighbours share units of the processor (AMX, caches), which slows one kind down by half and another not at all, for
-seconds or minutes: side by side, 8-bit integers took from .94 to 1.4 of the time of bfloat16 within ten minutes. What
-others do makes none faster, so that the least of what many launches took is what the model takes by itself.
+The ratio of models with different kernels is not stable over one minute. On a virtual machine, neighbours share units
+of the processor (AMX, caches). That slows one kind of kernel by half and another not at all, for seconds or minutes:
+within ten minutes 8-bit integers took from 0.94 to 1.4 of the time of bfloat16. Other processes make no model faster,
+so the least over many launches is the time of an undisturbed model.
 """
 
 from __future__ import annotations
@@ -12,36 +12,40 @@ import time
 from collections.abc import Callable, Mapping
 from random import Random
 
-from orun.measure.benchmark_case import Subject
-from orun.measure.latency.abba_blocks import MODEL, Pace, launch, method_of
+from orun.measure.benchmark_case import MODEL, BenchmarkCase
+from orun.measure.latency.launch import Pace, run_launch
+from orun.measure.latency.timing_method import choose_method
 
-FEWEST = 3
+FEWEST_ROUNDS = 3
 PACE = Pace(warmup=0.05, samples=1, alone=0.0, quads=0.5)
 
 
-def undisturbed(
-    subjects: Mapping[str, Subject], seconds: float, seed: int, progress: Callable[[int], None]
+def time_candidates(
+    cases: Mapping[str, BenchmarkCase], seconds: float, seed: int, progress: Callable[[int], None]
 ) -> dict[str, float]:
-    """Seconds of an inference of each model in the launch of it that was disturbed least.
+    """Return the seconds of an inference of each model in its least disturbed launch.
 
-    The models are launched in turn, in random order and one at a time, and all are timed by the same method.
+    The models are launched in random order and one at a time. All are timed by the same method.
 
     Args:
-        subjects: by name.
-        seconds: after which no further round of launches begins; three are made whatever they take.
+        cases: by name.
+        seconds: time after which no further round of launches begins; three rounds are made whatever they take.
         seed: of every random order.
         progress: called with the number of each round, from 1.
 
     Raises:
-        OrunError: when a model cannot be opened or run.
+        OrunError: if a model cannot be opened or run.
     """
     random, until = Random(seed), time.monotonic() + seconds  # noqa: S311 - an order, not a secret
-    method = method_of({name: launch({MODEL: one}, PACE, random).opened[MODEL] for name, one in subjects.items()})
-    spent: dict[str, list[float]] = {name: [] for name in subjects}
-    rounds = 0
-    while rounds < FEWEST or time.monotonic() < until:
-        rounds += 1
-        progress(rounds)
-        for name in random.sample(list(subjects), len(subjects)):
-            spent[name].append(launch({MODEL: subjects[name]}, PACE, random, method).busy[MODEL])
-    return {name: min(each) for name, each in spent.items()}
+    method = choose_method(
+        {name: run_launch({MODEL: case}, PACE, random).sessions[MODEL] for name, case in cases.items()}
+    )
+    spent: dict[str, list[float]] = {name: [] for name in cases}
+    number = 0
+    while number < FEWEST_ROUNDS or time.monotonic() < until:
+        number += 1
+        progress(number)
+        for name in random.sample(list(cases), len(cases)):
+            launch = run_launch({MODEL: cases[name]}, PACE, random, method)
+            spent[name].append(launch.inference_seconds[MODEL])
+    return {name: min(launches) for name, launches in spent.items()}

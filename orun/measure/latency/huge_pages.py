@@ -1,9 +1,8 @@
-"""Memory of a process on huge pages, so that two processes with the same data run at the same speed.
+"""Huge pages for a process's memory, so that two processes with the same data run at the same speed.
 
-Where the weights of a model lie in physical memory is chance, and a process is stuck with it: pages of 4 KiB that
-happen to be neighbours share an entry of the TLB, pages that happen to fall together displace one another from the
-caches. Two processes of one model differ by 1 to 2 % for that alone, more than many a regression. On pages of 2 MiB
-they hardly do (docs/gates.md has the figures).
+The place of a model's weights in physical memory is chance, and a process keeps it. Neighbouring 4 KiB pages share a
+TLB entry; pages of the same cache sets displace one another. Two processes of one model therefore differ by 1 to 2 %,
+more than many regressions. On 2 MiB pages they hardly differ (docs/gates.md has the figures).
 """
 
 from __future__ import annotations
@@ -16,36 +15,36 @@ from pathlib import Path
 
 from orun.environment.processes import libc
 
-ADVICE = 25  # MADV_COLLAPSE, of Linux 6.1 and later; older ones refuse it
-CHUNK = 32 << 20  # bytes between two looks at the clock; whole huge pages
+MADV_COLLAPSE = 25  # Linux 6.1 and later; older kernels refuse it
+CHUNK = 32 << 20  # bytes moved between two checks of the clock; a multiple of a huge page
 
 
 def collapse(seconds: float) -> None:
-    """Move the memory of this process that is no file's onto huge pages, where the system can, the largest parts first.
+    """Move this process's anonymous memory onto huge pages if the system can, the largest mappings first.
 
-    That holds for what there is now: memory that is taken later comes as the system gives it. 100 MB take some 50 ms,
-    or up to a second on a virtual machine whose host must find such pages first.
+    Memory allocated later is not moved. 100 MB take about 50 ms, or up to a second on a virtual machine whose host must
+    find such pages first.
 
     Args:
-        seconds: after which no more is moved.
+        seconds: time after which no more is moved.
     """
     if sys.platform != "linux":
         return
     end = time.monotonic() + seconds
     madvise = libc().madvise
     madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    for low, high in sorted(_anonymous(), key=lambda part: part[0] - part[1]):
+    for low, high in sorted(_anonymous_mappings(), key=lambda mapping: mapping[0] - mapping[1]):
         for start in range(low - low % CHUNK, high, CHUNK):
             if time.monotonic() >= end:
                 return
             first = max(start, low)
-            madvise(first, min(start + CHUNK, high) - first, ADVICE)  # goes on past a page that it cannot move
+            madvise(first, min(start + CHUNK, high) - first, MADV_COLLAPSE)  # a failure concerns one page
 
 
-def _anonymous() -> Iterator[tuple[int, int]]:
-    """First address, and the one past the last, of each private mapping that may be written and is no file's."""
+def _anonymous_mappings() -> Iterator[tuple[int, int]]:
+    """Yield start and end address of each writable private mapping without a file."""
     for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
-        where, rights, _, _, inode, *_ = line.split(maxsplit=5)
+        addresses, rights, _, _, inode, *_ = line.split(maxsplit=5)
         if rights == "rw-p" and inode == "0":
-            start, _, end = where.partition("-")
+            start, _, end = addresses.partition("-")
             yield int(start, 16), int(end, 16)

@@ -1,10 +1,9 @@
-"""Requests from several clients at once: how many are served, and how long each waits.
+"""Load from several clients at once: throughput, and the latency of each request.
 
 In a closed loop each client sends its next request when the last one is answered. In an open loop requests are due at
-times that do not depend on the answers, and a request's latency counts from when it was due: one that had to wait
-because all clients were busy has waited, as its user would have. Counting from when it was sent instead would leave out
-just the worst (Gil Tene's "coordinated omission"; the same in Schroeder, Wierman and Harchol-Balter (2006), "Open
-Versus Closed: A Cautionary Tale").
+times that do not depend on the answers, and latency counts from when a request was due. A request that waited for a
+free client has waited as its user would have. Counting from when it was sent would leave out just the worst requests
+("coordinated omission", Gil Tene; Schroeder, Wierman and Harchol-Balter 2006, "Open Versus Closed: A Cautionary Tale").
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from numpy.typing import NDArray
 
 from orun.measure.latency.quantiles import quantile
 
-PATIENCE = 2.0  # times the seconds of a round after which requests that are still due are given up
+PATIENCE = 2.0  # times a round's seconds, after which requests that are still due are given up
 
 Request = Callable[[], object]
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What is sent.
+    """Requests to send.
 
     Attributes:
         clients: requests that may be under way at once.
-        rate: requests that are due a second, in an open loop; None for a closed one.
-        seconds: how long.
-        regular: whether they are due at equal intervals, not as independent users come (Poisson).
+        rate: requests per second in an open loop; None for a closed loop.
+        seconds: duration.
+        regular: whether requests are due at equal intervals, not as independent users come (Poisson).
     """
 
     clients: int
@@ -43,12 +42,12 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Round:
-    """What came of it.
+    """Result of sending requests.
 
     Attributes:
-        latencies: seconds of each request, sorted; of one that was given up, the time that it had waited until then.
-        answered: how many were answered.
-        seconds: from the first request to the last answer.
+        latencies: seconds of each request, sorted; of a request that was given up, the time that it had waited.
+        answered: requests that were answered.
+        seconds: time from the first request to the last answer.
     """
 
     latencies: tuple[float, ...]
@@ -57,7 +56,7 @@ class Round:
 
     @property
     def throughput(self) -> float:
-        """Answers a second."""
+        """Answers per second."""
         return self.answered / self.seconds
 
     @property
@@ -71,21 +70,21 @@ class Round:
         return sum(self.latencies) / len(self.latencies)
 
     def quantile(self, share: float) -> float:
-        """A quantile of the latencies in seconds."""
+        """Return a quantile of the latencies in seconds."""
         return quantile(self.latencies, share)
 
 
 @dataclass(frozen=True)
 class Clock:
-    """How time is told and passed; another one makes a round exact in a test."""
+    """Source of time; a test passes its own to make a round exact."""
 
     now: Callable[[], float] = time.perf_counter
     sleep: Callable[[float], None] = time.sleep
 
 
 @dataclass
-class _Shared:
-    """What the clients of a round share."""
+class _RoundState:
+    """State shared by the clients of a round."""
 
     due: NDArray[np.float64] | None  # seconds after the start; None in a closed loop
     start: float = 0.0
@@ -98,43 +97,42 @@ class _Shared:
     error: BaseException | None = None
 
 
-def drive(
+def send_requests(
     requests: Sequence[Request], traffic: Traffic, random: np.random.Generator, clock: Clock | None = None
 ) -> Round:
-    """Send requests for a while.
+    """Send requests as `traffic` says.
 
     Args:
-        requests: one for each client: sends a request and returns when it is answered.
-        traffic: how many, and how often.
+        requests: a function for each client that sends a request and returns when it is answered.
+        traffic: how many requests, and how often.
         random: of the times at which they are due.
-        clock: how time is told.
+        clock: source of time.
 
     Raises:
         Exception: the first that a request raised.
     """
     clock = clock or Clock()
-    due = None if traffic.rate is None else _due(traffic, random)
+    due = None if traffic.rate is None else _due_times(traffic, random)
     patience = traffic.seconds if due is None else traffic.seconds * PATIENCE
-    shared = _Shared(due)
-    threads = [threading.Thread(target=_client, args=(request, shared, clock), daemon=True) for request in requests]
+    state = _RoundState(due)
+    threads = [threading.Thread(target=_run_client, args=(request, state, clock), daemon=True) for request in requests]
     for thread in threads:
         thread.start()
-    start = shared.start = shared.last = clock.now()  # when all clients are there
-    shared.end = start + patience
-    shared.go.set()
+    start = state.start = state.last = clock.now()  # once all clients run
+    state.end = start + patience
+    state.go.set()
     for thread in threads:
         thread.join()
-    if shared.error is not None:
-        raise shared.error
-    answered = len(shared.latencies)
-    given_up = (
-        [] if due is None else [max(shared.end, shared.last) - start - one for one in due[shared.sent :].tolist()]
-    )
-    return Round(tuple(sorted([*shared.latencies, *given_up])), answered, shared.last - start)
+    if state.error is not None:
+        raise state.error
+    answered = len(state.latencies)
+    unsent = [] if due is None else due[state.sent :].tolist()
+    given_up = [max(state.end, state.last) - start - due_at for due_at in unsent]
+    return Round(tuple(sorted([*state.latencies, *given_up])), answered, state.last - start)
 
 
-def _due(traffic: Traffic, random: np.random.Generator) -> NDArray[np.float64]:
-    """When requests are due, in seconds from the start: at least one, at once where none comes in the time."""
+def _due_times(traffic: Traffic, random: np.random.Generator) -> NDArray[np.float64]:
+    """Return when requests are due, in seconds from the start. If none falls into the duration, one is due at once."""
     rate = traffic.rate or 1.0
     count = max(int(traffic.seconds * rate), 1)
     if traffic.regular:
@@ -143,33 +141,33 @@ def _due(traffic: Traffic, random: np.random.Generator) -> NDArray[np.float64]:
     return times[times < traffic.seconds] if times[0] < traffic.seconds else np.zeros(1)
 
 
-def _client(request: Request, shared: _Shared, clock: Clock) -> None:
-    shared.go.wait()
+def _run_client(request: Request, state: _RoundState, clock: Clock) -> None:
+    state.go.wait()
     try:
-        while (since := _next(shared, clock)) is not None:
+        while (since := _next_due(state, clock)) is not None:
             request()
             now = clock.now()
-            with shared.lock:
-                shared.latencies.append(now - since)
-                shared.last = max(shared.last, now)
-    except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits for this one
-        with shared.lock:
-            shared.error = shared.error or error
+            with state.lock:
+                state.latencies.append(now - since)
+                state.last = max(state.last, now)
+    except BaseException as error:  # noqa: BLE001 - raised again by `send_requests`
+        with state.lock:
+            state.error = state.error or error
 
 
-def _next(shared: _Shared, clock: Clock) -> float | None:
-    """When the client's next request is due, once that time has come; None when there is none, but for the first."""
-    with shared.lock:
+def _next_due(state: _RoundState, clock: Clock) -> float | None:
+    """Wait until the client's next request is due and return that time; None if none is left. One is always sent."""
+    with state.lock:
         now = clock.now()
-        if shared.error is not None or (now >= shared.end and shared.sent):
+        if state.error is not None or (now >= state.end and state.sent):
             return None
-        if shared.due is None:
-            shared.sent += 1
+        if state.due is None:
+            state.sent += 1
             return now
-        if shared.sent == len(shared.due):
+        if state.sent == len(state.due):
             return None
-        since = shared.start + float(shared.due[shared.sent])
-        shared.sent += 1
+        since = state.start + float(state.due[state.sent])
+        state.sent += 1
     if since > now:
         clock.sleep(since - now)
     return since

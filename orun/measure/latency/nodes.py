@@ -1,4 +1,4 @@
-"""Time of each node in each inference, from the profile that ONNX Runtime writes."""
+"""Time of each node in each inference, read from ONNX Runtime's profile."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import numpy as np
 from orun.measure.latency.cpu_time import Floats
 
 PREFIX = "profile"  # of the file in the working folder
-KERNEL = "_kernel_time"  # the end of the name of an event that times a node
-LOWEST = 0.1  # share of a node's inferences that count as undisturbed
+KERNEL = "_kernel_time"  # suffix of the name of an event that times a node
+FASTEST = 0.1  # share of a node's inferences that count as undisturbed
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node of the graph that ONNX Runtime runs, which is not that of the file.
+    """A node of ONNX Runtime's optimized graph.
 
     Attributes:
         index: its number in that graph.
         name: its name.
-        op: its type.
-        provider: where it runs.
+        op: its operator type.
+        provider: the provider that runs it.
         shapes: of its outputs, as text.
     """
 
@@ -38,22 +38,21 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """What a profile tells.
+    """Times of a profiled session.
 
     Attributes:
-        nodes: those that run in every inference, in the order of the first one; one that holds a subgraph counts as
-            one.
-        times: seconds of each, `[inferences, nodes]`.
-        whole: seconds of each inference, `[inferences]`.
+        nodes: nodes that run in every inference, in the order of the first one; a node with a subgraph counts as one.
+        times: seconds of each node, `[inferences, nodes]`.
+        totals: seconds of each inference, `[inferences]`.
     """
 
     nodes: tuple[Node, ...]
     times: Floats
-    whole: Floats
+    totals: Floats
 
 
-def read(file: Path, aside: Collection[int]) -> Profile:
-    """Read a profile and remove it; inferences of the numbers `aside` are left out."""
+def read_profile(file: Path, excluded: Collection[int]) -> Profile:
+    """Read a profile file and remove it; `excluded` are numbers of inferences that do not count."""
     events: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
     file.unlink()
     starts = sorted((event["ts"], event["dur"]) for event in events if event["name"] == "model_run")
@@ -62,27 +61,27 @@ def read(file: Path, aside: Collection[int]) -> Profile:
     position, end = -1, 0
     for event in sorted(kernels, key=lambda event: (event["ts"], -event["dur"])):
         if event["ts"] < end:
-            continue  # within the subgraph of the node before
+            continue  # in the subgraph of the node before
         while position + 1 < len(starts) and starts[position + 1][0] <= event["ts"]:
             position += 1
         end = event["ts"] + event["dur"]
         runs[position][_node(event)] = event["dur"]
-    kept = [number for number in range(len(runs)) if number not in aside]
+    kept = [number for number in range(len(runs)) if number not in excluded]
     common = tuple(node for node in runs[kept[0]] if all(node in runs[number] for number in kept))
     times = np.array([[runs[number][node] for node in common] for number in kept]) / 1e6
     return Profile(common, times, np.array([starts[number][1] for number in kept]) / 1e6)
 
 
 def _node(event: Mapping[str, Any]) -> Node:
-    known = event["args"]
-    shapes = [shape for output in known.get("output_type_shape", ()) for shape in output.values()]
+    details = event["args"]
+    shapes = [shape for output in details.get("output_type_shape", ()) for shape in output.values()]
     text = " ".join("x".join(map(str, shape)) or "1" for shape in shapes)
     name = event["name"].removesuffix(KERNEL)
-    return Node(known["node_index"], name, known.get("op_name", ""), known.get("provider", ""), text)
+    return Node(details["node_index"], name, details.get("op_name", ""), details.get("provider", ""), text)
 
 
-def quiet(times: Floats) -> Floats:
-    """The time of each node when it is left in peace, from `[inferences, nodes]`: the mean of its fastest tenth."""
+def undisturbed_times(times: Floats) -> Floats:
+    """Return the mean of each node's fastest tenth: `[inferences, nodes] -> [nodes]`."""
     ordered = np.sort(times, axis=0)
-    found: Floats = ordered[: max(int(len(ordered) * LOWEST), 1)].mean(axis=0)
-    return found
+    fastest: Floats = ordered[: max(int(len(ordered) * FASTEST), 1)].mean(axis=0)
+    return fastest

@@ -1,4 +1,4 @@
-"""Memory of a session that the system does not count as resident: ONNX Runtime's arena and GPU memory."""
+"""Memory that a session takes and the system does not count as resident: ONNX Runtime's arena, GPU memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from orun.core.targets import GPU_PROVIDERS, Target
 from orun.environment.device import ask_gpu
 
 MEBIBYTE = 1 << 20
-INFORMATION = 1  # the severity at which ONNX Runtime logs what its arenas do
+INFORMATION = 1  # severity at which ONNX Runtime logs how its arenas grow
 GROWTH = re.compile(
     r"Reserving memory in BFCArena for (?P<reserving>\w+) size: (?P<reserved>\d+)"
     r"|Extending BFCArena for (?P<extending>\w+)"
@@ -16,28 +16,28 @@ GROWTH = re.compile(
 )
 
 
-def arena(log: str, device: str = "Cpu") -> int:
-    """Bytes that ONNX Runtime's arena of a device took from the system in all.
+def parse_arena_bytes(log: str, device: str = "Cpu") -> int:
+    """Return the bytes that ONNX Runtime's arena of a device took from the system in all.
 
     Args:
-        log: what ONNX Runtime wrote at severity `INFORMATION`, from before the session was made.
-        device: by ONNX Runtime's name for its memory.
+        log: ONNX Runtime's log at severity `INFORMATION`, from before the session was made.
+        device: ONNX Runtime's name for the device's memory.
     """
     total, extending = 0, ""
-    for found in GROWTH.finditer(log):
-        if found["reserving"] == device:
-            total += int(found["reserved"])
-        extending = found["extending"] or extending
-        if found["extended"] and extending == device:
-            total += int(found["extended"])
+    for match in GROWTH.finditer(log):
+        if match["reserving"] == device:
+            total += int(match["reserved"])
+        extending = match["extending"] or extending
+        if match["extended"] and extending == device:
+            total += int(match["extended"])
     return total
 
 
-def gpu_memory(target: Target) -> int | None:
-    """Bytes in use on the GPU of a target's first provider for one, by any process; None when it names none.
+def read_gpu_memory(target: Target) -> int | None:
+    """Return the bytes in use, by any process, on the GPU of the target's first GPU provider; None without one.
 
     Raises:
-        DeviceUnknown: when `nvidia-smi` cannot tell.
+        DeviceUnknown: if `nvidia-smi` cannot tell.
     """
     for provider in target.providers:
         if provider.name in GPU_PROVIDERS:

@@ -14,9 +14,9 @@ class Pressure:
     """How busy the machine was.
 
     Attributes:
-        cpu: share of the time in which some thread of the machine waited for a core; None where the kernel does not
-            count it (PSI, Linux 4.20 and later).
-        load: load average over a minute at the end; None where there is none.
+        cpu: share of the time in which some thread of the machine waited for a core; None if the kernel does not count
+            it (PSI, Linux 4.20 and later).
+        load: load average over the last minute; None where the system has none.
     """
 
     cpu: float | None
@@ -24,24 +24,24 @@ class Pressure:
 
 
 class PressureGauge:
-    """Watches the pressure from its making on."""
+    """Gauge of the pressure since it was made."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
-        self._stalled = _stalled()
+        self._stalled = _read_stalled()
 
     def read(self) -> Pressure:
-        """The pressure since the gauge was made."""
-        now, seconds = _stalled(), time.monotonic() - self._began
+        """Return the pressure since the gauge was made."""
+        now, seconds = _read_stalled(), time.monotonic() - self._began
         share = None if now is None or self._stalled is None else min((now - self._stalled) / max(seconds, 1e-9), 1.0)
         return Pressure(share, os.getloadavg()[0] if hasattr(os, "getloadavg") else None)
 
 
-def _stalled() -> float | None:
-    """Seconds since boot in which some thread waited for a core."""
+def _read_stalled() -> float | None:
+    """Return the seconds since boot in which some thread waited for a core."""
     try:
         text = Path("/proc/pressure/cpu").read_text(encoding="utf-8")
     except OSError:  # not Linux, or a kernel without PSI
         return None
-    found = re.search(r"^some .*total=(\d+)", text, re.MULTILINE)
-    return int(found[1]) / 1e6 if found else None
+    total = re.search(r"^some .*total=(\d+)", text, re.MULTILINE)
+    return int(total[1]) / 1e6 if total else None

@@ -1,9 +1,8 @@
-"""Quantiles of measured times with intervals.
+"""Quantiles of measured times with distribution-free intervals.
 
-Within a launch nothing is assumed of the distribution of times: the interval of a quantile lies between two order
-statistics, whose ranks come from the binomial distribution (David and Nagaraja, "Order Statistics", 3rd edition,
-section 7.1). Times of one launch resemble one another, though, so the interval is never narrower than what the
-quantiles of the launches, as so many single measurements, allow.
+The interval of a quantile lies between two order statistics, whose ranks come from the binomial distribution (David and
+Nagaraja, "Order Statistics", 3rd edition, section 7.1). Times of one launch are correlated, so the interval is at least
+as wide as the one of the launches' quantiles, each taken as a single measurement.
 """
 
 from __future__ import annotations
@@ -19,24 +18,24 @@ TAIL = (1 - CONFIDENCE) / 2
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The smallest of the ordered values with at least `share` of all values at or below it."""
+    """Return the smallest of the ordered values with at least `share` of all values at or below it."""
     return ordered[max(math.ceil(len(ordered) * share - 1e-9), 1) - 1]
 
 
-def bounded(launches: Sequence[Sequence[float]], share: float) -> Estimate:
-    """A quantile of times with its 95 % interval.
+def estimate_quantile(launches: Sequence[Sequence[float]], share: float) -> Estimate:
+    """Return a quantile of all times with its 95 % interval.
 
     Args:
-        launches: the times of each launch, above 0, in seconds; at least two launches, none of them empty.
+        launches: the times of each launch, above 0, in seconds; at least two launches, none empty.
         share: which quantile, between 0 and 1.
 
     Returns:
-        The quantile of all times together. `low` is 0 and `high` infinite where there are too few to bound it.
+        An estimate whose `low` is 0, or `high` infinite, if there are too few times to bound it.
     """
     ordered = sorted(time for launch in launches for time in launch)
     value, count = quantile(ordered, share), len(ordered)
     low, high = ranks(count, share)
-    between = Evidence.of([math.log(quantile(sorted(launch), share)) for launch in launches]).half_width
+    between = Evidence.from_log_ratios([math.log(quantile(sorted(launch), share)) for launch in launches]).half_width
     return Estimate(
         value,
         low=min(ordered[low - 1], value * math.exp(-between)) if low else 0.0,
@@ -45,29 +44,29 @@ def bounded(launches: Sequence[Sequence[float]], share: float) -> Estimate:
 
 
 def median_error(values: Sequence[float]) -> float:
-    """Standard error of the median, whatever the distribution: half the distance of the order statistics beside it.
+    """Return the standard error of the median, whatever the distribution: half the distance of two order statistics.
 
-    Their ranks lie a standard deviation of the binomial to both sides (David and Nagaraja, "Order Statistics", 3rd
+    Their ranks lie one standard deviation of the binomial below and above (David and Nagaraja, "Order Statistics", 3rd
     edition, section 7.1).
     """
-    ordered, reach = sorted(values), math.sqrt(len(values)) / 2
+    ordered, deviation = sorted(values), math.sqrt(len(values)) / 2
     middle = (len(ordered) - 1) / 2
-    low, high = max(math.floor(middle - reach), 0), min(math.ceil(middle + reach), len(ordered) - 1)
+    low, high = max(math.floor(middle - deviation), 0), min(math.ceil(middle + deviation), len(ordered) - 1)
     return (ordered[high] - ordered[low]) / 2
 
 
 @functools.cache
 def ranks(count: int, share: float) -> tuple[int, int]:
-    """Ranks of the order statistics that hold a quantile with 95 %.
+    """Return the ranks of the order statistics that enclose a quantile with 95 % confidence.
 
     Args:
-        count: number of independent samples.
+        count: independent samples.
         share: which quantile, between 0 and 1.
 
     Returns:
-        The lower and the upper rank, counted from 1; 0 and `count + 1` where there is no bound.
+        The lower and the upper rank, counted from 1; 0 and `count + 1` if there is no bound.
     """
-    at_most, low = 0.0, 0  # at_most: P(at most `hits` samples lie below the quantile)
+    at_most, low = 0.0, 0  # at_most: P(at most `hits` samples are below the quantile)
     for hits in range(count + 1):
         at_most += _binomial(count, hits, share)
         if at_most <= TAIL:

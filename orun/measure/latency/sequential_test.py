@@ -1,17 +1,17 @@
-"""Sequential test of whether a model is slower than another; it stops as soon as the answer is clear.
+"""Sequential test of whether a model is slower than another one. It stops as soon as the answer is clear.
 
-One launch of both models gives one log ratio of their times. The test weighs "not slower" against "slower by d":
-Wald's sequential probability ratio test (1945, Annals of Mathematical Statistics 16:117-186) with the likelihoods
-maximised over the unknown spread, which makes it as careful about few launches as Student's t is. A floor under the
-spread keeps a few launches that agree by luck from looking like certainty.
+Each launch gives one log ratio of the two models' times. The test weighs "not slower" against "slower by d": Wald's
+sequential probability ratio test (1945, Annals of Mathematical Statistics 16:117-186), with the likelihoods maximised
+over the unknown spread. That makes it as careful about few launches as Student's t is. A floor under the spread keeps
+a few launches that agree by luck from looking certain.
 
-Against a reference, whose kernels are of another kind, the launches of a run have something in common: what other
-processes leave in the caches costs the larger model more, for as long as they are at work. The mean of n launches of
-spread s then has the variance s^2 (1 / n + r), with r s^2 the variance between runs: random effects on two levels,
-Kalibera and Jones (2013), "Rigorous Benchmarking in Reasonable Time", ISMM. One run cannot tell r. `SHARED` is what
-runs of `benchmarks.interval_coverage` need to hold the value of all of them.
+Against a reference, whose kernels are of another kind, the launches of a run are correlated: data that other processes
+leave in the caches costs the larger model more, for as long as those processes run. The mean of n launches of spread s
+then has the variance s^2 (1 / n + r), where r s^2 is the variance between runs (random effects on two levels: Kalibera
+and Jones 2013, "Rigorous Benchmarking in Reasonable Time", ISMM). One run cannot estimate r. `SHARED` is the r with
+which intervals of `benchmarks.interval_coverage` hold the value of all runs at the stated rate.
 
-Pure Python: gates are judged by the process that plans, which imports no numpy.
+Pure Python: the process that plans judges gates, and imports no numpy.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from orun.core.serialization import Record
 
 CONFIDENCE = 0.95
 
-ALPHA = 0.01  # chance to call an equal model slower
-BETA = 0.05  # chance to miss one that is slower by d
+ALPHA = 0.01  # probability of calling an equal model slower
+BETA = 0.05  # probability of missing a model that is slower by d
 FEWEST = 3  # launches below which nothing is decided
-FLOOR = 0.008  # of the spread of launches, as a log ratio
-SHARED = 0.25  # variance between runs against a reference, in times of that between the launches of one
-FINEST = 0.005  # slow-down that it is asked to tell from none: below the floor it would take hundreds of launches
+FLOOR = 0.008  # least spread of launches, as a log ratio
+SHARED = 0.25  # r: variance between runs against a reference over the variance between launches of a run
+FINEST = 0.005  # smallest slow-down to test for: below the floor it would take hundreds of launches
 
 SLOWER = math.log((1 - BETA) / ALPHA)  # log odds at which "slower by d" is accepted
-EQUAL = math.log(BETA / (1 - ALPHA))  # and "not slower"
+EQUAL = math.log(BETA / (1 - ALPHA))  # log odds at which "not slower" is accepted
 
 Answer = Literal["slower", "not slower", "undecided"]
 
 
 class Evidence(Record, frozen=True):
-    """The launches of a comparison, as far as the test needs them.
+    """Sufficient statistics of a comparison's launches.
 
     Attributes:
-        count: how many launches, at least 2.
-        mean: of their log ratios.
-        spread: their standard deviation, or the floor where that is larger.
-        shared: variance between runs, in times of that between launches.
+        count: launches, at least 2.
+        mean: mean of their log ratios.
+        spread: standard deviation of their log ratios, at least `FLOOR`.
+        shared: variance between runs over the variance between launches.
     """
 
     count: int
@@ -55,16 +55,16 @@ class Evidence(Record, frozen=True):
     shared: float = 0.0
 
     @classmethod
-    def of(cls, ratios: Sequence[float], shared: float = 0.0) -> Evidence:
-        """From the log ratio of each launch."""
+    def from_log_ratios(cls, ratios: Sequence[float], shared: float = 0.0) -> Evidence:
+        """Summarize the log ratio of each launch."""
         count = len(ratios)
         mean = math.fsum(ratios) / count
         variance = math.fsum((ratio - mean) ** 2 for ratio in ratios) / (count - 1)
         return cls(count, mean, max(math.sqrt(variance), FLOOR), shared)
 
     @classmethod
-    def stored(cls, comparison: Comparison) -> Evidence:
-        """From a comparison that was measured in launches."""
+    def from_comparison(cls, comparison: Comparison) -> Evidence:
+        """Read back what a comparison stores of its launches: count, ratio of the times and spread."""
         return cls(comparison.count, math.log(comparison.ratio.value), comparison.spread)
 
     @property
@@ -74,16 +74,16 @@ class Evidence(Record, frozen=True):
 
     @property
     def ratio(self) -> Estimate:
-        """The ratio of the times with its 95 % interval."""
+        """Ratio of the times with its 95 % interval."""
         low, high = self.mean - self.half_width, self.mean + self.half_width
         return Estimate(math.exp(self.mean), math.exp(low), math.exp(high))
 
     def inverse(self) -> Evidence:
-        """The same with the two models changed over."""
+        """Return the evidence with the two models swapped."""
         return Evidence(self.count, -self.mean, self.spread, self.shared)
 
     def log_odds(self, slowdown: float) -> float:
-        """How much better "slower by `slowdown` or more" fits than "not slower": the log of the likelihood ratio.
+        """Return the log likelihood ratio of "slower by `slowdown` or more" to "not slower".
 
         Args:
             slowdown: log ratio of the times, above 0.
@@ -94,7 +94,7 @@ class Evidence(Record, frozen=True):
         return self.count / 2 * math.log(equal / slower)
 
     def answer(self, slowdown: float) -> Answer:
-        """What the launches say of a slow-down, a log ratio above 0."""
+        """Decide whether the model is slower by `slowdown`, a log ratio above 0."""
         odds = self.log_odds(slowdown)
         if self.count < FEWEST:
             return "undecided"
@@ -103,22 +103,22 @@ class Evidence(Record, frozen=True):
         return "slower" if odds >= SLOWER else "undecided"
 
     def is_below(self, slowdown: float) -> bool:
-        """Whether the launches are slower by clearly less: twice the half of the 95 % interval lies below.
+        """Return whether the model is slower by clearly less: the mean plus twice the half width lies below.
 
-        A change between the two hypotheses fits neither, and the odds would never decide. At three launches an equal
-        slow-down looks so in 0.7 % of cases, at more launches in fewer.
+        A change between the two hypotheses fits neither, and the odds alone would never decide. With three launches
+        a slow-down of exactly `slowdown` looks so in 0.7 % of cases, with more launches in fewer.
         """
         return self.mean + 2 * self.half_width < slowdown
 
 
 def reach(count: int, shared: float = 0.0) -> float:
-    """Return half the width of the 95 % interval of the mean of so many launches, in times of their spread."""
+    """Return half the width of the 95 % interval of the mean of `count` launches, as a multiple of their spread."""
     return student(count - 1) * math.sqrt(1 / count + shared)
 
 
 @functools.cache
 def student(freedom: int) -> float:
-    """The quantile of Student's t that leaves 2.5 % above it.
+    """Return the 97.5 % quantile of Student's t, by bisection.
 
     Args:
         freedom: degrees of freedom, at least 1.
@@ -132,7 +132,7 @@ def student(freedom: int) -> float:
 
 
 def _student_within(t: float, freedom: int) -> float:
-    """P(|T| <= t), the finite series of Abramowitz and Stegun 26.7.3 and 26.7.4."""
+    """Return P(|T| <= t) by the finite series of Abramowitz and Stegun, 26.7.3 and 26.7.4."""
     angle = math.atan(t / math.sqrt(freedom))
     cosine, odd = math.cos(angle), freedom % 2
     term, total = (cosine if odd else 1.0), 0.0

@@ -1,8 +1,8 @@
-"""Warm-up of a session: it ends when inferences of as long again are no faster.
+"""Warm-up of a session: it ends when as much time again makes inferences no faster.
 
-Providers compile for a shape when they first meet it, or after some calls, libraries try their algorithms, weights are
-read from the disk as they are used. What is left of that when the first sample is taken slows the first launches of one
-model and not of the other. A busy machine makes inferences slower and none faster, so that the least of them tells.
+Providers compile for a shape at its first use or after some calls, libraries try algorithms, weights are read from disk
+as they are used. A warm-up that ends too early slows the first launches of one model and not of the other. A busy
+machine makes inferences slower and none faster, so the fastest ones are compared.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from dataclasses import dataclass
 
 from orun.measure.latency.cpu_time import Times
 
-LEAST = 2  # inferences after the first, whatever time they take
-FASTER = 0.9  # least time over that of the inferences before, from which on the model gets faster: not by chance
+FEWEST = 2  # inferences after the first, whatever time they take
+FASTER = 0.9  # least time over the least time before, below which the model still gets faster and not by chance
 
 
 @dataclass(frozen=True)
 class Warmth:
-    """What warming up took.
+    """Result of a warm-up.
 
     Attributes:
-        seconds: after which the model got no faster, or all that it had where it still did.
+        seconds: time after which the model got no faster, or all of the time if it still did.
         each: seconds of the fastest inference.
         count: inferences.
     """
@@ -33,35 +33,34 @@ class Warmth:
 
 
 def warm_up(infer: Callable[[], Times], seconds: float, longest: float, *, processor: bool) -> Warmth:
-    """Run a model for some seconds, and on as long as it gets faster.
+    """Run a model for `seconds`, and longer while it gets faster.
 
     Args:
-        infer: makes one inference.
-        seconds: at least.
-        longest: seconds at most, for seeing whether it gets faster; nobody looks where `seconds` are more than half.
-        processor: whether all of the model runs on the processor, where its CPU time is what others do not change.
+        infer: runs one inference.
+        seconds: time at least.
+        longest: time at most. Up to twice `seconds`, nothing is compared.
+        processor: whether all of the model runs on the CPU. Then its CPU time is compared, which is least disturbed.
     """
     begin = time.perf_counter()
-    found = _for(infer, seconds)
-    warm, took, every = seconds, time.perf_counter() - begin, list(found)
-    while 2 * took <= longest:
-        more = _for(infer, took)
-        every += more
-        if _least(more, processor=processor) > FASTER * _least(found, processor=processor):
+    latest = _infer_for(infer, seconds)
+    warm, elapsed, every = seconds, time.perf_counter() - begin, list(latest)
+    while 2 * elapsed <= longest:
+        next_round = _infer_for(infer, elapsed)
+        every += next_round
+        if _least_seconds(next_round, processor=processor) > FASTER * _least_seconds(latest, processor=processor):
             break
-        found = more
-        warm = took = time.perf_counter() - begin
-    return Warmth(warm, min(float(one.wall[0]) for one in every), len(every))
+        latest = next_round
+        warm = elapsed = time.perf_counter() - begin
+    return Warmth(warm, min(float(times.wall[0]) for times in every), len(every))
 
 
-def _for(infer: Callable[[], Times], seconds: float) -> list[Times]:
-    """Inferences until the time is up."""
+def _infer_for(infer: Callable[[], Times], seconds: float) -> list[Times]:
     end = time.perf_counter() + seconds
-    found: list[Times] = []
-    while len(found) < LEAST or time.perf_counter() < end:
-        found.append(infer())
-    return found
+    inferences: list[Times] = []
+    while len(inferences) < FEWEST or time.perf_counter() < end:
+        inferences.append(infer())
+    return inferences
 
 
-def _least(times: list[Times], *, processor: bool) -> float:
-    return min(float((one.process if processor else one.wall)[0]) for one in times)
+def _least_seconds(inferences: list[Times], *, processor: bool) -> float:
+    return min(float((times.process if processor else times.wall)[0]) for times in inferences)

@@ -58,12 +58,12 @@ def metrics(params: Params) -> Collection[str]:
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Open the model, and leave where its nodes landed."""
     del params
-    from orun.measure.placement import cpu_nodes, placement
+    from orun.measure.placement import cpu_nodes, read_placement
     from orun.measure.session import open_session
 
     target = context.target or Target("cpu")
     session = open_session(context.model(), replace(target, fallback="allow"), watched=True)
-    found = placement(session)
+    found = read_placement(session)
     first = target.providers[0].name
     fallen = cpu_nodes(found) if first != "CPUExecutionProvider" else []
     operators = Counter(node.operator for node in fallen)

@@ -9,9 +9,9 @@ from orun.core.metrics import Metric
 from orun.core.serialization import replace
 from orun.core.targets import Target
 from orun.errors import OrunError, StageFailed
-from orun.measure.answers import Answers, Question, ask
 from orun.measure.engines import Engine
-from orun.measure.latency.cold_start import Reading, metric
+from orun.measure.isolated_run import IsolatedRun, RunRequest, run_isolated
+from orun.measure.latency.cold_start import Reading, compare_rounds
 from orun.measure.plugins import OPENVINO
 from orun.stages._graph.agreement import Agreement, Tolerance, check
 from orun.stages._graph.feeds import Case
@@ -37,12 +37,12 @@ def loaded_back(
     target = replace(context.target or Target("cpu"), fallback="allow")
     before = _kept(context, engine)
     loads: dict[str, list[float]] = {"compiled": [], "uncompiled": []}
-    found: dict[str, Answers] = {}
+    runs: dict[str, IsolatedRun] = {}
     for number in range(launches):
         for role, model in (("uncompiled", context.model()), ("compiled", context.result)):
             context.progress(number, launches, f"load the {role} model")
-            found[role] = _ask(context, role, Question(model, target), tries)
-            loads[role].append(found[role].found.load)
+            runs[role] = _run(context, role, RunRequest(model, target), tries)
+            loads[role].append(runs[role].session.load)
     if (after := _kept(context, engine)) != before:
         new = sorted(after.items() - before.items())
         raise StageFailed(
@@ -51,12 +51,12 @@ def loaded_back(
             why=f"it wrote {', '.join(name for name, _ in new)}",
             hint=ANEW.get(engine.provider, ""),
         )
-    subgraphs = found["compiled"].found.subgraphs
+    subgraphs = runs["compiled"].session.subgraphs
     return {
         "size": Metric(sum(size for size, *_ in before.values()), "B", "lower"),
         "load": _loads(model=loads["compiled"], reference=loads["uncompiled"]),
         "load_uncompiled": _loads(model=loads["uncompiled"]),
-        "max_abs_error": _compare(context, tries, found, tolerance),
+        "max_abs_error": _compare(context, tries, runs, tolerance),
         "compiled": Metric(sum(one.provider == engine.provider for one in subgraphs), better="lower"),
         "left": Metric(sum(len(one.nodes) for one in subgraphs if one.provider != engine.provider), better="lower"),
     }
@@ -73,21 +73,21 @@ def _loads(**seconds: Sequence[float]) -> Metric:
     if len(seconds["model"]) < LEAST:
         return Metric(median(seconds["model"]), "s", "lower", "timing")
     readings = {role: [Reading(load, 0.0, 0, 0, 0) for load in loads] for role, loads in seconds.items()}
-    return metric(readings, lambda reading: reading.load, "s")
+    return compare_rounds(readings, lambda reading: reading.load, "s")
 
 
-def _ask(context: Context, role: str, question: Question, tries: Sequence[Case]) -> Answers:
+def _run(context: Context, role: str, request: RunRequest, tries: Sequence[Case]) -> IsolatedRun:
     try:
-        return ask(question, [case.feed for case in tries])
+        return run_isolated(request, [case.feed for case in tries])
     except OrunError as error:
         raise StageFailed(context.stage, f"the {role} model cannot be loaded back", why=error.why) from error
 
 
-def _compare(context: Context, tries: Sequence[Case], answers: Mapping[str, Answers], tolerance: Tolerance) -> Metric:
+def _compare(context: Context, tries: Sequence[Case], runs: Mapping[str, IsolatedRun], tolerance: Tolerance) -> Metric:
     """Compare the answers of both models within what the uncompiled model can promise; return the largest error."""
     names = [output.name for output in load_graph(context.model()).graph.output]
     hint = "raise `atol` or `rtol` if the provider calculates in a smaller type"
     agreement = Agreement("the compiled model", "the uncompiled model", names, tolerance, hint)
     limits = limits_of(context, context.model(), names, context.target)
-    compiled = iter(answers["compiled"].outputs)
-    return check(context, agreement, tries, answers["uncompiled"].outputs, lambda _: next(compiled), limits)
+    compiled = iter(runs["compiled"].outputs)
+    return check(context, agreement, tries, runs["uncompiled"].outputs, lambda _: next(compiled), limits)

@@ -184,13 +184,13 @@ def judge(
 def _note_doubts(
     context: Context, request: Request, dataset: Dataset, sessions: Mapping[str, InferenceSession | RemoteSession]
 ) -> None:
-    from orun.measure.dataset_warnings import repeated, unfed
+    from orun.measure.dataset_warnings import warn_of_duplicates, warn_of_unused_inputs
 
     taken = {role: [one.name for one in session.get_inputs()] for role, session in sessions.items()}
     if not request.functions:  # which may read what no model takes
-        for note in unfed(taken, dataset):
+        for note in warn_of_unused_inputs(taken, dataset):
             context.note(note)
-    if (request.task or request.functions) and (note := repeated(dataset)):
+    if (request.task or request.functions) and (note := warn_of_duplicates(dataset)):
         context.note(note)
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from orun.core.targets import Target
-    from orun.measure.benchmark_case import Subject
+    from orun.measure.benchmark_case import BenchmarkCase
     from orun.measure.latency.measurement import Budget
 
 FEW_SAMPLES = 36  # which bound p90 with 95 %
@@ -131,7 +131,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Measure, and leave the launches and the time of each inference."""
     from orun.measure.latency.measurement import measure
     from orun.measure.latency.metrics import metrics_of
-    from orun.measure.latency.record import summary, write
+    from orun.measure.latency.record import summarize, write
 
     if params.min_launches > params.max_launches:
         raise StageFailed(
@@ -144,7 +144,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     subjects = _subjects(context, params)
     measurement = measure(subjects, budget_for(params), context.seed, context.progress)
     write(context.output, measurement, subjects)
-    for line in summary(measurement):
+    for line in summarize(measurement):
         context.log.info("%s", line)
     return metrics_of(measurement, params.batch)
 
@@ -190,7 +190,7 @@ def budget_for(params: Params) -> Budget:
     )
 
 
-def _subjects(context: Context, params: Params) -> dict[str, Subject]:
+def _subjects(context: Context, params: Params) -> dict[str, BenchmarkCase]:
     from orun.core.targets import Target
     from orun.stages.timing import Sizes, timed_feeds
 
@@ -204,9 +204,9 @@ def _subjects(context: Context, params: Params) -> dict[str, Subject]:
     }
 
 
-def _subject(path: Path, target: Target, fed: Mapping[str, NDArray[Any]], params: Params) -> Subject:
+def _subject(path: Path, target: Target, fed: Mapping[str, NDArray[Any]], params: Params) -> BenchmarkCase:
     """A reference on another target has its time on a stream told where it has one."""
-    from orun.measure.benchmark_case import Subject
+    from orun.measure.benchmark_case import BenchmarkCase
     from orun.measure.latency.cuda_streams import has_stream
 
-    return Subject(path, target, fed, params.io_binding, streamed=params.device_time and has_stream(target))
+    return BenchmarkCase(path, target, fed, params.io_binding, streamed=params.device_time and has_stream(target))

@@ -72,7 +72,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Drive the models, and leave every request."""
     import numpy as np
 
-    from orun.measure.latency.load import Traffic, drive
+    from orun.measure.latency.load import Traffic, send_requests
 
     requests = _requests(context, params)
     random = {role: np.random.default_rng([context.seed, place]) for place, role in enumerate(requests)}
@@ -80,12 +80,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     found: dict[str, list[Round]] = {role: [] for role in requests}
     for role, calls in requests.items():
         _try(context, role, calls[0])
-        drive(calls, Traffic(params.clients, None, params.warmup), random[role])
+        send_requests(calls, Traffic(params.clients, None, params.warmup), random[role])
     total = params.rounds * len(requests)
     for number in range(total):
         role = list(requests)[number % len(requests)]
         context.progress(number, total, "rounds")
-        found[role].append(drive(requests[role], traffic, random[role]))
+        found[role].append(send_requests(requests[role], traffic, random[role]))
     _write(context, traffic, found)
     return _metrics(context, params, found)
 
@@ -93,7 +93,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 def _requests(context: Context, params: Params) -> dict[str, list[Callable[[], object]]]:
     """For each model one request for each client."""
     from orun.core.targets import Target
-    from orun.measure.binding import caller
+    from orun.measure.binding import bind_inference
     from orun.measure.session import open_session
     from orun.stages.timing import Sizes, timed_feeds
 
@@ -104,7 +104,8 @@ def _requests(context: Context, params: Params) -> dict[str, list[Callable[[], o
     for role, path in models.items():
         pool = [open_session(path, target) for _ in range(min(params.sessions, params.clients))]
         made[role] = [
-            caller(pool[client % len(pool)], fed[role], bound=params.io_binding) for client in range(params.clients)
+            bind_inference(pool[client % len(pool)], fed[role], bound=params.io_binding)
+            for client in range(params.clients)
         ]
     return made
 
@@ -122,19 +123,19 @@ def _try(context: Context, role: str, call: Callable[[], object]) -> None:
 
 
 def _metrics(context: Context, params: Params, found: Mapping[str, Sequence[Round]]) -> dict[str, Metric]:
-    from orun.measure.latency.cold_start import metric
+    from orun.measure.latency.cold_start import compare_rounds
 
-    served = metric(found, lambda one: one.served, "ratio", "higher")
+    served = compare_rounds(found, lambda one: one.served, "ratio", "higher")
     if served.value < 1:
         context.log.warning("the model does not keep up: %.1f %% of the requests were answered", 100 * served.value)
     return {
-        "throughput": metric(found, lambda one: one.throughput * params.batch, "1/s", "higher"),
+        "throughput": compare_rounds(found, lambda one: one.throughput * params.batch, "1/s", "higher"),
         "served": served,
-        "p50": metric(found, lambda one: one.quantile(0.5), "s"),
-        "p90": metric(found, lambda one: one.quantile(0.9), "s"),
-        "p99": metric(found, lambda one: one.quantile(0.99), "s"),
-        "mean": metric(found, lambda one: one.mean, "s"),
-        "max": metric(found, lambda one: one.latencies[-1], "s"),
+        "p50": compare_rounds(found, lambda one: one.quantile(0.5), "s"),
+        "p90": compare_rounds(found, lambda one: one.quantile(0.9), "s"),
+        "p99": compare_rounds(found, lambda one: one.quantile(0.99), "s"),
+        "mean": compare_rounds(found, lambda one: one.mean, "s"),
+        "max": compare_rounds(found, lambda one: one.latencies[-1], "s"),
     }
 
 

@@ -50,7 +50,7 @@ class Params(Launches):
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Launch the models, and leave what each launch took."""
-    from orun.measure.latency.cold_start import STATUS, metric
+    from orun.measure.latency.cold_start import STATUS, compare_rounds
     from orun.measure.metrics.paired import exact_metric
 
     if not STATUS.exists():
@@ -59,9 +59,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     write(context, found)
     watched = _watched(context, params)
     return {
-        "peak": metric(found, lambda reading: reading.peak, "B"),
-        "added": metric(found, lambda reading: reading.peak - reading.before, "B"),
-        "held": metric(found, lambda reading: reading.held, "B"),
+        "peak": compare_rounds(found, lambda reading: reading.peak, "B"),
+        "added": compare_rounds(found, lambda reading: reading.peak - reading.before, "B"),
+        "held": compare_rounds(found, lambda reading: reading.held, "B"),
         **{name: exact_metric(taken, "B") for name, taken in watched.items() if taken},
     }
 
@@ -69,12 +69,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 def _watched(context: Context, params: Params) -> Mapping[str, Mapping[str, int]]:
     """What the arena and the GPU give in a launch of each model, by the model's role; nothing without a GPU."""
     from orun.core.serialization import replace
-    from orun.measure.latency.cold_start import launch
+    from orun.measure.latency.cold_start import launch_cold
 
     found: dict[str, dict[str, int]] = {"arena": {}, "gpu": {}}
     requests, fed = prepared(context, params, params.runs)
     for role, request in requests.items():
-        reading = launch(replace(request, watched=True), fed[role])
+        reading = launch_cold(replace(request, watched=True), fed[role])
         for name, taken in (("arena", reading.arena), ("gpu", reading.gpu)):
             if taken is not None:
                 found[name][role] = taken

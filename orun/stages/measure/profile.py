@@ -72,13 +72,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.core.targets import Target
     from orun.diagnosis.profiles import Course, profile
     from orun.diagnosis.slower import compare
-    from orun.measure.benchmark_case import Subject
+    from orun.measure.benchmark_case import BenchmarkCase
     from orun.stages.timing import Sizes, timed_feeds
 
     target = context.target or Target("cpu")
     models = {role: context.model(role) for role in ("model", "reference") if role in context.inputs}
     fed = timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
-    subjects = {role: Subject(path, target, fed[role]) for role, path in models.items()}
+    subjects = {role: BenchmarkCase(path, target, fed[role]) for role, path in models.items()}
     course = Course(params.launches, params.runs, params.warmup, context.seed)
     found = profile(subjects, course, context.progress)
     slower = compare(found["model"], found["reference"]) if "reference" in found else None
@@ -90,7 +90,7 @@ def _metrics(found: Mapping[str, ModelTimes]) -> dict[str, Metric]:
     from orun.measure.latency.sequential_test import Evidence
 
     model = found["model"]
-    total = Evidence.of([math.log(value) for value in model.totals]).ratio
+    total = Evidence.from_log_ratios([math.log(value) for value in model.totals]).ratio
     slowest = max((one.seconds for one in model.nodes), default=0.0)  # all of them may have been folded away
     return {
         "total": Metric(total.value, "s", "lower", "timing", total, _against(found)),
@@ -106,7 +106,7 @@ def _against(found: Mapping[str, ModelTimes]) -> Comparison | None:
     if "reference" not in found:
         return None
     pairs = zip(found["model"].totals, found["reference"].totals, strict=True)
-    evidence = Evidence.of([math.log(ours / theirs) for ours, theirs in pairs])
+    evidence = Evidence.from_log_ratios([math.log(ours / theirs) for ours, theirs in pairs])
     other, ratio, count = found["reference"].total, evidence.ratio, evidence.count
     difference = Estimate(*(other * (value - 1) for value in (ratio.value, ratio.low, ratio.high)))
     method = f"time of undisturbed nodes, {count} launches"

@@ -36,12 +36,12 @@ class Params(Launches):
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Launch the models, and leave what each launch took."""
-    from orun.measure.latency.cold_start import metric
+    from orun.measure.latency.cold_start import compare_rounds
 
     found = readings(context, params, runs=1)
     write(context, found)
     return {
-        "load": metric(found, lambda reading: reading.load, "s"),
-        "first": metric(found, lambda reading: reading.first, "s"),
-        "ready": metric(found, lambda reading: reading.load + reading.first, "s"),
+        "load": compare_rounds(found, lambda reading: reading.load, "s"),
+        "first": compare_rounds(found, lambda reading: reading.first, "s"),
+        "ready": compare_rounds(found, lambda reading: reading.load + reading.first, "s"),
     }

@@ -176,7 +176,7 @@ def _judge(context: Context, params: Params, dataset: Dataset, where: Mapping[st
     from orun.core.targets import Target as Where
     from orun.measure.accuracy.names import FIDELITY
     from orun.measure.accuracy.request import Request
-    from orun.measure.benchmark_case import Subject
+    from orun.measure.benchmark_case import BenchmarkCase
     from orun.stages.quantize._tuning.judge import Goal, Judge
     from orun.stages.timing import Sizes, feeds
 
@@ -191,7 +191,7 @@ def _judge(context: Context, params: Params, dataset: Dataset, where: Mapping[st
         request=Request(context.stage, (name,), {}, {}, (), 1, context.seed, source=title(params.dataset)),
         dataset=dataset,
         few=few,
-        reference=Subject(context.model(), cpu, feed),
+        reference=BenchmarkCase(context.model(), cpu, feed),
         feed=feed,
         seed=context.seed,
     )

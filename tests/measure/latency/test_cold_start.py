@@ -13,7 +13,7 @@ from orun.core.metrics import Comparison, Estimate
 from orun.core.serialization import replace
 from orun.core.targets import Target
 from orun.errors import OrunError
-from orun.measure.latency.cold_start import Reading, Request, launch, metric, resident
+from orun.measure.latency.cold_start import Reading, Request, compare_rounds, launch_cold, read_resident
 
 
 def readings(*loads: float) -> list[Reading]:
@@ -21,19 +21,19 @@ def readings(*loads: float) -> list[Reading]:
 
 
 def test_the_median_lies_between_the_extremes_of_six() -> None:
-    found = metric({"model": readings(3, 1, 2, 6, 5, 4)}, lambda reading: reading.load, "s")
+    found = compare_rounds({"model": readings(3, 1, 2, 6, 5, 4)}, lambda reading: reading.load, "s")
     assert (found.value, found.unit, found.better, found.noise) == (3, "s", "lower", "timing")
     assert found.interval == Estimate(3, 1, 6)
     assert found.reference is None
 
 
 def test_more_launches_narrow_it() -> None:
-    found = metric({"model": readings(*range(1, 21))}, lambda reading: reading.load, "s")
+    found = compare_rounds({"model": readings(*range(1, 21))}, lambda reading: reading.load, "s")
     assert found.interval == Estimate(10, 6, 15)  # ranks 6 and 15 of 20 hold a median with 95 %
 
 
 def test_others_are_compared_round_by_round() -> None:
-    found = metric(
+    found = compare_rounds(
         {
             "model": readings(2, 4, 6, 8, 10, 12),
             "reference": readings(1, 2, 3, 4, 5, 12),
@@ -65,7 +65,7 @@ def request_(tmp_path: Path) -> Request:
 
 
 def test_a_launch_reads_itself(request_: Request) -> None:
-    found = launch(request_, {"x": np.zeros((1, 3), np.float32)})
+    found = launch_cold(request_, {"x": np.zeros((1, 3), np.float32)})
     assert found.load > 0
     assert found.first > 0
     assert 0 < found.before <= found.held <= found.peak
@@ -77,23 +77,23 @@ def test_an_arena_grows_by_what_values_take(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
     feeds = {"x": np.zeros(1 << 20, np.float32)}
     request = Request(tmp_path / "model.onnx", Target("cpu"), runs=1, watched=True)
-    found = launch(request, feeds)
+    found = launch_cold(request, feeds)
     assert found.arena is not None
     assert 4 << 20 <= found.arena <= 32 << 20
     assert found.gpu is None
-    assert launch(replace(request, watched=False), feeds).arena is None
+    assert launch_cold(replace(request, watched=False), feeds).arena is None
 
 
 def test_a_launch_that_fails_says_why(request_: Request) -> None:
     with pytest.raises(OrunError) as error:
-        launch(request_, {"x": np.zeros((1, 4), np.float32)})
+        launch_cold(request_, {"x": np.zeros((1, 4), np.float32)})
     assert error.value.what == "a process that runs model.onnx alone failed"
     assert "Got invalid dimensions for input: x" in error.value.why
 
 
 def test_memory_of_this_process() -> None:
-    now, most = resident()
+    now, most = read_resident()
     block = np.ones(8_000_000)
-    assert resident()[0] - now > 60_000_000
-    assert resident()[1] >= most
+    assert read_resident()[0] - now > 60_000_000
+    assert read_resident()[1] >= most
     assert block.sum() == 8_000_000

@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orun.measure.latency import cpu_time
-from orun.measure.latency.cpu_time import Times, Work, joined, starved, timed, waited_since, waits, watched
+from orun.measure.latency import cpu_time, schedstat
+from orun.measure.latency.cpu_time import Times, Work, concatenate, observe_work, time_inferences
+from orun.measure.latency.schedstat import pending_wait, read_counters, read_waits, waited_since
 
 
 def work() -> None:
@@ -29,7 +30,7 @@ def long_work() -> None:
 
 
 def test_each_call_is_timed() -> None:
-    times = timed(work, 7)
+    times = time_inferences(work, 7)
     assert times.wall.shape == times.cpu.shape == (7,)
     assert (times.wall > 0).all()
     assert (times.cpu > 0).all()
@@ -37,30 +38,30 @@ def test_each_call_is_timed() -> None:
 
 def test_lots_are_joined_and_what_was_not_counted_of_one_is_not_known_of_all() -> None:
     one, other = (Times(np.array([wall]), np.array([0.5]), np.array([0.7]), 0.25) for wall in (1.0, 2.0))
-    assert joined([one, other]).wall.tolist() == [1.0, 2.0]
-    assert joined([one, other]).waited == 0.5
-    assert joined([one, replace(other, waited=None)]).waited is None
+    assert concatenate([one, other]).wall.tolist() == [1.0, 2.0]
+    assert concatenate([one, other]).waited == 0.5
+    assert concatenate([one, replace(other, waited=None)]).waited is None
 
 
 def test_time_asleep_is_no_time_on_the_cpu() -> None:
-    times = timed(lambda: time.sleep(0.02), 3)
+    times = time_inferences(lambda: time.sleep(0.02), 3)
     assert (times.wall >= 0.02).all()
     assert (times.cpu < times.wall / 2).all()
 
 
 def test_no_call_begins_when_the_time_is_up() -> None:
     calls = count()
-    assert timed(lambda: next(calls), 1000, seconds=0.0).wall.shape == (1,)
+    assert time_inferences(lambda: next(calls), 1000, seconds=0.0).wall.shape == (1,)
     assert next(calls) == 1
 
 
 def test_one_thread_works_alone() -> None:
-    assert watched(work, 0.2).alone
+    assert observe_work(work, 0.2).alone
 
 
 def test_who_is_stopped_meanwhile_works_alone_nevertheless() -> None:
     """As when a host takes the processor away: time passes, and no thread waits for a core."""
-    code = "from tests.measure.latency.test_cpu_time import *; print(flush=True); print(watched(work, 1.0).alone)"
+    code = "from tests.measure.latency.test_cpu_time import *; print(flush=True); print(observe_work(work, 1.0).alone)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as watcher:
         assert watcher.stdout
         watcher.stdout.readline()
@@ -72,7 +73,7 @@ def test_who_is_stopped_meanwhile_works_alone_nevertheless() -> None:
 
 
 def test_a_thread_that_sleeps_does_not_do_all() -> None:
-    found = watched(lambda: time.sleep(0.01), 0.05)
+    found = observe_work(lambda: time.sleep(0.01), 0.05)
     assert not found.alone
     assert not found.in_turn
 
@@ -81,8 +82,8 @@ def test_what_other_threads_wait_for_a_core_is_not_taken_for_the_waiting_of_one_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     caller = str(threading.get_native_id())
-    monkeypatch.setattr(cpu_time, "waits", lambda: {caller: 0.0, "other": 0.997 * time.perf_counter()})
-    assert not watched(lambda: time.sleep(0.01), 0.05).alone
+    monkeypatch.setattr(schedstat, "read_waits", lambda: {caller: 0.0, "other": 0.997 * time.perf_counter()})
+    assert not observe_work(lambda: time.sleep(0.01), 0.05).alone
 
 
 ALONE, STOLEN, SHARED = Work(1.0, 1.0, 1.0, 1.0, 1), Work(1.0, 1.0, 0.8, 0.8, 1), Work(2.0, 1.0, 0.9, 1.9, 2)
@@ -101,8 +102,8 @@ def test_a_doubtful_look_is_repeated(
     monkeypatch: pytest.MonkeyPatch, seen: list[Work], found: Work, looks: int
 ) -> None:
     left = list(seen)
-    monkeypatch.setattr(cpu_time, "_watched", lambda *_: left.pop(0))
-    assert watched(work, 1.0) == found
+    monkeypatch.setattr(cpu_time, "_observe", lambda *_: left.pop(0))
+    assert observe_work(work, 1.0) == found
     assert len(seen) - len(left) == looks
 
 
@@ -135,15 +136,15 @@ def test_several_threads_that_share_a_core_do_not_work_in_turn() -> None:
 def test_waiting_of_the_other_threads_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     caller = str(threading.get_native_id())
     clock = count()
-    monkeypatch.setattr(cpu_time, "waits", lambda: {caller: 0.25 * next(clock), "other": 1.0 * next(clock)})
-    found = cpu_time._watched(work, 0.01)
+    monkeypatch.setattr(schedstat, "read_waits", lambda: {caller: 0.25 * next(clock), "other": 1.0 * next(clock)})
+    found = cpu_time._observe(work, 0.01)
     assert found.waiting > 0
     assert found.wanted > 1
 
 
 def test_time_of_a_helper_is_time_of_the_process() -> None:
     with ThreadPoolExecutor(1) as helper:
-        times = timed(lambda: helper.submit(long_work).result(), 10)
+        times = time_inferences(lambda: helper.submit(long_work).result(), 10)
     assert np.median(times.process) > 10 * np.median(times.cpu)
 
 
@@ -157,23 +158,23 @@ def test_a_busy_helper_thread_is_seen() -> None:
     helper = threading.Thread(target=spin)
     helper.start()
     try:
-        assert not watched(work, 0.1).alone
+        assert not observe_work(work, 0.1).alone
     finally:
         stop.set()
         helper.join()
 
 
-counted = pytest.mark.skipif(not waits(), reason="this kernel does not count the time on run queues")
+counted = pytest.mark.skipif(not read_waits(), reason="this kernel does not count the time on run queues")
 
 
 @counted
 def test_waiting_is_counted() -> None:
-    before = waits()
+    before = read_waits()
     assert str(os.getpid()) in before  # the first thread has the number of the process
-    times = timed(work, 5)
+    times = time_inferences(work, 5)
     assert times.waited is not None
     assert times.waited >= 0
-    assert waits()[str(os.getpid())] >= before[str(os.getpid())]
+    assert read_waits()[str(os.getpid())] >= before[str(os.getpid())]
 
 
 @counted
@@ -189,13 +190,13 @@ def test_a_thread_that_ends_while_it_is_looked_at(monkeypatch: pytest.MonkeyPatc
     with ThreadPoolExecutor(1) as helper:
         helper.submit(long_work).result()
         monkeypatch.setattr(Path, "read_text", gone)
-        assert waits().keys() == {mine}
+        assert read_waits().keys() == {mine}
 
 
 @counted
 def test_threads_that_ended_or_came_do_not_count() -> None:
     mine = str(os.getpid())
-    assert waited_since({mine: waits()[mine], "gone": 1000.0}) == pytest.approx(0, abs=1.0)
+    assert waited_since({mine: read_waits()[mine], "gone": 1000.0}) == pytest.approx(0, abs=1.0)
 
 
 @counted
@@ -212,13 +213,13 @@ def test_a_thread_that_gets_no_core_waits(monkeypatch: pytest.MonkeyPatch) -> No
     started.wait()
     time.sleep(0.05)
     sleeping = str(sleeper.native_id)
-    counts = {thread: found for thread, found in cpu_time._counts() if thread == sleeping}
-    assert starved(counts, 1.0) == 0
-    monkeypatch.setattr(cpu_time, "_is_runnable", lambda thread: thread == sleeping)
-    assert starved(counts, 1.0) == 1.0
-    assert starved({sleeping: (0, 0, 0)}, 1.0) == 0  # it ran since
-    assert starved(counts, 0.009) == 0  # within a tick
-    found = cpu_time._watched(work, 0.02)
+    counts = {thread: found for thread, found in read_counters() if thread == sleeping}
+    assert pending_wait(counts, 1.0) == 0
+    monkeypatch.setattr(schedstat, "_is_runnable", lambda thread: thread == sleeping)
+    assert pending_wait(counts, 1.0) == 1.0
+    assert pending_wait({sleeping: (0, 0, 0)}, 1.0) == 0  # it ran since
+    assert pending_wait(counts, 0.009) == 0  # within a tick
+    found = cpu_time._observe(work, 0.02)
     assert found.waiting > 0
     assert not found.alone
     stop.set()
@@ -228,8 +229,8 @@ def test_a_thread_that_gets_no_core_waits(monkeypatch: pytest.MonkeyPatch) -> No
 @counted
 def test_who_runs_is_runnable() -> None:
     mine = str(threading.get_native_id())
-    assert cpu_time._is_runnable(mine)
-    assert not cpu_time._is_runnable("gone")
+    assert schedstat._is_runnable(mine)
+    assert not schedstat._is_runnable("gone")
 
 
 def test_a_kernel_that_counts_nothing() -> None:
@@ -240,5 +241,5 @@ def test_a_kernel_that_counts_nothing() -> None:
 def test_zeros_are_no_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where a kernel can count, and was not told to: nobody is to read that nothing waited."""
     monkeypatch.setattr(Path, "read_text", lambda _path, encoding: "0 0 0\n")  # noqa: ARG005 - as it is called
-    assert timed(work, 5).waited is None
-    assert watched(work, 0.01).most > 0
+    assert time_inferences(work, 5).waited is None
+    assert observe_work(work, 0.01).most > 0

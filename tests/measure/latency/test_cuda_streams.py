@@ -16,11 +16,20 @@ from onnxruntime import InferenceSession
 
 from orun.core.targets import Provider, Target
 from orun.errors import OrunError, UsageError
-from orun.measure.binding import submitter
+from orun.measure.binding import bind_submission
 from orun.measure.latency import cuda_streams
-from orun.measure.latency.abba_blocks import Pace, _streamed, launch
-from orun.measure.latency.cuda_streams import ROUND, Driver, Stream, Streamed, has_stream, stream_of, timed_on, together
-from tests.measure.support import ONE_THREAD, WIDTH, save_model, subject
+from orun.measure.latency.cuda_streams import (
+    ROUND,
+    Driver,
+    Stream,
+    StreamTimes,
+    concatenate_streams,
+    has_stream,
+    make_stream,
+    time_stream,
+)
+from orun.measure.latency.launch import Pace, _time_streams, run_launch
+from tests.measure.support import ONE_THREAD, WIDTH, case_of, save_model
 
 COMPILER = shutil.which("cc")
 compiled = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
@@ -40,8 +49,8 @@ def driver(tmp_path: Path) -> str:
 
 @compiled
 def test_an_inference_takes_from_the_end_of_the_one_before_to_its_own(driver: str) -> None:
-    marks, submitted = Stream(Driver(driver), 0, ROUND + 1), list[int]()
-    times = timed_on(marks, lambda: submitted.append(0), 0.0)
+    events, submitted = Stream(Driver(driver), 0, ROUND + 1), list[int]()
+    times = time_stream(events, lambda: submitted.append(0), 0.0)
     assert times.device.tolist() == pytest.approx([0.001] * 2 * ROUND)
     assert times.host.shape == (2 * ROUND,)
     assert (times.host > 0).all()
@@ -53,9 +62,9 @@ def test_rounds_go_on_for_the_time_that_they_are_given(driver: str, monkeypatch:
     seconds = iter(range(100))
     clock = SimpleNamespace(perf_counter=lambda: next(seconds), thread_time_ns=lambda: 0)
     monkeypatch.setattr(cuda_streams, "time", clock)
-    times = timed_on(Stream(Driver(driver), 0, ROUND + 1), lambda: None, 3.5)
+    times = time_stream(Stream(Driver(driver), 0, ROUND + 1), lambda: None, 3.5)
     assert len(times.device) == 5 * ROUND  # two, and the clock is read before each of the others
-    assert len(together([times, times]).host) == 10 * ROUND
+    assert len(concatenate_streams([times, times]).host) == 10 * ROUND
 
 
 @compiled
@@ -63,14 +72,14 @@ def test_every_provider_of_the_device_is_given_the_stream(driver: str, monkeypat
     monkeypatch.setattr(cuda_streams, "DRIVER", driver)
     target = Target("gpu", (TENSORRT, CUDA, CPU))
     assert has_stream(target)
-    stream, given = stream_of(target)
-    told = {"user_compute_stream": str(stream.address)}
+    stream, with_stream = make_stream(target)
+    option = {"user_compute_stream": str(stream.address)}
     assert stream.address > 0
-    assert given == Target(
+    assert with_stream == Target(
         "gpu",
         (
-            Provider(TENSORRT.name, {**TENSORRT.options, **told}),
-            Provider(CUDA.name, {**CUDA.options, **told}),
+            Provider(TENSORRT.name, {**TENSORRT.options, **option}),
+            Provider(CUDA.name, {**CUDA.options, **option}),
             CPU,
         ),
     )
@@ -83,39 +92,42 @@ def test_what_the_driver_refuses_is_said(driver: str) -> None:
     assert str(refused.value) == "the CUDA driver refused cuDeviceGet\n  error 101: invalid device ordinal"
     stream = Stream(Driver(driver), 0, 2)
     with pytest.raises(OrunError) as refused:
-        stream.between(0, 1)
+        stream.seconds_between(0, 1)
     assert str(refused.value) == "the CUDA driver refused cuEventElapsedTime\n  error 600: device not ready"
 
 
 def test_models_are_timed_in_an_order_and_back() -> None:
-    asked = list[str]()
+    calls = list[str]()
 
     def worker(name: str) -> Any:
-        def streamed(seconds: float) -> Streamed:
-            asked.append(f"{name} {seconds}")
-            return Streamed(np.array([0.5]), np.array([0.25]))
+        def time_stream(seconds: float) -> StreamTimes:
+            calls.append(f"{name} {seconds}")
+            return StreamTimes(np.array([0.5]), np.array([0.25]))
 
-        return SimpleNamespace(stream=lambda warmup: asked.append(f"open {name} {warmup}"), streamed=streamed)
+        def open_stream(warmup: float) -> None:
+            calls.append(f"open {name} {warmup}")
+
+        return SimpleNamespace(open_stream=open_stream, time_stream=time_stream)
 
     pace = Pace(warmup=0.05, samples=10, alone=1.0, quads=0.2)
-    found = _streamed({"model": worker("model"), "reference": worker("reference")}, pace, Random(1))
-    assert asked[:2] == ["open model 0.05", "open reference 0.05"]
-    assert asked[2:] in (
+    streams = _time_streams({"model": worker("model"), "reference": worker("reference")}, pace, Random(1))
+    assert calls[:2] == ["open model 0.05", "open reference 0.05"]
+    assert calls[2:] in (
         ["model 0.1", "reference 0.1", "reference 0.1", "model 0.1"],
         ["reference 0.1", "model 0.1", "model 0.1", "reference 0.1"],
     )
-    assert {name: times.device.tolist() for name, times in found.items()} == {
+    assert {name: times.device.tolist() for name, times in streams.items()} == {
         "model": [0.5, 0.5],
         "reference": [0.5, 0.5],
     }
-    assert _streamed({}, pace, Random(1)) == {}
+    assert _time_streams({}, pace, Random(1)) == {}
 
 
 def test_without_a_driver() -> None:
     with pytest.raises(UsageError) as refused:
         Driver("libcuda-of-nobody.so.1")
     assert str(refused.value) == (
-        "the time of the device cannot be told: there is no CUDA driver here\n"
+        "cannot measure time on the device: this machine has no CUDA driver\n"
         "  libcuda-of-nobody.so.1: cannot open shared object file: No such file or directory\n"
         "  hint: leave out `device_time`"
     )
@@ -142,7 +154,7 @@ def test_an_inference_is_submitted_with_what_is_bound(tmp_path: Path) -> None:
         io_binding=session.io_binding,
         run_with_iobinding=run,
     )
-    submit = submitter(watched, {"x": np.ones((4, WIDTH), np.float32)})
+    submit = bind_submission(watched, {"x": np.ones((4, WIDTH), np.float32)})
     submit()
     submit()
     (first, options), (second, _) = bindings
@@ -154,12 +166,12 @@ def test_an_inference_is_submitted_with_what_is_bound(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="no GPU")
 def test_on_a_gpu(tmp_path: Path) -> None:
     target = Target("gpu", (CUDA, CPU))
-    one = replace(subject(save_model(tmp_path / "one.onnx", 4), target), bound=True, streamed=True)
-    other = replace(subject(save_model(tmp_path / "other.onnx", 8), target), bound=True, streamed=True)
+    fast = replace(case_of(save_model(tmp_path / "fast.onnx", 4), target), bound=True, streamed=True)
+    slow = replace(case_of(save_model(tmp_path / "slow.onnx", 8), target), bound=True, streamed=True)
     pace = Pace(warmup=0.05, samples=10, alone=1.0, quads=0.2)
-    found = launch({"model": one, "reference": other}, pace, Random(0))
-    for name, times in found.streamed.items():
-        assert 0 < np.median(times.device) <= np.median(found.beside[name].wall)
-    assert np.median(found.streamed["model"].device) < np.median(found.streamed["reference"].device)
-    beside = launch({"model": one, "reference": replace(other, target=ONE_THREAD, streamed=False)}, pace, Random(0))
-    assert set(beside.streamed) == {"model"}
+    launch = run_launch({"model": fast, "reference": slow}, pace, Random(0))
+    for name, times in launch.streamed.items():
+        assert 0 < np.median(times.device) <= np.median(launch.interleaved[name].wall)
+    assert np.median(launch.streamed["model"].device) < np.median(launch.streamed["reference"].device)
+    mixed = {"model": fast, "reference": replace(slow, target=ONE_THREAD, streamed=False)}
+    assert set(run_launch(mixed, pace, Random(0)).streamed) == {"model"}

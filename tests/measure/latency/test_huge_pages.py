@@ -24,7 +24,7 @@ def _can_collapse() -> bool:
         memory.write(bytes(2 * HUGE))
         address = np.frombuffer(memory, np.uint8).ctypes.data
         try:
-            memory.madvise(huge_pages.ADVICE, -address % HUGE, HUGE)
+            memory.madvise(huge_pages.MADV_COLLAPSE, -address % HUGE, HUGE)
         except OSError:
             return False
         return True

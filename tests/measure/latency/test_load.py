@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from orun.measure.latency.load import Clock, Round, Traffic, drive
+from orun.measure.latency.load import Clock, Round, Traffic, send_requests
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Time:
 def one_client(takes: Callable[[int], float], **traffic: float | bool | None) -> Round:
     time = Time()
     wanted = Traffic(clients=1, **{"rate": None, "seconds": 1.0, **traffic})  # type: ignore[arg-type]
-    return drive([time.request(takes)], wanted, np.random.default_rng(0), time.clock())
+    return send_requests([time.request(takes)], wanted, np.random.default_rng(0), time.clock())
 
 
 def test_a_closed_loop_sends_when_it_was_answered() -> None:
@@ -70,7 +70,7 @@ def test_independent_users_come_at_random_times() -> None:
 def test_a_user_who_comes_once_an_hour_is_not_waited_for() -> None:
     time = Time()
     traffic = Traffic(clients=1, rate=1 / 3600, seconds=2.0)
-    found = drive([time.request(lambda _: 0.5)], traffic, np.random.default_rng(0), time.clock())
+    found = send_requests([time.request(lambda _: 0.5)], traffic, np.random.default_rng(0), time.clock())
     assert (found.answered, found.latencies, time.now) == (1, (0.5,), 0.5)
 
 
@@ -78,7 +78,7 @@ def test_clients_send_side_by_side() -> None:
     """Three requests meet before any is answered: none of three clients waits for another."""
     meeting = threading.Barrier(3, timeout=60)
     still = Clock(lambda: 0.0, lambda _: None)
-    found = drive([meeting.wait] * 3, Traffic(3, 3.0, 1.0, regular=True), np.random.default_rng(0), still)
+    found = send_requests([meeting.wait] * 3, Traffic(3, 3.0, 1.0, regular=True), np.random.default_rng(0), still)
     assert found.answered == 3
 
 
@@ -87,11 +87,13 @@ def test_what_a_request_raises_ends_the_round() -> None:
         raise ValueError("no answer")
 
     with pytest.raises(ValueError, match="no answer"):
-        drive([fails] * 2, Traffic(2, None, 60.0), np.random.default_rng(0))
+        send_requests([fails] * 2, Traffic(2, None, 60.0), np.random.default_rng(0))
 
 
 def test_a_round_has_at_least_one_request() -> None:
     """A busy machine may come to a client only when the time is over."""
     times = iter([0.0, 5.0, 5.0, 7.0])
-    found = drive([lambda: None], Traffic(1, None, 1.0), np.random.default_rng(0), Clock(lambda: next(times, 9.0)))
+    found = send_requests(
+        [lambda: None], Traffic(1, None, 1.0), np.random.default_rng(0), Clock(lambda: next(times, 9.0))
+    )
     assert (found.answered, found.latencies, found.seconds) == (1, (0.0,), 5.0)

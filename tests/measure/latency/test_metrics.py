@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from orun.core.metrics import Disturbance, Estimate
-from orun.measure.latency.abba_blocks import Launch
-from orun.measure.latency.cuda_streams import Streamed
+from orun.measure.latency.cuda_streams import StreamTimes
+from orun.measure.latency.launch import Launch
 from orun.measure.latency.measurement import Measurement
 from orun.measure.latency.metrics import NAMES, metrics_of
 from orun.measure.latency.pressure import Pressure
-from orun.measure.latency.record import summary, write
+from orun.measure.latency.record import summarize, write
 from orun.measure.latency.sequential_test import SHARED, Evidence
-from tests.measure.support import launched, subject
+from tests.measure.support import case_of, launched
 
 MODEL = [0.010, 0.011, 0.012, 0.013, 0.014]
 REFERENCE = [0.020, 0.021, 0.022, 0.023, 0.024]
@@ -52,8 +52,8 @@ def test_time_on_a_stream_is_compared_with_those_that_have_one() -> None:
     walls = {"model": MODEL, "reference": REFERENCE, "baseline": MODEL}
     ratios = {"reference": -0.6, "baseline": 0.0}
     times = {
-        "model": Streamed(np.array([0.004, 0.005, 0.006]), np.array([0.001, 0.001, 0.001])),
-        "baseline": Streamed(np.array([0.004, 0.004, 0.004]), np.array([0.002, 0.002, 0.002])),
+        "model": StreamTimes(np.array([0.004, 0.005, 0.006]), np.array([0.001, 0.001, 0.001])),
+        "baseline": StreamTimes(np.array([0.004, 0.004, 0.004]), np.array([0.002, 0.002, 0.002])),
     }
     metrics = metrics_of(measurement(*(replace(launched(walls, ratios), streamed=times) for _ in range(3))), 1)
     device, host = metrics["device"], metrics["host"]
@@ -112,14 +112,14 @@ def test_the_interval_of_a_figure_holds_it() -> None:
     """The largest of all times, which a single launch has, lies above what launches have on average."""
     walls = [[0.010]] * 7 + [[0.010, 0.030]]
     metric = metrics_of(measurement(*(launched({"model": wall}, {}) for wall in walls)), 1)["max"]
-    launches = Evidence.of([math.log(max(wall)) for wall in walls]).ratio
+    launches = Evidence.from_log_ratios([math.log(max(wall)) for wall in walls]).ratio
     assert launches.high < 0.016
     assert metric.interval == Estimate(0.030, launches.low, 0.030)
 
 
 def test_the_median_is_compared_by_the_paired_launches(beside_reference: Measurement) -> None:
     metrics = metrics_of(beside_reference, 1)
-    evidence = Evidence.of(RATIOS, SHARED)
+    evidence = Evidence.from_log_ratios(RATIOS, SHARED)
     for name, value in (("p50", 0.012 / math.exp(-0.61)), ("cpu", 0.9 * 0.012 / math.exp(-0.61))):
         comparison = metrics[name].reference
         assert comparison is not None
@@ -135,7 +135,7 @@ def test_other_figures_are_compared_launch_by_launch() -> None:
     found = measurement(*(launched(wall, {"baseline": 0.0}) for wall in walls))
     comparison = metrics_of(found, 1)["p90"].baseline
     assert comparison is not None
-    evidence = Evidence.of([0.0, math.log(1.1), math.log(1.21)])
+    evidence = Evidence.from_log_ratios([0.0, math.log(1.1), math.log(1.21)])
     assert comparison.ratio.value == pytest.approx(1.1)
     assert (comparison.ratio.low, comparison.ratio.high) == pytest.approx((evidence.ratio.low, evidence.ratio.high))
     assert (comparison.method, comparison.count) == ("paired wall time, 3 launches", 3)
@@ -203,7 +203,7 @@ def test_of_disturbed_launches_no_comparison_is_known(beside_reference: Measurem
             assert one.ratio.value == known[name].reference.ratio.value  # type: ignore[union-attr]
     assert found["speedup"].interval == Estimate(known["speedup"].value, -math.inf, math.inf)
     assert found["p50"].interval == known["p50"].interval
-    first, second = summary(noisy)
+    first, second = summarize(noisy)
     assert first == "paired on-CPU time: 0.54x of the reference's (95 % interval unknown, 3 launches)"
     assert second.startswith("3 launches in 6.5 s, 3 of them disturbed; threads waited for a core 10 % of the time; ")
 
@@ -242,7 +242,7 @@ def test_the_unit_of_time_changes_no_ratio(beside_reference: Measurement) -> Non
 
 
 def test_what_is_left_on_disk(tmp_path: Path, beside_reference: Measurement) -> None:
-    write(tmp_path, beside_reference, {name: subject(Path(name)) for name in ("model", "reference")})
+    write(tmp_path, beside_reference, {name: case_of(Path(name)) for name in ("model", "reference")})
     document = json.loads((tmp_path / "latency.json").read_text())
     assert document["format"] == 1
     assert document["method"] == "thread"
@@ -263,21 +263,21 @@ def test_what_is_left_on_disk(tmp_path: Path, beside_reference: Measurement) -> 
 
 
 def test_times_on_a_stream_are_left_and_told(tmp_path: Path) -> None:
-    times = Streamed(np.array([0.004, 0.005, 0.006]), np.array([0.001, 0.002, 0.003]))
+    times = StreamTimes(np.array([0.004, 0.005, 0.006]), np.array([0.001, 0.002, 0.003]))
     found = measurement(*(replace(launched({"model": MODEL}, {}), streamed={"model": times}) for _ in range(2)))
-    write(tmp_path, found, {"model": subject(Path("model"))})
+    write(tmp_path, found, {"model": case_of(Path("model"))})
     with np.load(tmp_path / "samples.npz") as samples:
         assert samples["model.stream.device"].tolist() == [0.004, 0.005, 0.006] * 2
         assert samples["model.stream.host"].tolist() == [0.001, 0.002, 0.003] * 2
         assert samples["model.stream.launch"].tolist() == [0, 0, 0, 1, 1, 1]
-    assert summary(found)[0].endswith("; on the device's stream 5 ms, submitted in 2 ms of CPU time")
+    assert summarize(found)[0].endswith("; on the device's stream 5 ms, submitted in 2 ms of CPU time")
 
 
 def test_lines_for_the_log(beside_reference: Measurement) -> None:
-    assert summary(beside_reference) == [
+    assert summarize(beside_reference) == [
         "paired on-CPU time: 0.54x of the reference's (95 % interval 0.53x to 0.56x, 3 launches)",
         "3 launches in 6.5 s; threads waited for a core 10 % of the time; pressure on the CPUs 25 %",
     ]
     launches = [replace(one, waiting=None) for one in beside_reference.launches]
     away = replace(beside_reference, launches=launches, pressure=replace(beside_reference.pressure, cpu=None))
-    assert summary(away)[1] == "3 launches in 6.5 s"  # where no system counts it
+    assert summarize(away)[1] == "3 launches in 6.5 s"  # where no system counts it

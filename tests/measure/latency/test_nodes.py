@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from orun.measure.latency.nodes import Node, quiet, read
+from orun.measure.latency.nodes import Node, read_profile, undisturbed_times
 
 
 def event(name: str, start: int, length: int, index: int | None = None) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def test_each_node_in_each_inference(tmp_path: Path) -> None:
         event("mul_kernel_time", 212, 22, 1),
         event("model_run", 200, 50),
     ]
-    found = read(profile(tmp_path, events), aside=())
+    found = read_profile(profile(tmp_path, events), excluded=())
     assert found.times.tolist() == [[10e-6, 20e-6], [11e-6, 22e-6]]
     assert not (tmp_path / "profile.json").exists()
 
@@ -47,17 +47,17 @@ def test_a_node_with_a_subgraph_counts_once(tmp_path: Path) -> None:
         event("after_kernel_time", 131, 5, 1),
         event("model_run", 100, 40),
     ]
-    assert read(profile(tmp_path, events), aside=()).times.tolist() == [[30e-6, 5e-6]]
+    assert read_profile(profile(tmp_path, events), excluded=()).times.tolist() == [[30e-6, 5e-6]]
 
 
 def test_inferences_that_were_not_asked_for_are_left_out(tmp_path: Path) -> None:
     events = [one for run in range(3) for one in _run(100 * run, run + 1)]
-    assert read(profile(tmp_path, events), aside={0, 2}).times.tolist() == [[2e-6]]
+    assert read_profile(profile(tmp_path, events), excluded={0, 2}).times.tolist() == [[2e-6]]
 
 
 def test_a_node_that_does_not_always_run_is_left_out(tmp_path: Path) -> None:
     events = [*_run(0, 4), *_run(100, 5), event("rare_kernel_time", 110, 50, 7)]
-    assert read(profile(tmp_path, events), aside=()).times.tolist() == [[4e-6], [5e-6]]
+    assert read_profile(profile(tmp_path, events), excluded=()).times.tolist() == [[4e-6], [5e-6]]
 
 
 def _run(start: int, length: int) -> list[dict[str, Any]]:
@@ -70,17 +70,17 @@ def test_the_time_of_nodes_that_are_left_in_peace() -> None:
     times = np.tile(peace, (12, 1))
     for inference in range(12):
         times[inference, inference % 3] += 5.0
-    assert quiet(times).tolist() == [1.0, 2.0, 3.0]
+    assert undisturbed_times(times).tolist() == [1.0, 2.0, 3.0]
 
 
 def test_the_fastest_tenth_is_averaged() -> None:
-    assert quiet(np.arange(20.0)[::-1, None]).tolist() == [0.5]
-    assert quiet(np.array([[2.0], [1.0]])).tolist() == [1.0]
+    assert undisturbed_times(np.arange(20.0)[::-1, None]).tolist() == [0.5]
+    assert undisturbed_times(np.array([[2.0], [1.0]])).tolist() == [1.0]
 
 
 def test_what_a_node_is(tmp_path: Path) -> None:
     one = event("add_kernel_time", 101, 10, 4)
     one["args"] |= {"op_name": "Add", "provider": "CPUExecutionProvider", "output_type_shape": [{"float": [2, 3]}]}
-    found = read(profile(tmp_path, [one, event("model_run", 100, 40)]), aside=())
+    found = read_profile(profile(tmp_path, [one, event("model_run", 100, 40)]), excluded=())
     assert found.nodes == (Node("4", "add", "Add", "CPUExecutionProvider", "2x3"),)
-    assert found.whole.tolist() == [40e-6]
+    assert found.totals.tolist() == [40e-6]

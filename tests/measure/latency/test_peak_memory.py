@@ -8,7 +8,7 @@ import pytest
 
 from orun.core.targets import Provider, Target
 from orun.errors import DeviceUnknown
-from orun.measure.latency.peak_memory import arena, gpu_memory
+from orun.measure.latency.peak_memory import parse_arena_bytes, read_gpu_memory
 
 LOG = """
 I [I:onnxruntime:Default, bfc_arena.cc:33 BFCArena] Creating BFCArena for Cpu with following configs: ...
@@ -25,9 +25,9 @@ I [I:onnxruntime:Default, bfc_arena.cc:206 Extend] Extended allocation by 419430
 
 
 def test_an_arena_is_what_it_reserved_and_grew_by() -> None:
-    assert arena(LOG) == 33554432 + 1048576 + 4194304
-    assert arena(LOG, "Cuda") == 1000 + 2097152
-    assert arena("nothing") == 0
+    assert parse_arena_bytes(LOG) == 33554432 + 1048576 + 4194304
+    assert parse_arena_bytes(LOG, "Cuda") == 1000 + 2097152
+    assert parse_arena_bytes("nothing") == 0
 
 
 def test_memory_of_the_gpu_that_the_target_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,9 +37,9 @@ def test_memory_of_the_gpu_that_the_target_uses(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     second = Provider("CUDAExecutionProvider", {"device_id": "1"})
-    assert gpu_memory(Target("gpu", (Provider("CPUExecutionProvider"), second))) == 512 << 20
-    assert gpu_memory(Target("gpu", (Provider("TensorrtExecutionProvider"), second))) == 3 << 20
-    assert gpu_memory(Target("cpu")) is None
+    assert read_gpu_memory(Target("gpu", (Provider("CPUExecutionProvider"), second))) == 512 << 20
+    assert read_gpu_memory(Target("gpu", (Provider("TensorrtExecutionProvider"), second))) == 3 << 20
+    assert read_gpu_memory(Target("cpu")) is None
     program.write_text("#!/bin/sh\nexit 9\n")
     with pytest.raises(DeviceUnknown, match="the GPU of this machine cannot be read"):
-        gpu_memory(Target("gpu", (second,)))
+        read_gpu_memory(Target("gpu", (second,)))

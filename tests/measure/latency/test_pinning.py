@@ -1,4 +1,4 @@
-"""The processes of a launch: in which order they start, which are kept on a core, and which rest meanwhile."""
+"""Processes of a launch: the order in which they start, pinning to a core, and rest."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from typing import ClassVar, Self
 
 import pytest
 
-from orun.measure.benchmark_case import Subject
-from orun.measure.latency import abba_blocks
-from orun.measure.latency.abba_blocks import Pace, launch
+from orun.measure.benchmark_case import BenchmarkCase
+from orun.measure.latency import launch as module
 from orun.measure.latency.cpu_time import Times
+from orun.measure.latency.launch import Pace, run_launch
 from orun.measure.workers import Worker
-from tests.measure.support import save_model, shared, subject
+from tests.measure.support import case_of, case_on_two_threads, save_model
 
 PACE = Pace(warmup=0.0, samples=6, alone=1.0, quads=0.0)
 
 
 class Started(Exception):
-    """Both processes were."""
+    """Raised once both processes have started."""
 
 
 class Noted:
-    """In the place of a process: notes when it starts."""
+    """A worker without a process that notes when it starts."""
 
     order: ClassVar[list[str]] = []
 
-    def __init__(self, one: Subject) -> None:
-        self.order.append(one.model.stem)
+    def __init__(self, case: BenchmarkCase) -> None:
+        self.order.append(case.model.stem)
 
     def __enter__(self) -> Self:
         return self
@@ -46,17 +46,17 @@ class Noted:
 
 
 def test_processes_start_in_random_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(abba_blocks, "quietest_core", lambda: None)
-    monkeypatch.setattr(abba_blocks, "Worker", Noted)
-    subjects = {name: subject(Path(f"{name}.onnx")) for name in ("model", "baseline")}
-    found: Counter[tuple[str, ...]] = Counter()
+    monkeypatch.setattr(module, "quietest_core", lambda: None)
+    monkeypatch.setattr(module, "Worker", Noted)
+    cases = {name: case_of(Path(f"{name}.onnx")) for name in ("model", "baseline")}
+    orders: Counter[tuple[str, ...]] = Counter()
     for seed in range(40):
         monkeypatch.setattr(Noted, "order", [])
         with pytest.raises(Started):
-            launch(subjects, PACE, Random(seed))
-        found[tuple(Noted.order)] += 1
-    assert set(found) == {("model", "baseline"), ("baseline", "model")}
-    assert min(found.values()) >= 10
+            run_launch(cases, PACE, Random(seed))
+        orders[tuple(Noted.order)] += 1
+    assert set(orders) == {("model", "baseline"), ("baseline", "model")}
+    assert min(orders.values()) >= 10
 
 
 def test_on_one_thread_each_is_kept_on_the_quietest_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,19 +68,19 @@ def test_on_one_thread_each_is_kept_on_the_quietest_core(tmp_path: Path, monkeyp
         pin(worker, chosen)
         kept[worker.pid] = os.sched_getaffinity(worker.pid)
 
-    monkeypatch.setattr(abba_blocks, "quietest_core", lambda: core)
+    monkeypatch.setattr(module, "quietest_core", lambda: core)
     monkeypatch.setattr(Worker, "pin", noted)
-    subjects = {name: subject(save_model(tmp_path / f"{name}.onnx")) for name in ("model", "baseline")}
-    assert launch(subjects, PACE, Random(0), "thread").core == core
+    cases = {name: case_of(save_model(tmp_path / f"{name}.onnx")) for name in ("model", "baseline")}
+    assert run_launch(cases, PACE, Random(0), "thread").core == core
     assert list(kept.values()) == [{core}, {core}]
     kept.clear()
-    assert launch(subjects, PACE, Random(0), "wall").core is None
+    assert run_launch(cases, PACE, Random(0), "wall").core is None
     assert kept == {}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="states of processes are read from /proc")
-def test_of_several_threads_what_is_not_timed_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads that look for work would take a core from the other model; of one thread there are none."""
+def test_on_several_threads_a_model_rests_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that spin would take a core from the other model; a model on one thread has none."""
     path = save_model(tmp_path / "model.onnx")
     resting, pids = list[bool](), set[int]()
     timed = Worker.time
@@ -92,18 +92,18 @@ def test_of_several_threads_what_is_not_timed_rests(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(Worker, "time", noted)
     patient = True
-    found = launch(dict.fromkeys(("model", "baseline"), shared(path)), PACE, Random(0))
-    assert (found.method, found.core) == ("threads", None)
+    launch = run_launch(dict.fromkeys(("model", "baseline"), case_on_two_threads(path)), PACE, Random(0))
+    assert (launch.method, launch.core) == ("threads", None)
     assert set(resting) == {True}
     resting.clear()
     pids.clear()
     patient = False
-    launch(dict.fromkeys(("model", "baseline"), subject(path)), PACE, Random(0))
+    run_launch(dict.fromkeys(("model", "baseline"), case_of(path)), PACE, Random(0))
     assert set(resting) == {False}
 
 
 def _rests(pid: int, patient: bool) -> bool:
-    """Whether the kernel has stopped a process; the signal takes a moment to arrive."""
+    """Return whether the kernel has stopped a process; the signal takes a moment to arrive."""
     end = time.monotonic() + 30.0 * patient
     while not (stopped := _state(pid) == "T") and time.monotonic() < end:
         time.sleep(0.001)
@@ -111,5 +111,5 @@ def _rests(pid: int, patient: bool) -> bool:
 
 
 def _state(pid: int) -> str:
-    """The letter for what a process does: T where it is stopped."""
+    """Return the letter of a process's state: T for stopped."""
     return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]

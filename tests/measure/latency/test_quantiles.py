@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from orun.measure.latency.quantiles import bounded, quantile, ranks
+from orun.measure.latency.quantiles import estimate_quantile, quantile, ranks
 
 TRIALS = 1000
 
@@ -52,7 +52,7 @@ def test_ranks_cover_the_quantile(count: int, share: float) -> None:
 
 def test_an_interval_within_launches_that_agree() -> None:
     launches = [[1.0 + step / 100 for step in range(40)] for _ in range(5)]
-    estimate = bounded(launches, 0.5)
+    estimate = estimate_quantile(launches, 0.5)
     ordered = sorted(time for launch in launches for time in launch)
     low, high = ranks(200, 0.5)
     assert estimate.value == ordered[99]
@@ -61,7 +61,7 @@ def test_an_interval_within_launches_that_agree() -> None:
 
 def test_launches_that_differ_widen_the_interval() -> None:
     launches = [[level] * 50 for level in (1.0, 1.1, 1.2)]
-    estimate = bounded(launches, 0.5)
+    estimate = estimate_quantile(launches, 0.5)
     logs = [math.log(level) for level in (1.0, 1.1, 1.2)]
     mean = sum(logs) / 3
     spread = math.sqrt(sum((one - mean) ** 2 for one in logs) / 2)
@@ -72,9 +72,9 @@ def test_launches_that_differ_widen_the_interval() -> None:
 
 
 def test_too_few_times_bound_nothing() -> None:
-    estimate = bounded([[1.0, 2.0], [3.0]], 0.99)
+    estimate = estimate_quantile([[1.0, 2.0], [3.0]], 0.99)
     assert (estimate.value, estimate.high) == (3.0, math.inf)
-    assert bounded([[1.0, 2.0], [3.0]], 0.5).low == 0.0
+    assert estimate_quantile([[1.0, 2.0], [3.0]], 0.5).low == 0.0
 
 
 def test_coverage_when_launches_differ() -> None:
@@ -83,7 +83,7 @@ def test_coverage_when_launches_differ() -> None:
     for seed in range(TRIALS):
         generator = random.Random(seed)
         launches = [_launch(generator) for _ in range(4)]
-        estimate = bounded(launches, 0.5)
+        estimate = estimate_quantile(launches, 0.5)
         ordered = sorted(time for launch in launches for time in launch)
         low, high = ranks(len(ordered), 0.5)
         covered += estimate.low <= 1.0 <= estimate.high
@@ -100,8 +100,10 @@ def _launch(generator: random.Random) -> list[float]:
 def test_units_and_order_change_nothing() -> None:
     generator = random.Random(5)
     launches = [_launch(generator) for _ in range(3)]
-    estimate = bounded(launches, 0.9)
-    scaled = bounded([[1e3 * time for time in generator.sample(launch, 30)] for launch in reversed(launches)], 0.9)
+    estimate = estimate_quantile(launches, 0.9)
+    scaled = estimate_quantile(
+        [[1e3 * time for time in generator.sample(launch, 30)] for launch in reversed(launches)], 0.9
+    )
     assert scaled.value == 1e3 * estimate.value
     assert (scaled.low, scaled.high) == pytest.approx((1e3 * estimate.low, 1e3 * estimate.high))
 
@@ -110,5 +112,5 @@ def test_units_and_order_change_nothing() -> None:
 def test_the_value_is_within_its_interval(share: float) -> None:
     for seed in range(100):
         generator = random.Random(seed)
-        estimate = bounded([_launch(generator) for _ in range(3)], share)
+        estimate = estimate_quantile([_launch(generator) for _ in range(3)], share)
         assert estimate.low <= estimate.value <= estimate.high

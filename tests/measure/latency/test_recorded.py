@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from orun.measure.latency import measurement
-from orun.measure.latency.abba_blocks import FEWEST_QUADS, STEADY_QUADS, Round, _pairs
+from orun.measure.latency.abba_blocks import FEWEST_QUADS, STEADY_QUADS, Block, Pair, log_ratios
 from orun.measure.latency.cpu_time import Times
 from orun.measure.latency.measurement import Budget
-from orun.measure.latency.quantiles import bounded, median_error, quantile, ranks
+from orun.measure.latency.quantiles import estimate_quantile, median_error, quantile, ranks
 from orun.measure.latency.sequential_test import FEWEST, Evidence
 
 DATA = Path(__file__).parent / "data"
@@ -45,23 +45,24 @@ def test_few_launches_suffice() -> None:
 
 def test_the_value_of_a_launch_is_the_median_of_its_pairs() -> None:
     """Of 12 quads in which every block was one inference; their halves are 24 pairs of neighbours."""
-    rounds: list[Round] = [
-        ("baseline", [(name, Times(np.array(cpu), np.array(cpu), np.array(cpu), None)) for name, cpu in blocks])
-        for blocks in RECORDED["quads"]
+    blocks = [
+        Block(name, Times(np.array(cpu), np.array(cpu), np.array(cpu), None))
+        for quad in RECORDED["quads"]
+        for name, cpu in quad
     ]
-    pairs = _pairs(rounds, "baseline", "thread")
-    (one, first), (two, second) = RECORDED["quads"][0][:2]
-    by_hand = math.log(first[0] / second[0]) * (1 if (one, two) == ("model", "baseline") else -1)
-    assert len(pairs) == 24
-    assert pairs[0] == pytest.approx(by_hand)
-    assert np.median(pairs) == pytest.approx(0.038359, abs=1e-6)
+    ratios = log_ratios(_pairs_of(blocks), "baseline", "thread")
+    (first_name, first), (_, second) = RECORDED["quads"][0][:2]
+    by_hand = math.log(first[0] / second[0]) * (1 if first_name == "model" else -1)
+    assert len(ratios) == 24
+    assert ratios[0] == pytest.approx(by_hand)
+    assert np.median(ratios) == pytest.approx(0.038359, abs=1e-6)
 
 
 def test_pairs_of_neighbours_are_steadier_than_quads() -> None:
     """On cores whose speed changes by a third from one inference to the next."""
-    pairs = [_pairs(_rounds_of(order, times), "baseline", "thread") for order, times in NEIGHBOURS["launches"]]
-    by_pairs = [float(np.median(one)) for one in pairs]
-    by_quads = [float(np.median([(one[i] + one[i + 1]) / 2 for i in range(0, len(one), 2)])) for one in pairs]
+    ratios = [_recorded_ratios(order, times) for order, times in NEIGHBOURS["launches"]]
+    by_pairs = [float(np.median(launch)) for launch in ratios]
+    by_quads = [float(np.median([sum(launch[i : i + 2]) / 2 for i in range(0, len(launch), 2)])) for launch in ratios]
     assert np.std(by_pairs, ddof=1) == pytest.approx(0.01017, abs=5e-6)
     assert np.std(by_quads, ddof=1) == pytest.approx(0.01481, abs=5e-6)
     answers = Counter(answer for start in range(len(by_pairs)) for answer in [_from(by_pairs, start, 0.05)])
@@ -80,7 +81,7 @@ def test_the_interval_of_a_quantile_on_times_that_resemble_their_neighbours(
     found: Counter[str] = Counter()
     for start, offset in itertools.product(range(32), range(0, 96, 12)):
         window = [times[(start + number) % 32][offset : offset + 12] for number in range(launches)]
-        interval, ordered = bounded(window, share), sorted(itertools.chain(*window))
+        interval, ordered = estimate_quantile(window, share), sorted(itertools.chain(*window))
         low, high = ranks(len(ordered), share)
         found["above"] += interval.low > truth
         found["below"] += interval.high < truth
@@ -99,9 +100,9 @@ def test_short_launches_of_a_slow_model(
     quads: int, spread: float, equal: dict[str, int], slower: dict[str, int]
 ) -> None:
     """Gates of launches in turn, each with so many of its 24 quads, by which few are decided and none wrongly."""
-    pairs = [_pairs(_rounds_of(order, times), "baseline", "thread") for order, times in NEIGHBOURS["launches"]]
-    parts = [[one[start : start + 2 * quads] for one in pairs] for start in range(0, 48, 2 * quads)]
-    values = [[float(np.median(one)) for one in part] for part in parts]
+    ratios = [_recorded_ratios(order, times) for order, times in NEIGHBOURS["launches"]]
+    parts = [[launch[start : start + 2 * quads] for launch in ratios] for start in range(0, 48, 2 * quads)]
+    values = [[float(np.median(launch)) for launch in part] for part in parts]
     assert np.std(values, ddof=1) == pytest.approx(spread, abs=5e-5)
     middle = float(np.mean(values))
     for slowdown, expected in ((0.0, equal), (0.05, slower)):
@@ -114,7 +115,7 @@ def _promising(ratios: Sequence[float]) -> str:
     """The answer after eight launches at most, or up to sixteen where these promise one, of a stage with no time."""
     budget = Budget(0.0, 0.05, (3, 30), 30, 0.0, enough=8)
     for count in range(FEWEST, len(ratios) + 1):
-        found = Evidence.of(ratios[:count])
+        found = Evidence.from_log_ratios(ratios[:count])
         answer = found.answer(math.log1p(0.05))
         if answer != "undecided" or (count >= 8 and not measurement._is_promising({"baseline": found}, budget)):
             return answer
@@ -133,13 +134,16 @@ def _correlation(values: Sequence[float]) -> float:
     return float(np.mean(apart[1:] * apart[:-1]) / np.mean(apart**2))
 
 
-def _rounds_of(order: str, times: Sequence[int]) -> list[Round]:
+def _recorded_ratios(order: str, times: Sequence[int]) -> list[float]:
+    """Return the log ratio of each pair of a launch, recorded as letters and microseconds."""
     names = {"A": "model", "B": "baseline"}
-    blocks = [
-        (names[name], Times(taken := np.array([time / 1e6]), taken, taken, None))
-        for name, time in zip(order, times, strict=True)
-    ]
-    return [("baseline", blocks[start : start + 4]) for start in range(0, len(blocks), 4)]
+    seconds = [np.array([time / 1e6]) for time in times]
+    blocks = [Block(names[name], Times(cpu, cpu, cpu, None)) for name, cpu in zip(order, seconds, strict=True)]
+    return log_ratios(_pairs_of(blocks), "baseline", "thread")
+
+
+def _pairs_of(blocks: Sequence[Block]) -> list[Pair]:
+    return [Pair("baseline", blocks[start : start + 2]) for start in range(0, len(blocks), 2)]
 
 
 def _from(ratios: Sequence[float], start: int, slowdown: float) -> str:
@@ -168,7 +172,7 @@ def gates(ratios: Sequence[float], slowdown: float) -> list[tuple[str, int]]:
 
 def _gate(ratios: Sequence[float], slowdown: float) -> tuple[str, int]:
     for count in range(2, len(ratios) + 1):
-        answer = Evidence.of(ratios[:count]).answer(math.log1p(slowdown))
+        answer = Evidence.from_log_ratios(ratios[:count]).answer(math.log1p(slowdown))
         if answer != "undecided":
             return answer, count
     return "undecided", len(ratios)

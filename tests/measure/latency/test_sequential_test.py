@@ -30,7 +30,7 @@ def test_the_thresholds_are_walds() -> None:
 
 
 def test_evidence_of_launches() -> None:
-    evidence = Evidence.of([0.01, 0.03, 0.05])
+    evidence = Evidence.from_log_ratios([0.01, 0.03, 0.05])
     assert (evidence.count, evidence.mean, evidence.spread) == pytest.approx((3, 0.03, 0.02))
     assert evidence.half_width == pytest.approx(4.30265 * 0.02 / math.sqrt(3), rel=1e-5)
     ratio = evidence.ratio
@@ -39,14 +39,14 @@ def test_evidence_of_launches() -> None:
 
 
 def test_launches_that_agree_by_luck_have_the_spread_of_the_floor() -> None:
-    assert Evidence.of([0.01, 0.01, 0.01]).spread == FLOOR
+    assert Evidence.from_log_ratios([0.01, 0.01, 0.01]).spread == FLOOR
 
 
 def test_a_stored_comparison_gives_the_evidence_back() -> None:
     evidence = Evidence(5, 0.021, 0.013)
     nothing = Estimate(0.0, -math.inf, math.inf)  # of a disturbed comparison no end is known
     comparison = Comparison(1.0, replace(nothing, value=evidence.ratio.value), nothing, "by test", 5, spread=0.013)
-    again = Evidence.stored(comparison)
+    again = Evidence.from_comparison(comparison)
     assert (again.count, again.spread) == (5, 0.013)
     assert again.mean == pytest.approx(0.021)
 
@@ -66,8 +66,10 @@ def test_intervals_of_whole_runs_hold_the_truth(count: int) -> None:
     for _ in range(GATES):
         run = randomness.gauss(0.0, 0.01)
         launches = [run + randomness.gauss(0.0, 0.02) for _ in range(count)]
-        held += abs(Evidence.of(launches, 0.25).mean) <= Evidence.of(launches, 0.25).half_width
-        alone += abs(Evidence.of(launches).mean) <= Evidence.of(launches).half_width
+        held += (
+            abs(Evidence.from_log_ratios(launches, 0.25).mean) <= Evidence.from_log_ratios(launches, 0.25).half_width
+        )
+        alone += abs(Evidence.from_log_ratios(launches).mean) <= Evidence.from_log_ratios(launches).half_width
     assert held >= 0.93 * GATES
     assert alone < held
 
@@ -105,8 +107,8 @@ def test_two_launches_decide_nothing() -> None:
 
 
 def test_the_models_changed_over() -> None:
-    evidence = Evidence.of([0.05, 0.06, 0.04])
-    assert evidence.inverse() == Evidence.of([-0.05, -0.06, -0.04])
+    evidence = Evidence.from_log_ratios([0.05, 0.06, 0.04])
+    assert evidence.inverse() == Evidence.from_log_ratios([-0.05, -0.06, -0.04])
     assert evidence.inverse().ratio.value == pytest.approx(1 / evidence.ratio.value)
     assert evidence.inverse().ratio.low == pytest.approx(1 / evidence.ratio.high)
 
@@ -117,9 +119,9 @@ def test_order_and_unit_change_nothing() -> None:
         times = [(generator.lognormvariate(0, 0.1), generator.lognormvariate(0.03, 0.1)) for _ in range(6)]
         ratios = [math.log(b / a) for a, b in times]
         in_milliseconds = [math.log((b * 1e3) / (a * 1e3)) for a, b in times]
-        odds = Evidence.of(ratios).log_odds(0.05)
-        assert Evidence.of(in_milliseconds).log_odds(0.05) == pytest.approx(odds)
-        assert Evidence.of(generator.sample(ratios, 6)).log_odds(0.05) == pytest.approx(odds)
+        odds = Evidence.from_log_ratios(ratios).log_odds(0.05)
+        assert Evidence.from_log_ratios(in_milliseconds).log_odds(0.05) == pytest.approx(odds)
+        assert Evidence.from_log_ratios(generator.sample(ratios, 6)).log_odds(0.05) == pytest.approx(odds)
 
 
 def test_evidence_grows_with_the_slow_down() -> None:
@@ -166,6 +168,6 @@ def _play(mean: float, spread: float, limit: float, seed: int) -> tuple[str, int
     ratios = [generator.gauss(mean, spread) for _ in range(2)]
     while len(ratios) < 100:
         ratios.append(generator.gauss(mean, spread))
-        if (answer := Evidence.of(ratios).answer(limit)) != "undecided":
+        if (answer := Evidence.from_log_ratios(ratios).answer(limit)) != "undecided":
             return answer, len(ratios)
     return "undecided", len(ratios)

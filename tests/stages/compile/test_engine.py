@@ -110,7 +110,7 @@ def test_an_engine_runs_on_the_target_that_it_was_compiled_for_alone(tmp_path: P
         "  hint: measure it on the target that it was compiled for"
     )
     providers = (Provider("TensorrtExecutionProvider", {"trt_fp16_enable": "true"}), Provider("CPUExecutionProvider"))
-    applied = engines.applied(folder / "model.onnx", Target("trt", providers))
+    applied = engines.add_engine_options(folder / "model.onnx", Target("trt", providers))
     assert applied.providers == (
         Provider(
             "TensorrtExecutionProvider",

@@ -501,7 +501,7 @@ def test_what_the_model_is_not_fed_is_noted(folder: Path) -> None:
         "utf-8",
     )
     run = measure(folder, {"dataset": "more.py:data", "metrics": ["accuracy"]}, model=linear(EYE))
-    assert run.notes == ("the model is not fed mask, which the dataset has: none takes it, but x",)
+    assert run.notes == ("the model is not fed mask, which the dataset has: no model has such an input (inputs: x)",)
     own = measure(folder, {"dataset": "more.py:data", "metrics": ["more.py:mask"]}, model=linear(EYE))
     assert own.notes == ()
 
@@ -515,7 +515,7 @@ def test_copies_among_the_examples_are_noted_where_they_count(folder: Path) -> N
     )
     run = measure(folder, {"dataset": "copies.py:data", "metrics": ["accuracy"]}, model=linear(EYE))
     (note,) = run.notes
-    assert note.startswith("1 of 4 examples repeat others, label and all, and each counts as evidence: ")
+    assert note.startswith("1 of 4 examples repeat other examples, label and all. Each counts as evidence, so ")
     params = {"dataset": "copies.py:data", "metrics": ["cosine"]}
     assert measure(folder, params, model=linear(EYE), reference=linear(EYE)).notes == ()
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from orun.core.serialization import replace
 from orun.core.targets import Interpreter, Target
-from orun.measure.benchmark_case import Subject
+from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.foreign_process import RemoteSession
-from orun.measure.latency.final_timing import undisturbed
+from orun.measure.latency.final_timing import time_candidates
 from orun.measure.latency.measurement import Budget, measure
 from orun.measure.plugins import CPU
 from orun.stages.contract import module_name
@@ -76,7 +76,7 @@ class Judge:
     request: Request
     dataset: Dataset
     few: Dataset
-    reference: Subject
+    reference: BenchmarkCase
     feed: Mapping[str, NDArray[Any]]
     seed: int
 
@@ -96,7 +96,7 @@ class Judge:
         """Time of a candidate divided by that of the model in float on the CPU, measured side by side."""
         if model == self.reference.model and target.providers[0].name == CPU:
             return 1.0
-        subjects = {"model": Subject(model, target, self.feed), "reference": self.reference}
+        subjects = {"model": BenchmarkCase(model, target, self.feed), "reference": self.reference}
         measured = measure(subjects, QUICK, self.seed, lambda *_: None)
         return math.exp(median(measured.log_ratios("reference")))
 
@@ -110,8 +110,8 @@ class Judge:
             seconds: how long they are timed, together.
             progress: called with the number of each round of launches.
         """
-        subjects = {str(number): Subject(*one, self.feed) for number, one in enumerate(finalists)}
-        spent = undisturbed({**subjects, FLOAT: self.reference}, seconds, self.seed, progress)
+        subjects = {str(number): BenchmarkCase(*one, self.feed) for number, one in enumerate(finalists)}
+        spent = time_candidates({**subjects, FLOAT: self.reference}, seconds, self.seed, progress)
         return [spent[name] / spent[FLOAT] for name in subjects]
 
 

@@ -1,0 +1,99 @@
+"""Real launches of a tiny model: what is measured, by which method, and when quads end. No time is asserted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from orun.core.targets import Target
+from orun.environment.processor import usable_cores
+from orun.measure.latency import abba_blocks
+from orun.measure.latency.abba_blocks import FEWEST_QUADS, MOST_QUADS, STEADY_QUADS
+from orun.measure.latency.cpu_time import Times
+from orun.measure.latency.launch import Pace, run_launch
+from orun.measure.workers import Worker
+from tests.measure.support import case_of, case_on_two_threads, save_model
+
+PACE = Pace(warmup=0.0, samples=6, alone=1.0, quads=0.2)
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return save_model(tmp_path / "model.onnx")
+
+
+def test_a_launch_compares_with_each_other_model(model: Path) -> None:
+    slower = save_model(model.with_name("slower.onnx"), layers=8)
+    cases = {"model": case_of(slower), "reference": case_of(model), "baseline": case_of(model)}
+    launch = run_launch(cases, PACE, Random(1))
+    assert launch.method == "thread"
+    assert set(launch.sessions) == set(launch.interleaved) == set(launch.inference_seconds) == set(cases)
+    assert set(launch.log_ratios) == set(launch.pairs) == {"reference", "baseline"}
+    for name, values in launch.pairs.items():
+        assert 2 * FEWEST_QUADS <= len(values) <= 2 * MOST_QUADS
+        assert launch.log_ratios[name] == np.median(values)
+    assert launch.alone.wall.shape == (6,)
+    assert launch.waiting is None or launch.waiting >= 0
+
+
+@pytest.mark.parametrize("waits", [0.0, 0.5])
+def test_a_launch_with_too_few_pairs_that_count_is_disturbed(
+    model: Path, monkeypatch: pytest.MonkeyPatch, waits: float
+) -> None:
+    """Its figures are then of all pairs."""
+    measured = Worker.time
+
+    def time(worker: Worker, count: int, seconds: float = math.inf) -> Times:
+        times = measured(worker, count, seconds)
+        return replace(times, waited=waits * float(times.wall.sum()))
+
+    monkeypatch.setattr(Worker, "time", time)
+    launch = run_launch(dict.fromkeys(("model", "baseline"), case_on_two_threads(model)), PACE, Random(1))
+    assert launch.disturbed == (waits > 0)
+    assert launch.waiting == pytest.approx(waits)
+    assert len(launch.pairs["baseline"]) >= 2 * FEWEST_QUADS
+    assert launch.log_ratios["baseline"] == np.median(launch.pairs["baseline"])
+
+
+def test_quads_end_when_the_time_is_up_however_well_the_median_is_known(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(abba_blocks, "PATIENCE", 0.0)
+    pace = replace(PACE, quads=1e6, error=0.0)
+    launch = run_launch({"model": case_of(model), "baseline": case_of(model)}, pace, Random(1))
+    assert len(launch.pairs["baseline"]) == 2 * FEWEST_QUADS
+
+
+def test_quads_end_when_the_median_is_known_well_enough(model: Path) -> None:
+    pace = replace(PACE, quads=1e6, error=100.0)
+    launch = run_launch({"model": case_of(model), "baseline": case_of(model)}, pace, Random(1))
+    assert len(launch.pairs["baseline"]) == 2 * STEADY_QUADS
+
+
+def test_a_model_alone(model: Path) -> None:
+    launch = run_launch({"model": case_of(model)}, PACE, Random(1))
+    assert launch.log_ratios == {}
+    assert launch.pairs == {}
+    assert launch.inference_seconds["model"] > 0
+
+
+def test_several_threads_are_timed_by_the_calling_thread(model: Path) -> None:
+    launch = run_launch(dict.fromkeys(("model", "baseline"), case_on_two_threads(model)), PACE, Random(1))
+    assert not launch.sessions["model"].work.alone
+    assert (launch.method, launch.core) == ("threads", None)
+    assert launch.inference_seconds["model"] == np.median(launch.interleaved["model"].cpu)
+    assert launch.log_ratios["baseline"] == np.median(launch.pairs["baseline"])
+
+
+def test_more_threads_than_cores_are_timed_by_wall_time(model: Path) -> None:
+    """They keep one another waiting, which is the model's own time."""
+    many = Target("cpu", session={"intra_op_num_threads": usable_cores() + 2})
+    launch = run_launch({"model": replace(case_on_two_threads(model), target=many)}, PACE, Random(1))
+    assert launch.sessions["model"].work.busy > usable_cores()
+    assert launch.method == "wall"
