@@ -78,9 +78,9 @@ def past(
 @contextmanager
 def brought(bench: Bench, store: Store, like: Stage, tree: str, name: str) -> Iterator[str]:
     """A stage that brings a stored model in, by its id; the model lies where a stage can read it meanwhile."""
-    scratch = store.scratch("model")
+    scratch = store.make_session_folder("model")
     try:
-        store.place(tree, scratch / "model")
+        store.materialize(tree, scratch / "model")
         path = str(scratch / "model" / MODEL)
         made = bench.make(name, "convert/onnx", like, {}, {"path": path})
         bench.add(made, references=(Reference("path", path),))

@@ -92,7 +92,7 @@ def after_run(file: str, choices: Mapping[str, Any], result: RunResult, *, quiet
 
 def _kept_diagnoses(pipeline: Pipeline, store: Path | None, result: RunResult, *, quiet: bool) -> tuple[Diagnosis, ...]:
     from orun.blame.blame import questions
-    from orun.fs.os_errors import refusals
+    from orun.fs.os_errors import convert_os_errors
     from orun.fs.output_file import OutputFile
     from orun.report.document import dumps
 
@@ -103,7 +103,7 @@ def _kept_diagnoses(pipeline: Pipeline, store: Path | None, result: RunResult, *
         options.show(["", f"why, for {AUTOMATIC_SECONDS:.0f} s at most (--no-blame leaves it out):"])
     path = result.folder / "blame.json"
     found = _investigated(asked, AUTOMATIC_SECONDS, store, _silent if quiet else _say)
-    with refusals("keep what was found", path), OutputFile(path) as output:
+    with convert_os_errors("keep what was found", path), OutputFile(path) as output:
         output.write(f"{dumps({'blame': found})}\n".encode())
     return found
 

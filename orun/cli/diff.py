@@ -86,14 +86,14 @@ def _completed(run: RunResult, repeated: RunResult | None) -> RunResult:
 def _of_file(path: Path) -> RunResult:
     """The run of a record, an event log, or the output of `--json`."""
     from orun.eventlog.reducer import read_log
-    from orun.store.checksummed_json import unseal
+    from orun.store.checksummed_json import decode_checksummed
 
     try:
         if path.suffix == ".jsonl":
             return read_log(path)
         content = read_bounded(path, RECORD_LIMIT)
         data = foreign_json(content)
-        return _decoded(unseal(content) if "record" in data else data, path)
+        return _decoded(decode_checksummed(content) if "record" in data else data, path)
     except (OSError, TypeError, KeyError, ValueError) as error:
         raise _no_run(path, error) from error
 

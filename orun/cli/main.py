@@ -118,9 +118,9 @@ def _answered(words: list[str]) -> int:
         if isinstance(error, OSError) and (lost := lost_folder()):
             return _fail(lost, lost.exit_code, words)
         if isinstance(error, OSError) and error.errno in FAILING:  # the machine, and no bug of ours
-            from orun.fs.os_errors import refusal
+            from orun.fs.os_errors import to_store_error
 
-            refused = refusal(error, "go on", Path.cwd())
+            refused = to_store_error(error, "go on", Path.cwd())
             return _fail(refused, refused.exit_code, words)
         from orun.cli.crash import bug
 

@@ -64,7 +64,7 @@ def _refusals(path: Path) -> Iterator[None]:
 
 def _told(error: OSError, path: Path) -> dict[str, Any]:
     """Why a file cannot be written, and what to do about it."""
-    from orun.fs.os_errors import quoted, refusal
+    from orun.fs.os_errors import quoted, to_store_error
 
     reason = error.strerror or str(error)
     if file := next((folder for folder in path.parents if folder.is_file()), None):
@@ -76,4 +76,7 @@ def _told(error: OSError, path: Path) -> dict[str, Any]:
     where = near(error.filename) if isinstance(error.filename, str) else str(path)
     why = reason if Path(where).absolute() == path.absolute() else f"{where}: {reason}"
     named = OSError(error.errno, reason, where)
-    return {"why": why, "hint": refusal(named, "write", path, "name a file in a folder that can be written").hint}
+    return {
+        "why": why,
+        "hint": to_store_error(named, "write", path, "name a file in a folder that can be written").hint,
+    }

@@ -166,9 +166,9 @@ def _tree(store: Store, artifact: str) -> str:
         StoreError: when the store cannot be read.
         UsageError: when it is none, or not one alone.
     """
-    from orun.fs.os_errors import refusals
+    from orun.fs.os_errors import convert_os_errors
 
-    with refusals("read what is in the store", store.root):
+    with convert_os_errors("read what is in the store", store.root):
         stages = {f"{pipeline}/{stage}": (pipeline, stage) for pipeline, stage, _ in store.parts.actions.pointers()}
         if artifact in stages and (latest := store.latest(*stages[artifact])):
             return latest.tree

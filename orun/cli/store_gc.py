@@ -114,11 +114,11 @@ def gc(
     """
     from orun.runner import retention
     from orun.store.gc import Keep, collect
-    from orun.store.inventory import survey
+    from orun.store.inventory import read_inventory
     from orun.store.pins import pins
 
     with options.open_store(store) as one:
-        found = survey(one)
+        found = read_inventory(one)
         roots = (*retention.accepted(found, baselines), *retention.releases(found, releases))
         pinned = pins(one)
         told = one.drain_notices()

@@ -20,7 +20,7 @@ from orun.environment.distributions import normalise
 from orun.errors import EnvironmentFailed
 from orun.fs.durable import replace_file
 from orun.fs.locks import Lock
-from orun.fs.os_errors import refusals
+from orun.fs.os_errors import convert_os_errors
 
 PIP_SECONDS = 3600
 PIP_OPTIONS = ("--no-input", "--disable-pip-version-check", "--no-color", "--progress-bar", "off")
@@ -54,7 +54,7 @@ def make(environment: Environment, tell: Tell = lambda _: None) -> None:
     folder = venvs.folder_of(environment)
     if not venvs.damage(folder):
         return
-    with refusals("make an environment", folder):
+    with convert_os_errors("make an environment", folder):
         folder.mkdir(parents=True, exist_ok=True)
     lock = Lock(folder / "lock", keep=True)
     lock.acquire(lambda: tell(f"environment {environment.name!r}: another orun process makes it"))
@@ -63,7 +63,7 @@ def make(environment: Environment, tell: Tell = lambda _: None) -> None:
             again = venvs.is_known(environment)
             what = f"making it again, because {damage}" if again else "making it, once for this machine"
             tell(f"environment {environment.name!r}: {what} ({', '.join(_packages(environment))})")
-            with refusals("make an environment", folder):
+            with convert_os_errors("make an environment", folder):
                 _build(environment, folder, lock.descriptor)
 
 

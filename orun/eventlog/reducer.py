@@ -9,7 +9,7 @@ from orun.core.events import Event, GateJudged, RunFinished, RunStarted, StageFi
 from orun.core.run_record import RunResult, StageResult, Verdict
 from orun.core.serialization import decode, foreign_json, replace
 from orun.fs.observed_state import LOG_LIMIT, read_bounded
-from orun.store.checksummed_json import read_record, useless
+from orun.store.checksummed_json import read_record, unusable_record
 
 
 class Reducer:
@@ -63,7 +63,7 @@ def read_result(path: Path) -> RunResult:
     try:
         return replace(decode(RunResult, record), folder=path.parent)
     except ValueError as error:
-        raise useless(path, "is not one that this version of orun can read", error) from error
+        raise unusable_record(path, "is not one that this version of orun can read", error) from error
 
 
 def read_log(path: Path) -> RunResult:

@@ -15,8 +15,8 @@ from orun.core.run_record import RunResult
 from orun.core.serialization import encode, replace, to_json
 from orun.eventlog.reducer import Reducer
 from orun.fs.durable import replace_file, sync_folders, write_all
-from orun.fs.os_errors import refusals
-from orun.store.checksummed_json import seal
+from orun.fs.os_errors import convert_os_errors
+from orun.store.checksummed_json import encode_checksummed
 from orun.store.layout import RECORD_FILE
 
 Listener = Callable[[Event], None]
@@ -48,7 +48,7 @@ class Journal:
 
     def __enter__(self) -> Self:
         log = self.folder / "events.jsonl" if self.recorded else os.devnull
-        with refusals("begin the log of the run", self.folder):
+        with convert_os_errors("begin the log of the run", self.folder):
             self._log = Path(log).open("wb", buffering=0)
         self._reducer = Reducer()
         self._results: dict[str, Any] = {}  # by stage, as plain data: encoded once, written to log and record
@@ -57,7 +57,7 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with refusals("write the log of the run", self.folder) if error is None else suppress(OSError):
+        with convert_os_errors("write the log of the run", self.folder) if error is None else suppress(OSError):
             self._log.close()
 
     @property
@@ -73,7 +73,7 @@ class Journal:
         """Write events that come with their encoded form, all in one write, and pass them on."""
         events, now = list(events), time()
         lines = [to_json(line_of(event, data, now)) for event, data in events]
-        with refusals("write the log of the run", self.folder):
+        with convert_os_errors("write the log of the run", self.folder):
             write_all(self._log.fileno(), b"\n".join([*lines, b""]))
         for event, data in events:
             if isinstance(event, StageFinished):
@@ -95,9 +95,9 @@ class Journal:
     def _write(self, result: RunResult) -> None:
         record = self.folder / RECORD_FILE
         stages = [self._results[stage.stage] for stage in result.stages]
-        content = seal({**encode(replace(result, stages=())), "stages": stages})
+        content = encode_checksummed({**encode(replace(result, stages=())), "stages": stages})
         durable = not result.repeats  # the record of the repeated run, which says the same, is on the disk
-        with refusals("write the record of the run", self.folder):
+        with convert_os_errors("write the record of the run", self.folder):
             replace_file(str(record), content, f"{record}.new", sync=durable)
             if durable:
                 sync_folders([str(self.folder.parent)])  # for the new entry of the run's folder

@@ -21,7 +21,7 @@ from typing import Self
 from orun.core.serialization import Record, decode, encode, from_json, replace, to_json
 from orun.errors import StoreError
 from orun.fs.durable import set_mode
-from orun.fs.os_errors import refusals
+from orun.fs.os_errors import convert_os_errors
 
 with contextlib.suppress(ModuleNotFoundError):  # Windows
     import fcntl
@@ -68,7 +68,7 @@ class Lock:
         Raises:
             StoreError: when the file cannot be opened.
         """
-        with refusals("take a lock", self.path):
+        with convert_os_errors("take a lock", self.path):
             return self.take(wait=False)
 
     def acquire(self, waiting: Callable[[], None] = lambda: None) -> None:
@@ -79,7 +79,7 @@ class Lock:
         """
         if not self.try_acquire():
             waiting()
-            with refusals("take a lock", self.path):
+            with convert_os_errors("take a lock", self.path):
                 self.take(wait=True)
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""Errors of the operating system in the user's words."""
+"""Errors of the operating system as messages with a reason and a next command."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from orun.errors import MORE_MEMORY, StoreError
 
 _KEPT = "Nothing that was stored is lost."
 
-# errno -> (what is the matter, how to mend it; {place} is where the store is, {path} the nearest that is there)
-_REFUSALS = {
+# errno -> (problem, hint); {place} is the store, {path} the nearest existing path
+_MESSAGES = {
     errno.ENOSPC: ("the disk is full", f"{_KEPT} Free some space and run it again: df -h {{place}}"),
     errno.EDQUOT: ("the disk quota is used up", f"{_KEPT} Free some space and run it again: quota -s"),
     errno.ENOMEM: ("there is not enough memory", MORE_MEMORY),
@@ -34,69 +34,74 @@ _REFUSALS = {
 _OTHER = "Look at what is there: ls -ld {path}"
 
 
-def refusal(error: OSError, doing: str, path: str | Path, elsewhere: str = "") -> StoreError:
-    """The `StoreError` for what the operating system said while the store was `doing` something at `path`.
+def to_store_error(error: OSError, action: str, path: str | Path, read_only_hint: str = "") -> StoreError:
+    """Return the `StoreError` for an OSError.
 
-    Where that is no place of the store's, `elsewhere` says what to do when nothing can be written there.
+    Args:
+        error: the error.
+        action: what was tried, to follow "cannot".
+        path: where, if the error does not name a path.
+        read_only_hint: hint for a read-only file system, for a path outside of the store.
     """
     reason = error.strerror or str(error)
-    where = error.filename if isinstance(error.filename, str) else path
-    text, hint = _missing(error, where) or _REFUSALS.get(error.errno or 0, (reason.lower(), _OTHER))
-    if elsewhere and error.errno == errno.EROFS:
-        return StoreError(f"cannot {doing}: {text}", why=f"{where}: {reason}", hint=elsewhere)
-    hint = hint.format(place=quoted(_existing(path)), path=quoted(_existing(where))) + _owner(error, _existing(where))
-    return StoreError(f"cannot {doing}: {text}", why=f"{where}: {reason}", hint=hint)
+    failed = error.filename if isinstance(error.filename, str) else path
+    text, hint = _missing(error, failed) or _MESSAGES.get(error.errno or 0, (reason.lower(), _OTHER))
+    if read_only_hint and error.errno == errno.EROFS:
+        return StoreError(f"cannot {action}: {text}", why=f"{failed}: {reason}", hint=read_only_hint)
+    nearest = _existing(failed)
+    hint = hint.format(place=quoted(_existing(path)), path=quoted(nearest)) + _owner(error, nearest)
+    return StoreError(f"cannot {action}: {text}", why=f"{failed}: {reason}", hint=hint)
 
 
-def is_refusal(error: StoreError) -> bool:
-    """Whether the operating system has refused something that is there, so that nothing is known of what it holds."""
+def is_os_error(error: StoreError) -> bool:
+    """Return whether the system refused access to a file that exists, so that its content is not known."""
     cause = error.__cause__
     return isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError | IsADirectoryError)
 
 
 @contextmanager
-def refusals(doing: str, path: str | Path, elsewhere: str = "") -> Iterator[None]:
-    """Turn every OSError of the block into a `StoreError`; see `refusal`."""
+def convert_os_errors(action: str, path: str | Path, read_only_hint: str = "") -> Iterator[None]:
+    """Turn every OSError of the block into a `StoreError`; arguments as for `to_store_error`."""
     try:
         yield
     except OSError as error:
-        raise refusal(error, doing, path, elsewhere) from error
+        raise to_store_error(error, action, path, read_only_hint) from error
 
 
 def ensure_space(folder: str, size: int) -> None:
-    """Raise OSError (ENOSPC) when a file of `size` bytes cannot fit, before anything is written."""
+    """Raise OSError (ENOSPC) if so many bytes do not fit, before anything is written."""
     free = os.statvfs(folder)
     if size > free.f_bavail * free.f_frsize:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder)
 
 
 def quoted(path: str | Path) -> str:
-    """The path as a shell takes it; without `shlex`, which cannot be imported when no file can be opened any more."""
+    """Return a path quoted for a shell. Not by `shlex`: no module can be imported when too many files are open."""
     text = str(path)
     plain = text.replace("/", "").translate({ord(character): "" for character in "._-+=@%:,"}).isalnum()
     return text if plain else "'" + text.replace("'", "'\"'\"'") + "'"
 
 
 def _missing(error: OSError, path: str | Path) -> tuple[str, str] | None:
-    """The words where a folder above a path is not there, as when the store was moved or deleted during a run."""
+    """Return problem and hint if a parent folder is missing, as after the store was moved during a run."""
     path = Path(path)
     if error.errno != errno.ENOENT or os.path.lexists(path.parent):
         return None
-    above = _existing(path)
-    gone = above / path.parts[len(above.parts)]
+    nearest = _existing(path)
+    gone = nearest / path.parts[len(nearest.parts)]
     return f"there is no {gone} (any more)", "If it was moved, put it back, or say where it is, and run again"
 
 
 def _owner(error: OSError, path: Path) -> str:
-    """Of what another user owns and keeps to himself: who that is, and what he may do about it."""
+    """Return the end of a hint that names the owner of a path, if that is another user."""
     if error.errno not in (errno.EACCES, errno.EPERM) or (uid := path.lstat().st_uid) in (os.geteuid(), 0):
         return ""
-    given = f"`chmod -R g+w {quoted(path)}`, and by `umask 002` from now on"
-    return f". It is user {uid}'s, who lets the group write by {given}"
+    commands = f"`chmod -R g+w {quoted(path)}`, and by `umask 002` from now on"
+    return f". It is user {uid}'s, who lets the group write by {commands}"
 
 
 def _existing(path: str | Path) -> Path:
-    """It, or the nearest folder above it that is there, for a command that the user types."""
+    """Return a path, or its nearest parent that exists."""
     path = Path(path)
     while not os.path.lexists(path) and path != path.parent:
         path = path.parent

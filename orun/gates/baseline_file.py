@@ -15,7 +15,7 @@ from orun.core.serialization import Record, decode, encode, field, replace
 from orun.core.source_location import Position, Problem, abridged
 from orun.errors import PipelineError
 from orun.fs.observed_state import RECORD_LIMIT, TEXT_LIMIT, read_bounded
-from orun.fs.os_errors import quoted, refusals
+from orun.fs.os_errors import convert_os_errors, quoted
 from orun.fs.output_file import OutputFile
 
 VERSION = 1
@@ -118,7 +118,7 @@ def write_file(path: Path, baseline: Baseline) -> None:
     """
     data = {"version": VERSION, **encode(baseline)}
     text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
-    with refusals("write the baseline", path, BESIDE), OutputFile(path) as file:
+    with convert_os_errors("write the baseline", path, BESIDE), OutputFile(path) as file:
         file.write(text.encode())
 
 

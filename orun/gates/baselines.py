@@ -13,7 +13,7 @@ from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import Record, replace
 from orun.errors import UsageError
 from orun.fs.observed_state import seen_at
-from orun.fs.os_errors import refusals
+from orun.fs.os_errors import convert_os_errors
 from orun.gates.baseline_file import (
     BESIDE,
     Accepted,
@@ -137,7 +137,7 @@ def left_out(pipeline: Pipeline, accepted: Collection[str]) -> tuple[str, ...]:
 def drop(pipeline: Pipeline) -> bool:
     """Remove the baseline file; whether there was one. StoreError when it cannot be removed."""
     path = path_for(pipeline)
-    with refusals("remove the baseline", path, BESIDE):
+    with convert_os_errors("remove the baseline", path, BESIDE):
         if not seen_at(path):
             return False
         path.unlink()

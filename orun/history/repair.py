@@ -10,7 +10,7 @@ from pathlib import Path
 from orun.core.run_record import ASIDE
 from orun.errors import StoreError
 from orun.eventlog.reducer import read_result
-from orun.fs.os_errors import is_refusal, refusals
+from orun.fs.os_errors import convert_os_errors, is_os_error
 from orun.history.database import History
 from orun.history.points import Point, points_of
 from orun.store import Store
@@ -44,7 +44,7 @@ def measured(store: Store) -> Iterator[Point]:
         try:
             result = read_result(folder / RECORD_FILE)
         except StoreError as error:
-            if is_refusal(error):
+            if is_os_error(error):
                 raise
             continue  # it goes on, it was killed, it is damaged, or another version of orun wrote it
         if not result.pipeline.endswith(ASIDE):
@@ -55,7 +55,7 @@ def _put_aside(path: Path) -> Path:
     """Give a damaged database another name, with what is beside it."""
     names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in count())
     aside = next(name for name in names if not name.exists())
-    with refusals("put the damaged history aside", path):
+    with convert_os_errors("put the damaged history aside", path):
         for suffix in ("", *BESIDE):
             with suppress(FileNotFoundError):
                 Path(f"{path}{suffix}").rename(f"{aside}{suffix}")

@@ -10,10 +10,10 @@ from orun.core.run_record import RunResult
 from orun.core.serialization import decode, foreign_json
 from orun.executors.masking import Mask
 from orun.fs.observed_state import RECORD_LIMIT, digest_file, read_bounded
-from orun.fs.os_errors import refusals
+from orun.fs.os_errors import convert_os_errors
 from orun.history.git_revision import edited
 from orun.pipeline.model import Pipeline
-from orun.store.checksummed_json import useless
+from orun.store.checksummed_json import unusable_record
 
 FOLDER = "sources"  # in a run's folder; each file goes by its digest
 INDEX = "index.json"  # there: digest of each file by its path from the pipeline's folder
@@ -31,7 +31,7 @@ def keep(result: RunResult, pipeline: Pipeline) -> None:
         StoreError: when it cannot be written.
     """
     folder, mask = result.folder / FOLDER, Mask.of(pipeline.private)
-    with refusals("keep the sources of the run", folder):
+    with convert_os_errors("keep the sources of the run", folder):
         folder.mkdir(exist_ok=True)
         files = _files(result, pipeline)
         (folder / INDEX).write_text(json.dumps(files, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -61,7 +61,7 @@ def index(result: RunResult) -> Mapping[str, str] | None:
     try:
         return decode(dict[str, str], foreign_json(read_bounded(path, RECORD_LIMIT)))
     except (OSError, ValueError) as error:
-        raise useless(path, "cannot be read", error) from error
+        raise unusable_record(path, "cannot be read", error) from error
 
 
 def content(result: RunResult, digest: str) -> bytes | None:
@@ -74,7 +74,7 @@ def edited_since(result: RunResult, pipeline: Pipeline) -> tuple[str, ...] | Non
     """Which of the files that were kept of a run are not as in its commit; None where that is not known."""
     if not result.commit:
         return None
-    with refusals("read the sources of the run", result.folder / FOLDER):
+    with convert_os_errors("read the sources of the run", result.folder / FOLDER):
         kept = {name: content(result, digest) for name, digest in (index(result) or {}).items()}
     return edited(pipeline.root, result.commit, {name: text for name, text in kept.items() if text is not None})
 

@@ -28,10 +28,10 @@ from orun.environment.env_vars import given, value_told
 from orun.environment.startup import startup_code
 from orun.eventlog.writer import Journal, Listener, unrecorded_notice
 from orun.fs.observed_state import LOG_LIMIT, appearance_as, digest_file, listing_digest, read_bounded, value_digest
-from orun.fs.os_errors import refusals
+from orun.fs.os_errors import convert_os_errors
 from orun.fs.signatures import Signature, signature_of
 from orun.remote.options import Remote
-from orun.store.checksummed_json import unseal
+from orun.store.checksummed_json import decode_checksummed
 from orun.store.layout import RECORD_FILE, VERSION, VERSION_FILE, is_writable, note_path
 from orun.store.runs import Runs
 
@@ -82,7 +82,7 @@ class Recalled(Record, frozen=True):
 def recall(request: Request) -> Recalled | None:
     """The result of the last run of that request, when all that decided upon it is as it was; else None."""
     try:
-        note = unseal(read_bounded(request.note, LOG_LIMIT))
+        note = decode_checksummed(read_bounded(request.note, LOG_LIMIT))
     except (OSError, ValueError):  # there is none, or it was damaged
         return None
     if note.get("format") != FORMAT or note["around"] != around(note["targets"]) or not _unchanged(note):
@@ -176,7 +176,7 @@ def replay(
     """Give a remembered result a run of its own: folder, events, the notices among them, and record."""
     remembered, runs = recalled.result, Runs(request.store / "runs")
     recorded = is_writable(request.store)
-    with refusals("begin a run", request.store):
+    with convert_os_errors("begin a run", request.store):
         folder = runs.new(remembered.pipeline) if recorded else runs.unmade(remembered.pipeline)
     with Journal(folder, listener, started_at, recorded=recorded) as journal:
         journal.emit(

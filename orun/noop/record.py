@@ -26,7 +26,7 @@ from orun.planning.plan import Done
 from orun.planning.planner import Planner
 from orun.remote.options import FETCHED, VARIABLES, config_file
 from orun.store import StatCache
-from orun.store.checksummed_json import seal
+from orun.store.checksummed_json import encode_checksummed
 
 PACKAGE = Path(__file__).parents[1]  # orun itself
 SECOND = 1_000_000_000  # nanoseconds
@@ -45,7 +45,8 @@ def remember(request: Request, planner: Planner, done: Mapping[str, Done], resul
     """
     with suppress(OSError, StoreError, PipelineError):  # of a baseline that is none any more
         if note := _note(planner, done, result):
-            replace_file(str(request.note), seal(note), str(planner.store.scratch("note") / "new"))
+            temporary = planner.store.make_session_folder("note") / "new"
+            replace_file(str(request.note), encode_checksummed(note), str(temporary))
 
 
 def _note(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict[str, Any] | None:
@@ -53,7 +54,7 @@ def _note(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict
     code = {path: signature(path) for path in _code(planner)}
     records = _records(planner, done)
     artifacts = {name: one.action.tree for name, one in done.items()}
-    stored = planner.store.evidence(planner.pipeline.name, artifacts)
+    stored = planner.store.take_snapshot(planner.pipeline.name, artifacts)
     if looked is None or records is None or stored is None:
         return None
     if not all(_is_older(seen, result.started_at) for seen in code.values()):

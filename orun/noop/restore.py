@@ -15,7 +15,7 @@ from orun.eventlog.writer import Listener
 from orun.fs.durable import replace_file
 from orun.noop.check import Recalled, Request, noted, replay
 from orun.store import Store
-from orun.store.checksummed_json import seal
+from orun.store.checksummed_json import encode_checksummed
 
 
 def restore(request: Request, recalled: Recalled, listener: Listener, started_at: float) -> RunResult | None:
@@ -29,7 +29,7 @@ def restore(request: Request, recalled: Recalled, listener: Listener, started_at
     """
     artifacts: Mapping[str, str] = recalled.note["artifacts"]
     with Store.open(request.store) as store:
-        scratch = store.scratch("note")  # from here on a collection spares what is looked at
+        scratch = store.make_session_folder("note")  # from here on a collection spares what is looked at
         if any(store.check(tree, put_away=False) for tree in artifacts.values()):
             return None
         notices = _check_out(store, recalled.result.pipeline, artifacts)
@@ -51,7 +51,7 @@ def _check_out(store: Store, pipeline: str, artifacts: Mapping[str, str]) -> lis
 
 def _note_again(store: Store, request: Request, recalled: Recalled, temporary: Path) -> None:
     """Note objects and checkouts as they are now."""
-    found = store.evidence(recalled.result.pipeline, recalled.note["artifacts"])
+    found = store.take_snapshot(recalled.result.pipeline, recalled.note["artifacts"])
     if found:
         note = {**recalled.note, "stored": noted(found.files, found.folders)}
-        replace_file(str(request.note), seal(note), str(temporary))
+        replace_file(str(request.note), encode_checksummed(note), str(temporary))

@@ -24,7 +24,7 @@ from orun.fs.observed_state import (
     tells_more,
     was_absent,
 )
-from orun.fs.os_errors import refusal
+from orun.fs.os_errors import to_store_error
 from orun.store import Discovered, Signature, StatCache
 
 # What says nothing of the file itself: of a full disk the cache of a file system over a network tells a reader, too.
@@ -112,7 +112,7 @@ def digest_now(path: Path, files: StatCache) -> str:
         return files.digest_file(path)
     except OSError as error:
         if error.errno in FAILING:
-            raise refusal(error, f"read {path}", path) from error
+            raise to_store_error(error, f"read {path}", path) from error
         return ABSENT  # it is not there, or no longer a file that can be read: either way not what the stage read
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from orun.core.events import Notice, StageWaiting
-from orun.fs.os_errors import ensure_space, refusals
+from orun.fs.os_errors import convert_os_errors, ensure_space
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
 from orun.remote.connection import FAILURES, Connection
@@ -192,7 +192,7 @@ class Downloads:
     def _missing(self, name: str, tree: Tree, log: str) -> list[Piece]:
         """Return each object of an artifact that is not in the store, with a temporary file for it."""
         store, parts = self.planner.store, self.planner.store.parts
-        with refusals(f"fetch {name} from the remote", store.root):
+        with convert_os_errors(f"fetch {name} from the remote", store.root):
             sizes = {entry.digest: entry.size for entry in tree.entries if parts.objects.problem(entry.digest)}
             if sizes:
                 ensure_space(parts.session.folder, sum(sizes.values()))
@@ -203,7 +203,7 @@ class Downloads:
     def _store(self, name: str, pieces: list[Piece], fetched: Fetched, file_list: bytes) -> None:
         """Make objects of the files that arrived, and of the list of files."""
         objects = self.planner.store.parts.objects
-        with refusals(f"store what was fetched of {name}", self.planner.store.root):
+        with convert_os_errors(f"store what was fetched of {name}", self.planner.store.root):
             pairs = zip(pieces, fetched.arrived, strict=True)
             incoming = [Incoming(piece.path, piece.digest, *arrived) for piece, arrived in pairs if arrived]
             if file_list:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orun.fs.digests import digest_bytes
 from orun.fs.durable import write_all
-from orun.fs.os_errors import refusals
+from orun.fs.os_errors import convert_os_errors
 from orun.store import Action
 
 
@@ -29,7 +29,7 @@ class KnownResults:
         line = _line(action)
         if line in self._lines():
             return
-        with refusals("note what is in the remote", self._path):
+        with convert_os_errors("note what is in the remote", self._path):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             try:
                 write_all(descriptor, f"{line}\n".encode("ascii"))

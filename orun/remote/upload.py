@@ -10,7 +10,7 @@ from time import monotonic
 
 from orun.core.events import Notice
 from orun.core.serialization import encode
-from orun.fs.os_errors import refusals
+from orun.fs.os_errors import convert_os_errors
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
 from orun.remote.connection import FAILURES, Connection
@@ -77,7 +77,7 @@ class Uploads:
         store, objects = self.planner.store, self.planner.store.parts.objects
         tree = store.tree(action.tree)
         sizes = {entry.digest: entry.size for entry in tree.entries} if tree else {}
-        with refusals("read from the store", store.root):
+        with convert_os_errors("read from the store", store.root):
             for digest in (action.tree, action.log):
                 if not objects.problem(digest):
                     sizes[digest] = os.lstat(objects.path(digest)).st_size

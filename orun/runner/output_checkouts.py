@@ -63,7 +63,7 @@ def withdraw_removed_stages(store: Store, pipeline: Pipeline) -> Iterator[str]:
         return
     fold_case = _case_folding(store)
     own = {fold_case(safe_name(stage.id)) for stage in pipeline.stages}
-    folders = {folder for folder in store.outs(pipeline.name) if fold_case(folder) not in own}
+    folders = {folder for folder in store.checkout_names(pipeline.name) if fold_case(folder) not in own}
     for stage in _earlier_stages(store, pipeline, folders) if folders else ():
         if store.withdraw(pipeline.name, stage):
             yield f"{stage}: its output was removed from out/: {pipeline.file.name} no longer has this stage"

@@ -87,7 +87,7 @@ def rebuild(planner: Planner, chosen: Collection[str], report: Callable[[Rebuilt
         StoreError: if the store fails.
     """
     store = planner.store
-    logs = store.scratch("logs")  # from now on garbage collection keeps what is read
+    logs = store.make_session_folder("logs")  # from now on garbage collection keeps what is read
     plan = planner.plan()
     steps = [step for step in plan.steps if step.stage.id in chosen]
     _require_stored(plan, [step for step in steps if step.action not in ("cached", "skipped", "blocked")])

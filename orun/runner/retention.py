@@ -10,11 +10,11 @@ from pathlib import Path
 
 from orun.core.run_record import ASIDE
 from orun.errors import StoreError
-from orun.fs.os_errors import is_refusal
+from orun.fs.os_errors import is_os_error
 from orun.gates.baseline_file import path_beside, read_file
 from orun.stages.release._manifest import MANIFEST, release_of
 from orun.store import Store
-from orun.store.inventory import Survey
+from orun.store.inventory import Inventory
 from orun.text.suggestions import near
 
 
@@ -26,43 +26,43 @@ class Root:
     why: str
 
 
-def accepted(survey: Survey, more_baselines: Iterable[Path]) -> tuple[Root, ...]:
+def accepted(inventory: Inventory, more_baselines: Iterable[Path]) -> tuple[Root, ...]:
     """Return the models that baselines name.
 
     Args:
-        survey: what is in the store: the baseline beside the file of each of its runs counts.
+        inventory: what is in the store: the baseline beside the file of each of its runs counts.
         more_baselines: baseline files of pipelines that ran elsewhere.
 
     Raises:
         PipelineError: if a baseline is damaged, so that it is unknown what it keeps.
     """
-    return tuple(root for path in sorted(_baselines(survey, more_baselines)) for root in _models(path))
+    return tuple(root for path in sorted(_baselines(inventory, more_baselines)) for root in _models(path))
 
 
-def accepted_runs(survey: Survey, more_baselines: Iterable[Path]) -> frozenset[str]:
+def accepted_runs(inventory: Inventory, more_baselines: Iterable[Path]) -> frozenset[str]:
     """Return the runs that baselines were accepted from, and the last run beside each baseline, which locates it.
 
     Args:
-        survey: what is in the store.
+        inventory: what is in the store.
         more_baselines: baseline files of pipelines that ran elsewhere.
 
     Raises:
         PipelineError: if a baseline is damaged.
     """
-    baselines = {path: baseline for path in _baselines(survey, more_baselines) if (baseline := read_file(path))}
-    last_runs = {path_beside(Path(run.file)): run.id for run in sorted(survey.runs, key=lambda run: run.id)}
+    baselines = {path: baseline for path in _baselines(inventory, more_baselines) if (baseline := read_file(path))}
+    last_runs = {path_beside(Path(run.file)): run.id for run in sorted(inventory.runs, key=lambda run: run.id)}
     accepted_from = {stage.run for baseline in baselines.values() for stage in baseline.stages.values()}
     return frozenset(accepted_from | {run for path, run in last_runs.items() if path in baselines})
 
 
-def _baselines(survey: Survey, more_baselines: Iterable[Path]) -> set[Path]:
-    return {path_beside(Path(run.file)) for run in survey.runs} | {path.absolute() for path in more_baselines}
+def _baselines(inventory: Inventory, more_baselines: Iterable[Path]) -> set[Path]:
+    return {path_beside(Path(run.file)) for run in inventory.runs} | {path.absolute() for path in more_baselines}
 
 
-def unknown_baselines(survey: Survey) -> tuple[str, ...]:
+def unknown_baselines(inventory: Inventory) -> tuple[str, ...]:
     """Return a sentence for each pipeline whose baseline is unknown because no file of it is where it ran."""
     files: dict[str, set[str]] = defaultdict(set)
-    for run in survey.runs:
+    for run in inventory.runs:
         if not run.pipeline.endswith(ASIDE):
             files[run.pipeline].add(run.file)
     gone = {name: paths for name, paths in sorted(files.items()) if not any(map(os.path.exists, paths))}
@@ -80,12 +80,12 @@ def _models(path: Path) -> Iterator[Root]:
             yield Root(stage.model, f"accepted for {name} in {near(str(path))}")
 
 
-def releases(survey: Survey, last: int | None = None) -> tuple[Root, ...]:
+def releases(inventory: Inventory, last: int | None = None) -> tuple[Root, ...]:
     """Return the bundles that carry a version: of each name the `last` versions, or all if None."""
     versions: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    used = survey.last_used()
+    used = inventory.last_used()
     for tree in sorted(used, key=lambda tree: -used[tree]):
-        if release := _release(survey.store, tree):
+        if release := _release(inventory.store, tree):
             versions[release[0]][release[1]].append(tree)
     return tuple(
         Root(tree, f"release {version} of {name}")
@@ -104,7 +104,7 @@ def _release(store: Store, digest: str) -> tuple[str, str] | None:
     try:
         return release_of(store.read(manifest))
     except StoreError as error:
-        if is_refusal(error):
+        if is_os_error(error):
             raise
         store.notices.append(f"artifact {digest} does not count as a release: {error.what}")
         return None

@@ -20,7 +20,7 @@ from orun.environment.resources import Resources
 from orun.errors import Interrupted, StageError
 from orun.executors import Executor
 from orun.executors.job import Finished, Progress
-from orun.fs.os_errors import refusals
+from orun.fs.os_errors import convert_os_errors
 from orun.pipeline.graph import reached
 from orun.pipeline.model import Stage
 from orun.planning.implicit_deps import never_at_rest
@@ -263,13 +263,13 @@ class Runner:
 
             venv_builder.make(environment, lambda text: self.emit(Notice("info", text)))
         provenance = Lineage.of(self.planner.pipeline, step.stage, self.outcome.done)
-        with refusals(f"start {name}", self.store.root):
+        with convert_os_errors(f"start {name}", self.store.root):
             execution = StageExecution.prepare(self.planner.pipeline, self.store, step, self.logs)
             self._executions[name] = execution
             job = execution.job(provenance.text() if provenance else b"")
         self._schedule.start(step.stage)
         self.emit(StageStarted(name, step.reasons, str(execution.log), step.seconds))
-        with refusals(f"start {name}", self.store.root):
+        with convert_os_errors(f"start {name}", self.store.root):
             self.executor.start(job)
 
     def _conclude(self, message: Finished) -> None:

@@ -50,9 +50,9 @@ class StageExecution(Record, frozen=True):
     @classmethod
     def prepare(cls, pipeline: Pipeline, store: Store, step: Step, logs: Path) -> StageExecution:
         """Create the session directory of a stage, with its inputs read-only."""
-        scratch = store.scratch(step.stage.id)
+        scratch = store.make_session_folder(step.stage.id)
         for port, tree in step.inputs.items():
-            store.place(tree, scratch / "inputs" / port)
+            store.materialize(tree, scratch / "inputs" / port)
         (scratch / "output").mkdir()
         (scratch / "work").mkdir()
         logs.mkdir(exist_ok=True)

@@ -11,7 +11,7 @@ from orun.environment.secret_variables import Secrets
 from orun.errors import StageError
 from orun.executors.job import JobResult, Progress, partial_trace_notice
 from orun.executors.masking import Mask
-from orun.fs.os_errors import refusals
+from orun.fs.os_errors import convert_os_errors
 
 GUESS = (
     "{stage} looks up {name}, which is taken for a secret by its name: no result depends on its value; "
@@ -57,5 +57,5 @@ class StageReports:
 
     def filter_log(self, stage: str, log: Path, store: Path) -> None:
         """Mask secrets in the log of a stage; StoreError if it cannot be rewritten."""
-        with refusals(f"mask secrets in the log of {stage}", store):
+        with convert_os_errors(f"mask secrets in the log of {stage}", store):
             self._mask.file(log)

@@ -16,7 +16,7 @@ from orun.fs.durable import replace_file
 from orun.fs.flushing import Flushing
 from orun.fs.observed_state import require_regular
 from orun.fs.signatures import Signature, signature_of
-from orun.store.checksummed_json import canonical, seal, unseal
+from orun.store.checksummed_json import canonical, decode_checksummed, encode_checksummed
 from orun.store.layout import safe_name
 from orun.store.quarantine import Quarantine
 from orun.store.records import Action
@@ -111,7 +111,7 @@ class Actions:
         return pointer if isinstance(pointer, dict) else None
 
     def _write(self, path: str, record: object, *, sync: bool) -> list[str]:
-        return replace_file(path, seal(record), self._session.path("record"), sync=sync)
+        return replace_file(path, encode_checksummed(record), self._session.path("record"), sync=sync)
 
     def _read(self, key: str, path: str) -> Action | None:
         try:
@@ -131,7 +131,7 @@ class Actions:
         try:
             with _opened(path, mend=not self._session.read_only) as file:
                 content, status = file.readall(), os.fstat(file.fileno())
-            return unseal(content)
+            return decode_checksummed(content)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except ValueError:

@@ -13,7 +13,7 @@ from orun.fs.locks import Lock
 from orun.fs.signatures import Signature, is_settled, read_steadily, signature_of
 from orun.store.index import Index
 from orun.store.layout import safe_name
-from orun.store.materialize import EXECUTABLE, Placer, move_folder, open_up
+from orun.store.materialize import EXECUTABLE, Materializer, move_folder, open_up
 from orun.store.objects import Objects
 from orun.store.quarantine import Quarantine
 from orun.store.records import Entry, Tree
@@ -25,12 +25,18 @@ class Checkouts:
     """The folder `out/` of a store."""
 
     def __init__(
-        self, root: Path, objects: Objects, index: Index, placer: Placer, session: Session, quarantine: Quarantine
+        self,
+        root: Path,
+        objects: Objects,
+        index: Index,
+        materializer: Materializer,
+        session: Session,
+        quarantine: Quarantine,
     ) -> None:
         self._root = str(root)
         self._objects = objects
         self._index = index
-        self._placer = placer
+        self._materializer = materializer
         self._session = session
         self._quarantine = quarantine
 
@@ -57,7 +63,7 @@ class Checkouts:
         with self._locked(pipeline, stage):
             held = self.holds(target, tree)
             if held:
-                self._placer.discard(target)
+                self._materializer.discard(target)
         return held
 
     def names(self, pipeline: str) -> frozenset[str]:
@@ -116,7 +122,7 @@ class Checkouts:
 
     def _replace(self, target: str, tree: Tree, name: str) -> None:
         fresh, old = self._session.path("checkout"), self._session.path("old")
-        self._placer.place(tree, fresh, folder_mode=0o755, lasting=True)
+        self._materializer.materialize(tree, fresh, folder_mode=0o755, lasting=True)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         expected = {entry.path for entry in tree.entries}
         ours = self._put_away(target, name, expected)
@@ -124,7 +130,7 @@ class Checkouts:
             move_folder(target, old)
         os.rename(fresh, target)
         self._put_away(old, name, expected, ours)  # what came meanwhile
-        self._placer.discard(old)
+        self._materializer.discard(old)
 
     def _put_away(
         self, folder: str, name: str, expected: Collection[str], known: Collection[Signature] = ()

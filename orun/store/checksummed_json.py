@@ -1,8 +1,8 @@
-"""JSON files that hold their own digest, so that damage shows.
+"""JSON files that hold their own digest, so that damage is noticed.
 
     {"seal":"<BLAKE3 of the record's bytes>","record":{...}}
 
-The seal has a fixed place and covers the bytes of the record as they stand: checking it parses nothing.
+The digest has a fixed place and covers the bytes of the record: checking it parses nothing.
 """
 
 from __future__ import annotations
@@ -15,62 +15,62 @@ from orun.core.serialization import from_json, to_json
 from orun.errors import StoreError
 from orun.fs.digests import LENGTH, digest_bytes
 from orun.fs.observed_state import RECORD_LIMIT, read_bounded
-from orun.fs.os_errors import quoted, refusals
+from orun.fs.os_errors import convert_os_errors, quoted
 
 _HEAD = b'{"seal":"'
 _MIDDLE = b'","record":'
 _TAIL = b"}\n"
-_SEAL = slice(len(_HEAD), len(_HEAD) + LENGTH)
-_BODY = slice(_SEAL.stop + len(_MIDDLE), -len(_TAIL))
+_DIGEST = slice(len(_HEAD), len(_HEAD) + LENGTH)
+_BODY = slice(_DIGEST.stop + len(_MIDDLE), -len(_TAIL))
 
 
-class BrokenSealError(ValueError):
+class ChecksumError(ValueError):
     """The bytes are not what was written."""
 
 
 def canonical(data: Any) -> bytes:
-    """The one JSON text of plain data: sorted keys, no spaces, ASCII."""
+    """Return the canonical JSON text of plain data: sorted keys, no spaces, ASCII."""
     return json.dumps(data, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
-def seal(record: Any) -> bytes:
-    """The content of a sealed file."""
+def encode_checksummed(record: Any) -> bytes:
+    """Return the content of a checksummed file."""
     body = to_json(record)
     return b"".join((_HEAD, digest_bytes(body).encode("ascii"), _MIDDLE, body, _TAIL))
 
 
-def unseal(content: bytes) -> Any:
-    """The record of a sealed file.
+def decode_checksummed(content: bytes) -> Any:
+    """Return the record of a checksummed file.
 
     Raises:
-        BrokenSealError: when a byte of it is not as it was written.
-        ValueError: when it is no record that can be read, whatever its seal says.
+        ChecksumError: if a byte of it has changed.
+        ValueError: if it is not valid JSON although its digest fits.
     """
     body = content[_BODY]
     digest = digest_bytes(body).encode("ascii")
     if content != b"".join((_HEAD, digest, _MIDDLE, body, _TAIL)):
-        raise BrokenSealError("the record is not what was written")
+        raise ChecksumError("the record is not what was written")
     return from_json(body)
 
 
 def read_record(path: Path) -> Any:
-    """The plain data of a sealed file, such as the record of a run.
+    """Read the record of a checksummed file, such as that of a run.
 
     Raises:
-        StoreError: when it is not there, cannot be read, or is not what was written.
+        StoreError: if it is missing, cannot be read, or was damaged.
     """
-    with refusals(f"read {path}", path):
+    with convert_os_errors(f"read {path}", path):
         content = read_bounded(path, RECORD_LIMIT)
     try:
-        return unseal(content)
+        return decode_checksummed(content)
     except ValueError as error:
-        raise useless(path, "was damaged", error) from error
+        raise unusable_record(path, "was damaged", error) from error
 
 
-def useless(path: Path, what: str, error: Exception) -> StoreError:
-    """The error of a record that cannot be used: what is the matter with it, and why."""
+def unusable_record(path: Path, problem: str, error: Exception) -> StoreError:
+    """Return the error for a record that cannot be used."""
     return StoreError(
-        f"the record {path} {what}",
+        f"the record {path} {problem}",
         why=str(error),
         hint=f"Remove it; results do not depend on it: rm {quoted(path)}",
     )

@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orun.fs.os_errors import refusals
-from orun.store.gc_candidates import Condemned
-from orun.store.inventory import Survey, survey
+from orun.fs.os_errors import convert_os_errors
+from orun.store.gc_candidates import GcCandidates
+from orun.store.inventory import Inventory, read_inventory
 from orun.store.layout import note_path
 from orun.store.materialize import move_folder
 from orun.store.old_runs import RemovedRun, old_runs, size_of
@@ -87,22 +87,25 @@ def collect(store: Store, keep: Keep, *, dry_run: bool = False) -> Collected:
     Raises:
         StoreError: when the store cannot be written, or a pin was damaged.
     """
-    with Store.open(store.root) as own, refusals("collect garbage", store.root):  # whose session leases nothing
+    with (
+        Store.open(store.root) as own,
+        convert_os_errors("collect garbage", store.root),
+    ):  # whose session leases nothing
         own.sweep()
-        condemned = Condemned(own.root)
-        with condemned.lock() as lock:
+        candidates = GcCandidates(own.root)
+        with candidates.lock() as lock:
             lock.acquire()
             choice = _choose(own, keep).sparing(live_leases(own.root / "tmp"))
             if dry_run:
                 outcome = _outcome(choice)
             else:
-                condemned.write(choice.condemned | choice.runs)
+                candidates.write(choice.candidates | choice.runs)
                 try:
                     choice = choice.sparing(live_leases(own.root / "tmp"))
                     outcome = _outcome(choice)
                     _carry_out(own, choice)
                 finally:
-                    condemned.clear()
+                    candidates.clear()
         store.notices += own.drain_notices()
     return outcome
 
@@ -111,19 +114,19 @@ def collect(store: Store, keep: Keep, *, dry_run: bool = False) -> Collected:
 class _Choice:
     """What is to be removed: trees with their records, objects, folders of runs; and the sizes of all objects."""
 
-    survey: Survey
+    inventory: Inventory
     trees: frozenset[str]
-    condemned: frozenset[str]
+    candidates: frozenset[str]
     runs: frozenset[str]
     sizes: Mapping[str, int]
 
     def sparing(self, leased: set[str]) -> _Choice:
         """The same without what running processes rely on."""
-        return replace(self, trees=self.trees - leased, condemned=self.condemned - leased, runs=self.runs - leased)
+        return replace(self, trees=self.trees - leased, candidates=self.candidates - leased, runs=self.runs - leased)
 
 
 def _choose(store: Store, keep: Keep) -> _Choice:
-    found = survey(store)
+    found = read_inventory(store)
     sizes = {digest: status.st_size for digest, status in store.parts.objects.all()}
     used = found.last_used()
     roots = {pin.tree for pin in pins(store)} | set(keep.trees)
@@ -145,23 +148,23 @@ def _choose(store: Store, keep: Keep) -> _Choice:
 
 def _carry_out(store: Store, choice: _Choice) -> None:
     """Remove what people see first, then records, then what these name: a death in between leaves only garbage."""
-    actions, by_path = store.parts.actions, {record.path: record for record in choice.survey.records}
+    actions, by_path = store.parts.actions, {record.path: record for record in choice.inventory.records}
     for pipeline, stage, path in actions.pointers():
         tree = by_path[path].action.tree if path in by_path else ""
         if tree in choice.trees and (found := store.tree(tree)):
             store.parts.checkouts.withdraw(found, pipeline, stage)
         if not tree or tree in choice.trees:
             actions.remove_pointer(pipeline, stage)
-    for record in choice.survey.records:
+    for record in choice.inventory.records:
         if record.action.tree in choice.trees:
             actions.remove(record.path, record.signature)
-    for digest in choice.condemned:
+    for digest in choice.candidates:
         store.parts.objects.remove(digest)
-    store.parts.index.forget(choice.condemned)
+    store.parts.index.forget(choice.candidates)
     for run in choice.runs:
         going = store.parts.session.path("run")  # nobody sees half a folder
         move_folder(str(store.root / "runs" / run), going)
-        store.parts.placer.discard(going)
+        store.parts.materializer.discard(going)
     store.parts.quarantine.empty(older_than=_WEEK)
     for note in store.root.glob(str(note_path(Path(), "*"))):  # the next run makes it again
         if note.stat().st_mtime < time.time() - _WEEK:
@@ -169,18 +172,18 @@ def _carry_out(store: Store, choice: _Choice) -> None:
 
 
 def _outcome(choice: _Choice) -> Collected:
-    used, size = choice.survey.last_used(), choice.sizes
+    used, size = choice.inventory.last_used(), choice.sizes
     removed = []
-    for record in choice.survey.records:
+    for record in choice.inventory.records:
         action = record.action
         if action.tree in choice.trees:
             removed.append(Removed(action.tree, action.pipeline, action.stage, action.size, used[action.tree]))
-    kept = size.keys() - choice.condemned
+    kept = size.keys() - choice.candidates
     return Collected(
         removed=tuple(sorted(removed, key=lambda one: (one.used_at, one.pipeline, one.stage))),
-        objects=len(choice.condemned),
-        size=sum(size[digest] for digest in choice.condemned),
+        objects=len(choice.candidates),
+        size=sum(size[digest] for digest in choice.candidates),
         kept_objects=len(kept),
         kept_size=sum(size[digest] for digest in kept),
-        runs=tuple(RemovedRun(run, size_of(choice.survey.store.root / "runs" / run)) for run in sorted(choice.runs)),
+        runs=tuple(RemovedRun(run, size_of(choice.inventory.store.root / "runs" / run)) for run in sorted(choice.runs)),
     )

@@ -1,7 +1,7 @@
 """Candidates of garbage collection, announced so that running processes stay clear of them.
 
 A collection writes down what it condemns, then reads all leases, spares what is leased, and removes the rest. A process
-writes its lease, then looks whether what it wants is condemned, and if so waits for the end of the collection. Whoever
+writes its lease, then looks whether what it wants is candidates, and if so waits for the end of the collection. Whoever
 comes first is seen by the other, so nothing is removed that somebody has found to be there.
 """
 
@@ -15,7 +15,7 @@ from orun.fs.durable import write_file
 from orun.fs.locks import Lock
 
 
-class Condemned:
+class GcCandidates:
     """The list of digests, and ids of runs, that a collection in progress may remove."""
 
     def __init__(self, root: Path) -> None:
@@ -46,13 +46,13 @@ class Condemned:
                     Path(path).unlink(missing_ok=True)
 
     def wait_for(self, digests: Collection[str]) -> None:
-        """Wait for the end of a collection if one of these is condemned."""
+        """Wait for the end of a collection if one of these is candidates."""
         try:
             with open(self._path, encoding="ascii", errors="replace") as file:
-                condemned = set(file.read().split())
+                candidates = set(file.read().split())
         except FileNotFoundError:
             return
-        if not condemned.isdisjoint(digests):
+        if not candidates.isdisjoint(digests):
             with self.lock() as lock:
                 lock.acquire()
                 self.clear()  # there still if the collection was killed

@@ -1,4 +1,4 @@
-"""Integrity snapshot: objects and checkouts of results, comparable later without reading any file."""
+"""Integrity snapshot: signatures of results and their checkouts, comparable later without reading a file."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from orun.store.records import Tree
 from orun.store.trees import parents
 
 
-class Evidence(Record, frozen=True):
+class IntegritySnapshot(Record, frozen=True):
     """Files that were intact when they had these signatures.
 
     Attributes:
-        files: path -> signature of every object and checked-out file, and of every folder of a checkout in which no
-            name was new: who puts one there changes its times.
+        files: path -> signature of every object and checked-out file, and of every checkout folder whose times show
+            that no name was added lately.
         folders: path -> digest of the names in every other folder of a checkout.
     """
 
@@ -27,49 +27,50 @@ class Evidence(Record, frozen=True):
     folders: Mapping[str, str]
 
 
-class Witness(Record, frozen=True):
-    """Collects evidence; signatures are taken before files are found intact and compared after."""
+def take_snapshot(
+    parts: Parts, pipeline: str, artifacts: Mapping[str, str], *, folder_times: bool
+) -> IntegritySnapshot | None:
+    """Take a snapshot of the results of stages; None if something is damaged or changes meanwhile.
 
-    parts: Parts
-    timed: bool  # whether the times of a folder change with the names in it, which mounts of object stores may not know
+    Signatures are taken before the files are checked, and compared afterwards.
 
-    def collect(self, pipeline: str, artifacts: Mapping[str, str]) -> Evidence | None:
-        """The evidence for the artifacts of stages, digests by id; None when something is not intact, or moves."""
-        files: dict[str, Signature] = {}
-        folders: dict[str, str] = {}
-        for stage, digest in artifacts.items():
-            tree = self.parts.trees.get(digest)
-            if tree is None:
-                return None
-            out = self.parts.checkouts.path(pipeline, stage)
-            try:
-                before = {path: signature_of(os.stat(path)) for path in self._paths(tree, out)}
-                below = _folders(tree, out)
-                before |= self._settled(below)
-                listed = {path: listing_digest(path) for path in below - before.keys()}
-                intact = not self.parts.trees.check(digest) and self.parts.checkouts.holds(out, tree)
-                after = {path: signature_of(os.stat(path)) for path in before}
-            except OSError:
-                return None
-            if not intact or before != after:
-                return None
-            files |= before
-            folders |= listed
-        return Evidence(files, folders)
-
-    def _settled(self, folders: Iterable[str]) -> dict[str, Signature]:
-        """The signatures of those in which no name is so new that another one could come without a trace."""
-        if not self.timed:
-            return {}
-        seen, old = {path: signature_of(os.stat(path)) for path in folders}, time.time_ns() - CLOCK
-        return {path: one for path, one in seen.items() if max(one[3:]) < old}
-
-    def _paths(self, tree: Tree, out: str) -> Iterator[str]:
-        yield self.parts.objects.path(tree.digest)
-        for entry in tree.entries:
-            yield self.parts.objects.path(entry.digest)
-            yield f"{out}/{entry.path}"
+    Args:
+        parts: of the store.
+        pipeline: name of the pipeline.
+        artifacts: digest of the tree of each stage, by id.
+        folder_times: whether the times of a folder change with its names, which is not sure on network file systems.
+    """
+    files: dict[str, Signature] = {}
+    folders: dict[str, str] = {}
+    for stage, digest in artifacts.items():
+        tree = parts.trees.get(digest)
+        if tree is None:
+            return None
+        checkout = parts.checkouts.path(pipeline, stage)
+        try:
+            before = {path: signature_of(os.stat(path)) for path in _paths(parts, tree, checkout)}
+            below = {checkout, *(f"{checkout}/{name}" for entry in tree.entries for name in parents(entry.path))}
+            before |= _settled(below) if folder_times else {}
+            listed = {path: listing_digest(path) for path in below - before.keys()}
+            intact = not parts.trees.check(digest) and parts.checkouts.holds(checkout, tree)
+            after = {path: signature_of(os.stat(path)) for path in before}
+        except OSError:
+            return None
+        if not intact or before != after:
+            return None
+        files |= before
+        folders |= listed
+    return IntegritySnapshot(files, folders)
 
 
-def _folders(tree: Tree, out: str) -> set[str]:
-    return {out, *(f"{out}/{parent}" for entry in tree.entries for parent in parents(entry.path))}
+def _settled(folders: Iterable[str]) -> dict[str, Signature]:
+    """Return the signatures of folders that are so old that a new name must change them."""
+    signatures, limit = {path: signature_of(os.stat(path)) for path in folders}, time.time_ns() - CLOCK
+    return {path: signature for path, signature in signatures.items() if max(signature[3:]) < limit}
+
+
+def _paths(parts: Parts, tree: Tree, checkout: str) -> Iterator[str]:
+    yield parts.objects.path(tree.digest)
+    for entry in tree.entries:
+        yield parts.objects.path(entry.digest)
+        yield f"{checkout}/{entry.path}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from orun.errors import StoreError
 from orun.fs.observed_state import seen_at
-from orun.fs.os_errors import is_refusal, refusals
+from orun.fs.os_errors import convert_os_errors, is_os_error
 from orun.fs.signatures import Signature
 from orun.store.checksummed_json import read_record
 from orun.store.layout import RECORD_FILE
@@ -51,7 +51,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Survey:
+class Inventory:
     """Records, runs, and the objects of each tree that one of them names."""
 
     store: Store
@@ -88,15 +88,15 @@ class Survey:
         return logs
 
 
-def survey(store: Store) -> Survey:
+def read_inventory(store: Store) -> Inventory:
     """Read all records and all runs of a store; damaged ones are put away or said in its notices.
 
     Raises:
         StoreError: when one cannot be read: what it needs is not known.
     """
-    with refusals("read what is in the store", store.root):
+    with convert_os_errors("read what is in the store", store.root):
         records = tuple(Record(*found) for found in store.parts.actions.all())
-        return Survey(store, records, tuple(_runs(store)))
+        return Inventory(store, records, tuple(_runs(store)))
 
 
 def _runs(store: Store) -> Iterator[Run]:
@@ -117,7 +117,7 @@ def _runs(store: Store) -> Iterator[Run]:
                 repeats=record.get("repeats", ""),
             )
         except StoreError as error:
-            if is_refusal(error):
+            if is_os_error(error):
                 raise
             store.notices.append(f"run {folder.name} does not count as one of the last: {error.what}")
         except (KeyError, TypeError):

@@ -10,7 +10,7 @@ from orun.errors import StoreError, UsageError
 from orun.fs.digests import ALGORITHM, digest_bytes
 from orun.fs.durable import make_folder, sync_folders, write_anew
 from orun.fs.observed_state import presence
-from orun.fs.os_errors import quoted, refusals
+from orun.fs.os_errors import convert_os_errors, quoted
 
 # objects     immutable files by digest, read-only
 # actions     key -> what the stage made, and how: one sealed record for each set of discovered inputs
@@ -46,7 +46,7 @@ def prepare(root: Path) -> None:
         UsageError: when the folder holds something else.
     """
     version = root / VERSION_FILE
-    with refusals("open the store", root):
+    with convert_os_errors("open the store", root):
         found = _require_own(root)
         if found in (None, VERSION):
             above = make_folder(str(root))
@@ -76,7 +76,7 @@ def require_known(root: Path) -> None:
         UsageError: when the folder holds something else.
     """
     version = root / VERSION_FILE
-    with refusals("open the store", root):
+    with convert_os_errors("open the store", root):
         try:
             found = version.read_bytes()
         except (FileNotFoundError, NotADirectoryError):

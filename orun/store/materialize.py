@@ -23,7 +23,7 @@ EXECUTABLE = 0o555
 FAR_DOWN = 700  # bytes of a path; systems take 4096, or 1024
 
 
-class Placer:
+class Materializer:
     """Puts the files of trees into folders and removes such folders."""
 
     def __init__(self, objects: Objects, index: Index) -> None:
@@ -31,7 +31,7 @@ class Placer:
         self._index = index
         self._reflinks = True  # until the file system says no
 
-    def place(self, tree: Tree, folder: str, *, folder_mode: int, lasting: bool) -> None:
+    def materialize(self, tree: Tree, folder: str, *, folder_mode: int, lasting: bool) -> None:
         """Make `folder` and put the files of the tree into it.
 
         Args:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from orun.store.inventory import Run, Survey
+from orun.store.inventory import Inventory, Run
 
 SETTLED = 3600.0  # seconds since the last change of a finished run's folder: reports and findings may follow its end
 UNFINISHED = 7 * 86400.0  # seconds that what a killed run has left stays to be looked at
@@ -23,7 +23,7 @@ class RemovedRun:
 
 
 def old_runs(
-    found: Survey, last: int, age: float | None, trees: Collection[str], named: Collection[str]
+    found: Inventory, last: int, age: float | None, trees: Collection[str], named: Collection[str]
 ) -> frozenset[str]:
     """Ids of the runs whose folders may go.
 

@@ -9,7 +9,7 @@ from orun.fs.flushing import Flushing
 from orun.store.actions import Actions
 from orun.store.checkouts import Checkouts
 from orun.store.index import Index
-from orun.store.materialize import Placer
+from orun.store.materialize import Materializer
 from orun.store.objects import Objects
 from orun.store.quarantine import Quarantine
 from orun.store.runs import Runs
@@ -27,7 +27,7 @@ class Parts(Record, frozen=True):
     objects: Objects
     trees: Trees
     actions: Actions
-    placer: Placer
+    materializer: Materializer
     checkouts: Checkouts
     runs: Runs
 
@@ -38,7 +38,7 @@ def assemble(root: Path, notices: list[str], *, read_only: bool = False) -> Part
     quarantine = Quarantine(root / "quarantine", notices, read_only=read_only)
     session, flushing = Session(root, read_only=read_only), Flushing()
     objects = Objects(str(root / "objects"), index, session, quarantine, flushing)
-    placer = Placer(objects, index)
+    materializer = Materializer(objects, index)
     return Parts(
         index=index,
         quarantine=quarantine,
@@ -47,7 +47,7 @@ def assemble(root: Path, notices: list[str], *, read_only: bool = False) -> Part
         objects=objects,
         trees=Trees(objects, session),
         actions=Actions(root, session, quarantine, flushing),
-        placer=placer,
-        checkouts=Checkouts(root, objects, index, placer, session, quarantine),
+        materializer=materializer,
+        checkouts=Checkouts(root, objects, index, materializer, session, quarantine),
         runs=Runs(root / "runs"),
     )

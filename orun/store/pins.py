@@ -10,8 +10,8 @@ from orun.errors import StoreError, UsageError
 from orun.fs.digests import digest_bytes
 from orun.fs.durable import replace_file
 from orun.fs.observed_state import seen_at
-from orun.fs.os_errors import refusals
-from orun.store.checksummed_json import read_record, seal
+from orun.fs.os_errors import convert_os_errors
+from orun.store.checksummed_json import encode_checksummed, read_record
 from orun.store.layout import safe_name
 from orun.store.store import Store
 
@@ -41,9 +41,9 @@ def pin(store: Store, name: str, tree: str) -> Pin:
             hint="Run the pipeline again, which mends it, and pin what it made: orun FILE",
         )
     made = Pin(name, tree, time.time())
-    with refusals("pin an artifact", store.root):
+    with convert_os_errors("pin an artifact", store.root):
         record = {"name": name, "tree": tree, "at": made.at}
-        replace_file(str(_path(store, name)), seal(record), store.parts.session.path("pin"))
+        replace_file(str(_path(store, name)), encode_checksummed(record), store.parts.session.path("pin"))
     return made
 
 
@@ -53,7 +53,7 @@ def unpin(store: Store, name: str) -> None:
     Raises:
         UsageError: when nothing has it.
     """
-    with refusals("unpin an artifact", store.root):
+    with convert_os_errors("unpin an artifact", store.root):
         try:
             _path(store, name).unlink()
         except FileNotFoundError:
@@ -67,7 +67,7 @@ def pins(store: Store) -> tuple[Pin, ...]:
     Raises:
         StoreError: when one cannot be read or was damaged: what it kept is not known.
     """
-    with refusals("read the pins", store.root):
+    with convert_os_errors("read the pins", store.root):
         paths = sorted((store.root / "pins").glob("*.json"))
     return tuple(Pin(**read_record(path)) for path in paths)
 

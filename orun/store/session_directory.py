@@ -24,7 +24,7 @@ from typing import TextIO
 from orun.fs.digests import digest_bytes
 from orun.fs.durable import write_all
 from orun.fs.locks import Lock
-from orun.store.gc_candidates import Condemned
+from orun.store.gc_candidates import GcCandidates
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 _LEASE = "lease"
@@ -47,7 +47,7 @@ class Session:
     def __init__(self, root: Path, *, read_only: bool = False) -> None:
         self.read_only = read_only
         self._tmp = str(root / "tmp")
-        self._condemned = Condemned(root)
+        self._candidates = GcCandidates(root)
         self._begun: tuple[str, Lock] | None = None
         self._count = 0
         self._leased: set[str] = set()
@@ -98,7 +98,7 @@ class Session:
             _, lock = self.begin()
             write_all(lock.descriptor, "".join(f"{digest}\n" for digest in new).encode("ascii"))
             self._leased.update(new)
-            self._condemned.wait_for(new)
+            self._candidates.wait_for(new)
 
     def close(self, remove: Callable[[str], None]) -> None:
         """End it; `remove` deletes what it holds."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orun.fs.digests import digest_bytes
 from orun.fs.observed_state import require_regular
-from orun.fs.os_errors import refusal
+from orun.fs.os_errors import to_store_error
 from orun.fs.signatures import CLOCK, Signature, is_held_for_writing, keeps_inodes, read_steadily, signature_of
 from orun.store.index import Index
 
@@ -52,7 +52,7 @@ class StatCache:
         try:
             return {name: self.signature(name) for name, is_folder in self._walk(str(path)) if not is_folder}
         except OSError as error:
-            raise refusal(error, f"read {path}", error.filename or path) from error
+            raise to_store_error(error, f"read {path}", error.filename or path) from error
 
     def keeps_inodes(self, path: str | Path) -> bool:
         """Whether a file there has the same number whenever its file system is mounted, or this host looks at it."""
@@ -99,7 +99,7 @@ class StatCache:
         except (FileNotFoundError, NotADirectoryError):
             return ""
         except OSError as error:
-            raise refusal(error, f"read {path}", error.filename or path) from error
+            raise to_store_error(error, f"read {path}", error.filename or path) from error
 
     def _digest_folder(self, path: str) -> str:
         # A digest has a fixed length, or none, and a name holds no zero byte: no two folders have the same text.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orun.fs.os_errors import refusals
+from orun.fs.os_errors import convert_os_errors
 from orun.store.layout import FOLDERS
 from orun.store.store import Store
 
@@ -29,7 +29,7 @@ def stats(store: Store) -> Mapping[str, Usage]:
         StoreError: when the store cannot be read.
     """
     seen: set[tuple[int, int]] = set()
-    with refusals("measure the store", store.root):
+    with convert_os_errors("measure the store", store.root):
         return {name: _usage(store.root / name, seen) for name in FOLDERS}
 
 

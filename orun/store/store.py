@@ -12,10 +12,10 @@ from typing import Self
 
 from orun.errors import StoreError
 from orun.fs.locks import Lock, remove_free_locks
-from orun.fs.os_errors import refusals
+from orun.fs.os_errors import convert_os_errors
 from orun.fs.signatures import is_local
-from orun.store.gc_candidates import Condemned
-from orun.store.integrity_snapshot import Evidence, Witness
+from orun.store.gc_candidates import GcCandidates
+from orun.store.integrity_snapshot import IntegritySnapshot, take_snapshot
 from orun.store.layout import PRIVATE, VERSION_FILE, prepare, require_known, safe_name
 from orun.store.parts import Parts, assemble
 from orun.store.records import Action, Tree
@@ -62,7 +62,7 @@ class Store:
 
         Happens by itself when nobody needs the object any more and when the process ends. It may be used again.
         """
-        with self._refusals("clean up"):
+        with self._os_errors("clean up"):
             _end(self.parts)
 
     def drain_notices(self) -> list[str]:
@@ -85,7 +85,7 @@ class Store:
 
     def add_file(self, path: Path) -> str:
         """Store a copy of a file and return its digest; it is on the disk when this returns."""
-        with self._refusals(f"store {path}"):
+        with self._os_errors(f"store {path}"):
             incoming = self.parts.objects.from_copy(str(path))
             self.parts.objects.commit([incoming])
             return incoming.digest
@@ -99,7 +99,7 @@ class Store:
             StoreError: also when it holds a link that leads out of it or to a folder, a pipe, socket or device, or a
                 name that is not Unicode.
         """
-        with self._refusals(f"store {folder}"):
+        with self._os_errors(f"store {folder}"):
             return self.parts.trees.add(folder)
 
     @contextmanager
@@ -108,7 +108,7 @@ class Store:
 
         What is stored in it may be seen by other processes at once.
         """
-        with self.parts.index.holding(), self._refusals("write to the disk"), self.parts.flushing.together():
+        with self.parts.index.holding(), self._os_errors("write to the disk"), self.parts.flushing.together():
             yield
 
     def pause(self, seconds: float) -> None:
@@ -125,12 +125,12 @@ class Store:
         Raises:
             StoreError: as `add_tree` does.
         """
-        with self._refusals(f"read {folder}"):
+        with self._os_errors(f"read {folder}"):
             return self.parts.trees.describe(folder)
 
     def read(self, digest: str) -> bytes:
         """The content of an object, checked; StoreError when it is missing or damaged."""
-        with self._refusals("read from the store"):
+        with self._os_errors("read from the store"):
             return self.parts.objects.read(digest)
 
     def tree(self, digest: str) -> Tree | None:
@@ -138,7 +138,7 @@ class Store:
 
         Whether the files themselves are there says `check`.
         """
-        with self._refusals("read from the store"):
+        with self._os_errors("read from the store"):
             return self.parts.trees.get(digest)
 
     def check(self, digest: str, *, put_away: bool = True) -> tuple[str, ...]:
@@ -147,14 +147,14 @@ class Store:
         Files are read only when something has touched them. Damaged ones are put away and said in `notices`, unless
         they are to stay for who looks next.
         """
-        with self._refusals("read from the store"):
+        with self._os_errors("read from the store"):
             problems = self.parts.trees.check(digest, put_away=put_away)
             self.parts.index.settle()
             return problems
 
     # Folders
 
-    def place(self, digest: str, folder: Path) -> None:
+    def materialize(self, digest: str, folder: Path) -> None:
         """Make `folder` with the files of a tree, all of it read-only: the input of a stage.
 
         To be removed by `discard`, which keeps hard-linked objects trusted.
@@ -162,8 +162,8 @@ class Store:
         Raises:
             StoreError: also when a file of it is missing or damaged.
         """
-        with self._refusals(f"fill {folder}"):
-            self.parts.placer.place(self._whole(digest), str(folder), folder_mode=0o555, lasting=False)
+        with self._os_errors(f"fill {folder}"):
+            self.parts.materializer.materialize(self._whole(digest), str(folder), folder_mode=0o555, lasting=False)
 
     def checkout(self, digest: str, pipeline: str, stage: str) -> tuple[Path, bool]:
         """Let `out/<pipeline>/<stage>/` be a tree, and say whether it had to be made so.
@@ -174,47 +174,47 @@ class Store:
         Raises:
             StoreError: also when a file of the tree is missing or damaged.
         """
-        with self._refusals(f"check out {pipeline}/{stage}"):
+        with self._os_errors(f"check out {pipeline}/{stage}"):
             result = self.parts.checkouts.restore(self._whole(digest), pipeline, stage)
             self.parts.index.settle()
             return result
 
-    def outs(self, pipeline: str) -> frozenset[str]:
+    def checkout_names(self, pipeline: str) -> frozenset[str]:
         """Names of the folders in `out/<pipeline>/`."""
-        with self._refusals(f"list out/{pipeline}"):
+        with self._os_errors(f"list out/{pipeline}"):
             return self.parts.checkouts.names(pipeline)
 
     def withdraw(self, pipeline: str, stage: str) -> bool:
         """Remove `out/<pipeline>/<stage>/` if it holds what was done for the stage last, unedited; whether it did."""
-        with self._refusals(f"remove out/{pipeline}/{stage}"):
+        with self._os_errors(f"remove out/{pipeline}/{stage}"):
             latest = self.parts.actions.latest(pipeline, stage)
             tree = self.parts.trees.get(latest.tree) if latest else None
             return tree is not None and self.parts.checkouts.withdraw(tree, pipeline, stage)
 
-    def scratch(self, name: str) -> Path:
+    def make_session_folder(self, name: str) -> Path:
         """A new, empty folder on the file system of the store; it lives until `discard`, `close` or death."""
-        with self._refusals("make a scratch folder"):
+        with self._os_errors("make a scratch folder"):
             path = Path(self.parts.session.path(safe_name(name)))
             path.mkdir()
             return path
 
     def discard(self, path: Path) -> None:
         """Remove a scratch folder or a placed one, write-protected or not; nothing happens when it is not there."""
-        with self._refusals(f"remove {path}"):
-            self.parts.placer.discard(str(path))
+        with self._os_errors(f"remove {path}"):
+            self.parts.materializer.discard(str(path))
 
     def sweep(self) -> None:
         """Remove what processes that died have left behind."""
-        with self._refusals("clean up"):
-            sweep(self.root / "tmp", self.parts.placer.discard)
-            Condemned(self.root).sweep()
+        with self._os_errors("clean up"):
+            sweep(self.root / "tmp", self.parts.materializer.discard)
+            GcCandidates(self.root).sweep()
             remove_free_locks(self.root / "locks")
 
     # Records
 
     def actions(self, key: str) -> tuple[Action, ...]:
         """What was done for a key, the newest first; a damaged record is put away and does not count."""
-        with self._refusals("read from the store"):
+        with self._os_errors("read from the store"):
             return self.parts.actions.find(key)
 
     def put_action(self, action: Action) -> None:
@@ -222,17 +222,17 @@ class Store:
 
         It takes the place of one with the same key and the same discovered inputs.
         """
-        with self._refusals("store a record"):
+        with self._os_errors("store a record"):
             self.parts.actions.put(action)
 
     def latest(self, pipeline: str, stage: str) -> Action | None:
         """What was last done for a stage, whatever its key was; None when nothing is known."""
-        with self._refusals("read from the store"):
+        with self._os_errors("read from the store"):
             return self.parts.actions.latest(pipeline, stage)
 
     def set_latest(self, pipeline: str, stage: str, action: Action) -> None:
         """Note what was last done for a stage; costs one read when that is noted already."""
-        with self._refusals("store a record"):
+        with self._os_errors("store a record"):
             self.parts.actions.set_latest(pipeline, stage, action)
 
     def record_of(self, action: Action) -> Path:
@@ -243,17 +243,17 @@ class Store:
         """Where it lies what `set_latest` notes of a stage."""
         return Path(self.parts.actions.pointer(pipeline, stage))
 
-    def evidence(self, pipeline: str, artifacts: Mapping[str, str]) -> Evidence | None:
-        """By which the artifacts of a pipeline's stages can be known again here; None when something is not intact.
+    def take_snapshot(self, pipeline: str, artifacts: Mapping[str, str]) -> IntegritySnapshot | None:
+        """Take an integrity snapshot of the results of stages; None if something is damaged.
 
         Args:
-            pipeline: the pipeline's name.
-            artifacts: the digest of the tree of each stage, by its id.
+            pipeline: name of the pipeline.
+            artifacts: digest of the tree of each stage, by id.
         """
-        with self._refusals("read from the store"):
-            found = Witness(self.parts, timed=is_local(self.root)).collect(pipeline, artifacts)
+        with self._os_errors("read from the store"):
+            snapshot = take_snapshot(self.parts, pipeline, artifacts, folder_times=is_local(self.root))
             self.parts.index.settle()
-            return found
+            return snapshot
 
     # Runs and locks
 
@@ -262,7 +262,7 @@ class Store:
 
         What processes that died have left behind is removed.
         """
-        with self._refusals("begin a run"):
+        with self._os_errors("begin a run"):
             self.parts.session.begin()
             self.sweep()
             folder = self.parts.runs.new(pipeline)
@@ -271,17 +271,17 @@ class Store:
 
     def unmade_run(self, pipeline: str) -> Path:
         """Return the folder that a run would have that begins now, which leaves no trace."""
-        with self._refusals("read from the store"):
+        with self._os_errors("read from the store"):
             return self.parts.runs.unmade(pipeline)
 
     def runs(self) -> tuple[Path, ...]:
         """The folders of all runs, the oldest first."""
-        with self._refusals("read from the store"):
+        with self._os_errors("read from the store"):
             return self.parts.runs.all()
 
     def ended_runs(self, named: Callable[[str], bool] = bool) -> Iterator[Path]:
         """The folders of the runs that have a record, and such an id, the newest first."""
-        with self._refusals("read from the store"):
+        with self._os_errors("read from the store"):
             yield from self.parts.runs.ended(named)
 
     def run(self, prefix: str, *, hold: bool = False) -> Path:
@@ -289,7 +289,7 @@ class Store:
 
         With `hold`, `gc` spares it as long as this object lives.
         """
-        with self._refusals("read from the store"):
+        with self._os_errors("read from the store"):
             found = self.parts.runs.find(prefix)
             if hold:
                 self.parts.session.lease([found.name])
@@ -310,8 +310,8 @@ class Store:
             )
         return tree
 
-    def _refusals(self, doing: str) -> AbstractContextManager[None]:
-        return refusals(doing, self.root)
+    def _os_errors(self, doing: str) -> AbstractContextManager[None]:
+        return convert_os_errors(doing, self.root)
 
 
 def _let_go(parts: Parts) -> None:
@@ -322,6 +322,6 @@ def _let_go(parts: Parts) -> None:
 
 def _end(parts: Parts) -> None:
     try:
-        parts.session.close(parts.placer.discard)
+        parts.session.close(parts.materializer.discard)
     finally:
         parts.index.close()

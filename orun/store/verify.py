@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from orun.errors import StoreError
 from orun.fs.observed_state import seen_at
-from orun.fs.os_errors import is_refusal, refusals
+from orun.fs.os_errors import convert_os_errors, is_os_error
 from orun.store.checksummed_json import read_record
 from orun.store.layout import RECORD_FILE
 from orun.store.store import Store
@@ -36,7 +36,7 @@ def verify(store: Store) -> Verified:
     Raises:
         StoreError: when the store cannot be read.
     """
-    with refusals("verify the store", store.root):
+    with convert_os_errors("verify the store", store.root):
         found = [(digest, status.st_size) for digest, status in store.parts.objects.all()]
         for digest, _ in found:
             store.parts.objects.problem(digest, read=True)
@@ -59,7 +59,7 @@ def _bad_runs(store: Store) -> list[str]:
                 read_record(path)
         except StoreError as error:
             cause = error.__cause__
-            if is_refusal(error) and isinstance(cause, OSError) and cause.errno != errno.EIO:
+            if is_os_error(error) and isinstance(cause, OSError) and cause.errno != errno.EIO:
                 raise  # what a disk does not give is damaged; of the rest nothing is known
             problems.append(error.what)
     return problems

@@ -286,7 +286,7 @@ def test_a_record_that_was_changed_is_refused(orun: CommandLine, project: Path) 
     shown = orun("diff", str(record), str(record))
     assert shown.err == (
         f"error: {record} is not a run that this orun can read\n"
-        "  BrokenSealError: the record is not what was written\n"
+        "  ChecksumError: the record is not what was written\n"
         "  hint: a run's record.json or events.jsonl, or the output of: orun FILE --json\n"
     )
 

@@ -17,7 +17,7 @@ from orun.core.serialization import encode
 from orun.errors import StoreError
 from orun.eventlog.reducer import Reducer, read_log, read_result
 from orun.report import event_schema
-from orun.store.checksummed_json import seal
+from orun.store.checksummed_json import encode_checksummed
 from tests.project import Project
 
 GATED = """
@@ -58,7 +58,7 @@ def record(result: RunResult) -> RunResult:
 
 def test_a_record_of_another_version_is_said(tmp_path: Path) -> None:
     path = tmp_path / "record.json"
-    path.write_bytes(seal({"run": "1", "of_later": True}))
+    path.write_bytes(encode_checksummed({"run": "1", "of_later": True}))
     with pytest.raises(StoreError) as caught:
         read_result(path)
     assert str(caught.value) == (

@@ -96,9 +96,9 @@ def test_an_artifact_with_names_that_differ_in_case_alone(store: Store, tmp_path
     with Store.open(tmp_path / "store") as other:
         tree = add(other, {"Config.json": b"1", "config.json": b"2"})
         subprocess.run(["cp", "-r", f"{other.root}/objects", str(store.root)], check=True)
-    folder = store.scratch("in") / "model"
+    folder = store.make_session_folder("in") / "model"
     with pytest.raises(StoreError) as caught:
-        store.place(tree, folder)
+        store.materialize(tree, folder)
     assert caught.value.what == (
         f"an artifact cannot be placed: Config.json and config.json would be one file in {folder}"
     )

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orun.fs.os_errors import quoted, refusal
+from orun.fs.os_errors import quoted, to_store_error
 
 
 @pytest.mark.parametrize("path", ["/a/b-c_d.e", "/a b", "it's", "/größe", "$HOME", "a;b", "", "~/x", "a\nb", "*"])
@@ -23,22 +23,24 @@ def test_plain_paths_stay_as_they_are() -> None:
 
 
 def test_an_error_that_nobody_thought_of_is_told_too() -> None:
-    error = refusal(OSError(39, "Directory not empty", "/tmp"), "clean up", "/")  # noqa: S108
+    error = to_store_error(OSError(39, "Directory not empty", "/tmp"), "clean up", "/")  # noqa: S108
     assert str(error) == (
         "cannot clean up: directory not empty\n  /tmp: Directory not empty\n  hint: Look at what is there: ls -ld /tmp"
     )
-    assert error.what == refusal(OSError("Directory not empty"), "clean up", "/").what
+    assert error.what == to_store_error(OSError("Directory not empty"), "clean up", "/").what
 
 
 def test_a_store_that_was_moved_away_is_told(tmp_path: Path) -> None:
     lock = tmp_path / "store" / "locks" / "4f"
-    error = refusal(FileNotFoundError(errno.ENOENT, "No such file or directory", str(lock)), "take a lock", lock)
+    error = to_store_error(FileNotFoundError(errno.ENOENT, "No such file or directory", str(lock)), "take a lock", lock)
     assert str(error) == (
         f"cannot take a lock: there is no {tmp_path}/store (any more)\n  {lock}: No such file or directory\n"
         "  hint: If it was moved, put it back, or say where it is, and run again"
     )
     beside = tmp_path / "4f"
-    error = refusal(FileNotFoundError(errno.ENOENT, "No such file or directory", str(beside)), "take a lock", beside)
+    error = to_store_error(
+        FileNotFoundError(errno.ENOENT, "No such file or directory", str(beside)), "take a lock", beside
+    )
     assert error.what == "cannot take a lock: no such file or directory"
 
 
@@ -46,12 +48,16 @@ def test_what_another_user_keeps_to_himself_is_told_with_what_he_may_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of users who share a store, one whose umask is wrong keeps the others from going on."""
-    mine = refusal(PermissionError(errno.EPERM, "Operation not permitted", str(tmp_path)), "check out a/b", tmp_path)
+    mine = to_store_error(
+        PermissionError(errno.EPERM, "Operation not permitted", str(tmp_path)), "check out a/b", tmp_path
+    )
     assert str(mine).endswith(f"\n  hint: See whose it is: ls -ld {tmp_path}")
     other = os.geteuid() + 4242
     found = SimpleNamespace(st_uid=other)
     monkeypatch.setattr(Path, "lstat", lambda _path: found)
-    error = refusal(PermissionError(errno.EPERM, "Operation not permitted", str(tmp_path)), "check out a/b", tmp_path)
+    error = to_store_error(
+        PermissionError(errno.EPERM, "Operation not permitted", str(tmp_path)), "check out a/b", tmp_path
+    )
     monkeypatch.undo()
     assert str(error) == (
         f"cannot check out a/b: permission denied\n  {tmp_path}: Operation not permitted\n"

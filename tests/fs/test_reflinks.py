@@ -49,7 +49,7 @@ def test_a_place_takes_no_room_and_leaves_its_object_alone(shared: Store) -> Non
     source = object_path(shared, blake3(BIG).hexdigest())
     before, taken = source.stat(), used(shared)
     checkout, _ = shared.checkout(digest, "p", "s")
-    shared.place(digest, shared.scratch("inputs") / "model")
+    shared.materialize(digest, shared.make_session_folder("inputs") / "model")
     assert used(shared) - taken < len(BIG) // 2
     placed = (checkout / "big").stat()
     assert (placed.st_nlink, placed.st_mtime_ns) == (1, before.st_mtime_ns)

@@ -26,8 +26,8 @@ from orun.pipeline.model import Pipeline
 from orun.planning.plan import Done
 from orun.planning.planner import Planner
 from orun.store import Store, integrity_snapshot, stat_cache
-from orun.store.checksummed_json import seal, unseal
-from orun.store.integrity_snapshot import Evidence
+from orun.store.checksummed_json import decode_checksummed, encode_checksummed
+from orun.store.integrity_snapshot import IntegritySnapshot
 from tests.project import Project, outcomes
 from tests.store.support import bytes_read, flip, needs_proc
 
@@ -47,8 +47,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 def test_the_note_of_another_version_is_not_believed(project: Project) -> None:
     (note,) = project.store.glob("index/run-*.json")
-    content = unseal(note.read_bytes())
-    note.write_bytes(seal({**content, "format": check.FORMAT + 1}))
+    content = decode_checksummed(note.read_bytes())
+    note.write_bytes(encode_checksummed({**content, "format": check.FORMAT + 1}))
     assert not project.run().repeats
     assert project.run().repeats
 
@@ -63,7 +63,7 @@ def test_a_store_of_another_layout_is_not_used(project: Project) -> None:
 
 def test_a_run_that_is_gone_is_not_repeated(project: Project) -> None:
     (note,) = project.store.glob("index/run-*.json")
-    repeated = unseal(note.read_bytes())["result"]["repeats"]
+    repeated = decode_checksummed(note.read_bytes())["result"]["repeats"]
     (project.store / "runs" / repeated / "record.json").unlink()
     assert not project.run().repeats
 
@@ -152,7 +152,7 @@ def test_outputs_that_move_while_they_are_put_back_are_not_noted(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.rmtree(project.store / "out" / "text" / "upper")
-    monkeypatch.setattr(Store, "evidence", lambda *_: None)
+    monkeypatch.setattr(Store, "take_snapshot", lambda *_: None)
     assert project.run().repeats
     assert project.text("upper") == "A B!"
 
@@ -288,14 +288,14 @@ def test_what_is_edited_while_the_note_is_made_is_seen_by_the_next_run(
     project.edit("stages.py", "write_text(text)", 'write_text((context.root / folder / "more/file").read_text())')
     project.edit("stages.py", "len(text)", "1")
     project.edit("stages.py", "import Metric", "import FilePath, Metric")
-    collect = Store.evidence
+    collect = Store.take_snapshot
 
-    def edit_and_collect(store: Store, pipeline: str, artifacts: Mapping[str, str]) -> Evidence | None:
+    def edit_and_collect(store: Store, pipeline: str, artifacts: Mapping[str, str]) -> IntegritySnapshot | None:
         path = project.folder / name
         path.write_text(path.read_text() + "# b")
         return collect(store, pipeline, artifacts)
 
-    monkeypatch.setattr(Store, "evidence", edit_and_collect)
+    monkeypatch.setattr(Store, "take_snapshot", edit_and_collect)
     first = project.run()
     monkeypatch.undo()
     assert set(outcomes(first).values()) == {"built"}
@@ -306,7 +306,7 @@ def test_what_is_edited_while_the_note_is_made_is_seen_by_the_next_run(
 def test_outputs_that_are_not_whole_are_not_noted(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     (note,) = project.store.glob("index/run-*.json")
     note.unlink()
-    monkeypatch.setattr(Store, "evidence", lambda *_: None)
+    monkeypatch.setattr(Store, "take_snapshot", lambda *_: None)
     assert project.run().exit_code == 0
     assert not note.exists()
 
@@ -318,7 +318,7 @@ def test_a_file_that_changed_just_now_is_noted_by_its_content(
     (note,) = project.store.glob("index/run-*.json")
     note.unlink()
     project.run()
-    content = unseal(note.read_bytes())
+    content = decode_checksummed(note.read_bytes())
     mine = [str(project.folder / name) for name in ("deep.py", "helper.py", "pipeline.yaml", "stages.py")]
     assert [path for path in content["contents"] if Path(path).suffix in {".py", ".yaml"}] == mine
     assert not set(check.joined(content["read"]["files"])) & set(mine)
@@ -335,6 +335,6 @@ def test_a_file_that_somebody_may_write_to_is_noted_by_its_content(
     monkeypatch.setattr(remember, "CLOCK", -(10**9))
     project.edit("pipeline.yaml", "text: a b", "text: a b c")
     project.run()
-    noted = [unseal(note.read_bytes())["contents"] for note in project.store.glob("index/run-*.json")]
+    noted = [decode_checksummed(note.read_bytes())["contents"] for note in project.store.glob("index/run-*.json")]
     assert [{Path(path).suffix for path in one} & {".py", ".yaml"} for one in noted] == [{".py"}]
     assert held in noted[0]

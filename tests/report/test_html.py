@@ -11,7 +11,7 @@ from orun.core.run_record import RunResult, StageResult, Unjudged, Verdict
 from orun.core.serialization import encode, replace
 from orun.core.source_location import Position
 from orun.report.html.page import page
-from orun.store.checksummed_json import seal
+from orun.store.checksummed_json import encode_checksummed
 
 from .pages import Element, read, titles
 from .support import (
@@ -198,7 +198,7 @@ def test_a_run_that_repeats_another_tells_what_that_one_knew(tmp_path: Path) -> 
     known = replace(INT8, inputs={"tool onnx": "onnx 1.23.2"})
     first = replace(PASSED, run="1", stages=(known,), verdicts=(), commit="c" * 40, orun="0.1.0", edited=("bert.yaml",))
     (tmp_path / "1").mkdir()
-    (tmp_path / "1" / "record.json").write_bytes(seal(encode(first)))
+    (tmp_path / "1" / "record.json").write_bytes(encode_checksummed(encode(first)))
     again = replace(first, run="2", repeats="1", stages=(INT8,), folder=tmp_path / "2", commit="", orun="", edited=None)
     text = page(again)
     document = read(text)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orun.core.metrics import Metric
-from orun.fs.os_errors import refusals
+from orun.fs.os_errors import convert_os_errors
 from orun.store import Action, Discovered, Store
 
 NOBODY = 65534
@@ -47,12 +47,12 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def add(store: Store, files: Mapping[str, bytes]) -> str:
     """Store a folder with these files; the digest of its tree."""
-    return store.add_tree(fill(store.scratch("output"), files)).digest
+    return store.add_tree(fill(store.make_session_folder("output"), files)).digest
 
 
 def add_bytes(store: Store, data: bytes) -> str:
     """Store bytes as an object, as lists of files are; their digest."""
-    with refusals("store a file", store.root):
+    with convert_os_errors("store a file", store.root):
         incoming = store.parts.objects.from_bytes(data)
         store.parts.objects.commit([incoming])
         return incoming.digest
@@ -60,9 +60,9 @@ def add_bytes(store: Store, data: bytes) -> str:
 
 def has_reflinks(store: Store) -> bool:
     """Whether placed files have blocks, not an inode, in common with their objects."""
-    digest = store.add_tree(fill(store.scratch("probe"), {"probe": b"probe"})).digest
-    folder = store.scratch("probe") / "placed"
-    store.place(digest, folder)
+    digest = store.add_tree(fill(store.make_session_folder("probe"), {"probe": b"probe"})).digest
+    folder = store.make_session_folder("probe") / "placed"
+    store.materialize(digest, folder)
     return (folder / "probe").stat().st_nlink == 1
 
 

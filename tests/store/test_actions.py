@@ -10,7 +10,7 @@ import pytest
 
 from orun.core.metrics import Estimate, Metric
 from orun.store import Discovered, Store
-from orun.store.checksummed_json import BrokenSealError, seal, unseal
+from orun.store.checksummed_json import ChecksumError, decode_checksummed, encode_checksummed
 from tests.store.crash import Disk
 from tests.store.support import action, empty, flip, forks, in_child, needs_proc, overwrite, truncate
 
@@ -53,7 +53,7 @@ def test_a_record_is_json_with_its_seal(store: Store) -> None:
     (path,) = records(store)
     data = json.loads(path.read_bytes())
     assert data["record"]["parts"] == {"kind": "quantize/dynamic", "parameter per_channel": "true"}
-    assert unseal(path.read_bytes()) == data["record"]
+    assert decode_checksummed(path.read_bytes()) == data["record"]
 
 
 @pytest.mark.parametrize("damage", [flip, truncate, empty])
@@ -73,18 +73,18 @@ def test_a_damaged_record_is_a_miss_and_said(store: Store, damage: Callable[[Pat
 
 
 def test_every_flipped_bit_of_a_record_is_seen() -> None:
-    content = seal({"key": "value", "number": 1.5})
-    assert unseal(content) == {"key": "value", "number": 1.5}
+    content = encode_checksummed({"key": "value", "number": 1.5})
+    assert decode_checksummed(content) == {"key": "value", "number": 1.5}
     for position in range(len(content) * 8):
         damaged = bytearray(content)
         damaged[position // 8] ^= 1 << position % 8
-        with pytest.raises(BrokenSealError):
-            unseal(bytes(damaged))
+        with pytest.raises(ChecksumError):
+            decode_checksummed(bytes(damaged))
     for length in range(len(content)):
-        with pytest.raises(BrokenSealError):
-            unseal(content[:length])
-    with pytest.raises(BrokenSealError):
-        unseal(content + b" ")
+        with pytest.raises(ChecksumError):
+            decode_checksummed(content[:length])
+    with pytest.raises(ChecksumError):
+        decode_checksummed(content + b" ")
 
 
 def test_a_record_under_the_wrong_key_does_not_count(store: Store) -> None:
@@ -100,8 +100,8 @@ def test_a_record_under_the_wrong_key_does_not_count(store: Store) -> None:
 def test_a_record_of_another_version_does_not_count_and_stays(store: Store) -> None:
     store.put_action(action())
     (path,) = records(store)
-    record = unseal(path.read_bytes()) | {"a field of the future": 1}
-    overwrite(path, seal(record))
+    record = decode_checksummed(path.read_bytes()) | {"a field of the future": 1}
+    overwrite(path, encode_checksummed(record))
     assert store.actions(KEY) == ()
     assert store.drain_notices() == []
     assert path.exists()

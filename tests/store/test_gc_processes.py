@@ -18,7 +18,7 @@ from blake3 import blake3
 from orun.errors import StoreError
 from orun.store import Lock, Store
 from orun.store.gc import Keep, collect
-from orun.store.gc_candidates import Condemned
+from orun.store.gc_candidates import GcCandidates
 from orun.store.verify import verify
 from tests.store.crash import Disk, child
 from tests.store.support import add, add_bytes, content, fill, needs_proc, object_path
@@ -48,17 +48,17 @@ with Store.open(Path(sys.argv[1])) as store:
 
 
 def test_who_wants_what_is_condemned_waits_for_the_end(store: Store, digest: str) -> None:
-    condemned = store.root / "tmp" / "condemned"
+    candidates = store.root / "tmp" / "condemned"
     with Lock(store.root / "locks" / "gc") as lock:
         lock.acquire()
-        condemned.write_text(f"{digest}\n")
+        candidates.write_text(f"{digest}\n")
         asker = subprocess.Popen(
             [sys.executable, "-c", ASKER, str(store.root), digest], cwd=TOP, stdout=subprocess.PIPE, text=True
         )
         assert asker.stdout is not None
         assert asker.stdout.readline() == "asking\n"
         object_path(store, digest).unlink()
-        condemned.unlink()
+        candidates.unlink()
     assert asker.communicate()[0] == "('its list of files is missing or was damaged',)\n"
 
 
@@ -67,31 +67,31 @@ def test_a_collection_is_waited_for_without_a_lock_that_it_may_want(
 ) -> None:
     free: list[bool] = []
 
-    def look(_: Condemned, digests: Collection[str]) -> None:
+    def look(_: GcCandidates, digests: Collection[str]) -> None:
         if digest in digests:
             free.append(Lock(store.root / "locks" / "out%20bert%20int8").try_acquire())
 
-    monkeypatch.setattr(Condemned, "wait_for", look)
+    monkeypatch.setattr(GcCandidates, "wait_for", look)
     assert store.checkout(digest, "bert", "int8")[1]
     assert free == [True]
 
 
 def test_the_list_of_a_collection_that_was_killed_holds_nobody_up(store: Store, digest: str) -> None:
-    condemned = store.root / "tmp" / "condemned"
-    condemned.write_text(f"{digest}\n")
+    candidates = store.root / "tmp" / "condemned"
+    candidates.write_text(f"{digest}\n")
     asked = subprocess.check_output([sys.executable, "-c", ASKER, str(store.root), digest], cwd=TOP, text=True)
     assert asked == "asking\n()\n"
-    assert not condemned.exists()
+    assert not candidates.exists()
 
 
 def test_the_next_run_removes_what_a_collection_has_left_that_was_killed(store: Store, digest: str) -> None:
     """Runs with nothing to do went the long way for ever: a store in which something temporary lies is not in order."""
-    condemned = store.root / "tmp" / "condemned"
-    condemned.write_text(f"{digest}\n")
+    candidates = store.root / "tmp" / "condemned"
+    candidates.write_text(f"{digest}\n")
     with Lock(store.root / "locks" / "gc") as lock:  # as while a collection goes on
         lock.acquire()
         store.sweep()
-        assert condemned.exists()
+        assert candidates.exists()
     store.sweep()
     assert content(store.root / "tmp") == {}
 
@@ -117,12 +117,12 @@ def test_what_a_collection_has_left_that_was_killed_is_in_no_other_one_s_way(
 def late(store: Store, digest: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:  # noqa: ARG001 - it is there first
     """Another process's store, which waits at each lease for a collection that has removed what is leased."""
 
-    def removed(_: Condemned, digests: Collection[str]) -> None:
+    def removed(_: GcCandidates, digests: Collection[str]) -> None:
         for one in digests:
             object_path(store, one).unlink(missing_ok=True)
 
     with Store.open(store.root) as other:
-        monkeypatch.setattr(Condemned, "wait_for", removed)
+        monkeypatch.setattr(GcCandidates, "wait_for", removed)
         yield other
 
 
@@ -141,7 +141,7 @@ def test_a_run_leases_an_object_before_it_reads(late: Store, digest: str) -> Non
 def test_what_is_stored_again_is_leased_before_it_is_found_to_be_there(late: Store, digest: str) -> None:
     assert add_bytes(late, b"model") == blake3(b"model").hexdigest()
     assert object_path(late, blake3(b"model").hexdigest()).read_bytes() == b"model"
-    assert late.add_tree(fill(late.scratch("output"), {"model.onnx": b"model"})).digest == digest
+    assert late.add_tree(fill(late.make_session_folder("output"), {"model.onnx": b"model"})).digest == digest
     assert late.check(digest) == ()
 
 
@@ -149,7 +149,7 @@ def test_what_is_stored_again_is_leased_before_it_is_found_to_be_there(late: Sto
     "put",
     [
         lambda store, digest: store.checkout(digest, "bert", "int8"),
-        lambda store, digest: store.place(digest, store.root.parent / "model"),
+        lambda store, digest: store.materialize(digest, store.root.parent / "model"),
     ],
 )
 def test_what_is_put_somewhere_is_leased_before(late: Store, digest: str, put: Callable[[Store, str], object]) -> None:

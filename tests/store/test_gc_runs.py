@@ -18,8 +18,8 @@ from orun.runner.retention import releases
 from orun.stages.release._manifest import MANIFEST
 from orun.store import Lock, Store, checksummed_json
 from orun.store.gc import Keep, collect
-from orun.store.gc_candidates import Condemned
-from orun.store.inventory import survey
+from orun.store.gc_candidates import GcCandidates
+from orun.store.inventory import read_inventory
 from orun.store.old_runs import RemovedRun
 from orun.store.pins import pin, unpin
 from tests.store.support import add, flip, in_an_image
@@ -190,13 +190,13 @@ def test_the_list_of_a_collection_names_the_runs(store: Store, monkeypatch: pyte
     run = finished(store, 50)
     store.close()
     lists: list[str] = []
-    write = Condemned.write
+    write = GcCandidates.write
 
-    def look(self: Condemned, digests: Collection[str]) -> None:
+    def look(self: GcCandidates, digests: Collection[str]) -> None:
         write(self, digests)
         lists.append((store.root / "tmp" / "condemned").read_text())
 
-    monkeypatch.setattr(Condemned, "write", look)
+    monkeypatch.setattr(GcCandidates, "write", look)
     collect(store, Keep(runs=0))
     assert lists == [f"{run}\n"]
 
@@ -233,7 +233,7 @@ def test_of_a_bundle_that_cannot_be_read_it_is_not_known_whether_it_is_a_release
 ) -> None:
     tree = add(store, {MANIFEST: b"{}"})
     finished(store, 1, (tree,))
-    found = survey(store)
+    found = read_inventory(store)
 
     def fail(_: str) -> bytes:
         raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -24,7 +24,7 @@ def test_the_evidence_is_of_every_object_and_file_and_of_every_folder(store: Sto
     digest = add(store, FILES)
     out, _ = store.checkout(digest, "p", "s")
     objects = [object_path(store, one) for one in (digest, *(blake3(data).hexdigest() for data in FILES.values()))]
-    found = store.evidence("p", {"s": digest})
+    found = store.take_snapshot("p", {"s": digest})
     assert found is not None
     assert found.files == {str(path): signature_of(path.stat()) for path in (*objects, out / "a", out / "sub/b")}
     assert found.folders == {str(path): listing_digest(path) for path in (out, out / "sub")}
@@ -34,16 +34,16 @@ def test_a_folder_whose_names_are_not_new_is_known_by_its_times(store: Store, mo
     """To list it costs four times as much as to look at it."""
     digest = add(store, FILES)
     out, _ = store.checkout(digest, "p", "s")
-    new = store.evidence("p", {"s": digest})
+    new = store.take_snapshot("p", {"s": digest})
     monkeypatch.setattr(integrity_snapshot, "CLOCK", 0)
-    old = store.evidence("p", {"s": digest})
+    old = store.take_snapshot("p", {"s": digest})
     assert new is not None
     assert old is not None
     folders = {str(path): signature_of(path.stat()) for path in (out, out / "sub")}
     assert (old.files, old.folders) == ({**new.files, **folders}, {})
     assert folders.keys() == new.folders.keys()
     monkeypatch.setattr(signatures, "_file_system", lambda _descriptor: "fuse.s3fs")  # which makes up times of folders
-    assert store.evidence("p", {"s": digest}) == new
+    assert store.take_snapshot("p", {"s": digest}) == new
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_there_is_none_of_what_is_not_whole(store: Store, damage: Callable[[list
     for folder in (out, out / "sub"):
         folder.chmod(0o755)
     damage([object_path(store, one) for one in (digest, blake3(b"one").hexdigest())], out)
-    assert store.evidence("p", {"s": digest}) is None
+    assert store.take_snapshot("p", {"s": digest}) is None
 
 
 def test_there_is_none_of_what_moves_meanwhile(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,4 +79,4 @@ def test_there_is_none_of_what_moves_meanwhile(store: Store, monkeypatch: pytest
         return held
 
     monkeypatch.setattr(Checkouts, "holds", touches)
-    assert store.evidence("p", {"s": digest}) is None
+    assert store.take_snapshot("p", {"s": digest}) is None

@@ -243,7 +243,7 @@ def test_files_that_lost_the_rights_of_their_owner(everybodys: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_stored_is_named(store: Store) -> None:
-    folder = store.scratch("output") / "nothing"
+    folder = store.make_session_folder("output") / "nothing"
     with pytest.raises(StoreError) as caught:
         store.add_tree(folder)
     assert str(caught.value) == (

@@ -38,7 +38,7 @@ def mode(path: Path) -> str:
 
 
 def test_a_placed_tree_is_read_only(store: Store, tmp_path: Path) -> None:
-    store.place(add(store, FILES), tmp_path / "inputs" / "model")
+    store.materialize(add(store, FILES), tmp_path / "inputs" / "model")
     folder = tmp_path / "inputs" / "model"
     assert content(folder) == FILES
     assert [mode(path) for path in (folder, folder / "sub", folder / "sub/deep")] == ["dr-xr-xr-x"] * 3
@@ -49,7 +49,7 @@ def test_a_placed_tree_is_read_only(store: Store, tmp_path: Path) -> None:
 
 def test_a_folder_deeper_than_a_path_may_be_long_is_removed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """It had kept every later run from cleaning up after the one that left it."""
-    scratch = store.scratch("deep")
+    scratch = store.make_session_folder("deep")
     monkeypatch.chdir(scratch)
     for _ in range(25):
         Path("d" * 200).mkdir()
@@ -63,7 +63,7 @@ def test_a_folder_deeper_than_a_path_may_be_long_is_removed(store: Store, monkey
 def test_files_are_hard_links_where_there_are_no_reflinks(store: Store, tmp_path: Path) -> None:
     if has_reflinks(store):
         pytest.skip("this file system has reflinks, which go first")
-    store.place(add(store, FILES), tmp_path / "placed")
+    store.materialize(add(store, FILES), tmp_path / "placed")
     placed = (tmp_path / "placed" / "a.bin").stat()
     assert placed.st_ino == object_path(store, blake3(b"one").hexdigest()).stat().st_ino
 
@@ -79,7 +79,7 @@ def test_a_file_that_cannot_be_shared_now_is_linked(
 
     monkeypatch.setattr("fcntl.ioctl", refuse)
     digest = add(store, FILES)
-    store.place(digest, tmp_path / "placed")
+    store.materialize(digest, tmp_path / "placed")
     placed = (tmp_path / "placed" / "a.bin").stat()
     assert placed.st_ino == object_path(store, blake3(b"one").hexdigest()).stat().st_ino
     assert content(tmp_path / "placed") == FILES
@@ -100,7 +100,7 @@ def test_what_a_reflink_is_refused_with_otherwise_is_an_error(tmp_path: Path, mo
 def test_external_data_of_a_model_has_one_hard_link(store: Store, tmp_path: Path) -> None:
     """The onnx package refuses to read it otherwise (onnx/onnx#7686)."""
     digest = add(store, {"model.onnx": b"proto", "model.onnx.data": b"weights", "sub/more": b"weights 2"})
-    store.place(digest, tmp_path / "placed")
+    store.materialize(digest, tmp_path / "placed")
     checkout, _ = store.checkout(digest, "p", "s")
     for folder in (tmp_path / "placed", checkout):
         assert (folder / "model.onnx.data").stat().st_nlink == 1
@@ -117,11 +117,11 @@ def test_onnx_loads_a_model_with_external_data_from_where_it_is_placed(store: St
     weights = numpy_helper.from_array(np.arange(4, dtype=np.float32), "w")
     value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", value[:1], value[1:], [weights])
-    output = store.scratch("output")
+    output = store.make_session_folder("output")
     model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)])
     onnx.save_model(model, output / "model.onnx", save_as_external_data=True, location="data", size_threshold=0)
     digest = store.add_tree(output).digest
-    store.place(digest, tmp_path / "placed")
+    store.materialize(digest, tmp_path / "placed")
     for folder in (tmp_path / "placed", store.checkout(digest, "p", "s")[0]):
         loaded = onnx.load(folder / "model.onnx")
         onnx.checker.check_model(folder / "model.onnx")
@@ -129,10 +129,10 @@ def test_onnx_loads_a_model_with_external_data_from_where_it_is_placed(store: St
 
 
 def test_an_executable_has_a_mode_of_its_own(store: Store, tmp_path: Path) -> None:
-    folder = fill(store.scratch("output"), {"run.sh": b"#!/bin/sh\n", "same.txt": b"#!/bin/sh\n"})
+    folder = fill(store.make_session_folder("output"), {"run.sh": b"#!/bin/sh\n", "same.txt": b"#!/bin/sh\n"})
     (folder / "run.sh").chmod(0o744)
     digest = store.add_tree(folder).digest
-    store.place(digest, tmp_path / "placed")
+    store.materialize(digest, tmp_path / "placed")
     assert mode(tmp_path / "placed" / "run.sh") == "-r-xr-xr-x"
     assert mode(tmp_path / "placed" / "same.txt") == "-r--r--r--"
     assert store.check(digest) == ()
@@ -147,7 +147,7 @@ def test_where_links_cannot_be_files_are_copied(store: Store, tmp_path: Path) ->
     digest = add(store, {"model.onnx": b"proto", "big.bin": BIG})
     folder = other / f"orun-test-{os.getpid()}"
     try:
-        store.place(digest, folder)
+        store.materialize(digest, folder)
         assert content(folder) == {"model.onnx": b"proto", "big.bin": BIG}
         assert mode(folder / "big.bin") == "-r--r--r--"
     finally:
@@ -159,7 +159,7 @@ def test_a_damaged_file_is_not_placed(store: Store, tmp_path: Path) -> None:
     weights = blake3(b"weights").hexdigest()
     flip(object_path(store, weights))
     with pytest.raises(StoreError) as caught:
-        store.place(digest, tmp_path / "placed")
+        store.materialize(digest, tmp_path / "placed")
     assert str(caught.value) == (
         "model.data cannot be taken from the store\n"
         f"  its object {weights} is damaged\n"
@@ -167,7 +167,7 @@ def test_a_damaged_file_is_not_placed(store: Store, tmp_path: Path) -> None:
     )
     assert store.check(digest) == ("model.data is missing from the store",)
     with pytest.raises(StoreError, match=r"its object \w+ is missing"):
-        store.place(digest, tmp_path / "placed again")
+        store.materialize(digest, tmp_path / "placed again")
 
 
 @needs_proc
@@ -176,7 +176,7 @@ def test_placing_and_discarding_reads_no_artifact(store: Store, tmp_path: Path, 
     digest = add(store, {name: BIG})
     before = bytes_read()
     for count in range(3):
-        store.place(digest, tmp_path / f"inputs{count}")
+        store.materialize(digest, tmp_path / f"inputs{count}")
     for count in range(3):
         store.discard(tmp_path / f"inputs{count}")
     assert store.check(digest) == ()
@@ -190,7 +190,7 @@ def test_links_removed_by_hand_cost_one_reading(store: Store, tmp_path: Path) ->
     digest = add(store, {"a.bin": BIG})
     if has_reflinks(store):
         pytest.skip("a reflink leaves its object alone")
-    store.place(digest, tmp_path / "placed")
+    store.materialize(digest, tmp_path / "placed")
     (tmp_path / "placed").chmod(0o755)
     shutil.rmtree(tmp_path / "placed")
     before = bytes_read()
@@ -201,7 +201,7 @@ def test_links_removed_by_hand_cost_one_reading(store: Store, tmp_path: Path) ->
 
 def test_an_edit_through_a_placed_file_is_noticed(store: Store, tmp_path: Path) -> None:
     digest = add(store, {"a.bin": b"one"})
-    store.place(digest, tmp_path / "placed")
+    store.materialize(digest, tmp_path / "placed")
     flip(tmp_path / "placed" / "a.bin")
     expected = () if has_reflinks(store) else ("a.bin was damaged in the store",)
     assert store.check(digest) == expected
@@ -211,14 +211,14 @@ def test_an_edited_link_does_not_make_its_object_trusted(store: Store, tmp_path:
     digest = add(store, {"a.bin": b"one"})
     if has_reflinks(store):
         pytest.skip("a reflink leaves its object alone")
-    store.place(digest, tmp_path / "placed")
+    store.materialize(digest, tmp_path / "placed")
     flip(tmp_path / "placed" / "a.bin")
     store.discard(tmp_path / "placed")
     assert store.check(digest) == ("a.bin was damaged in the store",)
 
 
 def test_discard_takes_whatever_a_stage_leaves(store: Store) -> None:
-    scratch = fill(store.scratch("stage"), {"output/a": b"1", "work/b": b"2"})
+    scratch = fill(store.make_session_folder("stage"), {"output/a": b"1", "work/b": b"2"})
     (scratch / "work" / "link").symlink_to("/etc")
     (scratch / "work" / "dangling").symlink_to("nowhere")
     os.mkfifo(scratch / "work" / "pipe")
@@ -248,13 +248,13 @@ def test_a_reflink_has_its_mode_whatever_the_umask(tmp_path: Path, monkeypatch: 
 def test_a_damaged_object_is_not_placed(
     store: Store, tmp_path: Path, damage: Callable[[Path], None], problem: str, copied: bool
 ) -> None:
-    folder = fill(store.scratch("output"), {"tool": b"0123"})
+    folder = fill(store.make_session_folder("output"), {"tool": b"0123"})
     (folder / "tool").chmod(0o755 if copied else 0o644)
     tree = store.add_tree(folder)
-    store.place(tree.digest, tmp_path / "before")  # from then on it is known whether there are reflinks
+    store.materialize(tree.digest, tmp_path / "before")  # from then on it is known whether there are reflinks
     damage(object_path(store, tree.entries[0].digest))
     with pytest.raises(StoreError) as caught:
-        store.place(tree.digest, tmp_path / "placed")
+        store.materialize(tree.digest, tmp_path / "placed")
     assert str(caught.value) == (
         "tool cannot be taken from the store\n"
         f"  its object {tree.entries[0].digest} is {problem}\n"
@@ -274,7 +274,7 @@ def test_an_object_that_is_edited_while_it_is_linked_is_not_trusted(
         return link(source, target)
 
     monkeypatch.setattr(materialize, "link", edit_and_link)
-    store.place(digest, tmp_path / "placed")
+    store.materialize(digest, tmp_path / "placed")
     assert store.check(digest) == ("a.bin was damaged in the store",)
 
 
@@ -292,6 +292,6 @@ def test_an_object_that_is_edited_once_it_was_looked_at_is_not_trusted(
         return found
 
     monkeypatch.setattr(objects, "problem", look_and_edit)
-    store.place(digest, tmp_path / "placed")
+    store.materialize(digest, tmp_path / "placed")
     monkeypatch.undo()
     assert store.check(digest) == ("a.bin was damaged in the store",)

@@ -12,7 +12,7 @@ import pytest
 
 from orun.errors import StoreError, UsageError
 from orun.store import Store
-from orun.store.checksummed_json import read_record, seal
+from orun.store.checksummed_json import encode_checksummed, read_record
 from tests.store.support import empty, flip, truncate
 
 
@@ -93,14 +93,14 @@ def test_no_run_yet(store: Store) -> None:
 def test_a_record_comes_back(store: Store) -> None:
     path = store.new_run("bert") / "record.json"
     record = {"exit_code": 0, "stages": [{"tree": "1" * 64}], "name": "ü"}
-    path.write_bytes(seal(record))
+    path.write_bytes(encode_checksummed(record))
     assert read_record(path) == record
 
 
 @pytest.mark.parametrize("damage", [flip, truncate, empty])
 def test_a_damaged_record_is_an_error(store: Store, damage: Callable[[Path], None]) -> None:
     path = store.new_run("bert") / "record.json"
-    path.write_bytes(seal({"exit_code": 0}))
+    path.write_bytes(encode_checksummed({"exit_code": 0}))
     damage(path)
     with pytest.raises(StoreError) as caught:
         read_record(path)

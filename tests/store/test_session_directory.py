@@ -21,11 +21,11 @@ from pathlib import Path
 from orun.store import Store
 store = Store.open(Path(sys.argv[1]))
 store.new_run("bert")
-folder = store.scratch("int8[per_channel=true]/x")
+folder = store.make_session_folder("int8[per_channel=true]/x")
 (folder / "work").mkdir()
 (folder / "work" / "model.onnx").write_bytes(b"half a model")
 (folder / "work").chmod(0o555)
-store.place(sys.argv[2], folder / "inputs")
+store.materialize(sys.argv[2], folder / "inputs")
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -41,15 +41,15 @@ def kill_one(store: Store, digest: str) -> None:
 
 
 def test_a_scratch_folder_is_new_and_empty(store: Store) -> None:
-    first, second = store.scratch("int8"), store.scratch("int8")
+    first, second = store.make_session_folder("int8"), store.make_session_folder("int8")
     assert first != second
     assert content(first) == content(second) == {}
     assert first.stat().st_dev == (store.root / "objects").stat().st_dev
-    assert store.scratch("../a/b").parent == first.parent
+    assert store.make_session_folder("../a/b").parent == first.parent
 
 
 def test_close_removes_what_is_temporary(store: Store) -> None:
-    fill(store.scratch("int8"), {"work/model.onnx": b"half a model"})
+    fill(store.make_session_folder("int8"), {"work/model.onnx": b"half a model"})
     store.close()
     assert names(store) == []
     store.close()
@@ -74,21 +74,22 @@ def test_nothing_is_left_where_an_open_file_keeps_its_folder(store: Store, monke
 
 
 def test_a_store_that_was_deleted_is_closed_without_a_word(store: Store) -> None:
-    store.scratch("int8")
+    store.make_session_folder("int8")
     shutil.rmtree(store.root)
     store.close()
 
 
 def test_a_store_that_nobody_needs_any_more_is_closed(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store")
-    store.scratch("int8")
+    store.make_session_folder("int8")
     del store
     assert list((tmp_path / "store" / "tmp").iterdir()) == []
 
 
 def test_the_end_of_the_process_closes_it(tmp_path: Path) -> None:
     code = (
-        "import sys; from orun.store import *; s = Store.open(Path(sys.argv[1])); s.scratch('x'); raise SystemExit(3)"
+        "import sys; from orun.store import *; store = Store.open(Path(sys.argv[1]));"
+        " store.make_session_folder('x'); raise SystemExit(3)"
     )
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}  # noqa: PTH109
     command = [sys.executable, "-c", f"from pathlib import Path; {code}", str(tmp_path / "store")]
@@ -98,7 +99,7 @@ def test_the_end_of_the_process_closes_it(tmp_path: Path) -> None:
 
 def test_a_sweep_removes_what_the_dead_left_and_nothing_else(store: Store) -> None:
     digest = add(store, {"model.onnx": b"proto"})
-    mine = store.scratch("mine")
+    mine = store.make_session_folder("mine")
     kill_one(store, digest)
     assert len(names(store)) == 2
     store.sweep()
@@ -147,7 +148,7 @@ def test_a_session_that_is_being_swept_is_not_begun(store: Store, monkeypatch: p
             sweep(store.root / "tmp", lambda _: None)
 
     monkeypatch.setattr(os, "makedirs", make_and_sweep)
-    folder = store.scratch("int8")
+    folder = store.make_session_folder("int8")
     assert len(made) == 2
     assert names(store) == [folder.parent.name]
     assert str(folder.parent) == made[1]
@@ -169,8 +170,8 @@ def test_a_run_leases_its_folder_and_what_it_is_asked_for(store: Store, tmp_path
 
 @forks
 def test_a_forked_child_has_a_session_of_its_own(store: Store) -> None:
-    mine = store.scratch("mine")
-    assert in_child(lambda: store.scratch("child").parent == mine.parent) == "False"
+    mine = store.make_session_folder("mine")
+    assert in_child(lambda: store.make_session_folder("child").parent == mine.parent) == "False"
     assert mine.is_dir()
     store.sweep()
     assert names(store) == [mine.parent.name]
@@ -182,7 +183,7 @@ def elsewhere(store: Store, monkeypatch: pytest.MonkeyPatch) -> Path:
     with monkeypatch.context() as patch:
         patch.setattr(session_directory, "system", lambda: "0123456789abcdef")
         other = Store.open(store.root)
-        folder = fill(other.scratch("int8"), {"a": b"1", "b": b"2"})
+        folder = fill(other.make_session_folder("int8"), {"a": b"1", "b": b"2"})
     other.parts.session._begun[1].forget()  # type: ignore[index]  # as if it were held elsewhere
     return folder
 

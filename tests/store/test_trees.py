@@ -23,7 +23,7 @@ def digest_of(data: bytes) -> str:
 
 
 def test_the_list_of_files_is_canonical(store: Store) -> None:
-    folder = fill(store.scratch("output"), {"b.txt": b"two", "a/deep/c.txt": b"three", "run.sh": b"#!"})
+    folder = fill(store.make_session_folder("output"), {"b.txt": b"two", "a/deep/c.txt": b"three", "run.sh": b"#!"})
     (folder / "run.sh").chmod(0o755)
     described = store.describe(folder)
     assert not any((store.root / "objects").iterdir())
@@ -44,7 +44,7 @@ def test_the_list_of_files_is_canonical(store: Store) -> None:
 
 def test_the_digest_depends_on_content_names_and_mode_alone(store: Store, tmp_path: Path) -> None:
     def digest(name: str, data: bytes, mode: int, time: int) -> str:
-        folder = fill(store.scratch("output"), {name: data})
+        folder = fill(store.make_session_folder("output"), {name: data})
         (folder / "empty").mkdir()
         (folder / name).chmod(mode)
         os.utime(folder / name, (time, time))
@@ -54,19 +54,19 @@ def test_the_digest_depends_on_content_names_and_mode_alone(store: Store, tmp_pa
     assert digest("a", b"1", 0o600, 2) == first
     assert len({first, digest("b", b"1", 0o644, 1), digest("a", b"2", 0o644, 1), digest("a", b"1", 0o755, 1)}) == 4
     with Store.open(tmp_path / "other") as other:
-        assert other.add_tree(fill(other.scratch("output"), {"a": b"1"})).digest == first
+        assert other.add_tree(fill(other.make_session_folder("output"), {"a": b"1"})).digest == first
 
 
 def test_an_empty_folder_is_a_tree(store: Store) -> None:
-    tree = store.add_tree(store.scratch("output"))
+    tree = store.add_tree(store.make_session_folder("output"))
     assert (tree.entries, tree.size) == ((), 0)
     assert store.check(tree.digest) == ()
-    store.place(tree.digest, store.root.parent / "placed")
+    store.materialize(tree.digest, store.root.parent / "placed")
     assert content(store.root.parent / "placed") == {}
 
 
 def test_files_are_moved_not_copied(store: Store) -> None:
-    folder = fill(store.scratch("output"), {"model.onnx": b"weights"})
+    folder = fill(store.make_session_folder("output"), {"model.onnx": b"weights"})
     inode = (folder / "model.onnx").stat().st_ino
     tree = store.add_tree(folder)
     assert object_path(store, tree.entries[0].digest).stat().st_ino == inode
@@ -78,7 +78,7 @@ def test_a_file_with_another_name_elsewhere_is_left_alone(store: Store, tmp_path
     mine.write_bytes(b"the user's own")
     mine.chmod(0o640)
     os.utime(mine, (1, 1))
-    folder = store.scratch("output")
+    folder = store.make_session_folder("output")
     (folder / "model.onnx").hardlink_to(mine)
     tree = store.add_tree(folder)
     assert store.check(tree.digest) == ()
@@ -93,7 +93,7 @@ def test_a_file_with_another_name_elsewhere_is_left_alone(store: Store, tmp_path
 
 def test_a_hard_link_to_an_object_is_that_object(store: Store) -> None:
     digest = add_bytes(store, b"weights")
-    folder = store.scratch("output")
+    folder = store.make_session_folder("output")
     (folder / "model.onnx").hardlink_to(object_path(store, digest))
     tree = store.add_tree(folder)
     assert tree.entries[0].digest == digest
@@ -101,7 +101,7 @@ def test_a_hard_link_to_an_object_is_that_object(store: Store) -> None:
 
 
 def test_a_link_within_the_folder_becomes_a_file(store: Store) -> None:
-    folder = fill(store.scratch("output"), {"sub/a": b"1"})
+    folder = fill(store.make_session_folder("output"), {"sub/a": b"1"})
     (folder / "b").symlink_to("sub/a")
     (folder / "z").symlink_to(folder / "sub" / "a")
     tree = store.add_tree(folder)
@@ -119,7 +119,7 @@ def refused(store: Store, folder: Path) -> str:
 
 @pytest.mark.parametrize("target", ["/etc/hostname", "../../elsewhere", "nowhere", "sub", "../output2/a"])
 def test_other_links_are_refused(store: Store, target: str) -> None:
-    folder = fill(store.scratch("output"), {"sub/a": b"1"})
+    folder = fill(store.make_session_folder("output"), {"sub/a": b"1"})
     (folder / "link").symlink_to(target)
     assert refused(store, folder) == (
         "'link' cannot be stored\n"
@@ -129,18 +129,18 @@ def test_other_links_are_refused(store: Store, target: str) -> None:
 
 
 def test_a_link_to_itself_is_refused(store: Store) -> None:
-    folder = store.scratch("output")
+    folder = store.make_session_folder("output")
     (folder / "link").symlink_to("link")
     assert refused(store, folder).startswith("'link' cannot be stored\n  it is a link to link, which is no file")
 
 
 def test_special_files_are_refused(store: Store) -> None:
-    folder = store.scratch("output")
+    folder = store.make_session_folder("output")
     os.mkfifo(folder / "pipe")
     assert refused(store, folder) == (
         "'pipe' cannot be stored\n  it is a named pipe\n  hint: Leave only files and folders in the output folder"
     )
-    folder = store.scratch("s")
+    folder = store.make_session_folder("s")
     with socket.socket(socket.AF_UNIX) as endpoint:
         with contextlib.chdir(folder):  # the path of a socket may not be long
             endpoint.bind("socket")
@@ -148,7 +148,7 @@ def test_special_files_are_refused(store: Store) -> None:
 
 
 def test_a_name_that_is_not_unicode_is_refused(store: Store) -> None:
-    folder = store.scratch("output")
+    folder = store.make_session_folder("output")
     os.close(os.open(os.fsencode(folder) + b"/caf\xe9", os.O_CREAT))
     assert refused(store, folder) == (
         f"'caf\\udce9' cannot be stored\n  its name is not Unicode\n  hint: Rename it: ls -b {folder}"
@@ -157,13 +157,13 @@ def test_a_name_that_is_not_unicode_is_refused(store: Store) -> None:
 
 def test_unusual_names_are_kept(store: Store, tmp_path: Path) -> None:
     files = {"späce in ünicode 文.onnx": b"1", "new\nline": b"2", '"quoted"\\': b"3", "-x": b"4", "a..b/..c": b"5"}
-    tree = store.add_tree(fill(store.scratch("output"), files))
-    store.place(tree.digest, tmp_path / "placed")
+    tree = store.add_tree(fill(store.make_session_folder("output"), files))
+    store.materialize(tree.digest, tmp_path / "placed")
     assert content(tmp_path / "placed") == files
 
 
 def test_a_file_that_is_written_to_while_it_is_stored_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = fill(store.scratch("output"), {"model.onnx": b"weights"})
+    folder = fill(store.make_session_folder("output"), {"model.onnx": b"weights"})
     path = folder / "model.onnx"
 
     def write_then_sync(descriptor: int) -> None:
@@ -185,7 +185,7 @@ def test_a_linked_file_that_is_edited_while_it_is_copied_is_refused(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, seen: bool
 ) -> None:
     """Its beginning of before and its end of after had been stored as one."""
-    data, folder = tmp_path / "data", fill(store.scratch("output"), {})
+    data, folder = tmp_path / "data", fill(store.make_session_folder("output"), {})
     data.write_bytes(b"a" * (3 << 20))
     moment = 10**9 if seen else time.time_ns() + 60 * 10**9  # in the same tick of a coarse clock, however slow this is
     os.utime(data, ns=(moment, moment))
@@ -213,7 +213,7 @@ def test_a_tree_that_is_not_there_is_a_miss(store: Store) -> None:
 
 
 def test_a_damaged_list_of_files_is_a_miss(store: Store, tmp_path: Path) -> None:
-    digest = store.add_tree(fill(store.scratch("output"), {"a": b"1"})).digest
+    digest = store.add_tree(fill(store.make_session_folder("output"), {"a": b"1"})).digest
     path = object_path(store, digest)
     path.chmod(0o644)
     path.write_bytes(path.read_bytes().replace(b'"a"', b'"b"'))
@@ -222,7 +222,7 @@ def test_a_damaged_list_of_files_is_a_miss(store: Store, tmp_path: Path) -> None
     with Store.open(tmp_path / "store") as other:
         assert other.tree(digest) is None
         with pytest.raises(StoreError) as caught:
-            other.place(digest, tmp_path / "placed")
+            other.materialize(digest, tmp_path / "placed")
     assert str(caught.value) == (
         f"tree {digest} is not in the store\n"
         "  the list of its files is missing or was damaged\n"
@@ -286,7 +286,7 @@ def test_only_the_canonical_form_is_a_list_of_files(data: bytes, message: str) -
 
 @pytest.mark.parametrize(("mode", "executable"), [(0o744, True), (0o644, False), (0o654, False)])
 def test_a_file_is_executable_when_its_owner_may_execute_it(store: Store, mode: int, executable: bool) -> None:
-    folder = fill(store.scratch("output"), {"tool": b"0123"})
+    folder = fill(store.make_session_folder("output"), {"tool": b"0123"})
     (folder / "tool").chmod(mode)
     assert store.describe(folder).entries[0].executable is executable
     assert store.add_tree(folder).entries[0].executable is executable

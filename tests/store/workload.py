@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from orun.fs.durable import replace_file
-from orun.fs.os_errors import refusals
+from orun.fs.os_errors import convert_os_errors
 from orun.store import Action, Store
-from orun.store.checksummed_json import seal
+from orun.store.checksummed_json import encode_checksummed
 from tests.store.support import action, content, fill
 
 STAGES = {
@@ -58,16 +58,16 @@ def write_run(folder: Path, pipeline: str, trees: dict[str, str], **more: object
     """Write what `gc` reads of the record of a run; `more` are further fields, or others in their place."""
     stages = [{"stage": name, "tree": tree, "outcome": "built"} for name, tree in trees.items()]
     record = {"pipeline": pipeline, "file": f"{pipeline}.yaml", "started_at": time.time(), "stages": stages, **more}
-    with refusals("write the record of the run", folder):
-        replace_file(str(folder / "record.json"), seal(record), str(folder / "record.new"))
+    with convert_os_errors("write the record of the run", folder):
+        replace_file(str(folder / "record.json"), encode_checksummed(record), str(folder / "record.new"))
 
 
 def build(store: Store, name: str, files: dict[str, bytes], before: str) -> Action:
     """What a stage does: its input is placed, its output stored, its record written last."""
-    scratch = store.scratch(name)
+    scratch = store.make_session_folder(name)
     if before:
-        store.place(before, scratch / "inputs" / "model")
-    with refusals(f"do the work of {name}", scratch):
+        store.materialize(before, scratch / "inputs" / "model")
+    with convert_os_errors(f"do the work of {name}", scratch):
         fill(scratch / "output", files)
     with store.together():
         tree = store.add_tree(scratch / "output")
