@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from orun.stages._graph.feeds import Input
@@ -70,6 +71,21 @@ class Function:
             for item, spec in zip(self.inputs, self._signature, strict=True)
         ]
         return [tensor.numpy() for tensor in self._concrete(*tensors)]
+
+    @contextmanager
+    def nudged_weights(self, seed: int) -> Iterator[None]:
+        """Within it every variable of float32 or float64 is changed by at most one unit in the last place."""
+        random = np.random.default_rng(seed)
+        variables = [item for item in self._concrete.variables if item.dtype in (tf.float32, tf.float64)]
+        values = [item.numpy() for item in variables]
+        try:
+            for variable, value in zip(variables, values, strict=True):
+                steps = random.integers(-1, 2, value.shape) * float(np.finfo(value.dtype).eps)
+                variable.assign((value * (1 + steps)).astype(value.dtype))
+            yield
+        finally:
+            for variable, value in zip(variables, values, strict=True):
+                variable.assign(value)
 
     def convert(self, opset: int) -> tuple[ModelProto, Sequence[str], Sequence[str]]:
         """What tf2onnx makes of it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,11 @@ class Lite:
             self._interpreter.set_tensor(detail["index"], feed[name])
         self._interpreter.invoke()
         return [self._interpreter.get_tensor(detail["index"]) for detail in self._outputs.values()]
+
+    def nudged_weights(self, seed: int) -> AbstractContextManager[None]:
+        """Nothing: the weights of a TFLite file are constants."""
+        del seed
+        return nullcontext()
 
     def convert(self, opset: int) -> tuple[ModelProto, Sequence[str], Sequence[str]]:
         """What tf2onnx makes of it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from orun.errors import UsageError
@@ -34,6 +35,9 @@ class Model(Protocol):
 
     def __call__(self, feed: Feed) -> Sequence[Array]:
         """What TensorFlow makes of the inputs."""
+
+    def nudged_weights(self, seed: int) -> AbstractContextManager[None]:
+        """Within it weights are changed by at most one unit in the last place, where they can be changed."""
 
     def convert(self, opset: int) -> tuple[ModelProto, Sequence[str], Sequence[str]]:
         """What tf2onnx makes of it, with the names in it of the inputs and of the outputs, in order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 
 import orun
 from orun.errors import OrunError, PipelineError
+from orun.stages._graph import input_domain
 from orun.stages._tf import export
 from tests.stages.modules import networks
 from tests.stages.support import StageRun, run_stage
@@ -110,6 +112,36 @@ def write(folder: Path) -> None:
     image = np.random.default_rng(0).random((3, 8, 8, 1), np.float32)
     np.save(folder / "image.npy", image)
     np.save(folder / "answer.npy", model(image, training=False).numpy())
+
+
+SOUND: dict[str, Any] = {"inputs": {"input": {"shape": ["batch", "length", 1]}}, "dims": {"length": [400, 800]}}
+
+
+def test_a_constant_waveform(tmp_path: Path) -> None:
+    """Its convolutions yield what is constant but for rounding, which the norms behind them make large."""
+    made = convert(tmp_path, "speech", **SOUND)
+    assert 1e-4 < made.value("max_abs_error") < 2e-2
+    (note,) = made.notes
+    assert re.fullmatch(
+        r"the converted model is off by \S+ in output 'output' for (lowest|highest) values at batch=2, length=400, "
+        r"beyond the tolerance: the TensorFlow model differs from itself, with the last bit of its inputs and weights "
+        r"changed, by up to \S+ there, and 10 times that is allowed",
+        note,
+    )
+
+
+def test_a_wrong_conversion_of_an_ill_conditioned_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_domain = input_domain.write_domain
+
+    def spoil(model: onnx.ModelProto, *arguments: Any) -> None:
+        weight = next(tensor for tensor in model.graph.initializer if list(tensor.dims) == [32, 4])
+        weight.CopyFrom(onnx.numpy_helper.from_array(1.01 * onnx.numpy_helper.to_array(weight), weight.name))
+        write_domain(model, *arguments)
+
+    monkeypatch.setattr(input_domain, "write_domain", spoil)
+    assert refusal(tmp_path, "speech", **SOUND).startswith(
+        "the converted model disagrees with the TensorFlow model in output 'output'\n  "
+    )
 
 
 def test_an_operator_that_onnx_does_not_have(tmp_path: Path) -> None:

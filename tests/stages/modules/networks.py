@@ -127,3 +127,14 @@ def random() -> Any:
 def text() -> str:
     """No model."""
     return "model"
+
+
+def speech() -> keras.Model:
+    """Convolutions of a waveform, of which the first is normed over time, as wav2vec 2.0 has them."""
+    sound = keras.Input((None, 1))
+    value = layers.Conv1D(32, 10, strides=5, use_bias=False)(sound)
+    value = layers.Activation("gelu")(layers.GroupNormalization(32, epsilon=1e-5)(value))
+    for _ in range(2):
+        value = layers.Conv1D(32, 3, strides=2, use_bias=False, activation="gelu")(value)
+    value = layers.LayerNormalization(epsilon=1e-5)(value)
+    return keras.Model(sound, layers.Dense(4)(value))

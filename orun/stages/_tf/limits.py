@@ -1,0 +1,34 @@
+"""Limits of a TensorFlow model: how far its answers move when its inputs and weights change in the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from orun.stages._graph.limits import NUDGES, Limit, Limits, differs, merge, nudged
+
+if TYPE_CHECKING:
+    from orun.stages._graph.feeds import Case
+    from orun.stages._tf.model import Array, Model
+    from orun.stages.contract import Context
+
+SPREAD = "differs from itself, with the last bit of its inputs and weights changed,"
+
+
+def limits_of(context: Context, model: Model) -> Limits:
+    """Return the limits of a model; nothing is computed until a check needs them.
+
+    Attention rows that see nothing need no look: the converted model masks them with the same operations.
+    """
+
+    def find(case: Case, right: Sequence[Array]) -> Sequence[Limit | None]:
+        if any(differs(value, again).any() for value, again in zip(right, model(case.feed), strict=True)):
+            return [None] * len(right)  # it draws random numbers, which excuse nothing
+        feeds = nudged(case.feed, context.seed)[1:] or [case.feed] * NUDGES
+        answers = []
+        for number, feed in enumerate(feeds):
+            with model.nudged_weights(context.seed + number):
+                answers.append((right, model(feed)))
+        return merge(answers, None)
+
+    return Limits(find, SPREAD)
