@@ -30,7 +30,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "orun.api": ("explain", "load", "plan", "run"),
-    "orun.errors": ("OrunError", "PipelineError", "Problem", "StageError", "StoreError", "UsageError"),
+    "orun.errors": ("OrunError", "PipelineError", "StageError", "StoreError", "UsageError"),
+    "orun.core.source_location": ("Problem",),
     "orun.measure.dataset": ("Dataset",),
     "orun.measure.metrics.scores": ("compare", "interval"),
     "orun.core.metrics": ("Comparison", "Estimate", "Metric"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import orun
 from orun.__main__ import COLLECTED_AT
 
 FRAMEWORKS = {"numpy", "onnx", "onnxruntime", "tensorflow", "torch"}
@@ -31,6 +32,10 @@ def modules_after(*words: str, cwd: Path | None = None) -> set[str]:
         [sys.executable, "-c", REPORT, *words], capture_output=True, text=True, check=True, timeout=120, cwd=cwd
     )
     return set(done.stderr.splitlines())
+
+
+def test_every_public_name_is_there() -> None:
+    assert [name for name in orun.__all__ if not hasattr(orun, name)] == []
 
 
 def test_help_imports_click_and_little_else() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
 from orun.core.metrics import Estimate, Metric, Unit
 from orun.core.serialization import Record, field
 from orun.core.source_location import Position
-from orun.core.stage_lookup import UnknownStage
 
 Outcome = Literal["built", "cached", "failed", "blocked", "skipped"]
 GateOutcome = Literal["passed", "failed", "undecided", "no baseline"]
@@ -175,6 +174,31 @@ class StageResult(Record, frozen=True):
     needs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     trace: Trace | None = None
+
+
+class UnknownStage(KeyError):
+    """A stage id that a plan or a run does not have: a KeyError that says which id was probably meant.
+
+    It is no OrunError: a run and a plan are looked up like any mapping.
+
+    Args:
+        owner: the plan or the run: `run 20260921-141320-1f3c`.
+        stage: the id that it does not have.
+        stages: the ids that it has.
+    """
+
+    def __init__(self, owner: str, stage: str, stages: Iterable[str]) -> None:
+        super().__init__(stage)
+        self.owner, self.stage, self.stages = owner, stage, tuple(stages)
+
+    def __str__(self) -> str:
+        from difflib import get_close_matches  # of no use before something is wrong
+
+        close = get_close_matches(self.stage, self.stages, n=1)
+        few = len(self.stages) <= 2  # noqa: PLR2004 - `a or b`
+        known = " or ".join(self.stages) if few else f"one of {', '.join(self.stages)}"
+        expected = f"expected {known or 'no stage: it has none'}"
+        return f"{self.owner} has no stage {self.stage!r}\n  {f'did you mean {close[0]}?' if close else expected}"
 
 
 class RunResult(Record, frozen=True):

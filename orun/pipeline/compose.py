@@ -125,19 +125,19 @@ class _Composer:
 
     def _add(self, node: Node, anchor: str | None) -> None:
         """Put a finished node where it belongs."""
+        if anchor:
+            self.anchors[anchor] = node
+        top = self.open[-1] if self.open else None
+        if top and top.is_map and top.key is None:
+            top.key = self._key(node)
+            return
         self.size += 1
         if self.size > MAX_SIZE:
             self._fail(node.span, f"the file holds more than {MAX_SIZE} values")
-        if anchor:
-            self.anchors[anchor] = node
-        if not self.open:
+        if top is None:
             self.root = node
-            return
-        top = self.open[-1]
-        if not top.is_map:
-            top.items.append(node)
         elif top.key is None:
-            top.key = self._key(node)
+            top.items.append(node)
         else:
             self._set(top, top.key, node)
             top.key = None

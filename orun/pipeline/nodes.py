@@ -10,7 +10,7 @@ from orun.core.serialization import Record
 from orun.core.source_location import Position
 
 MAX_DEPTH = 50  # of lists and mappings in one another
-MAX_SIZE = 300_000  # nodes, with every alias and variable written out
+MAX_SIZE = 100_000  # values, with every alias and variable written out
 MAX_TEXT = 16 << 20  # letters in the texts that variables are a part of, written out
 
 Path = tuple[str | int, ...]

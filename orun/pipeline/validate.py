@@ -45,11 +45,11 @@ def _all_of(validator: Any, branches: Sequence[Any], instance: Any, schema: Any)
 
     Trying all of them takes a millisecond a stage.
     """
-    kinds = _kinds(branches) if isinstance(instance, Mapping) else None
+    kinds = _kinds(branches)
     if kinds is None:
         yield from Draft7Validator.VALIDATORS["allOf"](validator, branches, instance, schema)
         return
-    uses = instance.get("uses")
+    uses = instance.get("uses") if isinstance(instance, Mapping) else None
     if isinstance(uses, str) and uses in kinds:
         yield from validator.descend(instance, branches[kinds[uses]], schema_path=kinds[uses])
 

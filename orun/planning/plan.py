@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from orun.core.run_record import GateOutcome, Verdict
+from orun.core.run_record import GateOutcome, UnknownStage, Verdict
 from orun.core.serialization import Record, field
-from orun.core.stage_lookup import UnknownStage
 from orun.pipeline.model import Pipeline, Stage
 from orun.store import Action
 

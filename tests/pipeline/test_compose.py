@@ -131,8 +131,8 @@ def test_aliases_that_multiply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     assert told(tmp_path, "\n".join(levels), monkeypatch) == (
-        "p.yaml:6:5: error: with its aliases written out, this holds more than 300000 values\n"
-        "    6 | a5: &a5 [*a4, *a4, *a4, *a4, *a4, *a4, *a4, *a4, *a4, *a4]\n"
+        "p.yaml:5:5: error: with its aliases written out, this holds more than 100000 values\n"
+        "    5 | a4: &a4 [*a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3]\n"
         "      |     ^^^^^"
     )
 

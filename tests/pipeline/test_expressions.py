@@ -75,7 +75,7 @@ def test_variables_that_multiply(tmp_path: Path) -> None:
         use = f'"${{vars.v{number - 1}}}"'
         levels.append(f"  v{number}: [{', '.join([use] * 10)}]")
     told = complaint(tmp_path, "vars:\n" + "\n".join(levels) + f"\nstages:\n{EXPORT}")
-    assert "with its variables and matrices written out, this holds more than 300000 values" in told
+    assert "with its variables and matrices written out, this holds more than 100000 values" in told
 
 
 def test_a_long_chain_of_variables(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_stage_that_variables_make_too_large(tmp_path: Path) -> None:
     text = f"vars: {{many: [{items}]}}\nstages:\n{EXPORT}  int8:\n    uses: quantize/dynamic\n    needs: export\n"
     text += f"    with: {{exclude: [{uses}]}}\n"
     assert complaint(tmp_path, text).splitlines()[0] == (
-        "p.yaml:5:5: error: with its variables and matrices written out, this holds more than 300000 values"
+        "p.yaml:5:5: error: with its variables and matrices written out, this holds more than 100000 values"
     )
 
 

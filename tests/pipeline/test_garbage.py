@@ -43,7 +43,11 @@ def test_ten_megabytes_of_garbage(data: bytes, tmp_path: Path, monkeypatch: pyte
         (b"[" * 2**20, "p.yaml:1:51: error: lists and mappings are nested more than 50 deep"),
         (b"{a: " * 10_000, "p.yaml:1:201: error: lists and mappings are nested more than 50 deep"),
         (b"a: 1\n" * 2**18, "p.yaml:2:1: error: 'a' is set twice"),
-        (b"- \n" * 2**18, "p.yaml:1:1: error: the file holds a list"),
+        (b"- \n" * 2**16, "p.yaml:1:1: error: the file holds a list"),
+        (
+            b"vars:\n  a:\n" + b"  - 1234\n" * 250_000,
+            "p.yaml:100003:5: error: the file holds more than 100000 values\n",
+        ),
         (b"".join(b"k%d: 1\n" % n for n in range(2**16)), "p.yaml:1:1: error: 'k0' is not a key of a pipeline file"),
         (b"stages: {" + b", ".join(b"s%d: 1" % n for n in range(2**12)) + b"}", "p.yaml:1:14: error: 's0' cannot be 1"),
         ("é".encode("latin-1"), "p.yaml:1:1: error: the file is not UTF-8: byte 0xe9"),

@@ -160,7 +160,7 @@ def test_large_stages_of_a_matrix(tmp_path: Path) -> None:
     many = ", ".join(str(number) for number in range(1000))
     made = f"{{uses: quantize/dynamic, needs: export, with: {{exclude: [{many}]}}, matrix: {{a: [{many}]}}}}"
     assert complaint(tmp_path, f"stages:\n{EXPORT}  s: {made}\n").splitlines()[0] == (
-        "p.yaml:3:3: error: with their matrices written out, the stages hold more than 300000 values"
+        "p.yaml:3:3: error: with their matrices written out, the stages hold more than 100000 values"
     )
 
 
