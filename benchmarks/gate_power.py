@@ -30,6 +30,7 @@ import numpy as np
 from benchmarks.gate_table import table
 from benchmarks.planting import noise, plant
 from benchmarks.rival_gates import RIVALS, RUNS, Floats
+from orun.core.key_component import ComponentKind, KeyComponent
 from orun.core.source_location import Position
 from orun.core.targets import Target
 from orun.gates.judge import judge
@@ -231,7 +232,20 @@ def _judge(found: Measurement, limit: float, batch: int) -> tuple[str, str]:
     )
     stage = Stage("latency", "measure/latency", NOWHERE, needs={"model": "slower"}, gates=(gate,))
     action = Action(
-        "", {"input model": "slower"}, Discovered(), "", 0, metrics_of(found, batch), "", "", "latency", {}, 0, 0, 0, 0
+        "",
+        (KeyComponent(ComponentKind.INPUT, "model", value="slower"),),
+        Discovered(),
+        "",
+        0,
+        metrics_of(found, batch),
+        "",
+        "",
+        "latency",
+        {},
+        0,
+        0,
+        0,
+        0,
     )
     verdict = judge(stage, action, Terms(Accepted("original", {}, {}, "", "", ""), {}, key_changes))[0]
     return verdict.outcome, verdict.why

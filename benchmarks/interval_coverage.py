@@ -38,6 +38,7 @@ from benchmarks.gate_table import share
 from benchmarks.planting import noise
 from benchmarks.spent import machine
 from benchmarks.spent import table as markdown
+from orun.core.key_component import ComponentKind, KeyComponent
 from orun.core.metrics import Estimate, Metric
 from orun.core.run_record import Verdict
 from orun.core.serialization import decode, encode
@@ -189,7 +190,7 @@ def _quantized(original: Path) -> Path:
 def _judge(line: Line, gate: Gate) -> Verdict:
     metrics = decode(dict[str, Metric], line["metrics"])
     stage = Stage("latency", "measure/latency", NOWHERE, needs={"model": "int8"}, params=vars(Params()), gates=(gate,))
-    inputs = {"input model": "candidate"}
+    inputs = (KeyComponent(ComponentKind.INPUT, "model", value="candidate"),)
     action = Action("", inputs, Discovered(), "", 0, metrics, "", "", "latency", {}, 0, 0, 0, 0)
     return judge(stage, action, Terms(Accepted("original", {}, {}, "", "", ""), {}, key_changes))[0]
 

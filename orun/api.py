@@ -98,14 +98,14 @@ def explain(
     set: Mapping[str, Any] | None = None,  # noqa: A002 - the word of `--set`
     store: PathLike | None = None,
 ) -> Step:
-    """The decision on one stage with every part of its key, and what it was seen to read, now and the last time.
+    """Return the decision on one stage with the components of its key, and its implicit dependencies, then and now.
 
     Raises:
         PipelineError: with every mistake of the file.
         UsageError: when there is no stage of that name.
     """
     from orun.environment import venvs
-    from orun.planning.implicit_deps import standing
+    from orun.planning.implicit_deps import current_state
 
     planner = _planner(_pipeline(file, set), store, (), fresh=False, read_only=True)
     chosen = _selected(planner.pipeline, [stage], (), ())
@@ -123,8 +123,8 @@ def explain(
         return step
     packages = venvs.packages(step.stage.environment)
     pipeline, files = planner.pipeline, planner.store.files
-    now = standing(latest.discovered, pipeline.root, files, pipeline.private, packages).named
-    return replace(step, read={name: (then, now[name]) for name, then in latest.discovered.named.items()})
+    now = current_state(latest.discovered, pipeline.root, files, pipeline.private, packages)
+    return replace(step, used=(latest.discovered.components, now.components))
 
 
 def run(  # noqa: PLR0913 - the options of the command line

@@ -14,7 +14,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from orun.planning import cache_key
+from orun.planning import cache_key, kind_code
 
 PINS = Path(__file__).with_name("process_code.json")
 ENTRIES = ("orun.executors.local.stage_process", "orun.executors.local.zygote")
@@ -33,7 +33,7 @@ def names() -> set[str]:
 
 
 def _reached() -> Iterator[tuple[str, str, bool]]:
-    return (found for entry in ENTRIES for found in cache_key.reached(entry, FACADES))
+    return (found for entry in ENTRIES for found in kind_code.reached(entry, FACADES))
 
 
 def digest(source: bytes) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.planning import cache_key
+from orun.planning import cache_key, kind_code
 from orun.stages.contract import module_name
 from orun.stages.registry import BUILTIN
 from tests import process_code
@@ -29,7 +29,7 @@ print(*(name for name, one in sys.modules.items() if name.partition(".")[0] == "
 
 @pytest.mark.parametrize("kind", BUILTIN)
 def test_the_key_of_a_kind_holds_the_code_of_that_kind_alone(kind: str) -> None:
-    names = [name for name, _ in cache_key.code_files(module_name(kind))]
+    names = [name for name, _ in kind_code.code_files(module_name(kind))]
     assert module_name(kind) in names
     assert len(names) <= MOST
     assert [name for name in names if any(name == never or name.startswith(f"{never}.") for never in NEVER)] == []
@@ -40,7 +40,7 @@ def test_what_the_import_of_a_kind_runs_is_in_its_key_or_in_that_of_every_stage(
     done = subprocess.run(
         [sys.executable, "-c", LOADED, module_name(kind)], capture_output=True, text=True, check=True, timeout=60
     )
-    counted = {name for name, _, _ in cache_key.reached(module_name(kind))} | process_code.names()
+    counted = {name for name, _, _ in kind_code.reached(module_name(kind))} | process_code.names()
     assert set(done.stdout.split()) - counted - process_code.FACADES == set()
 
 
@@ -88,7 +88,7 @@ def test_a_kind_that_builds_with_others_has_their_code_in_its_key() -> None:
     use = KindUse(kind.origin, kind.entry, kind.spec)
     changed = module_name("quantize/dynamic").replace(".", "/")
     edited = lambda path: "edited" if str(path).endswith(f"{changed}.py") else "same"  # noqa: E731
-    assert cache_key.stage_code(use, lambda _: "same") != cache_key.stage_code(use, edited)
+    assert kind_code.stage_code(use, lambda _: "same") != kind_code.stage_code(use, edited)
 
 
 def test_types_texts_and_packages_in_the_code_of_a_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,5 +104,5 @@ def test_types_texts_and_packages_in_the_code_of_a_kind(tmp_path: Path, monkeypa
     for name in ("shared", "types", "real", "worker", "other"):
         (package / f"{name}.py").write_text("a = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    names = [name for name, _ in cache_key.code_files("orun_closure_package.inner.kind")]
+    names = [name for name, _ in kind_code.code_files("orun_closure_package.inner.kind")]
     assert names == [f"orun_closure_package.{name}" for name in ("inner", "inner.kind", "real", "shared", "worker")]

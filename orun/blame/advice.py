@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from orun.blame.changes import OWN, PYTHON, Fixed
+from orun.blame.changes import Fixed
 from orun.blame.versions import pin
-from orun.planning.cache_key import MODULES
+from orun.core.key_component import ComponentKind
 
-RESTS = ("device python", "device runtime")  # parts of a device that no other machine brings
+SOFTWARE = ("python", "runtime")  # traits of a device that no other machine brings
 
 
 def advice(others: Sequence[Fixed], unknown: Sequence[str], good: str, bad: str) -> Iterator[str]:
@@ -21,18 +21,21 @@ def advice(others: Sequence[Fixed], unknown: Sequence[str], good: str, bad: str)
         bad: id of the bad run.
     """
     again = f"orun bisect {good} {bad}"
-    names = dict.fromkeys(one.name for one in others)
-    if pins := dict.fromkeys(filter(None, (pin(one.name, one.old) for one in others))):
+    if pins := dict.fromkeys(filter(None, (pin(one.kind, one.subject, one.old) for one in others))):
         wanted = " ".join(f"'{one}'" for one in pins)
         yield f"packages: python -m venv then && then/bin/pip install orun {wanted} && then/bin/{again}"
-    if made := dict.fromkeys(one.old for one in others if one.name == OWN):
+    if made := dict.fromkeys(one.old for one in others if one.kind == ComponentKind.STAGE_CODE):
         code = f"with the code that made {good} ({', '.join(made)})"
         yield f"orun itself: `{again}` {code}; if the bad run is good there, orun's code did it"
-    if old := next((one.old for one in others if one.name in (PYTHON, "device python")), ""):
+    if old := next((one.old for one in others if _is_python(one)), ""):
         yield f"Python: `{again}` with Python {old}"
-    if folders := dict.fromkeys(one.old for one in others if one.name == MODULES):
+    if folders := dict.fromkeys(one.old for one in others if one.kind == ComponentKind.MODULE_FOLDERS):
         yield f"modules: PYTHONPATH={' or '.join(folders)} {again}"
     if unknown:
         yield f"variables: {' '.join(f'{name}=...' for name in unknown)} {again}"
-    if any(name.startswith("device ") and name not in RESTS for name in names):
+    if any(one.kind == ComponentKind.DEVICE and one.subject not in SOFTWARE for one in others):
         yield f"the machine: `{again}` on that of {bad}"
+
+
+def _is_python(change: Fixed) -> bool:
+    return change.kind == ComponentKind.PYTHON or (change.kind, change.subject) == (ComponentKind.DEVICE, "python")

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from orun.blame.run_snapshot import Side
+from orun.core.key_component import ComponentKind, Components, subjects
 from orun.core.targets import Environment
 from orun.pipeline.model import Pipeline, Stage
-from orun.planning.cache_key import MODULES, STARTUP
+from orun.text.wording.components import component_name
 
-VARIABLES = ("environment ", "looked up ")  # before the name of a variable that a stage declares, or looks up
-OWN = "stage code"
-PYTHON = "python of your code"
-FOUND = ("looked for ", "listed ")  # before a file or folder that a stage asked for, or whose names it listed
-FIXED = ("tool ", "device ", "package ", PYTHON, MODULES, STARTUP, OWN, "imported ", *VARIABLES, *FOUND)
+Identity = tuple[ComponentKind, str, str]
+KIND: Identity = (ComponentKind.KIND, "", "")
+
+VARIABLES = frozenset({ComponentKind.VARIABLE, ComponentKind.LOOKED_UP})
+FIXED = VARIABLES | {
+    ComponentKind.TOOL,
+    ComponentKind.DEVICE,
+    ComponentKind.PACKAGE,
+    ComponentKind.PYTHON,
+    ComponentKind.MODULE_FOLDERS,
+    ComponentKind.STARTUP,
+    ComponentKind.STAGE_CODE,
+    ComponentKind.IMPORTED,
+    ComponentKind.LOOKED_FOR,
+    ComponentKind.LISTED,
+}
 
 
 @dataclass(frozen=True)
@@ -56,22 +68,40 @@ class Change:
 
 @dataclass(frozen=True)
 class Fixed:
-    """A difference that is not mixed: a version, the machine, a variable, orun's own code; `why` where it was tried."""
+    """Difference that is not mixed: a version, the machine, a variable, orun's own code.
+
+    Attributes:
+        stage: the stage that depends on it.
+        kind, subject, owner: the key component.
+        old, new: its values.
+        why: why it is not mixed, where that was tried.
+    """
 
     stage: str
-    name: str
-    old: str
-    new: str
+    kind: ComponentKind
+    subject: str = ""
+    owner: str = ""
+    old: str = ""
+    new: str = ""
     why: str = ""
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that differs; empty where it is another component."""
+        return self.subject if self.kind in VARIABLES else ""
 
     def __str__(self) -> str:
         why = f" ({self.why})" if self.why else ""
-        if variable := variable_of(self.name):
-            return f"environment variable {variable} of {self.stage} was changed{why}"
-        if self.name == OWN and self.old == self.new:
+        if self.variable:
+            return f"environment variable {self.variable} of {self.stage} was changed{why}"
+        if self.kind == ComponentKind.STAGE_CODE and self.old == self.new:
             return f"the code behind {self.stage}: {self.old} in both, and yet not the same{why}"
-        names = {OWN: "the code behind", PYTHON: "Python of", MODULES: "PYTHONPATH of"}
-        name = names.get(self.name, f"{self.name} of")
+        names = {
+            ComponentKind.STAGE_CODE: "the code behind",
+            ComponentKind.PYTHON: "Python of",
+            ComponentKind.MODULE_FOLDERS: "PYTHONPATH of",
+        }
+        name = names.get(self.kind, f"{component_name(self.kind, self.subject, self.owner)} of")
         return f"{name} {self.stage}: {_short(self.old) or 'none'} -> {_short(self.new) or 'none'}{why}"
 
 
@@ -90,30 +120,25 @@ def changes(good: Side, bad: Side, stages: Collection[str]) -> tuple[Change, ...
 
 def fixed(good: Side, bad: Side, stages: Collection[str]) -> tuple[Fixed, ...]:
     """The differences that cannot be mixed, once each."""
-    found: dict[tuple[str, str, str], Fixed] = {}
+    differences: dict[tuple[Identity, str, str], Fixed] = {}
     for name in _ids(good, bad):
         if name not in stages:
             continue
-        old, new = inputs_of(good, name), inputs_of(bad, name)
-        for part in dict.fromkeys((*old, *new)):
-            if part.startswith(FIXED) and old and new and old.get(part) != new.get(part):
-                was, now = old.get(part, ""), new.get(part, "")
-                if part == OWN:
-                    if old["kind"] != new["kind"]:
+        old, new = values_of(good, name), values_of(bad, name)
+        for identity in dict.fromkeys((*old, *new)):
+            if identity[0] in FIXED and old and new and old.get(identity) != new.get(identity):
+                was, now = old.get(identity, ""), new.get(identity, "")
+                if identity == (ComponentKind.STAGE_CODE, "", ""):
+                    if old[KIND] != new[KIND]:
                         continue  # that is a change of the stage
                     was, now = _maker(good, was), _maker(bad, now)
-                found.setdefault((part, was, now), Fixed(name, part, was, now))
-    return tuple(found.values())
+                differences.setdefault((identity, was, now), Fixed(name, *identity, was, now))
+    return tuple(differences.values())
 
 
 def _maker(side: Side, code: str) -> str:
     """What the code of a kind is of, with its version: a plug-in package, which is named beside its digest, or orun."""
     return code.partition(" ")[2] or " ".join(filter(None, ("orun", side.record.orun)))
-
-
-def variable_of(part: str) -> str:
-    """The environment variable that a part of what a stage rests on is of; empty for every other part."""
-    return next((part.removeprefix(start) for start in VARIABLES if part.startswith(start)), "")
 
 
 def upstream(pipeline: Pipeline, stage: str) -> set[str]:
@@ -163,13 +188,18 @@ def _of_stage(good: Side, bad: Side, name: str) -> Iterator[Change]:
 def _used(side: Side, stages: Collection[str]) -> set[str]:
     """Files that parameters of these stages name, or that they were seen to read."""
     named = {item.path for stage in side.pipeline.stages if stage.id in stages for item in stage.references}
-    read = {part.removeprefix("read ") for name in stages for part in inputs_of(side, name) if part.startswith("read ")}
+    read = {path for name in stages for path in subjects(inputs_of(side, name), ComponentKind.READ)}
     return (named | read) & side.code.keys()
 
 
-def inputs_of(side: Side, stage: str) -> Mapping[str, str]:
-    """All that the result of a stage of a run rests on, by name."""
-    return next((one.inputs for one in side.record.stages if one.stage == stage), {})
+def inputs_of(side: Side, stage: str) -> Components:
+    """Return all that the result of a stage of a run depends on."""
+    return next((result.inputs for result in side.record.stages if result.stage == stage), ())
+
+
+def values_of(side: Side, stage: str) -> dict[Identity, str]:
+    """Return the value of each component that the result of a stage of a run depends on."""
+    return {item.identity: item.value for item in inputs_of(side, stage)}
 
 
 def _targets(stage: Stage) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
-from orun.blame.changes import Change, Fixed, inputs_of, variable_of
+from orun.blame.changes import VARIABLES, Change, Fixed, values_of
 from orun.blame.run_snapshot import Side
 from orun.environment.env_vars import variable
 from orun.fs.observed_state import ABSENT, value_digest
@@ -65,7 +65,7 @@ class Variables:
         """Differences without the variables that are mixed; the rest of these with what keeps them from it."""
         found = []
         for one in others:
-            name = variable_of(one.name)
+            name = one.variable
             if name in self.unknown:
                 found.append(replace(one, why="; ".join(map(_why, self.unknown[name]))))
             elif name not in self.values:
@@ -86,10 +86,11 @@ def _differing(good: Side, bad: Side, stages: Collection[str]) -> dict[str, tupl
     """Digests of the variables that a stage looked at in both runs, and found otherwise; `ABSENT` where not set."""
     found: dict[str, tuple[str, str]] = {}
     for stage in stages:
-        old, new = inputs_of(good, stage), inputs_of(bad, stage)
-        for part in old.keys() & new.keys():
-            if (name := variable_of(part)) and old[part] != new[part]:
-                found[name] = (_plain(old[part]), _plain(new[part]))
+        old, new = values_of(good, stage), values_of(bad, stage)
+        for identity in old.keys() & new.keys():
+            kind, name, _ = identity
+            if kind in VARIABLES and old[identity] != new[identity]:
+                found[name] = (_plain(old[identity]), _plain(new[identity]))
     return found
 
 

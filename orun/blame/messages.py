@@ -8,6 +8,7 @@ from orun.blame.diagnosis import Diagnosis, Place, Proof
 from orun.blame.origin import Past
 from orun.core.metrics import Comparison, Unit
 from orun.text.units import show
+from orun.text.wording.reasons import sentences
 
 NEARLY_ALL = 0.95
 
@@ -77,7 +78,7 @@ def _of_then(found: Diagnosis, proof: Proof) -> str:
 
 
 def _changes(past: Past) -> str:
-    return "; ".join(past.changes) or "nothing that the runs recorded differs"
+    return "; ".join(sentences(past.changes)) or "nothing that the runs recorded differs"
 
 
 def accuracy(found: Diagnosis, before: str) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from orun.blame.experiment import Bench
+from orun.core.key_component import ComponentKind, Components
+from orun.core.reason import Reason
 from orun.core.run_record import RunResult, StageResult
 from orun.eventlog.reducer import read_result
 from orun.gates import baselines
@@ -32,7 +34,7 @@ class Past:
         stage: that made it, then and now.
         tree: digest of it.
         last: digest of the last model of the chain in that run.
-        changes: what of all that it rests on differs since, one sentence each.
+        changes: what differs since in all that it depends on.
         here: whether it is in the store.
     """
 
@@ -40,7 +42,7 @@ class Past:
     stage: str
     tree: str
     last: str
-    changes: tuple[str, ...]
+    changes: tuple[Reason, ...]
     here: bool
 
     @property
@@ -142,7 +144,7 @@ def _stage(result: RunResult, name: str) -> StageResult | None:
     return next((one for one in result.stages if one.stage == name), None)
 
 
-def _changes(pipeline: Pipeline, first: Stage, good: RunResult, now: RunResult) -> Iterator[str]:
+def _changes(pipeline: Pipeline, first: Stage, good: RunResult, now: RunResult) -> Iterator[Reason]:
     """What differs in what the first model rests on, and in what led to it."""
     waiting, seen = [first.id], set[str]()
     while waiting:
@@ -156,6 +158,6 @@ def _changes(pipeline: Pipeline, first: Stage, good: RunResult, now: RunResult) 
             yield from key_changes(stage, _own(then.inputs), _own(since.inputs))
 
 
-def _own(inputs: Mapping[str, str]) -> dict[str, str]:
-    """Without what other stages made, who are asked themselves."""
-    return {name: text for name, text in inputs.items() if not name.startswith("input ")}
+def _own(inputs: Components) -> Components:
+    """Return the components without the artifacts of other stages, which are compared themselves."""
+    return tuple(item for item in inputs if item.kind != ComponentKind.INPUT)

@@ -13,6 +13,7 @@ from orun.blame.experiment import Bench
 from orun.core.metrics import Metric
 from orun.core.run_record import RunResult
 from orun.pipeline.model import Gate, Stage
+from orun.text.wording.reasons import sentence
 
 TELLING = 1e-6  # share of a metric's own size below which a change from one artifact to the next is rounding
 
@@ -52,7 +53,7 @@ def reason(result: RunResult, stage: str) -> str:
     found = result[stage]
     if found.failure:
         return found.failure.what
-    return found.reasons[0] if found.reasons else "it measured no such figure"
+    return sentence(found.reasons[0]) if found.reasons else "it measured no such figure"
 
 
 def direction(gate: Gate, metrics: Mapping[str, Metric]) -> Literal[1, -1]:

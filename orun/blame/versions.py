@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from orun.blame.changes import Change, Fixed, inputs_of
 from orun.blame.run_snapshot import Side
 from orun.core.events import Notice
+from orun.core.key_component import ComponentKind, Components
 from orun.core.serialization import replace
 from orun.core.targets import Environment
 from orun.environment.distributions import ABSENT, BUILDS, PRESENT, developed, exact, installed, normalise
@@ -18,7 +19,6 @@ from orun.pipeline.model import Stage
 
 MOST = 4  # packages that are mixed one by one: each may take an environment of its own
 RUNTIME = "onnxruntime"
-PARTS = ("tool ", "imported ")  # before a package's name among what a stage rests on
 
 OWN = frozenset({"orun", *BUILDS})  # what no environment is held to
 
@@ -77,7 +77,8 @@ class Versions:
         mixed, refused = {one.name for one in self.changes}, {one.name: why for one, why in self.refused}
         found = []
         for one in others:
-            name = RUNTIME if one.name == "device runtime" else slot(pin(one.name, one.old or one.new))
+            is_runtime = (one.kind, one.subject) == (ComponentKind.DEVICE, "runtime")
+            name = RUNTIME if is_runtime else slot(pin(one.kind, one.subject, one.old or one.new))
             if name not in mixed:
                 found.append(replace(one, why=refused.get(name, one.why)))
         return found
@@ -109,21 +110,21 @@ class Versions:
         return Environment(", ".join(differing), asked, others)
 
 
-def _pins(inputs: Mapping[str, str]) -> dict[str, str]:
-    return {slot(pinned): pinned for part, text in inputs.items() if (pinned := pin(part, text))}
+def _pins(inputs: Components) -> dict[str, str]:
+    return {slot(pinned): pinned for item in inputs if (pinned := pin(item.kind, item.subject, item.value))}
 
 
-def pin(part: str, text: str) -> str:
-    """The requirement for a package that a stage rests on; empty for orun itself, and what no index has.
+def pin(kind: ComponentKind, subject: str, value: str) -> str:
+    """Return the requirement for a package that a stage depends on; empty for orun itself, and what no index has.
 
     Args:
-        part: `tool onnx`, `imported tokenizers`.
-        text: `onnx 1.20.0`, `0.22.0`.
+        kind: of the key component: a tool, or an imported package.
+        subject: of the key component.
+        value: `onnx 1.20.0` for a tool, `0.22.0` for a package.
     """
-    prefix = next((one for one in PARTS if part.startswith(one)), "")
-    if not prefix or text in ("", ABSENT, PRESENT):
+    if kind not in (ComponentKind.TOOL, ComponentKind.IMPORTED) or value in ("", ABSENT, PRESENT):
         return ""
-    name, _, version = text.rpartition(" ") if prefix == "tool " else (part.removeprefix(prefix), "", text)
+    name, _, version = value.rpartition(" ") if kind == ComponentKind.TOOL else (subject, "", value)
     return "" if normalise(name) == "orun" else f"{name}=={version}"
 
 

@@ -14,6 +14,8 @@ import click
 import orun
 from orun.cli import options
 from orun.cli.verb import HELP_NAMES, Verb
+from orun.core.reason import reason
+from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import replace
 from orun.errors import UsageError
 from orun.fs.observed_state import seen_at
@@ -25,6 +27,7 @@ from orun.report.terminal import detect
 from orun.store.layout import RECORD_FILE
 from orun.text.suggestions import near, settings
 from orun.text.units import changed, show
+from orun.text.wording.reasons import sentences
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult, StageResult, Verdict
@@ -265,11 +268,11 @@ def _stale(step: Step, ran: StageResult, store: Store) -> Sequence[str]:
     from orun.planning.key_diff import key_changes
 
     if step.hit is None:
-        return step.reasons
+        return sentences(step.reasons)
     if step.hit.tree == ran.tree:
         return ()
-    then = next((action.parts for action in store.actions(ran.key)), step.parts)
-    return key_changes(step.stage, then, step.parts) or ("the last run has another result of it",)
+    then = next((action.components for action in store.actions(ran.key)), step.components)
+    return sentences(key_changes(step.stage, then, step.components) or [reason(ReasonCode.OTHER_RESULT)])
 
 
 def _run_again(pipeline: Pipeline, store: Store) -> str:

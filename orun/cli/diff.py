@@ -13,7 +13,7 @@ import click
 from orun.cli import options
 from orun.cli.run_ids import find, record_of
 from orun.cli.verb import Verb
-from orun.core.serialization import foreign_json
+from orun.core.serialization import encode, foreign_json
 from orun.core.source_location import abridged
 from orun.errors import UsageError
 from orun.fs.observed_state import RECORD_LIMIT, read_bounded
@@ -22,10 +22,11 @@ from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
 from orun.store.layout import RECORD_FILE
 from orun.text.units import changed, show
+from orun.text.wording.components import component_name
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult
-    from orun.history.run_diff import Change, Figure, RunDifference, StageDifference
+    from orun.history.run_diff import Change, ComponentChange, Figure, RunDifference, StageDifference
 
 EXAMPLES = (
     ("orun diff", "the last run and the one before it"),
@@ -56,7 +57,7 @@ def command(old: str, new: str, store: Path | None, as_json: bool, verbose: bool
     pair = [_run(reference, store) for reference in (old, new)]
     found = compare(*pair)
     if as_json:
-        options.show_json(found)
+        options.show_json(_data(found))
     else:
         options.show(lines_of(found, detect(sys.stdout, os.environ), full=verbose))
     return 0
@@ -129,7 +130,10 @@ def lines_of(found: RunDifference, terminal: Terminal, *, full: bool = False) ->
         return change.name, text(change.old), text(change.new)
 
     def rests(one: StageDifference) -> list[tuple[str, ...]]:
-        return [(one.stage, *(side or NOT_THERE for side in sides(change))) for change in one.inputs]
+        return [
+            (one.stage, _name(change), *(text(value) or NOT_THERE for value in (change.old, change.new)))
+            for change in one.inputs
+        ]
 
     in_both = [one for one in found.stages if None not in one.outcome]
     blocks = [
@@ -144,6 +148,20 @@ def lines_of(found: RunDifference, terminal: Terminal, *, full: bool = False) ->
         [_sum(found)],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
+
+
+def _name(change: ComponentChange) -> str:
+    return component_name(change.kind, change.subject, change.owner)
+
+
+def _data(found: RunDifference) -> dict[str, Any]:
+    """Return what differs as plain data; a component has its name in words, too."""
+    document: dict[str, Any] = encode(found)
+    for encoded, stage in zip(document["stages"], found.stages, strict=True):
+        encoded["inputs"] = [
+            {"name": _name(change), **item} for item, change in zip(encoded["inputs"], stage.inputs, strict=True)
+        ]
+    return document
 
 
 def _origins(found: RunDifference, terminal: Terminal) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,13 @@ import click
 import orun
 from orun.cli import options
 from orun.cli.verb import Verb
+from orun.core.key_component import ComponentKind
+from orun.report.facts import component_pairs, reason_fields
 from orun.report.figures import ABSENT, NOT_THERE, shortened
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal, detect
+from orun.text.wording.components import by_name, component_name
+from orun.text.wording.reasons import sentences
 
 if TYPE_CHECKING:
     from orun.planning.plan import Step
@@ -25,6 +29,7 @@ EXAMPLES = (
     ("orun explain pipelines/bert.yaml int8 --set stages.int8.with.per_channel=false", "what a change would do"),
 )
 COLUMNS = (Column(""), Column("part of the key"), Column("last time", flexible=True), Column("now", flexible=True))
+Pair = Mapping[str, str | None]  # a component with its old and its new value
 VERDICTS = {
     "run": "would run",
     "maybe": "may run",
@@ -32,7 +37,7 @@ VERDICTS = {
     "skipped": "is skipped",
     "blocked": "is blocked",
 }
-READ = (Column(""), Column("seen to use"), *COLUMNS[2:])
+USED = (Column(""), Column("seen to use"), *COLUMNS[2:])
 
 
 @click.command("explain", cls=Verb, examples=EXAMPLES)
@@ -59,39 +64,45 @@ def command(file: str, stage: str, overrides: Sequence[str], store: Path | None,
 
 def lines_of(step: Step, terminal: Terminal, *, full: bool = False) -> list[str]:
     """What is decided, why, and the table of the key's parts, changed ones first."""
-    names = dict.fromkeys([*step.parts, *step.previous])
-    changed = [name for name in names if step.previous and step.parts.get(name) != step.previous.get(name)]
-    rows = [
-        _row(step, name, name in changed, full=full) for name in sorted(names, key=lambda name: name not in changed)
-    ]
+    pairs = component_pairs(step.previous, step.components)
+    changed = [pair for pair in pairs if step.previous and pair["old"] != pair["new"]]
+    rows = [_row(step, pair, full=full) for pair in sorted(pairs, key=lambda pair: pair not in changed)]
     lines = [f"{terminal.paint(step.stage.id, 'strong')} ({step.stage.uses}) {VERDICTS[step.action]}"]
     if step.action != "cached":
-        lines += [f"  {reason}" for reason in step.reasons]
+        lines += [f"  {reason}" for reason in sentences(step.reasons)]
     elif changed:
         lines += ["  since the last time what is marked has changed, and a result for it was stored before"]
     lines += ["", *render(COLUMNS, rows, terminal)] if rows else []
-    lines += ["", *render(READ, _read(step, full=full), terminal)] if step.read else []
+    lines += ["", *render(USED, _used(step, full=full), terminal)] if step.used[0] else []
     return [*lines, "", f"key {step.key or 'not known before its inputs are made'}"]
 
 
-def _row(step: Step, name: str, changed: bool, *, full: bool) -> tuple[Cell, ...]:
-    old, new = (_shown(parts.get(name), full=full) for parts in (step.previous, step.parts))
-    if not step.previous:
-        old = ""
+def _row(step: Step, pair: Pair, *, full: bool) -> tuple[Cell, ...]:
+    changed = bool(step.previous) and pair["old"] != pair["new"]
     style: Style = "doubt" if changed else ""
-    return Cell("*" if changed else "", style), Cell(name, style), Cell(old), Cell(new, style)
+    old = _shown(pair["old"], full=full) if step.previous else ""
+    return (
+        Cell("*" if changed else "", style),
+        Cell(_name(pair), style),
+        Cell(old),
+        Cell(_shown(pair["new"], full=full), style),
+    )
 
 
-def _read(step: Step, *, full: bool) -> list[tuple[Cell, ...]]:
-    """What it was seen to read, changed ones first."""
-    rows = sorted(step.read.items(), key=lambda row: row[1][0] == row[1][1])
-    return [_compared(name, old, new, full=full) for name, (old, new) in rows]
+def _used(step: Step, *, full: bool) -> list[tuple[Cell, ...]]:
+    """Return the rows of the implicit dependencies, changed ones first."""
+    pairs = sorted(component_pairs(*step.used), key=lambda pair: pair["old"] == pair["new"])
+    return [_compared(pair, full=full) for pair in pairs]
 
 
-def _compared(name: str, old: str, new: str, *, full: bool) -> tuple[Cell, ...]:
-    style: Style = "doubt" if old != new else ""
-    then, now = (_shown(value, full=full) or NOT_THERE for value in (old, new))
-    return Cell("*" if old != new else "", style), Cell(name, style), Cell(then), Cell(now, style)
+def _compared(pair: Pair, *, full: bool) -> tuple[Cell, ...]:
+    style: Style = "doubt" if pair["old"] != pair["new"] else ""
+    then, now = (_shown(value, full=full) or NOT_THERE for value in (pair["old"], pair["new"]))
+    return Cell("*" if style else "", style), Cell(_name(pair), style), Cell(then), Cell(now, style)
+
+
+def _name(pair: Pair) -> str:
+    return component_name(ComponentKind(pair["kind"] or ""), pair["subject"] or "", pair["owner"] or "")
 
 
 def _shown(value: str | None, *, full: bool) -> str:
@@ -101,13 +112,16 @@ def _shown(value: str | None, *, full: bool) -> str:
 
 
 def _data(step: Step) -> dict[str, Any]:
+    then, now = map(by_name, step.used)
     return {
         "stage": step.stage.id,
         "uses": step.stage.uses,
         "action": step.action,
-        "reasons": list(step.reasons),
+        **reason_fields(step.reasons),
         "key": step.key,
-        "parts": dict(step.parts),
-        "previous": dict(step.previous),
-        "read": {name: list(pair) for name, pair in step.read.items()},
+        "parts": by_name(step.components),
+        "previous": by_name(step.previous),
+        "components": component_pairs(step.previous, step.components),
+        "read": {name: [value, now[name]] for name, value in then.items()},
+        "used": component_pairs(*step.used),
     }

@@ -13,6 +13,7 @@ import orun
 from orun.cli import options
 from orun.cli.selection import TYPED, SelectingVerb, forced, selection_options
 from orun.pipeline.problems import place
+from orun.report.facts import reason_fields
 from orun.report.figures import count
 from orun.report.stages import why
 from orun.report.table import Cell, Column, render
@@ -109,7 +110,7 @@ def _data(step: Step) -> dict[str, Any]:
         "stage": step.stage.id,
         "uses": step.stage.uses,
         "action": step.action,
-        "reasons": list(step.reasons),
+        **reason_fields(step.reasons),
         "seconds": step.seconds,
         "key": step.key,
     }

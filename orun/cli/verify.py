@@ -17,6 +17,7 @@ from orun.fs.observed_state import FOLDER, presence
 from orun.report.figures import count, quoted
 from orun.text.markdown import printable
 from orun.text.units import show
+from orun.text.wording.reasons import sentences
 
 if TYPE_CHECKING:
     from orun.runner.reproducibility import Changed, Rebuilt
@@ -120,8 +121,8 @@ def _rebuild(file: str, names: Sequence[str], overrides: dict[str, str], store: 
 def lines_of(one: Rebuilt) -> list[str]:
     """What became of one stage, and below it each difference."""
     told = f"{one.stage}: {_word(one)}"
-    if one.why:
-        return [f"{told}: {one.why}"]
+    if why := one.why or "; ".join(sentences(one.reasons)):
+        return [f"{told}: {why}"]
     if one.verdict == "identical":
         return [f"{told}, {show(one.size, 'B')}"]
     metrics = [

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from orun.core.reason import Reason
 from orun.core.run_record import StageResult, Verdict
 from orun.core.serialization import Record, decode, field
 
-VERSION = 1  # raise it when a field or an event goes, or changes its meaning; a new one needs no other version
+VERSION = 2  # raise it when a field or an event goes, or changes its meaning; new fields need no new version
 
 
 class RunStarted(Record, frozen=True):
@@ -69,13 +70,13 @@ class StageStarted(Record, frozen=True):
 
     Attributes:
         stage: the stage's id.
-        reasons: why it runs, one sentence each, the most telling first.
+        reasons: why it runs, the most telling first.
         log: path of the file that takes everything it prints.
         seconds: how long it took last time; null when that is not known.
     """
 
     stage: str
-    reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
     log: str
     seconds: float | None
 
@@ -166,7 +167,11 @@ def event_from_json(line: Mapping[str, Any]) -> Event:
     Raises:
         KeyError, ValueError: when it is none of this version.
     """
-    if line["version"] != VERSION:
-        raise ValueError(f"the event log has version {line['version']}, and this orun reads version {VERSION}")
-    kind = {name: one for one, name in NAMES.items()}[line["event"]]
+    if line["version"] not in (1, VERSION):
+        raise ValueError(f"the event log has version {line['version']}, and this orun reads versions 1 and {VERSION}")
+    if line["version"] == 1:
+        from orun.core.earlier_records import upgraded_event  # not needed by a run with nothing to do
+
+        line = upgraded_event(line)
+    kind = {name: kind for kind, name in NAMES.items()}[line["event"]]
     return decode(kind, {name: value for name, value in line.items() if name not in ("version", "event", "time")})

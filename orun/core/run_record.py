@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
+from orun.core.key_component import Components
 from orun.core.metrics import Estimate, Metric, Unit
+from orun.core.reason import Reason
 from orun.core.serialization import Record, field
 from orun.core.source_location import Position
 
@@ -122,9 +124,6 @@ class Failure(Record, frozen=True):
     log: str = ""
 
 
-NEVER_RUN = "never run before"  # the reason of a stage's first run
-
-
 class StageResult(Record, frozen=True):
     """What became of one stage.
 
@@ -132,7 +131,7 @@ class StageResult(Record, frozen=True):
         stage: its id.
         uses: its kind.
         outcome: `built`, `cached`, `failed`, `blocked` (a stage before it failed, or a gate did) or `skipped`.
-        reasons: why it ran, or why it did not: one sentence each, first the most telling.
+        reasons: why it ran, or why it did not, the most telling first.
         key: its key; empty when it was never known.
         tree: digest of its artifact; empty when there is none.
         out: the folder that people open; empty when there is none.
@@ -143,8 +142,8 @@ class StageResult(Record, frozen=True):
         failure: set when it failed.
         position: the stage's place in the file.
         others: digests of other artifacts that the same inputs have made: the stage is not deterministic.
-        inputs: all that its result rests on, by name: each part of its key, and what it was seen to read besides; none
-            in a run that repeats another.
+        inputs: all that its result depends on: the components of its key, and its implicit dependencies; none in a run
+            that repeats another.
         unjudged: its gates, those in groups left out, where it is not up to date: then none of them was judged.
         wrote: files of the project that it wrote beside its output, by their paths from the pipeline's folder: they do
             not come back with its result.
@@ -157,7 +156,7 @@ class StageResult(Record, frozen=True):
     stage: str
     uses: str
     outcome: Outcome
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
     key: str = ""
     tree: str = ""
     out: str = ""
@@ -168,7 +167,7 @@ class StageResult(Record, frozen=True):
     failure: Failure | None = None
     position: Position | None = None
     others: tuple[str, ...] = ()
-    inputs: Mapping[str, str] = field(default_factory=dict)
+    inputs: Components = ()
     unjudged: tuple[Unjudged, ...] = ()
     wrote: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()

@@ -50,7 +50,7 @@ def encode(value: Any) -> Any:
         return encode(dict(value))
     if isinstance(value, (list, tuple)):
         return encode(list(value))
-    if isinstance(value, Path) or (isinstance(value, float) and not math.isfinite(value)):
+    if isinstance(value, (Path, str)) or (isinstance(value, float) and not math.isfinite(value)):
         return str(value)
     return value
 

@@ -10,6 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from orun.core.earlier_records import components_of
+from orun.core.key_component import Components
 from orun.core.metrics import Metric
 from orun.core.serialization import Record, decode, encode, field, replace
 from orun.core.source_location import Position, Problem, abridged
@@ -18,7 +20,7 @@ from orun.fs.observed_state import RECORD_LIMIT, TEXT_LIMIT, read_bounded
 from orun.fs.os_errors import convert_os_errors, quoted
 from orun.fs.output_file import OutputFile
 
-VERSION = 1
+VERSION = 2  # version 1 named the components of `setup` in words
 TWINS = {".yaml": ".yml", ".yml": ".yaml"}
 PIPELINE = re.compile(r"^(stages|extends)[ \t]*:", re.MULTILINE)  # by which a file of YAML is one
 NEWER = "use the orun that wrote it, or remove the file and accept again: orun baseline accept"
@@ -38,8 +40,7 @@ class Accepted(Record, frozen=True):
         who: who accepted it.
         run: id of the run that measured it.
         beside: digests of what else was measured with the model, by the port where it came in.
-        setup: parameters, target and data that the figures are of, as the key has them; none where they are those of
-            no model.
+        setup: components of the key that say how the figures were measured; none where they are not of a model.
     """
 
     model: str
@@ -49,7 +50,7 @@ class Accepted(Record, frozen=True):
     who: str
     run: str
     beside: Mapping[str, str] = field(default_factory=dict)
-    setup: Mapping[str, str] = field(default_factory=dict)
+    setup: Components = ()
 
     @property
     def day(self) -> str:
@@ -117,6 +118,9 @@ def write_file(path: Path, baseline: Baseline) -> None:
         StoreError: when it cannot be written.
     """
     data = {"version": VERSION, **encode(baseline)}
+    for name, accepted in baseline.stages.items():
+        if accepted.setup:
+            data["stages"][name]["setup"] = _grouped(accepted.setup)
     text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
     with convert_os_errors("write the baseline", path, BESIDE), OutputFile(path) as file:
         file.write(text.encode())
@@ -126,18 +130,46 @@ def _decoded(path: Path, text: str, data: object) -> Baseline:
     if not isinstance(data, dict):
         raise _broken(path, text, (1, 1), "the baseline is not a JSON object")
     version = data.pop("version", None)
-    if version != VERSION:
+    if version not in (1, VERSION):
         has = "no version" if version is None else f"version {version!r}"
-        message = f"the baseline has {has}, and this orun reads version {VERSION}"
+        message = f"the baseline has {has}, and this orun reads versions 1 and {VERSION}"
         raise _broken(path, text, _find(text, '"version"'), message, NEWER)
     try:
-        baseline = decode(Baseline, data)
+        baseline = decode(Baseline, _with_components(data, version))
         for name, accepted in baseline.stages.items():
             _check(name, accepted)
     except ValueError as error:
         message = f"the baseline has another shape than orun writes: {error}"
         raise _broken(path, text, (1, 1), message, NEWER if UNKNOWN in str(error) else HINT) from error
     return baseline
+
+
+def _grouped(setup: Components) -> dict[str, dict[str, str]]:
+    """Return components as people review them: by kind, then by subject."""
+    groups: dict[str, dict[str, str]] = {}
+    for item in setup:
+        groups.setdefault(item.kind.value, {})[item.subject] = item.value
+    return groups
+
+
+def _with_components(data: dict[str, Any], version: int) -> dict[str, Any]:
+    """Return the data of a baseline with `setup` as a list of components."""
+    stages = data.get("stages")
+    if not isinstance(stages, dict):
+        return data
+    return {**data, "stages": {name: _stage_with_components(stage, version) for name, stage in stages.items()}}
+
+
+def _stage_with_components(stage: Any, version: int) -> Any:
+    setup = stage.get("setup") if isinstance(stage, dict) else None
+    if not isinstance(setup, dict):
+        return stage
+    if version == 1:
+        return {**stage, "setup": encode(components_of(decode(dict[str, str], setup)))}
+    groups = decode(dict[str, dict[str, str]], setup)
+    pairs = [(kind, *item) for kind, group in groups.items() for item in group.items()]
+    components = [{"kind": kind, "subject": subject, "value": value} for kind, subject, value in pairs]
+    return {**stage, "setup": components}
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

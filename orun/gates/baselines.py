@@ -116,8 +116,8 @@ def accept(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action])
             date=date,
             who=who,
             run=result.run,
-            beside=ports.beside(actions[name]) if ports else {},
-            setup=ports.setup(actions[name]) if ports else {},
+            beside=ports.with_model(actions[name]) if ports else {},
+            setup=ports.setup(actions[name]) if ports else (),
         )
         for name in measured
     }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
+from orun.core.key_component import ComponentKind, Components, subjects, value_of
 from orun.core.metrics import further
+from orun.core.reason import Reason
 from orun.core.serialization import Record
 from orun.pipeline.model import Stage
 from orun.stages.contract import Spec
@@ -12,22 +14,28 @@ from orun.store.records import Action
 
 MODELS = frozenset({"onnx", "engine"})
 REFERENCE, BASELINE = "reference", "baseline"  # ports of what a model is compared with
-SETUP = ("parameter ", "content of ", "read ", "target", "seed")  # how parts begin that say how it was measured
+# Kinds of components that say how it was measured.
+SETUP = (
+    ComponentKind.PARAMETER,
+    ComponentKind.CONTENT,
+    ComponentKind.READ,
+    ComponentKind.TARGET,
+    ComponentKind.SEED,
+)
 
-
-# What differs between two sets of key components of a stage, a sentence each.
-Compare = Callable[[Stage, Mapping[str, str], Mapping[str, str]], list[str]]
+# Returns what differs between two sets of key components of a stage.
+Compare = Callable[[Stage, Components, Components], list[Reason]]
 
 
 class Ports(Record, frozen=True):
-    """The inputs of a stage by what they are for.
+    """Inputs of a stage by what they are for.
 
     Attributes:
-        model: the port of the model that it measures; the primary one where none takes a model; empty without inputs.
-        further: ports of what else is measured with it: a tokenizer, a second model.
-        data: ports of what it is measured on.
+        model: the port of the model that it measures; the primary port where none takes a model; empty without inputs.
+        further: ports of what is measured with the model: a tokenizer, a second model.
+        data: ports of the data that it is measured on.
         references: ports of models that it is compared with.
-        takes_model: whether it is one: what is measured then does not lie in parameters and data.
+        takes_model: whether `model` takes a model. Otherwise parameters and data are what is measured.
     """
 
     model: str = "model"
@@ -38,35 +46,39 @@ class Ports(Record, frozen=True):
 
     @classmethod
     def of(cls, spec: Spec, stage: Stage) -> Ports:
-        """Those of a stage, by what its kind takes there."""
-        takes = {port: _types(spec, port) for port in stage.needs}
-        model = next((port for port, types in takes.items() if types & MODELS), next(iter(takes), ""))
-        references = tuple(filter(_is_reference, takes))
-        apart = {model, BASELINE, *references}
-        others = {port: types for port, types in takes.items() if port not in apart}
-        data = tuple(port for port, types in others.items() if types == {"dataset"})
-        rest = tuple(port for port in others if port not in data)
-        return cls(model, rest, data, references, takes_model=bool(takes.get(model, set()) & MODELS))
+        """Return the ports of a stage, by the types that its kind accepts."""
+        accepted = {port: _types(spec, port) for port in stage.needs}
+        model = next((port for port, types in accepted.items() if types & MODELS), next(iter(accepted), ""))
+        references = tuple(filter(_is_reference, accepted))
+        remaining = [port for port in accepted if port not in {model, BASELINE, *references}]
+        data = tuple(port for port in remaining if accepted[port] == {"dataset"})
+        further = tuple(port for port in remaining if port not in data)
+        return cls(model, further, data, references, takes_model=bool(accepted.get(model, set()) & MODELS))
 
     def measured(self, action: Action) -> str:
-        """Digest of the model that a stage measured; empty when it has none."""
-        return action.parts.get(f"input {self.model}", "")
+        """Return the digest of the model that a stage measured; empty when there is none."""
+        return value_of(action.components, ComponentKind.INPUT, self.model) or ""
 
-    def beside(self, action: Action) -> dict[str, str]:
-        """Digests of what else was measured with it, by port."""
-        return {port: action.parts[f"input {port}"] for port in self.further if f"input {port}" in action.parts}
+    def with_model(self, action: Action) -> dict[str, str]:
+        """Return the digests of what was measured with the model, by port."""
+        inputs = subjects(action.components, ComponentKind.INPUT)
+        return {port: inputs[port] for port in self.further if port in inputs}
 
-    def setup(self, action: Action) -> dict[str, str]:
-        """The parameters, the target, the data and the references that figures are of, named as in `Action.inputs`."""
+    def setup(self, action: Action) -> Components:
+        """Return the parameters, the target, the data and the references that the figures depend on."""
         if not self.takes_model:
-            return {}
-        names = SETUP + tuple(f"input {port}" for port in (*self.data, *self.references))
-        return {name: text for name, text in sorted(action.inputs.items()) if name.startswith(names)}
+            return ()
+        ports = {*self.data, *self.references}
+        return tuple(
+            item
+            for item in sorted(action.inputs)
+            if not item.owner and (item.kind in SETUP or (item.kind == ComponentKind.INPUT and item.subject in ports))
+        )
 
 
-def without_references(setup: Mapping[str, str]) -> dict[str, str]:
-    """A setup without the references: what figures hang on that are not of what lies between two models."""
-    return {name: text for name, text in setup.items() if not _is_reference(name.removeprefix("input "))}
+def without_references(setup: Components) -> Components:
+    """Return a setup without the references: they matter only to figures that compare two models."""
+    return tuple(item for item in setup if item.kind != ComponentKind.INPUT or not _is_reference(item.subject))
 
 
 def _is_reference(port: str) -> bool:
@@ -74,12 +86,15 @@ def _is_reference(port: str) -> bool:
 
 
 def _types(spec: Spec, port: str) -> set[str]:
-    """What an input takes: `reference.fused` as `reference` does."""
+    """Return the types that an input accepts; `reference.fused` accepts those of `reference`."""
     declared = spec.inputs.get(port.partition(".")[0])
     return set(declared.accepts) if declared else set()
 
 
-def changes(compare: Compare, stage: Stage, then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What of a setup is not as it was, one sentence each; a parameter that came since, as of a later orun, is none."""
-    differing = {name: text for name, text in then.items() if text != now.get(name)}
-    return compare(stage, differing, {name: now[name] for name in differing if name in now}) if differing else []
+def changes(compare: Compare, stage: Stage, then: Components, now: Components) -> list[Reason]:
+    """Return what of a setup changed; a new parameter, as of a later orun, does not count."""
+    present = {item.identity: item for item in now}
+    differing = tuple(item for item in then if present.get(item.identity) != item)
+    if not differing:
+        return []
+    return compare(stage, differing, tuple(present[item.identity] for item in differing if item.identity in present))

@@ -19,6 +19,7 @@ from orun.gates.relative import by_interval, change
 from orun.measure.latency.sequential_test import EQUAL, SLOWER, Evidence
 from orun.pipeline.model import Gate, Stage
 from orun.store.records import Action
+from orun.text.wording.reasons import sentences
 
 ACCEPT = "orun baseline accept"
 BASELINE = "the accepted baseline"
@@ -62,7 +63,7 @@ def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, t
         gone = f" (the baseline has {known}, no longer in the file)" if known else ""
         return _without_baseline(gate, f"no baseline yet for `{stage.id}`{gone}")
     same = accepted.model and accepted.model == terms.ports.measured(action)
-    if same and accepted.beside == terms.ports.beside(action):
+    if same and accepted.beside == terms.ports.with_model(action):
         found = _the_same(gate, metric, "the accepted baseline is this very model")
     elif metric.baseline:
         found = _side_by_side(gate, metric, metric.baseline, stage)
@@ -150,7 +151,9 @@ def _by_stored(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: 
         return _untold(gate, why, " on this one")
     then = without_references(accepted.setup) if metric.reference or metric.references else accepted.setup
     if otherwise := changes(terms.compare, stage, then, terms.ports.setup(action)):
-        return _untold(gate, f"{reason}, and the accepted figures were measured otherwise: {'; '.join(otherwise)}")
+        return _untold(
+            gate, f"{reason}, and the accepted figures were measured otherwise: {'; '.join(sentences(otherwise))}"
+        )
     if metric.noise != "none" and not (metric.interval and stored.interval):
         return _untold(gate, f"{reason}, and figures on {NOISY[metric.noise]} tell nothing without their intervals")
     method = STORED[metric.noise].format(day=accepted.day, reason=reason)
@@ -177,7 +180,7 @@ def _why_stored(stage: Stage, action: Action, terms: Terms, accepted: Accepted) 
     if not accepted.model:
         return f"{stage.id} measures no model that could be measured again"
     if accepted.model == terms.ports.measured(action):
-        now = terms.ports.beside(action)
+        now = terms.ports.with_model(action)
         others = [port for port in sorted({*now, *accepted.beside}) if now.get(port) != accepted.beside.get(port)]
         return f"the model is the accepted one, and its input {' and '.join(others)} another"
     return "the accepted model is not in the store" if terms.beside else f"{stage.uses} measures no second model"

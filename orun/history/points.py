@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from orun.core.key_component import ComponentKind, subjects
 from orun.core.metrics import Better, Noise, Unit
 from orun.core.run_record import RunResult, StageResult
 from orun.environment.hosts import hardware
 from orun.fs.digests import digest_bytes
 
-DEVICE = "device "  # how parts of a key begin that the result is bound to
 SHORT = 12  # hexadecimal digits that tell the machines of one history apart
 
 
@@ -102,9 +102,8 @@ def points_of(result: RunResult) -> tuple[Point, ...]:
 
 
 def device_of(stage: StageResult) -> dict[str, str]:
-    """The fingerprint that the result of a stage is bound to, as its key has it."""
-    parts = ((name.removeprefix(DEVICE), text) for name, text in stage.inputs.items() if name.startswith(DEVICE))
-    return {name: text for name, text in parts if " of " not in name}  # of further targets
+    """Return the fingerprint that the result of a stage is bound to, without further targets."""
+    return subjects(stage.inputs, ComponentKind.DEVICE)
 
 
 def machine_of(fingerprint: Mapping[str, str]) -> str:

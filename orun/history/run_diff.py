@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from orun.core.key_component import ComponentKind, Components
 from orun.core.metrics import Metric, Unit
 from orun.core.run_record import Outcome, RunResult, StageResult, Unjudged, Verdict
 from orun.core.serialization import replace
@@ -15,6 +16,17 @@ class Change:
     """A named text in the old and the new run; None where there is none."""
 
     name: str
+    old: str | None
+    new: str | None
+
+
+@dataclass(frozen=True)
+class ComponentChange:
+    """Component of a key in the old and the new run; the value is None where there is none."""
+
+    kind: ComponentKind
+    subject: str
+    owner: str
     old: str | None
     new: str | None
 
@@ -38,7 +50,7 @@ class StageDifference:
         stage: its id.
         outcome, key, tree: in the old and the new run; None where it has none.
         size: bytes of its artifact, in the old and the new run.
-        inputs: what its result rests on, where that differs: parts of its key, and what it was seen to read.
+        inputs: components of its key and implicit dependencies that differ.
         metrics: those that differ.
     """
 
@@ -47,7 +59,7 @@ class StageDifference:
     key: tuple[str | None, str | None]
     tree: tuple[str | None, str | None]
     size: tuple[int | None, int | None]
-    inputs: tuple[Change, ...]
+    inputs: tuple[ComponentChange, ...]
     metrics: tuple[Figure, ...]
 
     @property
@@ -123,7 +135,7 @@ def compare(old: RunResult, new: RunResult) -> RunDifference:
 def completed(run: RunResult, repeated: RunResult) -> RunResult:
     """A run that repeats another with what the stages of that one rest on; its commit may be another one."""
     inputs = {stage.stage: stage.inputs for stage in repeated.stages}
-    stages = tuple(replace(stage, inputs=inputs.get(stage.stage, {})) for stage in run.stages)
+    stages = tuple(replace(stage, inputs=inputs.get(stage.stage, ())) for stage in run.stages)
     return replace(run, stages=stages, orun=repeated.orun, repeats="")
 
 
@@ -160,6 +172,13 @@ def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Change]
             yield Change(name, old.get(name), new.get(name))
 
 
+def _components(old: Components, new: Components) -> Iterator[ComponentChange]:
+    before, after = ({item.identity: item.value for item in components} for components in (old, new))
+    for identity in dict.fromkeys([*after, *before]):
+        if before.get(identity) != after.get(identity):
+            yield ComponentChange(*identity, before.get(identity), after.get(identity))
+
+
 def _stages(
     old: Mapping[str, StageResult], new: Mapping[str, StageResult], *, inputs: bool
 ) -> Iterator[StageDifference]:
@@ -173,7 +192,7 @@ def _stages(
             key=(before.key or None if before else None, after.key or None if after else None),
             tree=(before.tree or None if before else None, after.tree or None if after else None),
             size=(before.size if before and before.tree else None, after.size if after and after.tree else None),
-            inputs=tuple(_changes(*(one.inputs if one else {} for one in pair))) if inputs and known else (),
+            inputs=tuple(_components(*(stage.inputs if stage else () for stage in pair))) if inputs and known else (),
             metrics=tuple(_figures(*(one.metrics if one else {} for one in pair))),
         )
         if _differs(found):

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from orun.core.key_component import ComponentKind, subjects
 from orun.core.run_record import RunResult
 from orun.core.serialization import decode, foreign_json
 from orun.executors.masking import Mask
@@ -19,7 +20,6 @@ FOLDER = "sources"  # in a run's folder; each file goes by its digest
 INDEX = "index.json"  # there: digest of each file by its path from the pipeline's folder
 LARGEST = 2**20  # bytes; what is larger is data or a model, not source
 TEXT = (".cfg", ".ini", ".json", ".py", ".toml", ".txt", ".yaml", ".yml")  # ends of names of what is kept: no images
-READ = "read "  # before the name of a file among the inputs of a stage
 
 
 def keep(result: RunResult, pipeline: Pipeline) -> None:
@@ -80,19 +80,17 @@ def edited_since(result: RunResult, pipeline: Pipeline) -> tuple[str, ...] | Non
 
 
 def _files(result: RunResult, pipeline: Pipeline) -> dict[str, str]:
-    """What was read to build the pipeline, what its parameters name, and what its stages were seen to read.
+    """Return the files that the pipeline was read from, that its parameters name, and that its stages read.
 
-    What stages name that were no part of the run has no digest: it must be there when the pipeline is loaded again.
+    A file that only stages outside the run name has no digest. It must be there when the pipeline is loaded again.
     """
-    ran = {one.stage for one in result.stages}
-    others = (stage for stage in pipeline.stages if stage.id not in ran)
-    found = dict.fromkeys((item.path for stage in others for item in stage.references), "")
-    found |= result.sources
-    for one in result.stages:
-        named = {f"content of {item.parameter}": item.path for item in pipeline.stage(one.stage).references}
-        for name, digest in one.inputs.items():
-            if name in named:
-                found[named[name]] = digest
-            elif name.startswith(READ) and digest:
-                found[name.removeprefix(READ)] = digest
-    return {name: digest for name, digest in found.items() if not Path(name).is_absolute()}
+    ran = {stage.stage for stage in result.stages}
+    skipped = (stage for stage in pipeline.stages if stage.id not in ran)
+    files = dict.fromkeys((item.path for stage in skipped for item in stage.references), "")
+    files |= result.sources
+    for stage in result.stages:
+        contents = subjects(stage.inputs, ComponentKind.CONTENT)
+        references = pipeline.stage(stage.stage).references
+        files |= {item.path: contents[item.parameter] for item in references if item.parameter in contents}
+        files |= {path: digest for path, digest in subjects(stage.inputs, ComponentKind.READ).items() if digest}
+    return {name: digest for name, digest in files.items() if not Path(name).is_absolute()}

@@ -35,7 +35,7 @@ from orun.store.checksummed_json import decode_checksummed
 from orun.store.layout import RECORD_FILE, VERSION, VERSION_FILE, is_writable, note_path
 from orun.store.runs import Runs
 
-FORMAT = 6  # of a note; raise it when the meaning of a field changes
+FORMAT = 7  # of a note; raise it when the meaning of a field changes
 
 
 class Request(Record, frozen=True):

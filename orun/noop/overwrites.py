@@ -90,11 +90,12 @@ def of_stages(planner: Planner, plan: Plan) -> Iterator[Path]:
 
 def of_run(result: RunResult) -> Iterator[Path]:
     """Every file that a run has read, as its record tells."""
-    from orun.history.source_snapshot import READ, index
+    from orun.core.key_component import ComponentKind, subjects
+    from orun.history.source_snapshot import index
 
     root = Path(result.file).parent
     yield Path(result.file)
-    names = {name.removeprefix(READ) for stage in result.stages for name in stage.inputs if name.startswith(READ)}
+    names = {path for stage in result.stages for path in subjects(stage.inputs, ComponentKind.READ)}
     yield from (root / name for name in {*result.sources, *names, *(index(result) or ())})
 
 

@@ -9,6 +9,9 @@ from pathlib import Path
 from time import time
 from typing import Any
 
+from orun.core.key_component import ComponentKind, value_of
+from orun.core.reason import reason
+from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import RunResult
 from orun.core.serialization import Record, encode, replace
 from orun.core.targets import Target
@@ -22,9 +25,10 @@ from orun.fs.signatures import CLOCK, Signature
 from orun.gates import baselines
 from orun.noop.check import FORMAT, Request, around, noted, signature
 from orun.planning import cache_key
+from orun.planning.kind_code import reached
 from orun.planning.plan import Done
 from orun.planning.planner import Planner
-from orun.remote.options import FETCHED, VARIABLES, config_file
+from orun.remote.options import VARIABLES, config_file
 from orun.store import StatCache
 from orun.store.checksummed_json import encode_checksummed
 
@@ -91,7 +95,7 @@ def _code(planner: Planner) -> Iterator[str]:
     yield from map(str, PACKAGE.rglob("*.py"))
     for use in planner.pipeline.kinds.values():
         if use.origin == "plug-in":
-            yield from (path for _, path, _ in cache_key.reached(use.entry))
+            yield from (path for _, path, _ in reached(use.entry))
 
 
 def _records(planner: Planner, done: Mapping[str, Done]) -> dict[str, Signature | None] | None:
@@ -198,7 +202,8 @@ def _read(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
             record = str(venvs.record_of(environment))
             found[record] = _content(planner, record)
         for reference in one.step.stage.references:
-            found[str(root / reference.path)] = one.step.parts[f"content of {reference.parameter}"]
+            content = value_of(one.step.components, ComponentKind.CONTENT, reference.parameter)
+            found[str(root / reference.path)] = content or ABSENT
         found |= {str(root / name): digest for name, digest in one.action.discovered.files.items()}
     return found
 
@@ -224,9 +229,9 @@ def _is_older(seen: Signature | None, moment: float) -> bool:
 def _again(result: RunResult) -> RunResult:
     """The same result as the next run will have it: all of it from the store."""
     stages = tuple(
-        replace(stage, inputs={}, reasons=tuple(reason for reason in stage.reasons if reason != FETCHED))
+        replace(stage, inputs=(), reasons=tuple(item for item in stage.reasons if item.code != ReasonCode.FETCHED))
         if stage.outcome == "cached"
-        else replace(stage, outcome="cached", reasons=("up to date",), inputs={})
+        else replace(stage, outcome="cached", reasons=(reason(ReasonCode.UP_TO_DATE),), inputs=())
         for stage in result.stages
     )
     return replace(result, stages=stages, repeats=result.run)

@@ -1,188 +1,185 @@
-"""Cache key of a stage: the named components that its result depends on, and the digest over them.
+"""Cache key of a stage: the components that its result depends on, and the digest over them.
 
-A part is a name and a text, so that `orun explain` can lay two keys side by side. Content goes in by digest: an input
-by its tree, a code file or path by its bytes, never by the key that made it or by a time. Paths count beside it, those
-into the project by what holds wherever that is.
+Content counts by digest: an input by its tree, a code file or path by its bytes, never by the key that made it or by a
+time. Paths count too; a path into the project is relative, so that the project can move.
 """
 
 from __future__ import annotations
 
-import ast
-import importlib.util
 import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from blake3 import blake3
 
+from orun.core.key_component import ComponentKind, Components, KeyComponent
 from orun.core.targets import EXTENSIONS, StageClass, Target
 from orun.environment import device, distributions, python_path, venvs
-from orun.environment.call_cache import once
 from orun.environment.env_vars import HASH_SEED, OPTIMIZE, UNLESS_SET, value_told
 from orun.environment.startup import startup_code
 from orun.fs.observed_state import portable_name, value_digest
-from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
-from orun.stages.contract import module_name
+from orun.pipeline.model import Pipeline, Reference, Stage
+from orun.planning.kind_code import Digest, stage_code
 
-FORMAT = 8  # raise it when the meaning of a part changes, or code that runs in every stage's process
+FORMAT = 8  # raise it when the meaning of a component changes, or code that runs in every stage's process
 
-MODULES = "modules from"  # folders of PYTHONPATH; an isolated environment has its own
-STARTUP = "startup code"  # which Python runs before anything else
 OWN = "uses"  # stands for a parameter where a stage is the user's own function
 UNSET = "unset"  # instead of the digest of a variable's value, where it has none
+STAGE_TARGET = "target"  # owner of the packages of a target whose environment is not the stage's
 
-TYPE_CHECKING = ("TYPE_CHECKING", "typing.TYPE_CHECKING")  # conditions that hold for type checkers alone
-
-# Modules of plain data and declarations: they pass values on and cannot change what a stage makes.
-DECLARATIONS = frozenset(
-    {
-        "orun",
-        "orun.core.serialization",
-        "orun.errors",
-        "orun.core.metrics",
-        "orun.core.targets",
-        "orun.stages.contract",
-        "orun.stages.params",
-    }
-)
-
-Digest = Callable[[Path], str]
-Parts = Mapping[str, str]
-Fixed = tuple[Parts, Parts]  # parameters; versions, target, device and seed
+Fixed = tuple[Components, Components]  # parameters; versions, target, device and seed
 
 
 def compose(
-    pipeline: Pipeline, stage: Stage, inputs: Parts, digest: Digest, fixed: dict[str, Fixed] | None = None
-) -> dict[str, str]:
-    """Every part of the key of a stage, by name.
+    pipeline: Pipeline,
+    stage: Stage,
+    inputs: Mapping[str, str],
+    digest: Digest,
+    cache: dict[str, Fixed] | None = None,
+) -> Components:
+    """Return the components of the key of a stage.
 
     Args:
         pipeline: the pipeline that the stage belongs to.
         stage: the stage.
         inputs: digest of the tree (or file) at each input port.
         digest: content digest of a file or folder.
-        fixed: what is known already of the parts that stay while a process lives, by stage; more is put in.
+        cache: components that stay while a process lives, by stage; this call adds those of the stage.
     """
     use = pipeline.kinds[stage.uses]
-    parts = {"kind": stage.uses if use.origin != "file" else use.entry.rpartition(":")[2]}
-    if code := stage_code(use, digest):
-        parts["stage code"] = code
-    told = fixed.get(stage.id) if fixed is not None else None
-    if told is None:
-        told = _parameters(pipeline, stage), _surroundings(pipeline, stage)
-        if fixed is not None and not stage.environments:  # of one that is made on the way, more comes to be known
-            fixed[stage.id] = told
-    parameters, surroundings = told
-    parts |= parameters
-    parts |= {f"input {port}": tree for port, tree in inputs.items()}
-    for reference in stage.references:
-        parts[f"content of {reference.parameter}"] = digest(pipeline.root / reference.path)
-    parts |= {f"environment {name}": environment_value(name) for name in stage.env}
-    parts |= surroundings
-    return parts
+    name = stage.uses if use.origin != "file" else use.entry.rpartition(":")[2]
+    code = stage_code(use, digest)
+    fixed = cache.get(stage.id) if cache is not None else None
+    if fixed is None:
+        fixed = tuple(_parameters(pipeline, stage)), tuple(_surroundings(pipeline, stage))
+        if cache is not None and not stage.environments:  # the packages of an environment are known once it is built
+            cache[stage.id] = fixed
+    parameters, surroundings = fixed
+    return (
+        KeyComponent(ComponentKind.KIND, value=name),
+        *([KeyComponent(ComponentKind.STAGE_CODE, value=code)] if code else []),
+        *parameters,
+        *(KeyComponent(ComponentKind.INPUT, port, value=tree) for port, tree in inputs.items()),
+        *(
+            KeyComponent(ComponentKind.CONTENT, item.parameter, value=digest(pipeline.root / item.path))
+            for item in stage.references
+        ),
+        *map(_variable, stage.env),
+        *(item for item in surroundings if item.kind != ComponentKind.VARIABLE or item.subject not in stage.env),
+    )
 
 
 def variables(stage: Stage) -> tuple[str, ...]:
-    """The environment variables that parts of its key are made of."""
+    """The environment variables that components of its key are made of."""
     return (*stage.env, OPTIMIZE, HASH_SEED, python_path.VARIABLE)
 
 
-def _python(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
-    """By what Python makes of the user's code what it does, beside its text; nothing where there is none."""
-    beside = {(pipeline.root / reference.path).parent for reference in stage.references if reference.function}
-    if not beside:
-        return {}
-    parts = {"python of your code": platform.python_version()}  # it may read the standard library, or print it
+def _variable(name: str) -> KeyComponent:
+    return KeyComponent(ComponentKind.VARIABLE, name, value=environment_value(name))
+
+
+def _python(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
+    """Yield how Python runs the user's code; nothing where the stage has none."""
+    folders = {(pipeline.root / reference.path).parent for reference in stage.references if reference.function}
+    if not folders:
+        return
+    yield KeyComponent(ComponentKind.PYTHON, value=platform.python_version())  # code may read the standard library
     if os.environ.get(OPTIMIZE):
-        parts[f"environment {OPTIMIZE}"] = environment_value(OPTIMIZE)
-    if (encoding := sys.getfilesystemencoding()) != "utf-8":  # which `open` takes too when it is told none
-        parts["encoding of texts"] = encoding
-    around = {pipeline.root, *(beside if len(beside) == 1 else ())}  # each of several is there once its file is loaded
-    if not stage.environment and (folders := python_path.module_folders(pipeline.root, pipeline.project, around)):
-        parts[MODULES] = folders
-    return parts
+        yield _variable(OPTIMIZE)
+    if (encoding := sys.getfilesystemencoding()) != "utf-8":  # the default of `open`
+        yield KeyComponent(ComponentKind.ENCODING, value=encoding)
+    # Python puts the folder of a code file on the path once it loads the file: with several, the order is open.
+    known = {pipeline.root, *(folders if len(folders) == 1 else ())}
+    if not stage.environment and (found := python_path.module_folders(pipeline.root, pipeline.project, known)):
+        yield KeyComponent(ComponentKind.MODULE_FOLDERS, value=found)
 
 
-def _surroundings(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
-    """Versions, the target, the device and the seed."""
-    use, parts = pipeline.kinds[stage.uses], _python(pipeline, stage)
-    if (parts or use.origin == "plug-in") and value_told(HASH_SEED) != UNLESS_SET[HASH_SEED]:
-        parts[f"environment {HASH_SEED}"] = environment_value(HASH_SEED)  # of orun's own kinds no result depends on it
+def _surroundings(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
+    """Yield versions, the target, the device and the seed."""
+    use, python = pipeline.kinds[stage.uses], tuple(_python(pipeline, stage))
+    yield from python
+    if (python or use.origin == "plug-in") and value_told(HASH_SEED) != UNLESS_SET[HASH_SEED]:
+        yield _variable(HASH_SEED)  # no result of orun's own kinds depends on it
     code = startup_code(isolated=stage.environment is not None)
     if started := [f"{_startup_name(pipeline, Path(path))} {digest}" for path, digest in code]:
-        parts[STARTUP] = os.pathsep.join(started)
+        yield KeyComponent(ComponentKind.STARTUP, value=os.pathsep.join(started))
     packages = venvs.packages(stage.environment)
     extensions = (EXTENSIONS,) if any(target.extended for target in stage.targets) else ()
-    parts |= {f"tool {tool}": _version(tool, packages) for tool in (*use.spec.tools, *extensions)}
+    for tool in (*use.spec.tools, *extensions):
+        yield KeyComponent(ComponentKind.TOOL, tool, value=_version(tool, packages))
     if stage.environment:
-        parts |= {f"package {name}": version for name, version in (packages or {}).items()}
+        yield from _packages(packages)
     if stage.target:
-        parts["target"] = _target_text(stage.target)
-    there = venvs.packages(stage.environment_of(stage.target))
+        yield KeyComponent(ComponentKind.TARGET, value=_target_text(stage.target))
+    target_packages = venvs.packages(stage.environment_of(stage.target))
     if stage.environment_of(stage.target) != stage.environment:
-        parts |= {f"package {name} of target": version for name, version in (there or {}).items()}
-    parts |= {
-        f"device {name}": value for name, value in device.fingerprint(use.spec.stage_class, stage.target, there).items()
-    }
+        yield from _packages(target_packages, STAGE_TARGET)
+    yield from _device(use.spec.stage_class, stage.target, target_packages)
     for parameter, target in stage.further.items():
-        parts |= _further(parameter, target, venvs.packages(stage.environment_of(target)), use.spec.stage_class)
-    parts["seed"] = str(pipeline.seed)
-    return parts
+        yield KeyComponent(ComponentKind.TARGET, owner=parameter, value=_target_text(target))
+        packages = venvs.packages(stage.environment_of(target))
+        yield from _packages(packages, parameter)
+        yield from _device(use.spec.stage_class, target, packages, parameter)
+    yield KeyComponent(ComponentKind.SEED, value=str(pipeline.seed))
+
+
+def _packages(packages: Mapping[str, str] | None, owner: str = "") -> Iterator[KeyComponent]:
+    for name, version in (packages or {}).items():
+        yield KeyComponent(ComponentKind.PACKAGE, name, owner, version)
+
+
+def _device(
+    stage_class: StageClass, target: Target | None, packages: Mapping[str, str] | None, owner: str = ""
+) -> Iterator[KeyComponent]:
+    for name, value in device.fingerprint(stage_class, target, packages).items():
+        yield KeyComponent(ComponentKind.DEVICE, name, owner, value)
 
 
 def _startup_name(pipeline: Pipeline, path: Path) -> str:
-    """Its name relative to the pipeline's folder in the project; else no folder, as environments lie anywhere."""
+    """Return a path relative to the pipeline's folder in the project; else the name alone, as environments can move."""
     name = portable_name(path, pipeline.root, pipeline.project)
     return path.name if Path(name).is_absolute() else name
 
 
-def _further(
-    parameter: str, target: Target, packages: Mapping[str, str] | None, stage_class: StageClass
-) -> dict[str, str]:
-    """The parts of a further target: what it says, and what its environment and device are."""
-    parts = {parameter: _target_text(target)}
-    parts |= {f"package {name} of {parameter}": version for name, version in (packages or {}).items()}
-    found = device.fingerprint(stage_class, target, packages)
-    return parts | {f"device {name} of {parameter}": value for name, value in found.items()}
-
-
 def _target_text(target: Target) -> str:
-    told = {"providers": _plain(target.providers), "session": dict(target.session)}
-    if target.fallback == "forbid-cpu":  # fails what the others let pass, which are alike in what is made
-        told["fallback"] = target.fallback
-    return _text(told, in_order=False)
+    providers = [[provider.name, dict(provider.options)] for provider in target.providers]
+    settings = {"providers": providers, "session": dict(target.session)}
+    if target.fallback == "forbid-cpu":  # the other settings of `fallback` make the same result
+        settings["fallback"] = target.fallback
+    return _text(settings, in_order=False)
 
 
-def digest_of(parts: Mapping[str, str]) -> str:
-    """The key: BLAKE3 over the sorted parts, each name and text with its length before it. 64 hex digits."""
-    fields = [field.encode() for part in sorted(parts.items()) for field in part]
+def digest_of(components: Iterable[KeyComponent]) -> str:
+    """Return the key: BLAKE3 over the sorted components, each field with its length before it. 64 hex digits."""
+    fields = [field.encode() for item in sorted(components) for field in (*item.identity, item.value)]
     sized = b"".join(len(field).to_bytes(8, "little") + field for field in fields)
     return blake3(f"orun key {FORMAT}".encode() + sized).hexdigest()
 
 
 def environment_value(name: str) -> str:
-    """Return a variable as a part of a key: the digest of its value; `unset` is told apart from empty."""
+    """Return a variable as the value of a component: the digest of its value; `unset` differs from empty."""
     return value_digest(name, os.environ.get(name)) or UNSET
 
 
-def _parameters(pipeline: Pipeline, stage: Stage) -> dict[str, str]:
-    """Each parameter as JSON, which keeps `1`, `1.0`, `"1"` and `true` apart, and the path of the user's own code.
+def _parameters(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
+    """Yield each parameter as JSON, which keeps `1`, `1.0`, `"1"` and `true` apart, and the path of the user's code.
 
-    Where a file lies and what it is called decides, beside its content, what is read from beside it: weights, a module,
-    or what `Path(__file__).with_suffix(".json")` names.
+    The place and the name of a file decide what is read from its folder: weights, a module, or what
+    `Path(__file__).with_suffix(".json")` names.
     """
     names = {reference.path: _portable(pipeline, reference) for reference in stage.references}
-    parts = {f"parameter {name}": _text(_replace(value, names)) for name, value in stage.params.items()}
-    own = (names[reference.path] for reference in stage.references if reference.parameter == OWN)
-    return parts | {f"file of {OWN}": Path(os.path.normpath(path)).as_posix() for path in own}
+    for name, value in stage.params.items():
+        yield KeyComponent(ComponentKind.PARAMETER, name, value=_text(_replace(value, names)))
+    if path := next((names[item.path] for item in stage.references if item.parameter == OWN), ""):
+        yield KeyComponent(ComponentKind.CODE_FILE, OWN, value=Path(os.path.normpath(path)).as_posix())
 
 
 def _portable(pipeline: Pipeline, reference: Reference) -> str:
-    """An absolute path into the project relative to the pipeline's folder; any other as it is written."""
+    """Return an absolute path into the project relative to the pipeline's folder; any other as it is written."""
     path = Path(reference.path)
     return portable_name(path, pipeline.root, pipeline.project) if path.is_absolute() else reference.path
 
@@ -198,103 +195,11 @@ def _replace(value: Any, names: Mapping[str, str]) -> Any:
     return value
 
 
-def _plain(providers: Iterable[Any]) -> list[Any]:
-    return [[provider.name, dict(provider.options)] for provider in providers]
-
-
 def _text(value: Any, *, in_order: bool = True) -> str:
-    """JSON; mappings in their own order, as code that is given one may go through it, or sorted."""
+    """Return JSON; mappings in their own order, which code can see, or sorted."""
     return json.dumps(value, sort_keys=not in_order, ensure_ascii=False, separators=(",", ":"))
 
 
 def _version(tool: str, packages: Mapping[str, str] | None) -> str:
     found = distributions.find(tool, packages)
     return " ".join(found) if found else distributions.ABSENT
-
-
-def stage_code(use: KindUse, digest: Digest) -> str:
-    """Digest of the code of a built-in or plug-in kind, of what runs with it, and of the kinds that it builds with.
-
-    A function of the user's own is covered by its reference, and what it imports is discovered while it runs.
-    """
-    if use.origin == "file":
-        return ""
-    hasher = blake3()
-    modules = (use.entry, *map(module_name, use.spec.builds_with))
-    for name, path in sorted({file for module in modules for file in code_files(module)}):
-        hasher.update(f"{name} {digest(Path(path))}\n".encode())
-    version = f" {use.distribution} {distributions.installed().get(use.distribution, '')}" if use.distribution else ""
-    return hasher.hexdigest() + version
-
-
-def code_files(module: str) -> tuple[tuple[str, str], ...]:
-    """Name and path of a module and of every module of its own top-level package that runs with it, however deep."""
-    return tuple((name, path) for name, path, does in reached(module) if does)
-
-
-@once
-def reached(module: str, skipped: frozenset[str] = DECLARATIONS) -> tuple[tuple[str, str, bool], ...]:
-    """Return name and path of every module that runs with a module, and whether it does anything.
-
-    A module runs with another one that imports it, lies in its package, or names it in a text (a process is started by
-    such a name). Imports for type checkers do not count. A module of no statements does nothing, until it is edited.
-    Modules are found by their place in the package's folder and read as text: finding them through `importlib` would
-    import their parents.
-
-    Args:
-        module: the full name of the first one.
-        skipped: names of modules that are neither returned nor followed.
-    """
-    package = module.partition(".")[0]
-    spec = importlib.util.find_spec(package)
-    places = (spec.submodule_search_locations or [spec.origin or ""]) if spec else []
-    tops = [Path(place).parent for place in places if place]  # of a package without `__init__.py` there may be several
-    if not tops:
-        raise ModuleNotFoundError(f"no package {package!r}")
-    found: list[tuple[str, str, bool]] = []
-    seen = set(skipped)
-    waiting = [module]
-    while waiting:
-        name = waiting.pop()
-        if name in seen or name.partition(".")[0] != package:
-            continue
-        seen.add(name)
-        waiting.append(name.rpartition(".")[0])
-        if path := _source(tops, name):
-            tree = ast.parse(path.read_bytes())
-            found.append((name, str(path), any(not _is_text(node) for node in tree.body)))
-            waiting += _named(tree, name if path.name == "__init__.py" else name.rpartition(".")[0])
-    return tuple(sorted(found))
-
-
-def _source(tops: Iterable[Path], module: str) -> Path | None:
-    stems = [top.joinpath(*module.split(".")) for top in tops]
-    candidates = (path for stem in stems for path in (stem.with_name(f"{stem.name}.py"), stem / "__init__.py"))
-    return next((path for path in candidates if path.is_file()), None)
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-def _named(tree: ast.Module, package: str) -> list[str]:
-    """What a module of a package imports or holds as text, at whatever depth of its code; some is no module's name."""
-    names: list[str] = []
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            parts = package.split(".")
-            anchor = parts[: len(parts) - node.level + 1] if node.level else []
-            base = ".".join([*anchor, *([node.module] if node.module else [])])
-            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            text = node.value.partition(":")[0]
-            names += [text] if all(map(str.isidentifier, text.split("."))) else []
-        elif isinstance(node, ast.If) and ast.unparse(node.test) in TYPE_CHECKING:
-            waiting += node.orelse
-        else:
-            waiting += ast.iter_child_nodes(node)
-    return names

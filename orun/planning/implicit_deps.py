@@ -1,6 +1,6 @@
 """Implicit dependencies: what a stage read without declaring it, checked before its result is reused.
 
-As with the dependency file of a compiler, the first run finds out and every later one checks.
+They work like the dependency files of a compiler: the first run records them and every later run checks them.
 """
 
 from __future__ import annotations
@@ -9,14 +9,19 @@ import errno
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from orun.core.key_component import ComponentKind
+from orun.core.reason import Reason, reason
+from orun.core.reason_codes import CHANGED
 from orun.environment import distributions
 from orun.environment.call_cache import once
-from orun.environment.secret_variables import SECRET, Secrets
+from orun.environment.secret_variables import Secrets
 from orun.errors import InputChanged
 from orun.fs.observed_state import (
     ABSENT,
     FIRST,
+    LIBRARIES,
     NOT_FIRST,
+    PROGRAMS,
     appearance_as,
     listing_digest,
     portable_name,
@@ -27,111 +32,97 @@ from orun.fs.observed_state import (
 from orun.fs.os_errors import to_store_error
 from orun.store import Discovered, Signature, StatCache
 
-# What says nothing of the file itself: of a full disk the cache of a file system over a network tells a reader, too.
+# Errors of the machine, not of the file. A network file system reports a full disk of its cache to readers, too.
 FAILING = (
     errno.EIO, errno.ESTALE, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE,
 )  # fmt: skip
+# Appearances of a program or library: whether it is the first of its name in the folders of a variable.
+SEARCH_RESULTS = frozenset(f"{place}{variable}" for place in (FIRST, NOT_FIRST) for variable in (PROGRAMS, LIBRARIES))
 
 
 def changes(
-    discovered: Discovered, root: Path, files: StatCache, secrets: Secrets, packages: Mapping[str, str] | None = None
-) -> list[str]:
-    """What differs now from what a stage found when it ran, as sentences; empty when its result still holds.
+    dependencies: Discovered, root: Path, files: StatCache, secrets: Secrets, packages: Mapping[str, str] | None = None
+) -> list[Reason]:
+    """Return what differs now from what a stage saw when it ran; empty when its result still holds.
 
     Args:
-        discovered: what it found.
+        dependencies: what it saw.
         root: the pipeline's folder, which relative paths start from.
         files: digests of files.
         secrets: the variables whose values do not count.
         packages: versions by normalised name of what it runs with; of what orun runs with when None.
     """
-    now = standing(discovered, root, files, secrets, packages)
-    pairs = ((name, old, now.files[name]) for name, old in discovered.files.items())
-    found = [f"{name} {_event(old, new)} (read by the stage)" for name, old, new in pairs if old != new]
-    found += [
-        f"folder {name} has other files now (listed by the stage)"
-        for name, old in discovered.folders.items()
-        if now.folders[name] != old
+    now = current_state(dependencies, root, files, secrets, packages)
+    new = {item.identity: item.value for item in now.components}
+    return [
+        seen_change(item.kind, item.subject, item.value, value)
+        for item in dependencies.components
+        if (value := new[item.identity]) != item.value
     ]
-    found += [
-        f"package {name}: {old} -> {now.packages[name]} (imported by the stage)"
-        for name, old in discovered.packages.items()
-        if now.packages[name] != old
-    ]
-    found += [
-        f"environment variable {name} {_variable_event(old, now.environment[name])} (read by the stage)"
-        for name, old in discovered.environment.items()
-        if now.environment[name] != old
-    ]
-    pairs = ((name, old, now.probed[name]) for name, old in discovered.probed.items())
-    found += [_asked(name, old, new) for name, old, new in pairs if old != new]
-    return found
 
 
-def standing(
-    discovered: Discovered, root: Path, files: StatCache, secrets: Secrets, packages: Mapping[str, str] | None = None
+def seen_change(kind: ComponentKind, subject: str, old: str | None, new: str | None) -> Reason:
+    """Return the reason for a difference in what a stage was seen to use."""
+    return reason(CHANGED[kind], subject=subject, old=old, new=new, event=_event(kind, old or ABSENT, new or ABSENT))
+
+
+def current_state(
+    dependencies: Discovered, root: Path, files: StatCache, secrets: Secrets, packages: Mapping[str, str] | None = None
 ) -> Discovered:
-    """How things stand now that a stage found when it ran; takes what `changes` takes."""
+    """Return the present state of what a stage saw when it ran; takes the arguments of `changes`."""
     if packages is None:
-        packages = versions(root) if discovered.packages else {}
+        packages = package_versions(root) if dependencies.packages else {}
     return Discovered(
-        files={name: digest_now(root / name, files) for name in discovered.files},
-        folders={name: listing_digest(root / name) for name in discovered.folders},
-        packages={name: packages.get(name, distributions.ABSENT) for name in discovered.packages},
-        environment={name: secrets.state_now(name) for name in discovered.environment},
-        probed={name: appearance_as(told, root / name) for name, told in discovered.probed.items()},
+        files={name: digest_now(root / name, files) for name in dependencies.files},
+        folders={name: listing_digest(root / name) for name in dependencies.folders},
+        packages={name: packages.get(name, distributions.ABSENT) for name in dependencies.packages},
+        environment={name: secrets.state_now(name) for name in dependencies.environment},
+        probed={name: appearance_as(seen, root / name) for name, seen in dependencies.probed.items()},
     )
 
 
 @once
-def versions(root: Path) -> Mapping[str, str]:
-    """Return `tools.exact` for a project, and `tools.PRESENT` for installed modules of other names.
+def package_versions(root: Path) -> Mapping[str, str]:
+    """Return `distributions.exact` for a project, and `distributions.PRESENT` for installed modules of other names.
 
-    What is developed in the project itself has its plain version, wherever the project is.
+    A package that is developed in the project itself has its plain version, wherever the project is.
 
     Args:
         root: the pipeline's folder.
     """
-    found = {**dict.fromkeys(distributions.modules(), distributions.PRESENT), **distributions.exact()}
+    versions = {**dict.fromkeys(distributions.modules(), distributions.PRESENT), **distributions.exact()}
     if distributions.developed():
         project = project_of(root).resolve()
         own = [
             name for name, folder in distributions.developed().items() if Path(folder).resolve().is_relative_to(project)
         ]
-        found |= {name: distributions.installed()[name] for name in own}
-    return found
+        versions |= {name: distributions.installed()[name] for name in own}
+    return versions
 
 
 def digest_now(path: Path, files: StatCache) -> str:
-    """Digest of the content of a file as it is; `ABSENT` when it cannot be read.
+    """Return the digest of a file's content; `ABSENT` when it cannot be read.
 
     Raises:
-        StoreError: when nothing is known of it, because the disk or this machine fails.
+        StoreError: when the disk or this machine fails, so that nothing is known of the file.
     """
     try:
         return files.digest_file(path)
     except OSError as error:
         if error.errno in FAILING:
             raise to_store_error(error, f"read {path}", path) from error
-        return ABSENT  # it is not there, or no longer a file that can be read: either way not what the stage read
+        return ABSENT  # gone or unreadable: either way not what the stage read
 
 
-def _asked(name: str, old: str, new: str) -> str:
-    if old.startswith((FIRST, NOT_FIRST)):
-        return f"{name} is {new} now (used by the stage)"
-    return f"{name} {_event(old, new)} (looked for by the stage)"
-
-
-def _variable_event(old: str, new: str) -> str:
-    if new == SECRET:
-        return "is a secret now"
-    return "is no secret any more" if old == SECRET else "changed"
-
-
-def _event(old: str, new: str) -> str:
+def _event(kind: ComponentKind, old: str, new: str) -> str | None:
+    """Return what happened to a file that a stage used; None for what is no file."""
+    if kind not in (ComponentKind.READ, ComponentKind.LOOKED_FOR):
+        return None
+    if old in SEARCH_RESULTS:
+        return "moved"
     if was_absent(old):
-        return "has appeared"
-    return "is gone" if was_absent(new) else "changed"
+        return "appeared"
+    return "gone" if was_absent(new) else "changed"
 
 
 def collect_files(
@@ -141,78 +132,79 @@ def collect_files(
     project: Path,
     files: StatCache,
 ) -> dict[str, str]:
-    """Digests of the files that a stage opened, by the names they are remembered under.
+    """Return the digests of the files that a stage opened, by the names under which they are stored.
 
     Args:
         stage: the stage's id, for errors.
-        reads: absolute path -> signature when it was first opened, or None when it was not there.
+        reads: absolute path -> signature when it was first opened, or None when the file was missing.
         root: the pipeline's folder.
-        project: files below it are remembered relative to `root`, so that the project can move.
+        project: files below it are stored relative to `root`, so that the project can move.
         files: digests of files.
 
     Raises:
-        InputChanged: when a file is no longer what it was when the stage opened it.
+        InputChanged: when a file changed after the stage opened it.
     """
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for name, signature in reads.items():
         path = Path(name)
-        named = portable_name(path, root, project)
+        stored_name = portable_name(path, root, project)
         if not files.is_same(path, signature, now := files.signature(path)):
-            raise changed_meanwhile(stage, f"{named} was {'edited' if now else 'removed'}")
-        found[named] = digest_now(path, files)
-    return found
+            raise changed_meanwhile(stage, f"{stored_name} was {'edited' if now else 'removed'}")
+        digests[stored_name] = digest_now(path, files)
+    return digests
 
 
-def changed_meanwhile(stage: str, what: str) -> InputChanged:
-    """The error of a stage whose result belongs to no one version of its inputs."""
+def changed_meanwhile(stage: str, change: str) -> InputChanged:
+    """Return the error of a stage whose input changed while it ran; `change` is a clause: `data.txt was edited`."""
     return InputChanged(
         stage,
-        f"{what} while {stage} ran",
+        f"{change} while {stage} ran",
         why="its result belongs to neither version, so nothing was stored",
         hint="run again",
     )
 
 
-def never_at_rest(stage: str, changes: Iterable[str]) -> InputChanged:
-    """The error of a stage that cannot begin, because what it depends on was another thing at each look."""
+def keeps_changing(stage: str, changes: Iterable[Reason]) -> InputChanged:
+    """Return the error of a stage that cannot begin, because its inputs changed at each look."""
+    subjects = [str(change.arguments.get("subject", change.code)) for change in changes]
     return InputChanged(
         stage,
         f"what {stage} depends on changes all the time",
-        why="; ".join(changes),
+        why=f"it changed at each look: {', '.join(subjects)}",
         hint="Wait for what writes to it, or name a folder that holds only what the stage needs",
     )
 
 
 def carry_over(
-    found: Discovered,
+    dependencies: Discovered,
     earlier: Iterable[Discovered],
     root: Path,
     files: StatCache,
     secrets: Secrets,
     packages: Mapping[str, str],
 ) -> Discovered:
-    """What a stage found, and how things stand that only earlier runs under the same key found.
+    """Merge dependencies seen only by earlier runs of this key into those of this run, in their present state.
 
-    Not all that a stage asks is seen. A run that skipped a file because it was missing would else pass for up to date
-    when the file comes back.
+    Not all that a stage looks for is seen. Otherwise a run that skipped a missing file would stay up to date when the
+    file comes back.
 
     Args:
-        found: what this run found.
-        earlier: what earlier runs found.
+        dependencies: what this run saw.
+        earlier: what earlier runs saw.
         root: the pipeline's folder.
         files: digests of files.
         secrets: the variables whose values do not count.
         packages: versions by normalised name of what it runs with.
     """
-    for one in earlier:
-        now = standing(one, root, files, secrets, packages)
-        read = {**now.files, **found.files}
-        probed = {name: told for name, told in now.probed.items() if name not in read or tells_more(told)}
-        found = Discovered(
+    for run in earlier:
+        now = current_state(run, root, files, secrets, packages)
+        read = {**now.files, **dependencies.files}
+        probed = {name: seen for name, seen in now.probed.items() if name not in read or tells_more(seen)}
+        dependencies = Discovered(
             files=read,
-            folders={**now.folders, **found.folders},
-            packages={**now.packages, **found.packages},
-            environment={**now.environment, **found.environment},
-            probed={**probed, **found.probed},
+            folders={**now.folders, **dependencies.folders},
+            packages={**now.packages, **dependencies.packages},
+            environment={**now.environment, **dependencies.environment},
+            probed={**probed, **dependencies.probed},
         )
-    return found
+    return dependencies

@@ -5,47 +5,44 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from orun.core.key_component import Components
+from orun.core.reason import Reason
 from orun.core.run_record import GateOutcome, UnknownStage, Verdict
 from orun.core.serialization import Record, field
 from orun.pipeline.model import Pipeline, Stage
 from orun.store import Action
 
-# What a gate did that keeps stages after it from running; the gravest first.
-BLOCKING: Mapping[GateOutcome, str] = {
-    "failed": "failed",
-    "undecided": "is undecided",
-    "no baseline": "has no baseline",
-}
+BLOCKING: tuple[GateOutcome, ...] = ("failed", "undecided", "no baseline")  # outcomes that block, the gravest first
 Decision = Literal["run", "cached", "maybe", "skipped", "blocked"]
 
 
 class Step(Record, frozen=True):
-    """What a plan says of one stage.
+    """Decision on one stage.
 
     Attributes:
         stage: the stage.
         action: `run`, `cached`, `maybe` (a stage before it runs, and may yield the same bytes as before), `skipped` or
             `blocked` (by a gate that is judged already).
-        reasons: one sentence each, the most telling first.
+        reasons: why, the most telling first.
         seconds: how long it took last time, or None.
         key: its key; empty while an input is unknown.
-        parts: the parts of the key, by name; without the inputs that are unknown.
-        previous: the parts of the key that it had when it ran last; empty when it never did.
+        components: those of the key; without the inputs that are unknown.
+        previous: the components of the key of its last run; empty when it never ran.
         inputs: digest of what is at each input port.
         hit: the stored result of a stage that is `cached`, or would be if it were not `blocked`.
-        read: what it was seen to read besides when it ran last, by name: then and now. Looked up for `explain` alone.
+        used: implicit dependencies of its last run, then and now. Only `explain` looks them up.
     """
 
     stage: Stage
     action: Decision
-    reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
     seconds: float | None = None
     key: str = ""
-    parts: Mapping[str, str] = field(default_factory=dict)
-    previous: Mapping[str, str] = field(default_factory=dict)
+    components: Components = ()
+    previous: Components = ()
     inputs: Mapping[str, str] = field(default_factory=dict)
     hit: Action | None = None
-    read: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    used: tuple[Components, Components] = ((), ())
 
 
 class Plan(Record, frozen=True):
@@ -63,7 +60,7 @@ class Plan(Record, frozen=True):
 
 
 class Done(Record, frozen=True):
-    """A stage that is up to date: its stored result and the verdicts of its gates."""
+    """Up-to-date stage: its stored result and the verdicts of its gates."""
 
     step: Step
     action: Action
@@ -71,11 +68,11 @@ class Done(Record, frozen=True):
 
     @property
     def good(self) -> bool:
-        """Whether stages after it may use it: no gate of it fails."""
+        """Whether stages after it may use it: none of its gates fails."""
         return not any(verdict.fails for verdict in self.verdicts)
 
     @property
-    def blocking(self) -> str:
-        """What its gravest gate that blocks releases did, as the end of a sentence; empty if none blocks them."""
+    def blocking(self) -> GateOutcome | None:
+        """The outcome of its gravest gate that blocks releases; None if none does."""
         outcomes = {verdict.outcome for verdict in self.verdicts if verdict.blocks}
-        return next((verb for outcome, verb in BLOCKING.items() if outcome in outcomes), "")
+        return next((outcome for outcome in BLOCKING if outcome in outcomes), None)

@@ -1,25 +1,25 @@
-"""Provenance of a stage: the stages before it, for kinds that are told of it, and as key components."""
+"""Provenance of a stage: the stages that led to it, for kinds that ask for it, and as key components."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from blake3 import blake3
 
+from orun.core.key_component import ComponentKind, KeyComponent
 from orun.core.run_record import Verdict
 from orun.core.serialization import Record, encode
 from orun.environment import distributions, venvs
 from orun.pipeline.model import Pipeline, Stage
-from orun.planning.key_diff import HISTORY, VERDICTS
 from orun.planning.plan import Done
 
 
-class Lineage(Record, frozen=True):
-    """What led to one stage.
+class Provenance(Record, frozen=True):
+    """Stages that led to a stage.
 
     Attributes:
-        pipeline: whose stage it is.
+        pipeline: the pipeline of the stage.
         before: the stages that led to it and that guard it, as far as they are done, in the order of the pipeline.
     """
 
@@ -27,8 +27,8 @@ class Lineage(Record, frozen=True):
     before: tuple[Done, ...]
 
     @classmethod
-    def of(cls, pipeline: Pipeline, stage: Stage, done: Mapping[str, Done]) -> Lineage | None:
-        """That of a stage whose kind asks for it, given the stages that are up to date; None for any other kind."""
+    def of(cls, pipeline: Pipeline, stage: Stage, done: Mapping[str, Done]) -> Provenance | None:
+        """Return the provenance of a stage from the stages that are done; None if its kind does not ask for it."""
         if not pipeline.kinds[stage.uses].spec.lineage:
             return None
         names: set[str] = set()
@@ -38,23 +38,24 @@ class Lineage(Record, frozen=True):
             if name not in names and name in done:
                 names.add(name)
                 waiting += done[name].step.stage.before
-        return cls(pipeline, tuple(done[one.id] for one in pipeline.stages if one.id in names))
+        return cls(pipeline, tuple(done[stage.id] for stage in pipeline.stages if stage.id in names))
 
     def text(self) -> bytes:
-        """Every stage of it as JSON: what it was told, what it used, what it made, what it measured."""
-        entries = [self._entry(one) for one in self.before]
+        """Return every stage as JSON: its parameters, tools, artifact and measurements."""
+        entries = [self._entry(stage) for stage in self.before]
         return json.dumps({"pipeline": self.pipeline.name, "stages": entries}, sort_keys=True).encode()
 
-    def parts(self) -> dict[str, str]:
-        """The same as parts of a key, so that a change names the stage behind it."""
-        entries = [self._entry(one) for one in self.before]
-        parts = {"pipeline": self.pipeline.name, HISTORY: ", ".join(str(entry["stage"]) for entry in entries)}
+    def components(self) -> Iterator[KeyComponent]:
+        """Yield the same as key components, a stage each, so that a change names the stage behind it."""
+        entries = [self._entry(stage) for stage in self.before]
+        names = json.dumps([entry["stage"] for entry in entries], ensure_ascii=False)
+        yield KeyComponent(ComponentKind.PIPELINE, value=self.pipeline.name)
+        yield KeyComponent(ComponentKind.HISTORY, value=names)
         for entry in entries:
-            name, verdicts = entry["stage"], entry.pop("verdicts")
-            parts[f"{HISTORY} of {name}"] = _digest(entry)
+            name, verdicts = str(entry["stage"]), entry.pop("verdicts")
+            yield KeyComponent(ComponentKind.PROVENANCE, name, value=_digest(entry))
             if verdicts:
-                parts[f"{VERDICTS} of {name}"] = _digest(verdicts)
-        return parts
+                yield KeyComponent(ComponentKind.VERDICTS, name, value=_digest(verdicts))
 
     def _entry(self, done: Done) -> dict[str, object]:
         stage, action = done.step.stage, done.action
@@ -80,6 +81,6 @@ def _digest(data: object) -> str:
 
 
 def _without_place(verdict: Verdict) -> dict[str, object]:
-    """A verdict without the line that asks for it: a comment above it changes nothing that was released."""
+    """Return a verdict without its place in the file: a comment above it changes nothing in the release."""
     fields: dict[str, object] = encode(verdict)
     return {name: value for name, value in fields.items() if name != "position"}

@@ -8,7 +8,6 @@ from orun.core.serialization import Record
 
 URL, MODE = "ORUN_REMOTE", "ORUN_REMOTE_MODE"
 VARIABLES = (URL, MODE)
-FETCHED = "fetched from the remote"  # a reason of a stage that is up to date
 
 
 class Remote(Record, frozen=True):

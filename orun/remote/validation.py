@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from orun.core import serialization
+from orun.core.key_component import ComponentKind, subjects
 from orun.fs.digests import is_digest
 from orun.planning import cache_key
 from orun.planning.plan import Step
@@ -17,7 +18,6 @@ from orun.store import Action, Entry
 from orun.store.trees import decode
 
 LONGEST_NAME, LONGEST_PATH = 255, 4096 - 1024  # bytes; leaves 1024 for the path of the store
-DEVICE = "device "  # prefix of the key components that say where a result is valid
 
 
 def validate_record(step: Step, record: bytes) -> Action:
@@ -36,9 +36,9 @@ def validate_record(step: Step, record: bytes) -> Action:
         raise RefusedError("it is not a result of this version of orun")
     if not all(math.isfinite(number) and number >= 0 for number in numbers):
         raise RefusedError("it holds a number that cannot be")
-    if action.key != step.key or cache_key.digest_of(action.parts) != step.key:
+    if action.key != step.key or cache_key.digest_of(action.components) != step.key:
         raise RefusedError("it is a result of something else")
-    device = {name.removeprefix(DEVICE): value for name, value in step.parts.items() if name.startswith(DEVICE)}
+    device = subjects(step.components, ComponentKind.DEVICE)
     if differing := sorted(name for name, value in device.items() if action.host.get(name) != value):
         raise RefusedError(f"it was made on another device ({', '.join(differing)})")
     return action

@@ -11,6 +11,7 @@ from collections.abc import Collection
 
 from blake3 import blake3
 
+from orun.core.key_component import ComponentKind, subjects
 from orun.core.serialization import replace
 from orun.environment.env_vars import ALWAYS, SHARED_KEY, UNLESS_SET
 from orun.environment.secret_variables import SECRET, Secrets
@@ -49,7 +50,7 @@ def _private(action: Action) -> list[str]:
 
     Not those that a stage lists under `env`, whose digests are in the key, nor those that orun sets itself.
     """
-    listed = {name for name in action.discovered.environment if f"environment {name}" in action.parts}
+    listed = subjects(action.components, ComponentKind.VARIABLE)
     return [
         name
         for name, state in action.discovered.environment.items()

@@ -6,9 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from orun.core.earlier_records import upgraded_run
 from orun.core.run_record import RunResult
 from orun.core.serialization import decode, encode
 from orun.errors import OrunError, PipelineError
+from orun.report.facts import record_of_stage, stage_fields
 
 
 def dumps(value: Any) -> str:
@@ -20,6 +22,10 @@ def dumps(value: Any) -> str:
 def run_document(result: RunResult, blame: Sequence[object] = ()) -> dict[str, Any]:
     """Return the record of a run with its verdict in a word, `outcome`, and with what is behind its failed gates."""
     document = {"outcome": result.outcome, **encode(result)}
+    document["stages"] = [
+        encoded | stage_fields(stage.reasons, stage.inputs)
+        for encoded, stage in zip(document["stages"], result.stages, strict=True)
+    ]
     return {**document, "blame": encode(blame)} if blame else document
 
 
@@ -27,7 +33,8 @@ def run_of(document: Any) -> RunResult:
     """Return the run of its document; ValueError if it is none."""
     if isinstance(document, dict):
         document = {name: value for name, value in document.items() if name not in ("outcome", "blame")}
-    return decode(RunResult, document)
+        document["stages"] = [record_of_stage(stage) for stage in document.get("stages", ())]
+    return decode(RunResult, upgraded_run(document))
 
 
 def error_document(error: OrunError, exit_code: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
@@ -111,8 +112,12 @@ def _documented(cls: type) -> dict[str, str]:
 def _schema(hint: Any) -> dict[str, Any]:
     """How a value of that type looks in the log; see `orun.core.serialization.encode`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return {}
     if hint in PLAIN:
         return PLAIN[hint][1]
+    if _is_enum(hint):
+        return {"enum": [member.value for member in hint]}
     if _is_record(hint):
         return {"$ref": f"#/definitions/{hint.__name__}"}
     if origin is Literal:
@@ -128,8 +133,12 @@ def _schema(hint: Any) -> dict[str, Any]:
 def _words(hint: Any) -> str:
     """The type for people."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return "JSON"
     if hint in PLAIN:
         return PLAIN[hint][0]
+    if _is_enum(hint):
+        return ", ".join(member.value for member in hint)
     if _is_record(hint):
         return hint.__name__
     if origin is Literal:
@@ -140,6 +149,10 @@ def _words(hint: Any) -> str:
     if origin is tuple:
         return f"list of {_words(arguments[0])}"
     return f"mapping of text to {_words(arguments[1])}"
+
+
+def _is_enum(hint: Any) -> TypeGuard[type[Enum]]:
+    return isinstance(hint, type) and issubclass(hint, Enum)
 
 
 def _is_record(hint: Any) -> TypeGuard[type[Record]]:

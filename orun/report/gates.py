@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from orun.core.run_record import NEVER_RUN, VERBS, GateOutcome, RunResult, StageResult, Unjudged, Verdict
+from orun.core.run_record import VERBS, GateOutcome, RunResult, StageResult, Unjudged, Verdict
 from orun.core.source_location import Position
 from orun.report.figures import quoted
 from orun.report.stages import why as reasons
@@ -175,10 +175,12 @@ def next_step(verdict: Verdict, result: RunResult) -> str:
     not_comparable = verdict.rule == "max_regression" and verdict.outcome == "undecided" and verdict.measured is None
     if verdict.outcome == "no baseline" or not_comparable:
         return f"to compare the next runs with this one: {accept}"
+    from orun.core.reason_codes import ReasonCode
+
     found = result[verdict.stage]
     metric = found.metrics.get(verdict.metric)
     if metric is not None and metric.noise == "timing":
         return f"to measure again: orun run {file} --only {stage} --fresh{options}"
-    if found.outcome == "built" and NEVER_RUN not in found.reasons:
+    if found.outcome == "built" and all(item.code != ReasonCode.NEVER_RUN for item in found.reasons):
         return "to see what changed since the run before: orun diff"
     return f"to see what it rests on: orun explain {file} {stage}{options}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from orun.core.reason import Reason
 from orun.core.run_record import Outcome, RunResult, StageResult
 from orun.report.figures import ago, headline
 from orun.report.table import Cell, Column, render
@@ -58,11 +61,15 @@ def what_happened(stage: StageResult, *, now: float, every: bool = False) -> str
     return f"{outcome}: {why(stage.reasons, every=every)}" if stage.reasons else outcome
 
 
-def why(reasons: tuple[str, ...], *, every: bool = False) -> str:
-    """The most telling reason and how many more there are, or every one."""
-    if every or len(reasons) <= 1:
-        return "; ".join(reasons)
-    return f"{reasons[0]} (and {len(reasons) - 1} more)"
+def why(reasons: Sequence[Reason], *, every: bool = False) -> str:
+    """Return the most telling reason and how many more there are, or every reason."""
+    if not reasons:
+        return ""
+    from orun.text.wording.reasons import sentence, sentences  # a run with nothing to do says no reasons
+
+    if every or len(reasons) == 1:
+        return "; ".join(sentences(reasons))
+    return f"{sentence(reasons[0])} (and {len(reasons) - 1} more)"
 
 
 def _is_timing(stage: StageResult) -> bool:

@@ -13,6 +13,7 @@ from time import sleep
 from typing import Literal
 
 from orun.core.metrics import Metric
+from orun.core.reason import Reason
 from orun.environment.env_vars import HASH_SEED, variable
 from orun.errors import StageError, UsageError
 from orun.executors import LocalExecutor
@@ -21,7 +22,7 @@ from orun.executors.masking import Mask
 from orun.fs.os_errors import quoted
 from orun.planning.plan import Done, Plan, Step
 from orun.planning.planner import Planner
-from orun.planning.provenance import Lineage
+from orun.planning.provenance import Provenance
 from orun.runner.stage_execution import StageExecution
 from orun.store import Action, Entry, MachineClaim, machine_lock
 
@@ -49,6 +50,7 @@ class Rebuilt:
         uses: its kind.
         verdict: whether artifact and metrics are identical.
         why: one sentence if the stage was not rebuilt or failed.
+        reasons: why the stage has no result to compare with.
         declared: whether its kind is declared nondeterministic.
         stored: digest of the stored artifact.
         rebuilt: digest of the rebuilt artifact; empty if there is none.
@@ -61,6 +63,7 @@ class Rebuilt:
     uses: str
     verdict: Verdict
     why: str = ""
+    reasons: tuple[Reason, ...] = ()
     declared: bool = False
     stored: str = ""
     rebuilt: str = ""
@@ -111,7 +114,7 @@ class _Rebuilding:
     def compare(self, step: Step) -> Rebuilt:
         stage, spec = step.stage, self.planner.pipeline.kinds[step.stage.uses].spec
         if step.hit is None:
-            return Rebuilt(stage.id, stage.uses, "not rebuildable", "; ".join(step.reasons))
+            return Rebuilt(stage.id, stage.uses, "not rebuildable", reasons=step.reasons)
         if spec.stage_class == "measurement":
             return Rebuilt(stage.id, stage.uses, "not rebuildable", "it measures, and no two measurements are alike")
         if spec.gives:
@@ -158,7 +161,7 @@ class _Rebuilding:
             from orun.environment import venv_builder
 
             venv_builder.make(environment)
-        provenance = Lineage.of(self.planner.pipeline, stage, self.done)
+        provenance = Provenance.of(self.planner.pipeline, stage, self.done)
         self.executor.start(execution.job(provenance.text() if provenance else b""))
         while True:
             for message in self.executor.wait():

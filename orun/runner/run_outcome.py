@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from orun.core.events import Event, GateJudged, Notice, StageFinished
+from orun.core.reason import Reason
 from orun.core.run_record import Outcome, StageResult, Verdict
 from orun.core.serialization import replace
 from orun.errors import StageError
@@ -70,7 +71,7 @@ class RunOutcome:
         """Add the result of a stage that failed."""
         self._add(result_of_failure(step, error))
 
-    def add_not_run(self, stage: Stage, outcome: Outcome, reasons: tuple[str, ...]) -> None:
+    def add_not_run(self, stage: Stage, outcome: Outcome, reasons: tuple[Reason, ...]) -> None:
         """Add the result of a stage that is blocked or skipped; the output of a skipped one is removed."""
         pipeline = self.planner.pipeline
         if outcome == "skipped" and self.store.withdraw(pipeline.name, stage.id):

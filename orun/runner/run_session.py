@@ -193,9 +193,10 @@ def require_up_to_date(plan: Plan, chosen: Collection[str], store: Path) -> None
     """
     due = [step for step in plan.steps if step.stage.id in chosen and step.action in ("run", "maybe")]
     if due:
+        stages = ", ".join(step.stage.id for step in due[:MOST_NAMED])
         raise StoreError(
             f"the store {near(str(store))} cannot be written, and {len(due)} of {len(chosen)} stages would run",
-            why="\n".join(f"{step.stage.id}: {'; '.join(step.reasons)}" for step in due[:MOST_NAMED]),
+            why=f"not up to date: {stages}; to see why: orun plan {quoted(near(str(plan.pipeline.file)))}",
             hint=f"Choose a place that can be written (--store DIR): ls -ld {quoted(store)}",
         )
 

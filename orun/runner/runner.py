@@ -14,7 +14,9 @@ from time import sleep
 from typing import TYPE_CHECKING
 
 from orun.core.events import Event, Notice, StageStarted
-from orun.core.run_record import VERBS, Outcome, StageResult
+from orun.core.reason import Reason, reason
+from orun.core.reason_codes import ReasonCode
+from orun.core.run_record import Outcome, StageResult
 from orun.core.serialization import replace
 from orun.environment.resources import Resources
 from orun.errors import Interrupted, StageError
@@ -23,11 +25,11 @@ from orun.executors.job import Finished, Progress
 from orun.fs.os_errors import convert_os_errors
 from orun.pipeline.graph import reached
 from orun.pipeline.model import Stage
-from orun.planning.implicit_deps import never_at_rest
+from orun.planning.implicit_deps import keeps_changing
 from orun.planning.key_diff import key_changes
 from orun.planning.plan import Plan, Step
 from orun.planning.planner import Planner
-from orun.planning.provenance import Lineage
+from orun.planning.provenance import Provenance
 from orun.runner.output_checkouts import OutputCheckouts, name_conflict, withdraw_removed_stages
 from orun.runner.run_outcome import RunOutcome
 from orun.runner.scheduler import Schedule
@@ -97,7 +99,9 @@ class Runner:
         # One GPU at least: a driver may hide it, and preflight has found the provider.
         self._schedule = Schedule(stages, seconds, replace(self.resources, gpus=max(self.resources.gpus, 1)))
         before = {stage.id: stage.before for stage in stages}
-        releases = [stage for stage in stages if self.planner.releases(stage) and not self.planner.left_out(stage)]
+        releases = [
+            stage for stage in stages if self.planner.context(stage).spec.releases and not self.planner.left_out(stage)
+        ]
         self.outcome.guards = reached([name for release in releases for name in release.before], before)
         try:
             while not self._schedule.finished:
@@ -188,22 +192,22 @@ class Runner:
         elif self.remote and self.remote.wants(step):
             return self._fetch(step, self.remote)
         elif stage.id not in self.allowed or not step.key:
-            self._settle_not_run(stage, "blocked", ("not up to date, and not asked for", *step.reasons))
+            self._settle_not_run(stage, "blocked", (reason(ReasonCode.NOT_SELECTED), *step.reasons))
         elif start and self._schedule.fits(stage) and not self._must_run_later(stage):
             return self._lock_and_start(step)
         return False
 
-    def _blocker(self, stage: Stage) -> str:
-        """Return why a ready stage must not run, or ""."""
+    def _blocker(self, stage: Stage) -> Reason | None:
+        """Return why a ready stage must not run; None if it may."""
         for name in stage.before:
             outcome = self.outcome.results[name].outcome
             if outcome == "skipped" and name not in stage.upstream and not self.planner.pipeline.strict:
                 continue
             if name not in self.outcome.done:
-                return f"{name} {VERBS[outcome]}"
+                return reason(ReasonCode.STAGE_BEFORE, stage=name, outcome=outcome)
         if gate := self.planner.gate_before(stage, self.outcome.done):
             return gate
-        return "another stage failed, and --keep-going is not set" if self._stopped else ""
+        return reason(ReasonCode.STOPPED) if self._stopped else None
 
     def _must_run_later(self, stage: Stage) -> bool:
         """Return whether an exclusive stage lets shared stages of this run go first."""
@@ -239,7 +243,7 @@ class Runner:
             self._changes[stage.id] += 1
             if self._changes[stage.id] < MOST_CHANGES:
                 return self._settle_or_start(stage, start=True)
-            self._fail(step, never_at_rest(stage.id, key_changes(stage, before.parts, step.parts)))
+            self._fail(step, keeps_changing(stage.id, key_changes(stage, before.components, step.components)))
             return False
         self._start(step)
         return False
@@ -262,7 +266,7 @@ class Runner:
             from orun.environment import venv_builder
 
             venv_builder.make(environment, lambda text: self.emit(Notice("info", text)))
-        provenance = Lineage.of(self.planner.pipeline, step.stage, self.outcome.done)
+        provenance = Provenance.of(self.planner.pipeline, step.stage, self.outcome.done)
         with convert_os_errors(f"start {name}", self.store.root):
             execution = StageExecution.prepare(self.planner.pipeline, self.store, step, self.logs)
             self._executions[name] = execution
@@ -309,6 +313,6 @@ class Runner:
         self.outcome.add_failure(step, error)
         self._schedule.settle(step.stage.id)
 
-    def _settle_not_run(self, stage: Stage, outcome: Outcome, reasons: tuple[str, ...]) -> None:
+    def _settle_not_run(self, stage: Stage, outcome: Outcome, reasons: tuple[Reason, ...]) -> None:
         self.outcome.add_not_run(stage, outcome, reasons)
         self._schedule.settle(stage.id)

@@ -8,6 +8,7 @@ from pathlib import Path
 from time import time
 from typing import TypeVar
 
+from orun.core.key_component import ComponentKind, value_of
 from orun.core.serialization import Record, replace
 from orun.core.targets import Target
 from orun.environment import device, distributions, venvs
@@ -16,7 +17,7 @@ from orun.executors.job import Job, JobResult
 from orun.fs.observed_state import portable_name
 from orun.fs.os_errors import quoted
 from orun.pipeline.model import Pipeline
-from orun.planning.implicit_deps import carry_over, changed_meanwhile, collect_files, digest_now, versions
+from orun.planning.implicit_deps import carry_over, changed_meanwhile, collect_files, digest_now, package_versions
 from orun.planning.plan import Done, Step
 from orun.runner.undeclared_writes import IsolationCheck, reused_writes, reused_writes_note
 from orun.store import Action, Discovered, Signature, Store, Stray
@@ -129,7 +130,7 @@ class StageExecution(Record, frozen=True):
         packages = venvs.packages(step.stage.environment_of(step.stage.target))
         action = Action(
             key=step.key,
-            parts=step.parts,
+            components=step.components,
             discovered=discovered,
             tree=tree.digest,
             size=tree.size,
@@ -185,8 +186,8 @@ class StageExecution(Record, frozen=True):
     def require_unchanged(self) -> None:
         """Raise InputChanged unless code, paths and input artifacts still match the cache key."""
         for reference in self.step.stage.references:
-            name = f"content of {reference.parameter}"
-            if self.store.files.digest_path(self.pipeline.root / reference.path) != self.step.parts[name]:
+            content = value_of(self.step.components, ComponentKind.CONTENT, reference.parameter)
+            if self.store.files.digest_path(self.pipeline.root / reference.path) != content:
                 raise self._edited(Path(reference.path).as_posix())
         now = _declared(self.pipeline, self.store, self.step)
         same = self.store.files.is_same
@@ -226,7 +227,7 @@ class StageExecution(Record, frozen=True):
         project = self.pipeline.project
         declared = {os.path.realpath(root / reference.path) for reference in self.step.stage.references}
         reads = {path: signature for path, signature in result.reads.items() if path not in declared}
-        exact = venvs.packages(self.step.stage.environment) or versions(root)
+        exact = venvs.packages(self.step.stage.environment) or package_versions(root)
         discovered = Discovered(
             files=collect_files(self.step.stage.id, reads, root, project, files),
             folders=_portable(result.listings, root, project),

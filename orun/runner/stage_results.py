@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from orun.core.reason import Reason, reason
+from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Failure, Outcome, StageResult, Unjudged
 from orun.errors import StageError
 from orun.pipeline.model import Gate, Stage
 from orun.planning.plan import Step
-from orun.remote.options import FETCHED
 from orun.store import Action
 
 
@@ -24,7 +25,7 @@ def result_up_to_date(step: Step, action: Action, outcome: Outcome, out: str, *,
         step.stage.id,
         step.stage.uses,
         outcome,
-        (FETCHED, *step.reasons) if fetched else step.reasons,
+        (reason(ReasonCode.FETCHED), *step.reasons) if fetched else step.reasons,
         key=action.key,
         tree=action.tree,
         out=out,
@@ -52,13 +53,13 @@ def result_of_failure(step: Step, error: StageError) -> StageResult:
         step.key,
         failure=Failure(type(error).__name__, error.what, error.why, error.hint, error.log),
         position=step.stage.position,
-        inputs=step.parts,
+        inputs=step.components,
         unjudged=unjudged(step.stage),
         needs=step.stage.before,
     )
 
 
-def result_not_run(stage: Stage, outcome: Outcome, reasons: tuple[str, ...], *, strict: bool) -> StageResult:
+def result_not_run(stage: Stage, outcome: Outcome, reasons: tuple[Reason, ...], *, strict: bool) -> StageResult:
     """Return the result of a stage that is blocked or skipped; each gate of a skipped stage fails a strict run."""
     return StageResult(
         stage.id,

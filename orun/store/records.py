@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from orun.core.key_component import ComponentKind, Components, KeyComponent
 from orun.core.metrics import Metric
 from orun.core.run_record import Trace
 from orun.core.serialization import Record, field
@@ -57,15 +58,18 @@ class Discovered(Record, frozen=True):
     probed: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def named(self) -> dict[str, str]:
-        """All of it by one name each: `read helper.py`, `imported numpy`."""
-        return {
-            **{f"read {path}": digest for path, digest in self.files.items()},
-            **{f"listed {path}": digest for path, digest in self.folders.items()},
-            **{f"imported {name}": version for name, version in self.packages.items()},
-            **{f"looked up {name}": digest for name, digest in self.environment.items()},
-            **{f"looked for {path}": what for path, what in self.probed.items()},
+    def components(self) -> Components:
+        """All of it as components."""
+        kinds = {
+            ComponentKind.READ: self.files,
+            ComponentKind.LISTED: self.folders,
+            ComponentKind.IMPORTED: self.packages,
+            ComponentKind.LOOKED_UP: self.environment,
+            ComponentKind.LOOKED_FOR: self.probed,
         }
+        return tuple(
+            KeyComponent(kind, name, "", value) for kind, seen in kinds.items() for name, value in seen.items()
+        )
 
 
 How = Literal["written", "added", "missed"]
@@ -89,7 +93,7 @@ class Action(Record, frozen=True):
 
     Attributes:
         key: the key it is stored under.
-        parts: every part of the key, name -> text, as `orun explain` shows it.
+        components: the components of the key.
         discovered: what it read besides.
         tree: digest of its output tree.
         size: bytes of its output.
@@ -108,7 +112,7 @@ class Action(Record, frozen=True):
     """
 
     key: str
-    parts: Mapping[str, str]
+    components: Components
     discovered: Discovered
     tree: str
     size: int
@@ -127,6 +131,6 @@ class Action(Record, frozen=True):
     trace: Trace | None = None
 
     @property
-    def inputs(self) -> dict[str, str]:
-        """All that its result rests on, by name: each part of its key, and what it was seen to read besides."""
-        return {**self.parts, **self.discovered.named}
+    def inputs(self) -> Components:
+        """All that its result depends on: the components of its key, and its implicit dependencies."""
+        return (*self.components, *self.discovered.components)

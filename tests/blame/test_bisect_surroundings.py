@@ -16,6 +16,7 @@ import orun
 from orun.blame.advice import advice
 from orun.blame.bisect import bisect
 from orun.blame.changes import Fixed
+from orun.core.key_component import ComponentKind
 from orun.fs import locks
 from orun.store import Store
 from tests.blame.test_bisect import Project
@@ -172,13 +173,16 @@ def test_another_python_is_named_and_no_other_change_is_blamed_for_it(project: P
 
 
 def test_what_to_type_for_python_and_the_machine() -> None:
-    python = [Fixed("make", "python of your code", "3.11.7", "3.12.1"), Fixed("size", "device python", "3.11", "3.12")]
+    python = [
+        Fixed("make", ComponentKind.PYTHON, old="3.11.7", new="3.12.1"),
+        Fixed("size", ComponentKind.DEVICE, "python", old="3.11", new="3.12"),
+    ]
     assert str(python[0]) == "Python of make: 3.11.7 -> 3.12.1"
     assert list(advice(python, (), "a", "b")) == ["Python: `orun bisect a b` with Python 3.11.7"]
-    folders = Fixed("make", "modules from", "", "/lib")
+    folders = Fixed("make", ComponentKind.MODULE_FOLDERS, new="/lib")
     assert str(folders) == "PYTHONPATH of make: none -> /lib"
     assert list(advice([folders], (), "a", "b")) == ["modules: PYTHONPATH= orun bisect a b"]
-    machine = Fixed("size", "device cpu", "Xeon", "EPYC")
+    machine = Fixed("size", ComponentKind.DEVICE, "cpu", old="Xeon", new="EPYC")
     assert list(advice([machine], (), "a", "b")) == ["the machine: `orun bisect a b` on that of b"]
-    versions = Fixed("size", "stage code", "orun 1.0", "orun 1.1")
+    versions = Fixed("size", ComponentKind.STAGE_CODE, old="orun 1.0", new="orun 1.1")
     assert str(versions) == "the code behind size: orun 1.0 -> orun 1.1"

@@ -9,6 +9,7 @@ from orun.blame.diagnosis import Diagnosis, Level, Place, Proof
 from orun.blame.origin import Past
 from orun.core.metrics import Estimate
 from orun.core.serialization import replace
+from tests.facts import said
 
 LEVELS = (Level("fuse", 0.99, passes=True), Level("int8", 0.9, passes=False))
 PLACE = Place("/MatMul", 0.83, ("/MatMul",), "MatMul", "y", ("MatMulInteger",))
@@ -80,7 +81,7 @@ def test_how_many_nodes_a_slow_place_has(nodes: tuple[str, ...], named: str) -> 
 
 
 def test_a_model_of_then_that_is_gone() -> None:
-    past = Past("run-7", "export", "aa", "bb", ("train.py changed", "weights.pt changed"), here=False)
+    past = Past("run-7", "export", "aa", "bb", said("train.py changed", "weights.pt changed"), here=False)
     start = "`export` is not the model that it was in run-7 (train.py changed; weights.pt changed)"
     assert messages.another(past) == f"{start}, which is not in the store any more"
     assert messages.another(replace(past, here=True, changes=())) == (

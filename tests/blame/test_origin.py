@@ -23,6 +23,7 @@ from orun.core.serialization import replace
 from orun.fs import locks
 from orun.pipeline.model import conditions
 from orun.store import Store
+from tests.facts import sentences
 from tests.processors import exact_sums
 
 DATA = """
@@ -141,8 +142,10 @@ def test_a_time_is_that_of_the_new_model_where_the_stages_after_it_are_as_they_w
     slow = Comparison(0.010, Estimate(1.2, 1.1, 1.3), Estimate(0.002, 0.001, 0.003), "by test")
     found = Diagnosis("", "accuracy", "p50", "s", "`int8` is slow", (Level("int8", 0.012),), "int8")
     first, last = (project.good[name].tree for name in ("import", "int8"))
-    then = Past(project.good.run, "import", first, last, ("model.onnx changed",), here=True)
-    assert past_of(project, question) == then
+    then = past_of(project, question)
+    assert then is not None
+    assert replace(then, changes=()) == Past(project.good.run, "import", first, last, (), here=True)
+    assert sentences(then.changes) == ("model.onnx changed",)
     bench = Bench.open(question.pipeline, project.store, PATIENT)
     with Store.open(project.store) as store, brought(bench, store, question.stage, first, then.name):
         case = latency.Case(bench, question.stage, question.gate, chain, "", then, "the accepted baseline", slow)

@@ -72,7 +72,8 @@ RUN-words differs from RUN-words: 2 stages, 1 gate
     assert write["metrics"] == [{"name": "length", "unit": "", "old": 13, "new": 3, "ratio": 3 / 13}]
     assert write["outcome"] == ["built", "built"]
     assert (write["size"], len(write["tree"][0]), len(write["key"][1])) == ([13, 3], 64, 64)
-    assert count["inputs"] == [{"name": "input text", "old": write["tree"][0], "new": write["tree"][1]}]
+    trees = {"old": write["tree"][0], "new": write["tree"][1]}
+    assert count["inputs"] == [{"name": "input text", "kind": "input", "subject": "text", "owner": "", **trees}]
     assert write["tree"][0][:16] in orun("diff", "-v").out
 
 

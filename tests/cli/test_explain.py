@@ -11,16 +11,19 @@ from orun.core.source_location import Position
 from orun.pipeline.model import Stage
 from orun.planning.plan import Step
 from orun.report.terminal import Terminal
+from tests.facts import components, said
 
 from .conftest import CODE, CommandLine
 
 INT8 = Stage("int8", "quantize/dynamic", Position("bert.yaml", 20, 3))
-OLD = {"kind": "quantize/dynamic", "parameter per_channel": "true", "input model": "1" * 64, "tool onnx": "onnx 1.23.1"}
-NEW = {"kind": "quantize/dynamic", "parameter per_channel": "false", "input model": "1" * 64, "seed": "0"}
+OLD = components(
+    {"kind": "quantize/dynamic", "parameter per_channel": "true", "input model": "1" * 64, "tool onnx": "onnx 1.23.1"}
+)
+NEW = components({"kind": "quantize/dynamic", "parameter per_channel": "false", "input model": "1" * 64, "seed": "0"})
 
 
 def test_changed_parts_come_first_and_are_marked() -> None:
-    step = Step(INT8, "run", ("parameter per_channel: true -> false", "tool onnx is gone"), 3.0, "a" * 64, NEW, OLD)
+    step = Step(INT8, "run", said("parameter per_channel: true -> false", "tool onnx is gone"), 3.0, "a" * 64, NEW, OLD)
     assert "\n".join(lines_of(step, Terminal())) == (
         f"""\
 int8 (quantize/dynamic) would run
@@ -39,12 +42,12 @@ key {"a" * 64}"""
 
 
 def test_digests_in_full() -> None:
-    step = Step(INT8, "run", ("never run before",), None, "a" * 64, {"input model": "1" * 64})
+    step = Step(INT8, "run", said("never run before"), None, "a" * 64, components({"input model": "1" * 64}))
     assert lines_of(step, Terminal(), full=True)[3:5] == ["part of the key  now", f"input model      {'1' * 64}"]
 
 
 def test_a_stage_that_is_up_to_date() -> None:
-    step = Step(INT8, "cached", ("up to date",), 3.0, "a" * 64, OLD, OLD)
+    step = Step(INT8, "cached", said("up to date"), 3.0, "a" * 64, OLD, OLD)
     assert lines_of(step, Terminal())[:3] == [
         "int8 (quantize/dynamic) is up to date",
         "",
@@ -53,7 +56,7 @@ def test_a_stage_that_is_up_to_date() -> None:
 
 
 def test_a_stored_result_for_other_values_than_the_last() -> None:
-    step = Step(INT8, "cached", ("up to date",), 3.0, "a" * 64, NEW, OLD)
+    step = Step(INT8, "cached", said("up to date"), 3.0, "a" * 64, NEW, OLD)
     assert lines_of(step, Terminal())[:3] == [
         "int8 (quantize/dynamic) is up to date",
         "  since the last time what is marked has changed, and a result for it was stored before",
@@ -62,7 +65,7 @@ def test_a_stored_result_for_other_values_than_the_last() -> None:
 
 
 def test_inputs_that_are_not_made_yet() -> None:
-    step = Step(INT8, "maybe", ("after fuse",), 3.0, "", {"seed": "0"}, {"seed": "0"})
+    step = Step(INT8, "maybe", said("after fuse"), 3.0, "", components({"seed": "0"}), components({"seed": "0"}))
     lines = lines_of(step, Terminal())
     assert (lines[0], lines[-1]) == (
         "int8 (quantize/dynamic) may run",
@@ -87,6 +90,9 @@ write (./words.py:write) would run
     document = json.loads(orun("explain", "words.yaml", "write", "--json").out)
     assert (document["stage"], document["action"], document["reasons"]) == ("write", "cached", ["up to date"])
     assert document["parts"] == document["previous"]
+    assert document["causes"] == [{"code": "up-to-date"}]
+    text = {"kind": "parameter", "subject": "text", "owner": "", "old": '"one two three"', "new": '"one two three"'}
+    assert text in document["components"]
 
 
 def test_a_matrix_is_several_stages(orun: CommandLine, project: Path) -> None:
@@ -109,7 +115,8 @@ def test_what_it_was_seen_to_use_is_laid_side_by_side() -> None:
         "imported numpy": ("2.4.5", "2.4.6"),
         "read data.txt": ("", "3" * 64),
     }
-    step = Step(INT8, "run", ("...",), 3.0, "a" * 64, OLD, OLD, read=read)
+    used = tuple(components({name: pair[side] for name, pair in read.items()}) for side in (0, 1))
+    step = Step(INT8, "run", said("..."), 3.0, "a" * 64, OLD, OLD, used=(used[0], used[1]))
     lines = lines_of(step, Terminal())
     assert "\n".join(lines[lines.index("") + 6 :]) == (
         f"""\

@@ -71,6 +71,7 @@ def test_json(orun: CommandLine, project: Path) -> None:
         "uses": "./words.py:write",
         "action": "run",
         "reasons": ["never run before"],
+        "causes": [{"code": "never-run"}],
         "seconds": None,
     }
 

@@ -18,6 +18,7 @@ from orun.errors import StoreError
 from orun.eventlog.reducer import Reducer, read_log, read_result
 from orun.report import event_schema
 from orun.store.checksummed_json import encode_checksummed
+from tests.facts import named
 from tests.project import Project
 
 GATED = """
@@ -82,12 +83,12 @@ def test_the_log_of_a_run_is_as_documented_and_makes_its_record(project: Project
     assert {line["event"] for line in log} == {
         "run_started", "stage_started", "stage_finished", "gate_judged", "run_finished",
     }  # fmt: skip
-    assert {line["version"] for line in log} == {1}
+    assert {line["version"] for line in log} == {2}
     assert result.exit_code == 1
     assert result.overrides == {"stages.make.with.text": "a b c"}
     assert list(result.sources) == ["pipeline.yaml", "stages.py"]
-    assert result["upper"].inputs["parameter mark"] == '"!"'
-    assert "read helper.py" in result["upper"].inputs
+    assert named(result["upper"].inputs)["parameter mark"] == '"!"'
+    assert "read helper.py" in named(result["upper"].inputs)
     assert {stage.stage: stage.needs for stage in result.stages if stage.needs} == {
         "upper": ("make",), "count": ("upper",),
     }  # fmt: skip
@@ -100,7 +101,7 @@ def test_a_run_that_repeats_another_says_so_in_its_log(project: Project) -> None
     assert (first.repeats, second.repeats) == ("", first.run)
     assert problems(lines(second)) == []
     assert {stage.outcome for stage in second.stages} == {"cached"}
-    assert second["upper"].inputs == {}
+    assert second["upper"].inputs == ()
     assert read_log(second.folder / "events.jsonl") == second == record(second)
 
 
@@ -112,7 +113,7 @@ def test_a_run_repeats_none_that_is_gone(project: Project) -> None:
     third, fourth = project.run(), project.run()
     assert (second.repeats, third.repeats, fourth.repeats) == (first.run, "", third.run)
     assert {stage.outcome for stage in third.stages} == {"cached"}
-    assert third["upper"].inputs["parameter mark"] == '"!"'
+    assert named(third["upper"].inputs)["parameter mark"] == '"!"'
 
 
 def test_a_failure_and_a_notice_are_as_documented(project: Project) -> None:
@@ -142,7 +143,7 @@ def test_every_event_comes_back_from_its_line(project: Project) -> None:
     [
         ({"what": 3}, "3 is not of type 'string'"),
         ({"more": 1}, "Additional properties are not allowed ('more' was unexpected)"),
-        ({"version": 2}, "1 was expected"),
+        ({"version": 3}, "2 was expected"),
         ({"event": "stage_lost"}, "'stage_waiting' was expected"),
     ],
 )
@@ -155,8 +156,8 @@ def test_what_is_not_documented_is_found(change: dict[str, Any], problem: str) -
 
 
 def test_another_version_is_refused() -> None:
-    line = line_of(WAITING, encode(WAITING), 1.0) | {"version": 2}
-    with pytest.raises(ValueError, match=r"^the event log has version 2, and this orun reads version 1$"):
+    line = line_of(WAITING, encode(WAITING), 1.0) | {"version": 3}
+    with pytest.raises(ValueError, match=r"^the event log has version 3, and this orun reads versions 1 and 2$"):
         event_from_json(line)
 
 

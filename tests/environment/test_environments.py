@@ -22,6 +22,7 @@ from orun.report.console import Console
 from orun.report.terminal import Terminal
 from orun.store import Store
 from tests.environment.wheels import use_index, wheel
+from tests.facts import sentences
 from tests.project import Project, built, outcomes
 
 PIPELINE = """
@@ -65,7 +66,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 def reasons(project: Project) -> dict[str, tuple[str, ...]]:
     plan = orun.plan(project.folder / "pipeline.yaml", store=project.store)
-    return {step.stage.id: (step.action, *step.reasons) for step in plan.steps}
+    return {step.stage.id: (step.action, *sentences(step.reasons)) for step in plan.steps}
 
 
 def notices(project: Project) -> list[str]:
@@ -104,7 +105,7 @@ def test_another_version_runs_its_stages_again_and_says_why(project: Project) ->
     assert reasons(project)["there"] == ("maybe", "after environment 'old' is made")
     result = project.run()
     assert outcomes(result) == {"there": "built", "after": "built"}
-    assert result["there"].reasons == ("package tiny: 1.0 -> 2.0",)
+    assert sentences(result["there"].reasons) == ("package tiny: 1.0 -> 2.0",)
     project.edit("pipeline.yaml", "tiny==2.0", "tiny==1.0")
     assert built(project.run()) == []
     assert not any("making" in notice for notice in notices(project))

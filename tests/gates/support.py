@@ -15,6 +15,7 @@ from orun.pipeline.model import Gate, Rule, Stage, Threshold, Undecided
 from orun.planning.key_diff import key_changes
 from orun.store.records import Action, Discovered
 from orun.text.units import DURATIONS, SIZES, split
+from tests.facts import components
 
 UNITS: Mapping[str, Unit] = {"%": "ratio", "/s": "1/s", "x": "x"}
 PLACE = Position("bert.yaml", 44, 7)
@@ -55,7 +56,7 @@ def metric(
 def action(metrics: Mapping[str, Metric], model: str = "aa11") -> Action:
     return Action(
         key="key",
-        parts={"kind": "measure/latency", "input model": model},
+        components=components({"kind": "measure/latency", "input model": model}),
         discovered=Discovered(),
         tree="tree",
         size=0,

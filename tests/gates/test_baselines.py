@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from orun.core.key_component import ComponentKind, KeyComponent
 from orun.core.metrics import Metric
 from orun.core.run_record import Outcome, RunResult, StageResult
 from orun.core.serialization import replace
@@ -29,7 +30,7 @@ from tests.gates.support import HERE, PLACE, action, compared, metric
 P50 = metric(0.0124, "s", "lower", "timing", (0.0121, 0.0127), compared(0.02, (0.6, 0.5, 0.7)), compared(1, (1, 1, 1)))
 P50 = replace(P50, references={"fused": compared(0.02, (0.6, 0.5, 0.7))})
 SIZE = metric(22.9e6, "B", "lower")
-START = '"version": 1, "pipeline": "bert", "stages":'
+START = '"version": 2, "pipeline": "bert", "stages":'
 END = '"host": {}, "date": "2026-11-02", "who": "", "run": ""}}}'
 BESIDE = '{"value": 2, "low": 3, "high": 4}'
 HINT = "take the committed version back, or remove the file and accept again: orun baseline accept"
@@ -61,6 +62,36 @@ def run_of(found: Mapping[str, Action], outcome: Outcome = "built", name: str = 
     return RunResult(name, "bert", "bert.yaml", 0, 1.0, 0.0, HERE, stages, (), Path())
 
 
+def test_a_file_of_version_1_is_read(pipeline: Pipeline) -> None:
+    """It named the components of `setup` in words."""
+    path = baselines.accept(pipeline, run_of(actions()), actions())
+    data = json.loads(path.read_text())
+    data["version"] = 1
+    data["stages"]["latency"]["setup"] = {"parameter time": '"10s"', "target": "{}", "input data": "aa"}
+    path.write_text(json.dumps(data))
+    baseline = baselines.read(pipeline)
+    assert baseline is not None
+    assert baseline.stages["latency"].setup == (
+        KeyComponent(ComponentKind.PARAMETER, "time", value='"10s"'),
+        KeyComponent(ComponentKind.TARGET, value="{}"),
+        KeyComponent(ComponentKind.INPUT, "data", value="aa"),
+    )
+
+
+def test_a_setup_is_stored_by_kind_and_subject(pipeline: Pipeline) -> None:
+    setup = (
+        KeyComponent(ComponentKind.PARAMETER, "time", value='"10s"'),
+        KeyComponent(ComponentKind.PARAMETER, "warmup", value="3"),
+        KeyComponent(ComponentKind.TARGET, value="{}"),
+    )
+    accepted = Accepted("aa", {"size": SIZE}, HERE, "2026-11-02T08:30:00+00:00", "Ada", "run-7", setup=setup)
+    path = baselines.path_for(pipeline)
+    write_file(path, Baseline("bert", {"latency": accepted}))
+    stored = json.loads(path.read_text())["stages"]["latency"]["setup"]
+    assert stored == {"parameter": {"time": '"10s"', "warmup": "3"}, "target": {"": "{}"}}
+    assert baselines.read(pipeline) == Baseline("bert", {"latency": accepted})
+
+
 def test_nothing_is_accepted_at_first(pipeline: Pipeline) -> None:
     assert baselines.path_for(pipeline) == pipeline.root / "bert.baseline.json"
     assert baselines.read(pipeline) is None
@@ -86,7 +117,7 @@ def test_the_file_is_made_to_be_committed(pipeline: Pipeline) -> None:
     path = baselines.accept(pipeline, run_of(actions()), actions())
     text = path.read_text()
     data = json.loads(text)
-    assert data["version"] == 1
+    assert data["version"] == 2
     assert text == json.dumps(data, indent=2, sort_keys=True) + "\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert sorted(file.name for file in pipeline.root.iterdir()) == [".git", "bert.baseline.json"]
@@ -210,11 +241,11 @@ def test_a_login_signs_where_git_knows_nobody(pipeline: Pipeline, monkeypatch: p
         ("[1]", "1:1", "the baseline is not a JSON object", "[1]", HINT),
         ("", "1:1", "the baseline is not JSON: Expecting value", "", HINT),
         (
-            '{\n  "pipeline": "bert",\n  "version": 2\n}', "3:3",
-            "the baseline has version 2, and this orun reads version 1", '  "version": 2',
+            '{\n  "pipeline": "bert",\n  "version": 3\n}', "3:3",
+            "the baseline has version 3, and this orun reads versions 1 and 2", '  "version": 3',
             NEWER,
         ),
-        ("{}", "1:1", "the baseline has no version, and this orun reads version 1", "{}", NEWER),
+        ("{}", "1:1", "the baseline has no version, and this orun reads versions 1 and 2", "{}", NEWER),
         (
             '{"version": 1, "pipeline": "bert", "stages": {"latency": {"model": 3}}}', "1:1", None, None, HINT,
         ),

@@ -14,6 +14,7 @@ from orun.gates.regression import Terms
 from orun.pipeline.model import Stage
 from orun.planning.key_diff import key_changes
 from orun.store.records import Discovered
+from tests.facts import components
 from tests.gates.support import HERE, PLACE, accepted, action, compared, gate, metric
 
 MEASURED = {"p50": metric(0.010, "s", "lower", "timing", (0.009, 0.011))}
@@ -23,9 +24,11 @@ TARGET = {"parameter target": '"cpu"', "target": '{"session":{"intra_op_num_thre
 
 
 def sentence(setup: Mapping[str, str], now: Mapping[str, str], host: Mapping[str, str] = HERE) -> str:
-    known = replace(accepted(MEASURED, host=host), setup=setup)
+    known = replace(accepted(MEASURED, host=host), setup=components(setup))
     found = action(MEASURED)
-    return changed_since(key_changes, STAGE, known, replace(found, parts={**found.parts, **now}), Ports())
+    return changed_since(
+        key_changes, STAGE, known, replace(found, components=(*found.components, *components(now))), Ports()
+    )
 
 
 def test_nothing_changed() -> None:
@@ -75,9 +78,9 @@ def test_of_many_the_first_are_told() -> None:
 def test_the_data_changed() -> None:
     found = action(MEASURED)
     discovered = Discovered(files={"data.npz": "b"})
-    known = replace(accepted(MEASURED), setup={"content of inputs": "a", "read data.npz": "a"})
-    now = replace(found, parts={**found.parts, "content of inputs": "a"}, discovered=discovered)
-    expected = "since the baseline was accepted on 2026-11-02: data.npz changed"
+    known = replace(accepted(MEASURED), setup=components({"content of inputs": "a", "read data.npz": "a"}))
+    now = replace(found, components=(*found.components, *components({"content of inputs": "a"})), discovered=discovered)
+    expected = "since the baseline was accepted on 2026-11-02: data.npz changed (read by the stage)"
     assert changed_since(key_changes, STAGE, known, now, Ports()) == expected + END
 
 

@@ -16,6 +16,7 @@ from orun.measure.latency.sequential_test import Evidence
 from orun.pipeline.model import Stage
 from orun.planning.key_diff import key_changes
 from orun.store.records import Action
+from tests.facts import components
 from tests.gates.support import HERE, PLACE, accepted, action, compared, gate, metric, verdict_of
 
 METHOD = "paired on-CPU time, 4 launches"
@@ -306,7 +307,7 @@ def test_what_lies_between_a_model_and_its_reference_is_not_held_against_another
 
 def with_reference(digest: str, metrics: dict[str, Metric]) -> Action:
     found = action(metrics)
-    return replace(found, parts={**found.parts, "input reference": digest})
+    return replace(found, components=(*found.components, *components({"input reference": digest})))
 
 
 def test_a_figure_that_was_accepted_in_another_unit() -> None:

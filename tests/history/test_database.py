@@ -18,6 +18,7 @@ from orun.core.serialization import replace
 from orun.errors import StoreError
 from orun.history import History, Point, history_path, past, points_of
 from orun.history.points import machine_of, series_of
+from tests.facts import components
 from tests.history.support import point
 from tests.report.support import COSINE, INT8, NOW, PASSED
 
@@ -65,7 +66,7 @@ FORGE = {
 )
 def test_a_series_is_of_one_machine_whatever_runs_on_it(name: str, *, same: bool) -> None:
     def measured(inputs: Mapping[str, str]) -> Point:
-        return points_of(replace(PASSED, stages=(replace(INT8, inputs=inputs),)))[0]
+        return points_of(replace(PASSED, stages=(replace(INT8, inputs=components(inputs)),)))[0]
 
     before, after = measured(FORGE), measured({**FORGE, name: "other"})
     assert (before.machine == after.machine) == same

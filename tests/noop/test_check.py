@@ -28,6 +28,7 @@ from orun.planning.planner import Planner
 from orun.store import Store, integrity_snapshot, stat_cache
 from orun.store.checksummed_json import decode_checksummed, encode_checksummed
 from orun.store.integrity_snapshot import IntegritySnapshot
+from tests.facts import sentences
 from tests.project import Project, outcomes
 from tests.store.support import bytes_read, flip, needs_proc
 
@@ -80,7 +81,7 @@ def test_what_one_run_built_is_up_to_date_for_the_next(project: Project) -> None
     assert set(outcomes(project.run()).values()) == {"built"}
     result = project.run()
     assert result.repeats
-    assert {(stage.outcome, stage.reasons) for stage in result.stages} == {("cached", ("up to date",))}
+    assert {(stage.outcome, sentences(stage.reasons)) for stage in result.stages} == {("cached", ("up to date",))}
 
 
 def test_the_order_of_overrides_counts(project: Project) -> None:
@@ -182,7 +183,7 @@ def test_an_object_that_is_damaged_or_gone_takes_the_whole_way(project: Project)
         result = project.run()
         assert not result.repeats
         assert outcomes(result) == {"make": "cached", "upper": "built", "count": "cached"}
-        assert result["upper"].reasons == ("its stored result is damaged: text is missing from the store",)
+        assert sentences(result["upper"].reasons) == ("its stored result is damaged: text is missing from the store",)
         assert project.text("upper") == "A B!"
         assert [f"object {damaged.parent.name}{damaged.name} was damaged" in one.text for one in notices(project)] == (
             [True] if damage is flip else []

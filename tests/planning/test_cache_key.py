@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,9 @@ from orun.core.source_location import Position
 from orun.core.targets import EXTENSIONS, Environment, Provider, Target
 from orun.environment import distributions, venvs
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
-from orun.planning import cache_key
+from orun.planning import cache_key, kind_code
 from orun.stages.contract import Spec
+from tests.facts import components, named
 
 HERE = Position("p.yaml", 1, 1)
 SPEC = Spec(tools=("onnx", "unheard-of"))
@@ -45,7 +47,11 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 def parts_of(pipeline: Pipeline, **changes: object) -> dict[str, str]:
     stage = replace(pipeline.stages[0], **changes)
-    return cache_key.compose(pipeline, stage, {"model": "aa"}, digest)
+    return named(cache_key.compose(pipeline, stage, {"model": "aa"}, digest))
+
+
+def digest_of(parts: Mapping[str, str]) -> str:
+    return cache_key.digest_of(components(parts))
 
 
 def test_parts_are_named_for_people(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,13 +83,13 @@ def test_values_that_look_alike_are_told_apart(pipeline: Pipeline, value: object
 
 def test_every_parameter_counts(pipeline: Pipeline) -> None:
     params = dict.fromkeys(("level", "data", "more"), "x")
-    keys = {cache_key.digest_of(parts_of(pipeline, params=params | {name: "y"})) for name in params}
-    assert len(keys | {cache_key.digest_of(parts_of(pipeline, params=params))}) == 4
+    keys = {digest_of(parts_of(pipeline, params=params | {name: "y"})) for name in params}
+    assert len(keys | {digest_of(parts_of(pipeline, params=params))}) == 4
 
 
 def test_order_and_name_of_the_stage_do_not_matter(pipeline: Pipeline) -> None:
     other = parts_of(pipeline, id="renamed", params={"data": "code.py", "level": 1}, position=Position("q.yaml", 9, 9))
-    assert cache_key.digest_of(other) == cache_key.digest_of(parts_of(pipeline))
+    assert digest_of(other) == digest_of(parts_of(pipeline))
 
 
 def test_the_order_of_a_mapping_counts(pipeline: Pipeline) -> None:
@@ -202,14 +208,16 @@ def test_code_counts_with_where_it_lies_and_what_it_is_called(pipeline: Pipeline
 
 
 def test_the_digest_is_canonical() -> None:
-    assert cache_key.digest_of({"b": "2", "a": "1"}) == cache_key.digest_of({"a": "1", "b": "2"})
-    assert len(cache_key.digest_of({})) == 64
+    assert digest_of({"tool b": "2", "tool a": "1"}) == digest_of({"tool a": "1", "tool b": "2"})
+    assert len(digest_of({})) == 64
 
 
-@pytest.mark.parametrize("other", [{"a": "12"}, {"a1": "2"}, {"a": "1", "": "2"}, {"a": "1", "2": ""}, {}])
+@pytest.mark.parametrize(
+    "other", [{"tool a": "12"}, {"tool a1": "2"}, {"tool a": "1", "tool ": "2"}, {"tool a": "1", "tool 2": ""}, {}]
+)
 def test_no_two_sets_of_parts_share_a_digest(other: dict[str, str]) -> None:
-    assert cache_key.digest_of({"a": "1", "b": "2"}) != cache_key.digest_of(other)
-    assert cache_key.digest_of({"a": "12"}) != cache_key.digest_of({"a1": "2"})
+    assert digest_of({"tool a": "1", "tool b": "2"}) != digest_of(other)
+    assert digest_of({"tool a": "12"}) != digest_of({"tool a1": "2"})
 
 
 def test_the_code_of_a_kind_is_its_module_and_what_that_imports_of_its_package(
@@ -224,7 +232,7 @@ def test_the_code_of_a_kind_is_its_module_and_what_that_imports_of_its_package(
     (package / "far.py").write_text("thing = 1\n")
     (package / "other.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
-    names = [name for name, _ in cache_key.code_files("orun_test_package.kind")]
+    names = [name for name, _ in kind_code.code_files("orun_test_package.kind")]
     assert [name.rpartition(".")[2] for name in names] == ["orun_test_package", "deep", "far", "kind", "near"]
 
 
@@ -234,7 +242,7 @@ def test_the_code_of_a_package_that_is_spread_over_folders(tmp_path: Path, monke
         (tmp_path / place).parent.mkdir(parents=True)
         (tmp_path / place).write_text(text)
         monkeypatch.syspath_prepend(str((tmp_path / place).parents[1]))
-    assert cache_key.code_files("spread.kind") == (
+    assert kind_code.code_files("spread.kind") == (
         ("spread.kind", str(tmp_path / "one/spread/kind.py")),
         ("spread.near", str(tmp_path / "two/spread/near.py")),
     )
@@ -245,6 +253,6 @@ def test_changed_code_changes_the_key(tmp_path: Path, monkeypatch: pytest.Monkey
     module.write_text("a = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     use = KindUse("plug-in", "orun_test_module", Spec(), distribution="orun-test")
-    before = cache_key.stage_code(use, digest)
+    before = kind_code.stage_code(use, digest)
     module.write_text("a = 2\n")
-    assert cache_key.stage_code(use, digest) != before
+    assert kind_code.stage_code(use, digest) != before

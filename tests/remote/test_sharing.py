@@ -31,6 +31,7 @@ from orun.remote.trust import Keyring
 from orun.store import Store
 from orun.store.checksummed_json import canonical
 from orun.text.units import show
+from tests.facts import sentences
 from tests.project import built, outcomes
 from tests.remote.relay import Relay
 from tests.remote.support import contents, holding, machine, named, notices, remove, traffic, write
@@ -64,11 +65,11 @@ def test_the_second_machine_runs_nothing(tmp_path: Path, remote: str) -> None:
     assert traffic(one) == "2 pushed"
     result = other.run(remote=remote)
     assert outcomes(result) == {"make": "cached", "upper": "cached"}
-    assert result["upper"].reasons == ("fetched from the remote", "up to date")
+    assert sentences(result["upper"].reasons) == ("fetched from the remote", "up to date")
     assert traffic(other) == "2 fetched"
     assert other.text("upper") == one.text("upper") == "A B!"
     assert notices(other) == []
-    assert other.run(remote=remote)["upper"].reasons == ("up to date",)
+    assert sentences(other.run(remote=remote)["upper"].reasons) == ("up to date",)
 
 
 def test_a_run_with_nothing_to_do_asks_nothing(tmp_path: Path, s3: str, relay: Relay) -> None:

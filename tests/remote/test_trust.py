@@ -21,6 +21,7 @@ from orun.remote.envelope import RefusedError, open_envelope, sign
 from orun.remote.trust import ED25519, HMAC, Keyring, keyring
 from orun.remote.validation import validate_file_list, validate_record
 from orun.store.checksummed_json import canonical
+from tests.facts import components
 from tests.project import built
 from tests.remote.support import contents, machine, named, notices, write
 from tests.store.support import action
@@ -222,15 +223,15 @@ def test_no_stage_sees_the_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert one.text("leaks") == "HOME"
 
 
-PARTS = {"kind": "convert/torch", "device cpu": "this one"}
-KEY = keys_of_stages.digest_of(PARTS)
-GOOD = action(KEY, parts=PARTS, host={"cpu": "this one", "host": "there"})
+COMPONENTS = components({"kind": "convert/torch", "device cpu": "this one"})
+KEY = keys_of_stages.digest_of(COMPONENTS)
+GOOD = action(KEY, components=COMPONENTS, host={"cpu": "this one", "host": "there"})
 
 
 @pytest.fixture
 def step(tmp_path: Path) -> Step:
     pipeline = orun.load(machine(tmp_path, "one").folder / "pipeline.yaml")
-    return Step(pipeline.stages[0], "run", (), key=KEY, parts=PARTS)
+    return Step(pipeline.stages[0], "run", (), key=KEY, components=COMPONENTS)
 
 
 def test_an_offer_that_is_right(step: Step) -> None:
@@ -241,7 +242,10 @@ def test_an_offer_that_is_right(step: Step) -> None:
     ("changes", "why"),
     [
         ({"key": "b" * 64}, "it is a result of something else"),
-        ({"parts": {**PARTS, "kind": "another"}}, "it is a result of something else"),
+        (
+            {"components": encode(components({"kind": "another", "device cpu": "this one"}))},
+            "it is a result of something else",
+        ),
         ({"host": {"cpu": "another"}}, "it was made on another device (cpu)"),
         ({"host": {}}, "it was made on another device (cpu)"),
         ({"tree": "../../etc/passwd"}, "it is not a result of this version of orun"),

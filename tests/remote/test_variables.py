@@ -8,6 +8,7 @@ import pytest
 
 from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from orun.fs.observed_state import value_digest
+from tests.facts import named, sentences
 from tests.project import Project, built
 from tests.remote.support import contents, machine, notices, traffic
 
@@ -55,8 +56,8 @@ def test_with_a_shared_key_who_has_key_and_value_finds_the_result(
     assert built(other.run(remote=folder)) == ["mark"]
     monkeypatch.setenv("ORUN_TEST_MARK", VALUE)
     result = other.run(remote=folder)
-    assert result["mark"].reasons[0] == "fetched from the remote"
-    assert result["mark"].inputs["looked up ORUN_TEST_MARK"] == plain.decode()
+    assert sentences(result["mark"].reasons)[0] == "fetched from the remote"
+    assert named(result["mark"].inputs)["looked up ORUN_TEST_MARK"] == plain.decode()
     assert built(other.run(remote=folder)) == []
 
 

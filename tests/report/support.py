@@ -5,25 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 
 from orun.core.metrics import Estimate, Metric
+from orun.core.reason import reason
+from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Failure, RunResult, StageResult, Verdict
 from orun.core.serialization import replace
 from orun.core.source_location import Position
 from orun.history.points import Point, Series
+from tests.facts import said
 
 HOUR = 3600.0
 NOW = 1_790_000_000.0
 
 EXPORT = StageResult(
-    "export", "convert/torch", "cached", ("up to date",), "e" * 64, "1" * 64, "artifacts/out/bert/export",
+    "export", "convert/torch", "cached", said("up to date"), "e" * 64, "1" * 64, "artifacts/out/bert/export",
     size=90_400_000, seconds=12.1, built_at=NOW - 26 * HOUR,
 )  # fmt: skip
 INT8 = StageResult(
-    "int8", "quantize/dynamic", "built", ("parameter per_channel: false -> true", "stage code changed"), "a" * 64,
+    "int8", "quantize/dynamic", "built", said("parameter per_channel: false -> true", "stage code changed"), "a" * 64,
     "2" * 64, "artifacts/out/bert/int8", size=22_900_000, seconds=3.25, built_at=NOW,
     metrics={"size": Metric(22_900_000, "B", "lower"), "nodes": Metric(311)},
 )  # fmt: skip
 ACCURACY = StageResult(
-    "accuracy", "measure/accuracy", "built", ("input model changed (from int8)",), "b" * 64, "3" * 64,
+    "accuracy", "measure/accuracy", "built", said("input model changed (from int8)"), "b" * 64, "3" * 64,
     "artifacts/out/bert/accuracy", size=1_200, seconds=6.5, built_at=NOW,
     metrics={
         "examples": Metric(312),
@@ -33,7 +36,7 @@ ACCURACY = StageResult(
     },
 )  # fmt: skip
 LATENCY = StageResult(
-    "latency", "measure/latency", "cached", ("up to date",), "c" * 64, "4" * 64, "artifacts/out/bert/latency",
+    "latency", "measure/latency", "cached", said("up to date"), "c" * 64, "4" * 64, "artifacts/out/bert/latency",
     size=3_400, seconds=19.0, built_at=NOW - 3.5 * HOUR,
     metrics={
         "p50": Metric(0.00804, "s", "lower", "timing", Estimate(0.00804, 0.00801, 0.00812)),
@@ -41,7 +44,7 @@ LATENCY = StageResult(
     },
 )  # fmt: skip
 RELEASE = StageResult(
-    "release", "release/bundle", "built", ("input model changed (from int8)",), "d" * 64, "5" * 64,
+    "release", "release/bundle", "built", said("input model changed (from int8)"), "d" * 64, "5" * 64,
     "artifacts/out/bert/release", size=23_000_000, seconds=0.112, built_at=NOW,
 )  # fmt: skip
 
@@ -96,7 +99,7 @@ UNSURE = replace(
     interval=Estimate(0.009, -0.003, 0.021),
     why="the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide it",
 )
-BLOCKED = StageResult("release", "release/bundle", "blocked", ("a gate of latency failed",))
+BLOCKED = StageResult("release", "release/bundle", "blocked", said("a gate of latency failed"))
 GATE_FAILED = replace(
     PASSED,
     exit_code=1,
@@ -123,9 +126,9 @@ def crashed(log: Path) -> RunResult:
         log=str(log),
     )
     blocked = [
-        StageResult(stage.stage, stage.uses, "blocked", ("int8 failed",)) for stage in (ACCURACY, LATENCY, RELEASE)
+        StageResult(stage.stage, stage.uses, "blocked", said("int8 failed")) for stage in (ACCURACY, LATENCY, RELEASE)
     ]
-    int8 = StageResult("int8", "quantize/dynamic", "failed", ("never run before",), "a" * 64, failure=failure)
+    int8 = StageResult("int8", "quantize/dynamic", "failed", (reason(ReasonCode.NEVER_RUN),), "a" * 64, failure=failure)
     return replace(PASSED, exit_code=3, stages=(EXPORT, int8, *blocked), verdicts=())
 
 

@@ -26,6 +26,7 @@ from orun.core.serialization import replace
 from orun.core.source_location import Position
 from orun.report.console import Console, Detail, result_lines
 from orun.report.terminal import Terminal
+from tests.facts import said
 
 from .support import (
     ACCURACY,
@@ -50,7 +51,7 @@ EVENTS: tuple[Event, ...] = (
     StageProgress("int8", 3, 10, "quantizing"),
     Notice("warning", "object 1f3c is damaged: moved aside, its stage runs again"),
     StageFinished(INT8),
-    StageStarted("accuracy", ("never run before",), "accuracy.log", None),
+    StageStarted("accuracy", said("never run before"), "accuracy.log", None),
     StageWaiting("latency", "another orun measures"),
     StageFinished(ACCURACY),
     StageFinished(LATENCY),
@@ -224,7 +225,7 @@ def test_interrupted() -> None:
 
 
 def test_a_stage_that_was_not_asked_for_says_how_to_ask() -> None:
-    waiting = StageResult("int8", "quantize/dynamic", "blocked", ("not up to date, and not asked for",))
+    waiting = StageResult("int8", "quantize/dynamic", "blocked", said("not up to date, and not asked for"))
     assert result_lines(replace(PASSED, exit_code=3, stages=(waiting,), verdicts=()), Terminal()) == [
         "stage  result",
         "int8   blocked: not up to date, and not asked for",
@@ -300,6 +301,7 @@ def test_rich_is_imported_when_a_stage_starts_on_a_terminal_and_not_before() -> 
     program = """
 import io, sys
 from orun.core.events import RunStarted, StageFinished, StageStarted
+from orun.core.reason import Reason
 from orun.core.run_record import StageResult
 from orun.report.console import Console
 from orun.report.terminal import Terminal
@@ -312,7 +314,7 @@ def loads_rich(terminal, *events):
     return "rich" in sys.modules
 
 cached = StageFinished(StageResult("export", "convert/onnx", "cached"))
-started = StageStarted("export", ("never run before",), "export.log", None)
+started = StageStarted("export", (Reason("never-run"),), "export.log", None)
 print(loads_rich(Terminal(), cached, started))
 print(loads_rich(Terminal(live=True), cached))
 print(loads_rich(Terminal(live=True), started))

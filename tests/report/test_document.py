@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 
 from orun.core.metrics import Metric
+from orun.core.reason import reason
+from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import encode, replace
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError, StoreError
 from orun.report.document import dumps, error_document, run_of
+from tests.facts import components, sentences
 
 from .support import GATE_FAILED, INT8, PASSED, crashed
 
@@ -17,9 +20,34 @@ from .support import GATE_FAILED, INT8, PASSED, crashed
 def test_a_run_is_its_record_and_its_verdict() -> None:
     for result in (PASSED, GATE_FAILED, crashed(Path("int8.log"))):
         document = json.loads(dumps(result))
-        assert document == {"outcome": result.outcome, **encode(result)}
+        assert {**document, "stages": []} == {"outcome": result.outcome, **encode(result), "stages": []}
         assert run_of(document) == result
         assert run_of({**document, "blame": [{"culprit": "int8"}]}) == result
+
+
+def test_facts_stand_beside_the_words_for_them() -> None:
+    onnx = components({"tool onnx": "onnx 1.23.2", "device cpu of reference_target": "EPYC"})
+    known = replace(
+        INT8, reasons=(reason(ReasonCode.PARAMETER_CHANGED, subject="bits", old="8", new="4"),), inputs=onnx
+    )
+    (stage,) = json.loads(dumps(replace(PASSED, stages=(known,), verdicts=())))["stages"]
+    assert stage["reasons"] == ["parameter bits: 8 -> 4"]
+    assert stage["causes"] == [{"code": "parameter-changed", "arguments": {"subject": "bits", "old": "8", "new": "4"}}]
+    assert stage["inputs"] == {"tool onnx": "onnx 1.23.2", "device cpu of reference_target": "EPYC"}
+    assert stage["components"] == [
+        {"kind": "tool", "subject": "onnx", "value": "onnx 1.23.2"},
+        {"kind": "device", "subject": "cpu", "owner": "reference_target", "value": "EPYC"},
+    ]
+
+
+def test_what_an_earlier_version_printed_is_read() -> None:
+    document = json.loads(dumps(PASSED))
+    for stage in document["stages"]:
+        stage.pop("causes")
+    document["stages"][0]["inputs"] = {"tool onnx": "onnx 1.23.2"}
+    run = run_of(document)
+    assert [sentences(stage.reasons) for stage in run.stages] == [sentences(stage.reasons) for stage in PASSED.stages]
+    assert run.stages[0].inputs == components({"tool onnx": "onnx 1.23.2"})
 
 
 def test_a_figure_that_is_not_finite_is_a_text() -> None:

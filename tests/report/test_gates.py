@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orun.core.run_record import NEVER_RUN, Verdict
+from orun.core.reason import reason
+from orun.core.reason_codes import ReasonCode
+from orun.core.run_record import Verdict
 from orun.core.serialization import replace
 from orun.core.source_location import Position
 from orun.report.console import result_lines
@@ -64,7 +66,7 @@ def test_a_gate_of_the_command_line_is_where_its_stage_is() -> None:
 
 def test_names_are_quoted_for_the_shell() -> None:
     stage = "accuracy[bits=8]"
-    first = replace(PASSED["accuracy"], stage=stage, reasons=(NEVER_RUN,))
+    first = replace(PASSED["accuracy"], stage=stage, reasons=(reason(ReasonCode.NEVER_RUN),))
     result = replace(PASSED, file="my pipeline.yaml", stages=(first,))
     assert next_step(replace(COSINE, stage=stage), result) == (
         "to see what it rests on: orun explain 'my pipeline.yaml' 'accuracy[bits=8]'"

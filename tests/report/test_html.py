@@ -12,6 +12,7 @@ from orun.core.serialization import encode, replace
 from orun.core.source_location import Position
 from orun.report.html.page import page
 from orun.store.checksummed_json import encode_checksummed
+from tests.facts import components, said
 
 from .pages import Element, read, titles
 from .support import (
@@ -100,7 +101,7 @@ def test_what_a_gate_was_compared_with_is_told() -> None:
     baseline = Comparison(0.00744, ratio, difference, "interleaved, 12 launches of each", 12)
     slow = replace(LATENCY.metrics["p50"], baseline=baseline)
     inputs = {"device cpu": "EPYC", "device cores": "2", "device host": "builder", "target": '{"a":1}'}
-    latency = replace(LATENCY, metrics={"p50": slow}, inputs=inputs)
+    latency = replace(LATENCY, metrics={"p50": slow}, inputs=components(inputs))
     document = read(page(replace(PASSED, exit_code=1, stages=(latency,), verdicts=(SLOWER,))))
     told = {one.one("dt").text: one.one("dd").text for one in document.at("gates").one("dl").every("div")}
     assert told == {
@@ -127,7 +128,7 @@ def test_members_of_a_group_are_set_in() -> None:
 
 def test_gates_that_were_not_judged_are_on_the_list() -> None:
     left = Unjudged("latency", "p50", "max", "12ms", Position("pipelines/bert.yaml", 44, 7))
-    skipped = StageResult("latency", "measure/latency", "skipped", ("no GPU here",), unjudged=(left,))
+    skipped = StageResult("latency", "measure/latency", "skipped", said("no GPU here"), unjudged=(left,))
     document = read(page(replace(PASSED, stages=(skipped,), verdicts=())))
     assert rows(document.at("gates")) == [["?not judged", "latency p50", "max 12ms", "", "", ""]]
     assert document.at("gates").one("tr", "below").text == (
@@ -137,7 +138,7 @@ def test_gates_that_were_not_judged_are_on_the_list() -> None:
 
 def test_a_gate_that_fails_a_strict_run_because_it_was_not_judged_says_so() -> None:
     left = Unjudged("latency", "p50", "max", "12ms", Position("pipelines/bert.yaml", 44, 7), fails=True)
-    skipped = StageResult("latency", "measure/latency", "skipped", ("no GPU here",), unjudged=(left,))
+    skipped = StageResult("latency", "measure/latency", "skipped", said("no GPU here"), unjudged=(left,))
     document = read(page(replace(PASSED, exit_code=4, stages=(skipped,), verdicts=())))
     assert rows(document.at("gates"))[0][0] == "?not judged (fails the run)"
     assert document.one("ul", "failing").one("a").attributes["href"] == "#unjudged-1"
@@ -168,7 +169,9 @@ def test_what_is_known_of_a_stage_is_folded_below_it() -> None:
         "parameter per_channel": "true", "parameter exclude": "[]", "input model": "1" * 64, "tool onnx": "onnx 1.23.2",
         "device cpu": "EPYC", "read helper.py": "2" * 64, "read gone.py": "", "imported numpy": "2.4.6",
     }  # fmt: skip
-    known = replace(INT8, inputs=inputs, wrote=("notes.txt",), position=Position("pipelines/bert.yaml", 20, 3))
+    known = replace(
+        INT8, inputs=components(inputs), wrote=("notes.txt",), position=Position("pipelines/bert.yaml", 20, 3)
+    )
     document = read(page(linked(replace(PASSED, stages=(EXPORT, known, RELEASE)))))
     details = document.at("stages").every("tr", "below")[1]
     assert details.one("summary").text == "quantize/dynamic"
@@ -195,7 +198,7 @@ def test_what_is_known_of_a_stage_is_folded_below_it() -> None:
 
 
 def test_a_run_that_repeats_another_tells_what_that_one_knew(tmp_path: Path) -> None:
-    known = replace(INT8, inputs={"tool onnx": "onnx 1.23.2"})
+    known = replace(INT8, inputs=components({"tool onnx": "onnx 1.23.2"}))
     first = replace(PASSED, run="1", stages=(known,), verdicts=(), commit="c" * 40, orun="0.1.0", edited=("bert.yaml",))
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "record.json").write_bytes(encode_checksummed(encode(first)))

@@ -12,6 +12,7 @@ import pytest
 from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import replace
 from orun.report.html.page import page
+from tests.facts import components, said
 
 from .browser import Tab, browser
 from .support import COSINE, GATE_FAILED, INT8, NO_BASELINE, PASSED, STEPPED, UNSURE, crashed, linked, matrix, series
@@ -70,8 +71,8 @@ def runs(folder: Path) -> dict[str, RunResult]:
     log.write_text(
         "a line of a log that is longer than a phone is wide, by far: " * 20 + "\n</pre><script>x</script>\n"
     )
-    long = StageResult("x" * 300, "y" * 300, "built", ("z" * 300,), "k" * 300, needs=("export",))
-    known = replace(INT8, inputs={f"parameter {'p' * 90}": "v" * 900, "tool onnx": "onnx 1.23.2"})
+    long = StageResult("x" * 300, "y" * 300, "built", said("z" * 300), "k" * 300, needs=("export",))
+    known = replace(INT8, inputs=components({f"parameter {'p' * 90}": "v" * 900, "tool onnx": "onnx 1.23.2"}))
     return {
         "passed": linked(PASSED),
         "failed": linked(GATE_FAILED),

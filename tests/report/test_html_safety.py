@@ -11,6 +11,7 @@ from orun.core.run_record import Failure, RunResult, StageResult, Verdict
 from orun.core.serialization import replace
 from orun.core.source_location import Position
 from orun.report.html.page import POLICY, page
+from tests.facts import components, said
 
 from .pages import read
 from .support import GATE_FAILED, NOW, PASSED, linked
@@ -26,8 +27,8 @@ ODD = (
 def test_every_text_stays_text(odd: str, tmp_path: Path) -> None:
     place = Position(odd, 1, 1)
     stage = StageResult(
-        odd, odd, "built", (odd, odd), odd, odd, odd, 1, 1.0, NOW, {odd: Metric(1.0)}, None, place, (odd,),
-        {f"parameter {odd}": odd, f"tool {odd}": odd, odd: odd}, (), (odd,),
+        odd, odd, "built", said(odd, odd), odd, odd, odd, 1, 1.0, NOW, {odd: Metric(1.0)}, None, place, (odd,),
+        components({f"parameter {odd}": odd, f"tool {odd}": odd, odd: odd}), (), (odd,),
     )  # fmt: skip
     broken = replace(stage, stage=f"{odd}2", outcome="failed", failure=Failure(odd, odd, odd, odd), needs=(odd, "gone"))
     judged = Verdict(odd, odd, "max", odd, "failed", True, 1.0, "", None, odd, place, odd, caveat=odd)

@@ -8,6 +8,7 @@ from orun.core.events import Event, Notice, RunStarted, StageFinished, StageStar
 from orun.core.run_record import RunResult
 from orun.core.serialization import encode, replace, to_json
 from orun.report.html.page import page
+from tests.facts import said
 
 from .pages import read, titles
 from .support import ACCURACY, INT8, LATENCY, NOW, PASSED
@@ -27,10 +28,10 @@ def test_the_timeline_says_when_stages_waited_and_ran(tmp_path: Path) -> None:
     result = replace(PASSED, folder=tmp_path)
     log_of(tmp_path, [
         (0.1, started(result)),
-        (0.5, StageStarted("int8", ("r",), "l", None)),
+        (0.5, StageStarted("int8", said("r"), "l", None)),
         (4.0, StageFinished(INT8)),
         (4.0, StageWaiting("accuracy", "the machine")),
-        (5.0, StageStarted("accuracy", ("r",), "l", None)),
+        (5.0, StageStarted("accuracy", said("r"), "l", None)),
         (12.0, StageFinished(ACCURACY)),
         (12.0, StageFinished(LATENCY)),
         (12.1, Notice("warning", "out/bert/`int8` was put back")),

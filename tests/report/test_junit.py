@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 from orun.core.run_record import Failure, RunResult
 from orun.core.serialization import replace
 from orun.report.junit import junit
+from tests.facts import said
 
 from .support import EXPORT, GATE_FAILED, INT8, PASSED, SLOWER, crashed
 
@@ -103,8 +104,8 @@ def test_a_failed_stage_is_an_error_with_the_end_of_its_log(tmp_path: Path) -> N
 
 def test_what_did_not_run_is_skipped_and_what_came_from_the_store_took_no_time() -> None:
     stages = (
-        replace(INT8, outcome="skipped", reasons=("target gpu: no CUDAExecutionProvider",)),
-        replace(INT8, outcome="blocked", reasons=("export failed",)),
+        replace(INT8, outcome="skipped", reasons=said("target gpu: no CUDAExecutionProvider")),
+        replace(INT8, outcome="blocked", reasons=said("export failed")),
         replace(INT8, outcome="cached"),
     )
     cases = parsed(replace(PASSED, stages=stages, verdicts=())).findall("testsuite/testcase")

@@ -12,8 +12,9 @@ from orun.core.events import Event, StageFinished, StageProgress, StageStarted, 
 from orun.core.run_record import StageResult
 from orun.report.live import Live
 from orun.report.terminal import Terminal
+from tests.facts import said
 
-STARTED = StageStarted("int8[per_channel=true]", ("never run before",), "int8.log", 3.4)
+STARTED = StageStarted("int8[per_channel=true]", said("never run before"), "int8.log", 3.4)
 
 
 @contextmanager
@@ -40,7 +41,7 @@ def drawn(*events: Event) -> str:
     ("event", "expected"),
     [
         (STARTED, "of about 3.4 s"),
-        (StageStarted("int8", ("never run before",), "int8.log", None), "int8"),
+        (StageStarted("int8", said("never run before"), "int8.log", None), "int8"),
         (StageProgress("int8", 3, 10, "3 of 10 quantizing [MatMul]"), "3 of 10 quantizing [MatMul]"),
         (StageProgress("int8", 3, 0, "examples"), "0:00:00 examples"),
         (StageWaiting("int8", "another orun measures"), "waiting for another orun measures"),

@@ -22,6 +22,7 @@ from orun.report.junit import junit
 from orun.report.markdown import markdown
 from orun.report.terminal import Terminal
 from orun.text.markdown import escape
+from tests.facts import sentences
 from tests.stages.models import ADD, parse
 
 PIPELINE = """\
@@ -63,7 +64,7 @@ def gates(document: str) -> list[tuple[str, str]]:
 def test_of_a_skipped_stage(project: Path) -> None:
     result = run(project)
     assert (result.exit_code, [stage.outcome for stage in result.stages]) == (0, ["built", "skipped"])
-    why = f"covered was skipped: {result['covered'].reasons[0]}"
+    why = f"covered was skipped: {sentences(result['covered'].reasons)[0]}"
     assert why.startswith("covered was skipped: target windows: DmlExecutionProvider does not load on this machine (")
     checklist = markdown(result).split("### ")[1].splitlines()[2:5]
     size = result["import"].size
@@ -161,7 +162,7 @@ def test_a_strict_run_fails_for_them(project: Path) -> None:
         result = run(project, strict=True)
         assert (result.exit_code, [stage.outcome for stage in result.stages]) == (4, ["cached", "skipped"])
         assert [one.fails for one in result["covered"].unjudged] == [True, True]
-    why = f"covered was skipped: {result['covered'].reasons[0]}"
+    why = f"covered was skipped: {sentences(result['covered'].reasons)[0]}"
     assert result_lines(result, Terminal())[-4:-1] == [
         f"gated.yaml:10:18: gate not judged: covered coverage min 90%: {why}",
         f"gated.yaml:11:7: gate not judged: covered any of 2: {why}",
@@ -192,7 +193,7 @@ def test_a_strict_run_fails_for_what_has_no_baseline_and_keeps_the_release_back(
     )
     result = run(project, strict=True)
     assert (result.exit_code, [one.fails for one in result.verdicts]) == (4, [True, False])
-    assert result["release"].reasons == ("a gate of size has no baseline",)
+    assert sentences(result["release"].reasons) == ("a gate of size has no baseline",)
     result = run(project)
     assert (result.exit_code, [one.fails for one in result.verdicts]) == (0, [False, False])
     assert result["release"].outcome == "built"
@@ -202,5 +203,5 @@ def test_a_strict_run_keeps_a_release_back_whose_gate_is_left_out(project: Path)
     with (project / "gated.yaml").open("a") as file:
         file.write("  release: {uses: release/bundle, needs: import}\n")
     result = run(project, strict=True)
-    assert (result.exit_code, result["release"].reasons) == (4, ("covered was skipped",))
+    assert (result.exit_code, sentences(result["release"].reasons)) == (4, ("covered was skipped",))
     assert run(project)["release"].outcome == "built"

@@ -12,6 +12,7 @@ from orun.core.source_location import Position
 from orun.pipeline.model import KindUse, Pipeline, Reference, Stage
 from orun.planning import cache_key
 from orun.stages.contract import Spec
+from tests.facts import named, sentences
 from tests.project import Project, built
 
 PIPELINE = """
@@ -76,7 +77,7 @@ def test_the_order_of_sets_that_a_seed_of_yours_gives(tmp_path: Path, monkeypatc
     monkeypatch.setenv("PYTHONHASHSEED", "0")
     assert built(project.run()) == []
     monkeypatch.setenv("PYTHONHASHSEED", "7")
-    assert project.run()["tell"].reasons == ("environment variable PYTHONHASHSEED changed",)
+    assert sentences(project.run()["tell"].reasons) == ("environment variable PYTHONHASHSEED changed",)
     assert project.text("tell") != first
     assert built(project.run()) == []
     monkeypatch.delenv("PYTHONHASHSEED")
@@ -95,7 +96,7 @@ def test_of_orun_s_own_kinds_no_result_depends_on_a_seed(
     pipeline = Pipeline("p", tmp_path / "p.yaml", (stage,), 0, {}, {"kind": use})
     monkeypatch.setenv("PYTHONHASHSEED", "random")
     parts = cache_key.compose(pipeline, stage, {}, lambda path: str(len(path.read_bytes())))
-    assert ("environment PYTHONHASHSEED" in parts) == counts
+    assert ("environment PYTHONHASHSEED" in named(parts)) == counts
 
 
 def set_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +148,7 @@ def test_a_home_or_locale_that_a_stage_takes_from_the_environment(
     assert built(project.run()) == []
     monkeypatch.setenv("LC_PAPER", "C")
     monkeypatch.setenv(name, value)
-    assert project.run()["tell"].reasons[0] == f"environment variable {name} changed (read by the stage)"
+    assert sentences(project.run()["tell"].reasons)[0] == f"environment variable {name} changed (read by the stage)"
     assert project.text("tell") == text
     assert built(project.run()) == []
 

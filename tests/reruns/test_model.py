@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from orun.core.run_record import RunResult
 from orun.environment import distributions
+from tests.facts import sentences
 from tests.project import Project, built
 
 ROOT = Path(__file__).parents[2]
@@ -162,7 +163,9 @@ def test_what_runs_again(project: Project, change: str) -> None:
 RUN = """
 import json, orun, sys
 result = orun.run("pipeline.yaml", store=sys.argv[1])
-print(json.dumps({stage.stage: [stage.outcome, *stage.reasons] for stage in result.stages}))
+from orun.text.wording.reasons import sentences
+
+print(json.dumps({stage.stage: [stage.outcome, *sentences(stage.reasons)] for stage in result.stages}))
 """
 
 
@@ -205,7 +208,9 @@ def test_the_version_of_a_package_that_a_parameter_asks_for(tmp_path: Path, monk
     monkeypatch.setattr(distributions, "exact", lambda: {**exact, "onnxslim": "99.0"})
     result = project.run()
     assert built(result) == ["slim"]
-    assert result["slim"].reasons == (f"package onnxslim: {exact['onnxslim']} -> 99.0 (imported by the stage)",)
+    assert sentences(result["slim"].reasons) == (
+        f"package onnxslim: {exact['onnxslim']} -> 99.0 (imported by the stage)",
+    )
 
 
 def add_a_line(path: Path) -> None:
@@ -241,4 +246,4 @@ def test_weights_beside_a_model_that_lies_among_files_of_the_machine(
     (folder / "net.data").unlink()  # or it would be appended to
     write_model(folder, seed=1)
     result = project.run()
-    assert result["take"].reasons == (f"{folder}/net.data changed (read by the stage)",)
+    assert sentences(result["take"].reasons) == (f"{folder}/net.data changed (read by the stage)",)

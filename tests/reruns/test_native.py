@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.facts import sentences
 from tests.project import Project, built
 
 PIPELINE = """
@@ -105,7 +106,7 @@ def test_what_is_asked_for(
     assert project.text("tell") == before
     assert built(project.run()) == []
     change(project)
-    assert project.run()["tell"].reasons == ("flag has appeared (looked for by the stage)",)
+    assert sentences(project.run()["tell"].reasons) == ("flag has appeared (looked for by the stage)",)
     assert project.text("tell") == after
     assert built(project.run()) == []
     (project.folder / "flag").unlink()
@@ -124,6 +125,6 @@ def test_a_link_that_leads_elsewhere(tmp_path: Path, ask: str) -> None:
     assert project.text("tell") == "data"
     (project.folder / "flag").unlink()
     (project.folder / "flag").symlink_to("other")
-    assert project.run()["tell"].reasons == ("flag changed (looked for by the stage)",)
+    assert sentences(project.run()["tell"].reasons) == ("flag changed (looked for by the stage)",)
     assert project.text("tell") == "other"
     assert built(project.run()) == []

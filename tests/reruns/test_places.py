@@ -10,6 +10,7 @@ import pytest
 
 from orun.core.events import Notice
 from orun.fs import locks
+from tests.facts import sentences
 from tests.project import Project, built
 
 COPIES = """
@@ -101,10 +102,10 @@ def test_code_that_moves_to_another_folder(tmp_path: Path) -> None:
         project.write(f"{version}/data.txt", "same")
     project.run()
     project.edit("pipeline.yaml", "one: {uses: ./v1", "one: {uses: ./v2")
-    assert project.run()["one"].reasons == ("up to date (the same as two)",)
+    assert sentences(project.run()["one"].reasons) == ("up to date (the same as two)",)
     (project.folder / "v2").rename(project.folder / "v3")
     project.edit("pipeline.yaml", "v2", "v3")
-    assert project.run()["one"].reasons == ("uses: v2/export.py:export -> v3/export.py:export",)
+    assert sentences(project.run()["one"].reasons) == ("uses: v2/export.py:export -> v3/export.py:export",)
 
 
 def test_copies_of_code_read_what_is_named_after_them(tmp_path: Path) -> None:
@@ -184,7 +185,7 @@ def test_an_input_that_never_comes_to_rest(folder: Project, monkeypatch: pytest.
     assert (failure.error, failure.what, failure.why, failure.hint) == (
         "InputChanged",
         "what names depends on changes all the time",
-        "data changed",
+        "it changed at each look: data",
         "Wait for what writes to it, or name a folder that holds only what the stage needs",
     )
 
@@ -225,7 +226,7 @@ def test_what_is_asked_of_a_file_that_is_not_opened(folder: Project, what: str, 
     latest.unlink()
     latest.write_text("123456") if before == "True" else latest.symlink_to("v2")
     result = folder.run()
-    assert result["names"].reasons == ("latest changed (looked for by the stage)",)
+    assert sentences(result["names"].reasons) == ("latest changed (looked for by the stage)",)
     assert folder.text("names") == after
 
 
@@ -248,7 +249,7 @@ def test_a_link_to_nothing_where_there_was_none(folder: Project) -> None:
     folder.write("v1", "12345")
     assert built(folder.run()) == ["names"]
     (folder.folder / "latest").symlink_to("nowhere")
-    assert folder.run()["names"].reasons == ("latest has appeared (looked for by the stage)",)
+    assert sentences(folder.run()["names"].reasons) == ("latest has appeared (looked for by the stage)",)
     assert folder.text("names") == "nowhere"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.facts import sentences
 from tests.project import Project, built
 
 PIPELINE = """
@@ -71,7 +72,7 @@ def test_another_folder_of_path_that_has_it(tmp_path: Path, monkeypatch: pytest.
     on_the_path(monkeypatch, second.parent, first.parent)
     result = project.run()
     assert built(result) == ["tell"]
-    assert result["tell"].reasons == (f"{first} is not first on PATH now (used by the stage)",)
+    assert sentences(result["tell"].reasons) == (f"{first} is not first on PATH now (used by the stage)",)
     assert project.text("tell") == "second"
     assert built(project.run()) == []
     on_the_path(monkeypatch, first.parent)
@@ -106,7 +107,7 @@ def test_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Pro
     result = project.run()
     assert built(result) == ["tell"]
     why = f"{tmp_path}/first/liborun-test.so is not first on LD_LIBRARY_PATH now (used by the stage)"
-    assert result["tell"].reasons == (why,)
+    assert sentences(result["tell"].reasons) == (why,)
     assert f"{tmp_path}/second/liborun-test.so" in project.text("tell")
     assert built(project.run()) == []
 

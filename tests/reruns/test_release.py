@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from orun.core.run_record import RunResult
+from tests.facts import sentences
 from tests.project import Project
 from tests.reruns.test_model import write_model
 
@@ -62,7 +63,7 @@ def mark(outputs, dataset):
     [
         ([("1kB", "2kB")], ["the verdicts of size changed"]),
         ([("    gate: {size: {max: 1kB}}\n", "")], ["the verdicts of size changed"]),
-        (RENAMED, ["history: take, size -> net, size", "the history of size changed"]),
+        (RENAMED, ["history: without take; with net", "the history of size changed"]),
         ([("1kB}}", "1kB}} # a comment")], []),
     ],
 )
@@ -121,7 +122,7 @@ def stated(project: Project) -> list[tuple[str, str, str]]:
 def outcome(result: RunResult) -> tuple[str, ...]:
     """How the release fared, and why."""
     assert result.exit_code == 0
-    return result["release"].outcome, *result["release"].reasons
+    return result["release"].outcome, *sentences(result["release"].reasons)
 
 
 def test_a_file_that_two_parameters_name_is_told_once(tmp_path: Path) -> None:
@@ -130,4 +131,4 @@ def test_a_file_that_two_parameters_name_is_told_once(tmp_path: Path) -> None:
     write_model(project.folder)
     assert project.run().exit_code == 0
     project.edit("judge.py", "return 1.0", "return 2.0")
-    assert project.run()["judge"].reasons == ("judge.py changed",)
+    assert sentences(project.run()["judge"].reasons) == ("judge.py changed",)

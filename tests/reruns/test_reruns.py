@@ -16,6 +16,7 @@ from orun.environment.processor import usable_cores
 from orun.fs import locks
 from orun.noop.check import Request, recall
 from orun.store import Store
+from tests.facts import sentences
 from tests.project import PIPELINE, Project, built
 
 ALL = ["make", "upper", "count"]
@@ -84,7 +85,7 @@ def project(tmp_path: Path) -> Project:
     project = Project.make(tmp_path / "project")
     first = project.run()
     assert built(first) == ALL
-    assert {stage.reasons for stage in first.stages} == {("never run before",)}
+    assert {sentences(stage.reasons) for stage in first.stages} == {("never run before",)}
     return project
 
 
@@ -139,13 +140,13 @@ def test_nothing_reruns_after(project: Project, change: Callable[[Project], None
     result = project.run()
     assert built(result) == []
     assert result.exit_code == 0
-    assert [stage.reasons for stage in result.stages] == [("up to date",)] * 3
+    assert [sentences(stage.reasons) for stage in result.stages] == [("up to date",)] * 3
 
 
 def test_a_parameter_reruns_its_stage_and_what_its_bytes_reach(project: Project) -> None:
     project.edit("pipeline.yaml", "text: a b", "text: c d")
     result = project.run()
-    assert [(stage.outcome, *stage.reasons) for stage in result.stages] == [
+    assert [(stage.outcome, *sentences(stage.reasons)) for stage in result.stages] == [
         ("built", 'parameter text: "a b" -> "c d"'),
         ("built", "input text changed (from make)"),
         ("built", "input text changed (from upper)"),
@@ -162,7 +163,7 @@ def test_the_code_of_a_stage_reruns_the_stages_of_that_file(project: Project) ->
     project.edit("stages.py", '"!"', '"?"')
     result = project.run()
     assert built(result) == ["make", "upper", "count"]
-    assert result["make"].reasons == ("stages.py changed",)
+    assert sentences(result["make"].reasons) == ("stages.py changed",)
 
 
 @pytest.mark.parametrize(("name", "text"), [("helper.py", "deep.split(text)"), ("deep.py", "text.split()")])
@@ -170,7 +171,7 @@ def test_a_helper_reruns_the_stages_that_import_it(project: Project, name: str, 
     project.edit(name, text, f"[*{text}]")
     result = project.run()
     assert built(result) == ["make", "upper", "count"], "all three functions live in the file that imports it"
-    assert result["upper"].reasons == (f"{name} changed (read by the stage)",)
+    assert sentences(result["upper"].reasons) == (f"{name} changed (read by the stage)",)
 
 
 def test_an_edit_that_is_taken_back_finds_the_old_result(project: Project) -> None:
@@ -188,7 +189,7 @@ def test_what_has_changed_is_told_since_the_last_run_not_since_the_newest_result
     assert built(project.run()) == []
     project.edit("deep.py", "text.split()", "[*text.split()]")
     result = project.run()
-    assert [stage.reasons for stage in result.stages] == [("deep.py changed (read by the stage)",)] * 3
+    assert [sentences(stage.reasons) for stage in result.stages] == [("deep.py changed (read by the stage)",)] * 3
 
 
 def test_a_parameter_that_is_as_it_was_where_the_code_is_not(project: Project) -> None:
@@ -196,7 +197,7 @@ def test_a_parameter_that_is_as_it_was_where_the_code_is_not(project: Project) -
     project.edit("helper.py", "deep.split(text)", "[*deep.split(text)]")
     assert built(project.run()) == ALL
     project.edit("pipeline.yaml", "text: c d", "text: a b")
-    assert project.run()["make"].reasons == (
+    assert sentences(project.run()["make"].reasons) == (
         'parameter text: "c d" -> "a b"',
         "what an earlier run made of these does not hold any more: helper.py changed (read by the stage)",
     )
@@ -206,7 +207,7 @@ def test_a_data_file_that_was_not_declared(reader: Project) -> None:
     reader.write("data.txt", "two")
     result = reader.run()
     assert built(result) == ["read", "after"]
-    assert result["read"].reasons == ("data.txt changed (read by the stage)",)
+    assert sentences(result["read"].reasons) == ("data.txt changed (read by the stage)",)
     assert reader.text("after") == "TWO!"
 
 
@@ -214,7 +215,7 @@ def test_a_data_file_that_goes_and_comes_back(reader: Project) -> None:
     (reader.folder / "data.txt").unlink()
     result = reader.run()
     assert built(result) == ["read", "after"]
-    assert result["read"].reasons == ("data.txt is gone (read by the stage)",)
+    assert sentences(result["read"].reasons) == ("data.txt is gone (read by the stage)",)
     assert reader.text("read") == "nothing"
     reader.write("data.txt", "one")
     assert built(reader.run()) == []
@@ -255,7 +256,7 @@ def test_what_the_code_looked_for_in_vain(tmp_path: Path, name: str, reason: str
     new = project.folder / name
     new.parent.mkdir(exist_ok=True)
     new.touch()
-    assert project.run()["read"].reasons == (reason,)
+    assert sentences(project.run()["read"].reasons) == (reason,)
     assert project.text("read") == found
     new.unlink()
     if new.parent != project.folder:
@@ -268,7 +269,7 @@ def test_an_environment_variable_that_the_code_looks_up(reader: Project, monkeyp
     monkeypatch.setenv("ORUN_TEST_MARK", "+")
     result = reader.run()
     assert built(result) == ["read", "after"]
-    assert result["read"].reasons == ("environment variable ORUN_TEST_MARK changed (read by the stage)",)
+    assert sentences(result["read"].reasons) == ("environment variable ORUN_TEST_MARK changed (read by the stage)",)
     assert reader.text("read") == "one+"
     monkeypatch.setenv("ORUN_TEST_OTHER", "+")
     assert built(reader.run()) == []
@@ -278,14 +279,14 @@ def test_a_file_in_a_folder_of_a_parameter(folder: Project) -> None:
     folder.write("data/a.bin", "other")
     result = folder.run()
     assert built(result) == ["sizes"], "the other stage looks at names alone"
-    assert result["sizes"].reasons == ("data changed",)
+    assert sentences(result["sizes"].reasons) == ("data changed",)
 
 
 def test_a_file_in_a_folder_gets_another_name(folder: Project) -> None:
     (folder.folder / "data" / "a.bin").rename(folder.folder / "data" / "c.bin")
     result = folder.run()
     assert built(result) == ["sizes", "names"]
-    assert result["names"].reasons == ("folder data has other files now (listed by the stage)",)
+    assert sentences(result["names"].reasons) == ("folder data has other files now (listed by the stage)",)
     assert (folder.text("sizes"), folder.text("names")) == ("5 5", "b.bin c.bin")
 
 
@@ -299,7 +300,9 @@ def test_a_readme_in_a_folder(folder: Project) -> None:
 
 def test_a_declared_environment_variable(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.edit("pipeline.yaml", "needs: make}", "needs: make, env: [ORUN_TEST_DECLARED]}")
-    assert project.run()["upper"].reasons == ("environment variable ORUN_TEST_DECLARED counts, and is not set",)
+    assert sentences(project.run()["upper"].reasons) == (
+        "environment variable ORUN_TEST_DECLARED counts, and is not set",
+    )
     monkeypatch.setenv("ORUN_TEST_DECLARED", "")
     assert built(project.run()) == ["upper"], "empty is not unset"
     assert built(project.run()) == []
@@ -311,7 +314,7 @@ def test_a_threshold_reruns_nothing_and_changes_the_verdict(project: Project) ->
     assert built(result) == []
     assert [verdict.outcome for verdict in result.verdicts] == ["failed"]
     assert result.exit_code == 1
-    assert result["upper"].reasons == ("a gate of make failed",)
+    assert sentences(result["upper"].reasons) == ("a gate of make failed",)
     project.edit("pipeline.yaml", "max: 2", "max: 3")
     assert project.run().exit_code == 0
 
@@ -334,7 +337,7 @@ def test_groups_of_gates_rerun_nothing_either(project: Project) -> None:
     assert [verdict.outcome for verdict in result.verdicts] == ["failed", "failed", "failed", "passed", "failed"]
     assert [verdict.fails for verdict in result.verdicts] == [True, False, False, False, False]
     assert result.exit_code == 1
-    assert result["upper"].reasons == ("a gate of make failed",)
+    assert sentences(result["upper"].reasons) == ("a gate of make failed",)
 
 
 @pytest.fixture
@@ -354,7 +357,7 @@ def test_another_host_reruns_what_was_measured(classes: Project, monkeypatch: py
     monkeypatch.setattr(platform, "node", lambda: "elsewhere")
     result = classes.run()
     assert built(result) == ["measured"]
-    assert result["measured"].reasons == (f"device host: {here} -> elsewhere",)
+    assert sentences(result["measured"].reasons) == (f"device host: {here} -> elsewhere",)
 
 
 def test_hosts_that_are_given_one_name_are_one(classes: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,7 +374,7 @@ def test_other_cores_rerun_what_is_bound_to_the_device(classes: Project) -> None
     os.sched_setaffinity(0, {min(cores)})
     result = classes.run()
     assert built(result) == ["bound", "measured"]
-    assert result["bound"].reasons == (f"device cores: {len(cores)} -> 1",)
+    assert sentences(result["bound"].reasons) == (f"device cores: {len(cores)} -> 1",)
 
 
 def test_a_renamed_stage(project: Project) -> None:
@@ -379,7 +382,7 @@ def test_a_renamed_stage(project: Project) -> None:
         project.edit("pipeline.yaml", old, new)
     result = project.run()
     assert built(result) == []
-    assert result["made"].reasons == ("up to date (the same as make)",)
+    assert sentences(result["made"].reasons) == ("up to date (the same as make)",)
     assert project.text("made") == "a b"
 
 
@@ -404,7 +407,7 @@ def test_another_pipeline_shares_what_is_the_same(project: Project) -> None:
     assert built(result) == []
     assert set((project.store / "objects").glob("*/*")) == objects
     assert project.text("number", "other") == "2"
-    assert result["number"].reasons == ("up to date (the same as count of text)",)
+    assert sentences(result["number"].reasons) == ("up to date (the same as count of text)",)
 
 
 def test_another_pipeline_runs_what_comes_after_a_shared_beginning(project: Project) -> None:
@@ -419,7 +422,7 @@ def test_another_pipeline_runs_what_comes_after_a_shared_beginning(project: Proj
 def test_forced(project: Project) -> None:
     result = project.run(force=["upper"])
     assert built(result) == ["upper"]
-    assert result["upper"].reasons == ("forced",)
+    assert sentences(result["upper"].reasons) == ("forced",)
 
 
 def test_a_damaged_artifact_is_made_again(project: Project) -> None:
@@ -444,7 +447,7 @@ def test_a_file_that_is_taken_by_a_hard_link(tmp_path: Path) -> None:
     assert built(project.run()) == []
     project.write("data", "two")
     assert project.text("take") == "one", "what is stored has an inode of its own"
-    assert project.run()["take"].reasons == ("data changed (read by the stage)",)
+    assert sentences(project.run()["take"].reasons) == ("data changed (read by the stage)",)
     assert project.text("take") == "two"
 
 
@@ -458,7 +461,9 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
     os.mkfifo(project.folder / "data.txt")
     steps = orun.plan(project.folder / "pipeline.yaml", store=project.store).steps
     assert recall(Request(project.store, project.folder / "pipeline.yaml", {})) is None
-    assert {step.stage.id: step.reasons[0] for step in steps}["read"] == "data.txt is gone (read by the stage)"
+    assert {step.stage.id: sentences(step.reasons)[0] for step in steps}[
+        "read"
+    ] == "data.txt is gone (read by the stage)"
 
 
 def test_where_modules_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -475,10 +480,10 @@ def test_where_modules_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PYTHONPATH", f"{first}:{second}")
     assert built(project.run()) == ["told"]
     (first / "outside.py").write_text("NAME = 'first'")
-    assert project.run()["told"].reasons == (f"{first}/outside.py has appeared (read by the stage)",)
+    assert sentences(project.run()["told"].reasons) == (f"{first}/outside.py has appeared (read by the stage)",)
     assert project.text("told") == "first"
     monkeypatch.setenv("PYTHONPATH", str(second))
-    (reason,) = project.run()["told"].reasons
+    (reason,) = sentences(project.run()["told"].reasons)
     assert reason.startswith("modules come from other folders: PYTHONPATH was /")
     assert project.text("told") == "second"
     monkeypatch.setenv("PYTHONPATH", f"{first}:{second}")
@@ -495,7 +500,7 @@ def test_folders_of_pythonpath_that_change_nothing(project: Project, monkeypatch
     (project.folder / "more").mkdir()
     project.write("more/words.py", "")
     monkeypatch.setenv("PYTHONPATH", str(project.folder / "more"))
-    (reason,) = {stage.reasons for stage in project.run().stages if stage.outcome == "built"}
+    (reason,) = {sentences(stage.reasons) for stage in project.run().stages if stage.outcome == "built"}
     assert reason == ("modules come from other folders: PYTHONPATH was not set, and is more",)
 
 
@@ -505,7 +510,7 @@ def test_whether_asserts_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     project.write("classes.py", CLASSES_CODE.replace(".touch()", ".write_text(str(__debug__))"))
     project.run()
     monkeypatch.setenv("PYTHONOPTIMIZE", "1")
-    assert project.run()["anywhere"].reasons == ("environment variable PYTHONOPTIMIZE changed",)
+    assert sentences(project.run()["anywhere"].reasons) == ("environment variable PYTHONOPTIMIZE changed",)
     assert project.text("anywhere") == "False"
 
 
@@ -529,9 +534,11 @@ def test_own_code_that_pythonpath_brings_is_watched_as_the_project_s(
     assert built(project.run()) == ["told"]
     assert project.text("told") == "False"
     monkeypatch.setenv("ORUN_TEST_MARK", "x")
-    assert project.run()["told"].reasons == ("environment variable ORUN_TEST_MARK changed (read by the stage)",)
+    assert sentences(project.run()["told"].reasons) == (
+        "environment variable ORUN_TEST_MARK changed (read by the stage)",
+    )
     (tmp_path / "mark").touch()
-    assert project.run()["told"].reasons == (f"{tmp_path}/mark has appeared (looked for by the stage)",)
+    assert sentences(project.run()["told"].reasons) == (f"{tmp_path}/mark has appeared (looked for by the stage)",)
     assert project.text("told") == "xTrue"
     with Store.open(project.store) as store:
         action = store.latest("text", "told")
@@ -553,7 +560,7 @@ def test_what_another_pipeline_has_left_for_people(project: Project) -> None:
     project.edit("pipeline.yaml", "text: a b", "text: c d")
     project.run()
     again = project.run("other.yaml")
-    assert again["told"].reasons == (f"{project.store}/out/text/upper/text changed (read by the stage)",)
+    assert sentences(again["told"].reasons) == (f"{project.store}/out/text/upper/text changed (read by the stage)",)
     assert project.text("told", "other") == "C D!"
 
 
@@ -570,4 +577,6 @@ def test_a_package_that_is_installed_while_a_process_lives_on(tmp_path: Path, mo
     project.run()
     assert built(project.run()) == []
     metadata.rename(packages / "orun_test_tiny-2.0.dist-info")
-    assert project.run()["anywhere"].reasons == ("package orun-test-tiny: 1.0 -> 2.0 (imported by the stage)",)
+    assert sentences(project.run()["anywhere"].reasons) == (
+        "package orun-test-tiny: 1.0 -> 2.0 (imported by the stage)",
+    )

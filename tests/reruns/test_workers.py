@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from orun.store import Store
+from tests.facts import sentences
 from tests.project import Project, built
 
 PIPELINE = """
@@ -103,7 +104,7 @@ def test_what_a_worker_finds(
     assert built(project.run()) == []
     change(project, monkeypatch)
     result = project.run()
-    assert result["ask"].reasons == (why,)
+    assert sentences(result["ask"].reasons) == (why,)
     assert project.text("ask") == after
     assert built(project.run()) == []
 

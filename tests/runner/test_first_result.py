@@ -16,6 +16,7 @@ from orun.report.stages import stage_table
 from orun.report.terminal import Terminal
 from orun.store import Store
 from orun.store.checksummed_json import read_record
+from tests.facts import sentences
 from tests.project import Project
 from tests.store.support import flip, object_path
 
@@ -154,7 +155,7 @@ def test_when_the_first_is_lost_the_new_one_is_stored_and_differs(project: Proje
     again = project.run()
     second = again["roll"]
     assert (second.outcome, second.others) == ("built", (first.tree,))
-    assert second.reasons == ("its stored result is damaged: text is missing from the store",)
+    assert sentences(second.reasons) == ("its stored result is damaged: text is missing from the store",)
     (notice,) = (text for text in notices(project) if text.startswith("roll was"))
     assert notice == (
         f"roll was rebuilt differently from the same inputs: the first result ({first.tree[:12]}) is damaged, "

@@ -17,6 +17,7 @@ from orun.errors import PipelineError, UsageError
 from orun.fs import locks
 from orun.runner.stage_locks import who_measures
 from orun.store import MachineClaim, Store, machine_lock
+from tests.facts import sentences
 from tests.faults.projects import write_model
 from tests.project import PIPELINE, Project, built, outcomes
 
@@ -128,7 +129,7 @@ def test_the_log_of_a_refusal_has_no_traceback(tmp_path: Path) -> None:
 def test_keep_going_stops_only_what_is_after_the_failure(failing: Project) -> None:
     result = failing.run(keep_going=True)
     assert outcomes(result) == {"make": "built", "breaks": "failed", "after": "blocked", "other": "built"}
-    assert result["after"].reasons == ("breaks failed",)
+    assert sentences(result["after"].reasons) == ("breaks failed",)
 
 
 def test_a_failure_stops_what_has_not_started(failing: Project) -> None:
@@ -257,7 +258,7 @@ def test_a_failed_gate_blocks_what_is_after_it_and_only_that(project: Project) -
 def test_only_needs_what_is_before_it_up_to_date(project: Project) -> None:
     result = project.run(only=["upper"])
     assert outcomes(result) == {"make": "blocked", "upper": "blocked"}
-    assert result["make"].reasons == ("not up to date, and not asked for", "never run before")
+    assert sentences(result["make"].reasons) == ("not up to date, and not asked for", "never run before")
     assert result.exit_code == 3
 
 

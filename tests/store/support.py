@@ -12,6 +12,7 @@ import pytest
 from orun.core.metrics import Metric
 from orun.fs.os_errors import convert_os_errors
 from orun.store import Action, Discovered, Store
+from tests.facts import components
 
 NOBODY = 65534
 
@@ -75,7 +76,7 @@ def action(key: str = "a" * 64, **changes: object) -> Action:
     """A record."""
     fields: dict[str, object] = {
         "key": key,
-        "parts": {"kind": "quantize/dynamic", "parameter per_channel": "true"},
+        "components": components({"kind": "quantize/dynamic", "parameter per_channel": "true"}),
         "discovered": Discovered(),
         "tree": "1" * 64,
         "size": 12,

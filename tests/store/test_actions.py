@@ -11,6 +11,7 @@ import pytest
 from orun.core.metrics import Estimate, Metric
 from orun.store import Discovered, Store
 from orun.store.checksummed_json import ChecksumError, decode_checksummed, encode_checksummed
+from tests.facts import components
 from tests.store.crash import Disk
 from tests.store.support import action, empty, flip, forks, in_child, needs_proc, overwrite, truncate
 
@@ -24,7 +25,7 @@ def records(store: Store) -> list[Path]:
 def test_a_record_comes_back_as_it_was(store: Store, tmp_path: Path) -> None:
     metrics = {"p50": Metric(0.01, "s", "lower", "timing", Estimate(0.01, 0.009, 0.011)), "nan": Metric(float("inf"))}
     found = Discovered({"load.py": "1" * 64, "gone.py": ""}, {"data": "2" * 64}, {"numpy": "2.4.6"}, {"HOME": ""})
-    put = action(metrics=metrics, discovered=found, parts={"é": "ü\udce9\n"})
+    put = action(metrics=metrics, discovered=found, components=components({"é": "ü\udce9\n"}))
     store.put_action(put)
     assert store.actions(KEY) == (put,)
     with Store.open(tmp_path / "store") as other:
@@ -52,7 +53,10 @@ def test_a_record_is_json_with_its_seal(store: Store) -> None:
     store.put_action(action())
     (path,) = records(store)
     data = json.loads(path.read_bytes())
-    assert data["record"]["parts"] == {"kind": "quantize/dynamic", "parameter per_channel": "true"}
+    assert data["record"]["components"] == [
+        {"kind": "kind", "value": "quantize/dynamic"},
+        {"kind": "parameter", "subject": "per_channel", "value": "true"},
+    ]
     assert decode_checksummed(path.read_bytes()) == data["record"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from orun.core.key_component import ComponentKind, subjects, value_of
 from orun.core.metrics import Comparison, Metric
 from orun.core.run_record import StageResult, Unjudged, Verdict
 from orun.core.source_location import Position
@@ -139,10 +140,10 @@ def _compared(other: Comparison, metric: Metric) -> str:
 
 def _device(source: Source, stage: str) -> str:
     """Processor, cores and runtime, or the GPU, that the key of a measurement holds."""
-    inputs = source.inputs.get(stage, {})
-    told = {name.removeprefix("device "): text for name, text in inputs.items() if name.startswith("device ")}
+    inputs = source.inputs.get(stage, ())
+    traits = subjects(inputs, ComponentKind.DEVICE)
     wanted = ("host", "cpu", "cores", "gpu name", "gpu driver_version", "runtime")
-    parts = [f"{told[name]} cores" if name == "cores" else told[name] for name in wanted if told.get(name)]
-    if target := inputs.get("target"):
+    parts = [f"{traits[name]} cores" if name == "cores" else traits[name] for name in wanted if traits.get(name)]
+    if target := value_of(inputs, ComponentKind.TARGET):
         parts.append(f"target {target}")
     return ", ".join(parts)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from orun.core.key_component import ComponentKind, subjects
 from orun.report.html.parts import Section, cell, code, row, table, terms
 from orun.report.html.source import Source
 from orun.report.html.tags import Markup, element, join
-
-TOOL = "tool "
 
 
 def environment(source: Source) -> Section | None:
@@ -14,9 +13,8 @@ def environment(source: Source) -> Section | None:
     host = terms(((name, code(text)) for name, text in source.result.host.items()), "terms facts")
     found: dict[tuple[str, str], list[str]] = {}
     for stage in source.result.stages:
-        for name, version in source.inputs.get(stage.stage, {}).items():
-            if name.startswith(TOOL):
-                found.setdefault((name.removeprefix(TOOL), version), []).append(stage.stage)
+        for tool in subjects(source.inputs.get(stage.stage, ()), ComponentKind.TOOL).items():
+            found.setdefault(tool, []).append(stage.stage)
     return Section("environment", "Environment", join(host, _tools(found))) if host or found else None
 
 

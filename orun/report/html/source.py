@@ -9,6 +9,7 @@ from pathlib import Path
 
 from orun.blame.diagnosis import Diagnosis
 from orun.core.events import Notice, StageFinished, StageStarted, StageWaiting, event_from_json
+from orun.core.key_component import Components
 from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import decode, from_json
 from orun.errors import StoreError
@@ -54,7 +55,7 @@ class Source:
         stages: id of each stage's row in the document.
         after: the stages right after each stage.
         by_name: the stages of the run.
-        inputs: all that the result of each stage rests on, as far as that is known.
+        inputs: all that the result of each stage depends on, as far as that is known.
     """
 
     result: RunResult
@@ -67,7 +68,7 @@ class Source:
     stages: Mapping[str, str]
     after: Mapping[str, Sequence[str]]
     by_name: Mapping[str, StageResult]
-    inputs: Mapping[str, Mapping[str, str]]
+    inputs: Mapping[str, Components]
 
     @property
     def ended(self) -> float:

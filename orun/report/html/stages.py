@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from orun.core.key_component import ComponentKind, Components, KeyComponent
 from orun.core.run_record import StageResult
 from orun.report.figures import shortened
 from orun.report.html.checklist import place
@@ -13,17 +14,20 @@ from orun.report.html.tags import Children, Markup, element, join
 from orun.report.stages import COLUMNS, STYLES, stage_row
 from orun.text.suggestions import near
 from orun.text.units import show, span
+from orun.text.wording.components import component_name
+from orun.text.wording.reasons import sentences
 
 MOST = 40  # entries of a group of inputs; the record has them all
 UNSET = ("", "null", "[]", "{}", '""')  # parameters that were left as they are
-GROUPS: Mapping[str, tuple[str, ...]] = {  # of inputs, by the beginnings of their names
-    "parameters": ("parameter ", "target", "seed"),
-    "inputs": ("input ", "content of ", "file of "),
-    "tools": ("tool ", "package ", "python of "),
-    "device": ("device ",),
-    "environment": ("environment ",),
-    "files read": ("read ",),
-    "packages imported": ("imported ",),
+# Kinds of components by the title that they stand under. The first needs no word beside its subject.
+GROUPS: Mapping[str, tuple[ComponentKind, ...]] = {
+    "parameters": (ComponentKind.PARAMETER, ComponentKind.TARGET, ComponentKind.SEED),
+    "inputs": (ComponentKind.INPUT, ComponentKind.CONTENT, ComponentKind.CODE_FILE),
+    "tools": (ComponentKind.TOOL, ComponentKind.PACKAGE, ComponentKind.PYTHON),
+    "device": (ComponentKind.DEVICE,),
+    "environment": (ComponentKind.VARIABLE,),
+    "files read": (ComponentKind.READ,),
+    "packages imported": (ComponentKind.IMPORTED,),
 }
 
 
@@ -49,13 +53,13 @@ def _lines(source: Source, stage: StageResult) -> Iterator[Markup]:
         cell(metrics, COLUMNS[4].title),
         id=source.stages[stage.stage],
     )
-    known = (terms(_facts(source, stage)), _metrics(stage), *_groups(source.inputs.get(stage.stage, {})))
+    known = (terms(_facts(source, stage)), _metrics(stage), *_groups(source.inputs.get(stage.stage, ())))
     details = fold(element("span", stage.uses, class_="quiet"), *known)
     yield row(element("td", details, colspan=len(COLUMNS), role="cell"), class_="below")
 
 
 def _facts(source: Source, stage: StageResult) -> Iterator[tuple[str, Children]]:
-    yield "reasons", _several(stage.reasons)
+    yield "reasons", _several(sentences(stage.reasons))
     yield "in the file", place(stage.position) if stage.position else ""
     yield "needs", _links(source, stage.needs)
     yield "needed by", _links(source, source.after.get(stage.stage, ()))
@@ -95,16 +99,22 @@ def _metrics(stage: StageResult) -> Markup:
     return table(titles, rows, f"Metrics of {stage.stage}", "small")
 
 
-def _groups(inputs: Mapping[str, str]) -> Iterator[Markup]:
-    """What the result rests on, in groups; what was looked for and not there is in the record alone."""
-    for title, beginnings in GROUPS.items():
+def _groups(inputs: Components) -> Iterator[Markup]:
+    """Yield what the result depends on, in groups; what was looked for and missing is in the record alone."""
+    for title, kinds in GROUPS.items():
         found = {
-            name.removeprefix(beginnings[0]): shortened(text)
-            for name, text in inputs.items()
-            if name.startswith(beginnings) and text not in UNSET
+            _label(item, kinds[0]): shortened(item.value)
+            for item in inputs
+            if item.kind in kinds and item.value not in UNSET
         }
         if found:
             shown = list(found.items())[:MOST]
             more = f"and {len(found) - MOST} more in the record of the run" if len(found) > MOST else ""
             listed = terms((name, code(text)) for name, text in shown)
             yield element("div", element("p", title, class_="group"), listed, element("p", more) if more else "")
+
+
+def _label(component: KeyComponent, plain: ComponentKind) -> str:
+    if component.kind != plain:
+        return component_name(*component.identity)
+    return f"{component.subject} of {component.owner}" if component.owner else component.subject

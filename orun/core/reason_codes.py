@@ -1,0 +1,68 @@
+"""Codes of reasons. docs/reasons.md says what each means and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from orun.core.key_component import ComponentKind
+
+
+class ReasonCode(StrEnum):
+    """Codes of reasons, in groups."""
+
+    # A component of the key differs from the last time. The first word is the component's kind.
+    KIND_CHANGED = "kind-changed"
+    STAGE_CODE_CHANGED = "stage-code-changed"
+    PARAMETER_CHANGED = "parameter-changed"
+    CODE_FILE_CHANGED = "code-file-changed"
+    INPUT_CHANGED = "input-changed"
+    CONTENT_CHANGED = "content-changed"
+    VARIABLE_CHANGED = "variable-changed"
+    PYTHON_CHANGED = "python-changed"
+    ENCODING_CHANGED = "encoding-changed"
+    MODULE_FOLDERS_CHANGED = "module-folders-changed"
+    STARTUP_CHANGED = "startup-changed"
+    TOOL_CHANGED = "tool-changed"
+    PACKAGE_CHANGED = "package-changed"
+    TARGET_CHANGED = "target-changed"
+    DEVICE_CHANGED = "device-changed"
+    SEED_CHANGED = "seed-changed"
+    PIPELINE_CHANGED = "pipeline-changed"
+    HISTORY_CHANGED = "history-changed"
+    PROVENANCE_CHANGED = "provenance-changed"
+    VERDICTS_CHANGED = "verdicts-changed"
+    SOFTWARE_CHANGED = "software-changed"
+
+    # Something that the stage was seen to use differs from the last time.
+    READ_CHANGED = "read-changed"
+    LISTED_CHANGED = "listed-changed"
+    IMPORTED_CHANGED = "imported-changed"
+    LOOKED_UP_CHANGED = "looked-up-changed"
+    LOOKED_FOR_CHANGED = "looked-for-changed"
+
+    # Why else a stage runs.
+    NEVER_RUN = "never-run"
+    FORCED = "forced"
+    MEASURED_AGAIN = "measured-again"
+    RESULT_MISSING = "result-missing"
+    RESULT_DAMAGED = "result-damaged"
+    EARLIER_RESULT_STALE = "earlier-result-stale"
+    OTHER_RESULT = "other-result"
+    WAITS = "waits"
+    DEVICE_UNKNOWN = "device-unknown"
+
+    # Why a stage does not run.
+    UP_TO_DATE = "up-to-date"
+    FETCHED = "fetched"
+    PROVIDER_MISSING = "provider-missing"
+    GATE_BEFORE = "gate-before"
+    STAGE_BEFORE = "stage-before"
+    STOPPED = "stopped"
+    NOT_SELECTED = "not-selected"
+
+    # What an earlier version of orun said.
+    RECORDED = "recorded"
+
+
+CHANGED: Mapping[ComponentKind, ReasonCode] = {kind: ReasonCode(f"{kind}-changed") for kind in ComponentKind}

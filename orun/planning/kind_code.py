@@ -1,0 +1,119 @@
+"""Code of a kind: the modules that run with it, and the digest over them."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from blake3 import blake3
+
+from orun.environment import distributions
+from orun.environment.call_cache import once
+from orun.pipeline.model import KindUse
+from orun.stages.contract import module_name
+
+TYPE_CHECKING = ("TYPE_CHECKING", "typing.TYPE_CHECKING")  # conditions that hold for type checkers alone
+
+# Modules of plain data and declarations: they pass values on and cannot change what a stage makes.
+DECLARATIONS = frozenset(
+    {
+        "orun",
+        "orun.core.serialization",
+        "orun.errors",
+        "orun.core.metrics",
+        "orun.core.targets",
+        "orun.stages.contract",
+        "orun.stages.params",
+    }
+)
+
+Digest = Callable[[Path], str]
+
+
+def stage_code(use: KindUse, digest: Digest) -> str:
+    """Return the digest of the code that runs with a built-in or plug-in kind, and with the kinds that it builds with.
+
+    The user's own function is covered by its reference; its imports are seen while it runs.
+    """
+    if use.origin == "file":
+        return ""
+    hasher = blake3()
+    modules = (use.entry, *map(module_name, use.spec.builds_with))
+    for name, path in sorted({file for module in modules for file in code_files(module)}):
+        hasher.update(f"{name} {digest(Path(path))}\n".encode())
+    version = f" {use.distribution} {distributions.installed().get(use.distribution, '')}" if use.distribution else ""
+    return hasher.hexdigest() + version
+
+
+def code_files(module: str) -> tuple[tuple[str, str], ...]:
+    """Return name and path of a module and of every module of its top-level package that runs with it."""
+    return tuple((name, path) for name, path, has_code in reached(module) if has_code)
+
+
+@once
+def reached(module: str, skipped: frozenset[str] = DECLARATIONS) -> tuple[tuple[str, str, bool], ...]:
+    """Return name and path of every module that runs with a module, and whether it has statements.
+
+    A module runs with another module that imports it, lies in its package, or holds its name as text (a process is
+    started by such a name). Imports for type checkers do not count. Modules are located in the package's folder and
+    parsed: `importlib` would import their parents.
+
+    Args:
+        module: the full name of the first module.
+        skipped: names of modules that are neither returned nor followed.
+    """
+    package = module.partition(".")[0]
+    spec = importlib.util.find_spec(package)
+    places = (spec.submodule_search_locations or [spec.origin or ""]) if spec else []
+    tops = [Path(place).parent for place in places if place]  # a package without `__init__.py` may have several
+    if not tops:
+        raise ModuleNotFoundError(f"no package {package!r}")
+    modules: list[tuple[str, str, bool]] = []
+    seen = set(skipped)
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name.partition(".")[0] != package:
+            continue
+        seen.add(name)
+        waiting.append(name.rpartition(".")[0])
+        if path := _source(tops, name):
+            tree = ast.parse(path.read_bytes())
+            modules.append((name, str(path), any(not _is_text(node) for node in tree.body)))
+            waiting += _named(tree, name if path.name == "__init__.py" else name.rpartition(".")[0])
+    return tuple(sorted(modules))
+
+
+def _source(tops: Iterable[Path], module: str) -> Path | None:
+    stems = [top.joinpath(*module.split(".")) for top in tops]
+    candidates = (path for stem in stems for path in (stem.with_name(f"{stem.name}.py"), stem / "__init__.py"))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _named(tree: ast.Module, package: str) -> list[str]:
+    """Return the names that a module imports or holds as text; not all of them are names of modules."""
+    names: list[str] = []
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            parts = package.split(".")
+            anchor = parts[: len(parts) - node.level + 1] if node.level else []
+            base = ".".join([*anchor, *([node.module] if node.module else [])])
+            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value.partition(":")[0]
+            names += [text] if all(map(str.isidentifier, text.split("."))) else []
+        elif isinstance(node, ast.If) and ast.unparse(node.test) in TYPE_CHECKING:
+            waiting += node.orelse
+        else:
+            waiting += ast.iter_child_nodes(node)
+    return names

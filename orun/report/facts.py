@@ -1,0 +1,44 @@
+"""Facts as the JSON output of the command line has them: words as people read them, and codes beside the words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from orun.core.key_component import Components
+from orun.core.reason import Reason
+from orun.core.serialization import encode
+from orun.text.wording.components import by_name
+from orun.text.wording.reasons import sentences
+
+WORDS_OF_STAGE = ("reasons", "inputs")
+FACTS_OF_STAGE = {"causes": "reasons", "components": "inputs"}  # field of the output -> field of the record
+
+
+def reason_fields(reasons: Iterable[Reason]) -> dict[str, Any]:
+    """Return the sentences of reasons, `reasons`, and the reasons themselves, `causes`."""
+    return {"reasons": list(sentences(reasons)), "causes": encode(tuple(reasons))}
+
+
+def component_pairs(old: Components, new: Components) -> list[dict[str, str | None]]:
+    """Return each component of two keys with its old and its new value; None where there is none."""
+    before, after = ({item.identity: item.value for item in components} for components in (old, new))
+    return [
+        {"kind": kind.value, "subject": subject, "owner": owner, "old": before.get(key), "new": after.get(key)}
+        for key in dict.fromkeys([*after, *before])
+        for kind, subject, owner in [key]
+    ]
+
+
+def stage_fields(reasons: tuple[Reason, ...], inputs: Components) -> dict[str, Any]:
+    """Return reasons and inputs of a stage's result in words, and as facts; what is empty is left out."""
+    fields = {**reason_fields(reasons), "inputs": by_name(inputs), "components": encode(inputs)}
+    return {name: value for name, value in fields.items() if value}
+
+
+def record_of_stage(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of a stage from its part of a JSON document; the inverse of `stage_fields`."""
+    if FACTS_OF_STAGE.keys().isdisjoint(document):  # of an earlier version, or there are none
+        return dict(document)
+    record = {name: value for name, value in document.items() if name not in (*WORDS_OF_STAGE, *FACTS_OF_STAGE)}
+    return record | {field: document[name] for name, field in FACTS_OF_STAGE.items() if name in document}

@@ -1,0 +1,1 @@
+"""Words for facts: names of key components, sentences for reasons and findings."""

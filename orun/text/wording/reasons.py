@@ -1,0 +1,153 @@
+"""Sentences for the reasons of stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from orun.core.key_component import SEEN, ComponentKind
+from orun.core.reason import Reason
+from orun.core.reason_codes import CHANGED, ReasonCode
+from orun.core.run_record import VERBS, Outcome
+from orun.text.wording.components import component_name
+from orun.text.wording.values import compared, first_few, shown
+
+UNSET = "unset"  # value of a variable that counts and is not set
+SECRET = "secret"  # noqa: S105 -- value of a variable whose value does not count
+BLOCKING = {"failed": "failed", "undecided": "is undecided", "no baseline": "has no baseline"}
+EVENTS = {"appeared": "has appeared", "gone": "is gone", "changed": "changed"}
+
+
+def sentence(reason: Reason) -> str:
+    """Return the sentence of a stage's reason, without a capital and a full stop."""
+    render = RENDERERS.get(reason.code)
+    return render(reason) if render else " ".join([reason.code, *map(str, reason.arguments.values())])
+
+
+def sentences(reasons: Iterable[Reason]) -> tuple[str, ...]:
+    """Return the sentence of each reason."""
+    return tuple(map(sentence, reasons))
+
+
+def _changed(reason: Reason) -> str:
+    kind = KINDS[reason.code]
+    name = component_name(kind, reason.arguments.get("subject", ""), reason.arguments.get("owner", ""))
+    return compared(name, reason.arguments.get("old"), reason.arguments.get("new"))
+
+
+def _kind(reason: Reason) -> str:
+    return compared("uses", reason.arguments.get("old"), reason.arguments.get("new"))
+
+
+def _input(reason: Reason) -> str:
+    source = reason.arguments.get("stage")
+    return f"input {reason.arguments['subject']} changed" + (f" (from {source})" if source else "")
+
+
+def _variable(reason: Reason) -> str:
+    pair = reason.arguments.get("old"), reason.arguments.get("new")
+    events = {(None, UNSET): "counts, and is not set", (UNSET, None): "no longer counts, and was not set"}
+    return f"environment variable {reason.arguments['subject']} {events.get(pair, 'changed')}"
+
+
+def _module_folders(reason: Reason) -> str:
+    old, new = shown(reason.arguments.get("old")), shown(reason.arguments.get("new"))
+    return f"modules come from other folders: PYTHONPATH was {old}, and is {new}"
+
+
+def _history(reason: Reason) -> str:
+    names = {"without": reason.arguments.get("without", ()), "with": reason.arguments.get("with", ())}
+    parts = [f"{word} {first_few(stages)}" for word, stages in names.items() if stages]
+    return f"history: {'; '.join(parts)}" if parts else "history is in another order"
+
+
+def _read(reason: Reason) -> str:
+    return f"{reason.arguments['subject']} {EVENTS[reason.arguments['event']]} (read by the stage)"
+
+
+def _imported(reason: Reason) -> str:
+    old, new = reason.arguments.get("old"), reason.arguments.get("new")
+    return f"package {reason.arguments['subject']}: {shown(old)} -> {shown(new)} (imported by the stage)"
+
+
+def _looked_up(reason: Reason) -> str:
+    event = "changed"
+    if reason.arguments.get("new") == SECRET:
+        event = "is a secret now"
+    elif reason.arguments.get("old") == SECRET:
+        event = "is no secret any more"
+    return f"environment variable {reason.arguments['subject']} {event} (read by the stage)"
+
+
+def _looked_for(reason: Reason) -> str:
+    subject, event = reason.arguments["subject"], reason.arguments["event"]
+    if event == "moved":
+        return f"{subject} is {reason.arguments['new']} now (used by the stage)"
+    return f"{subject} {EVENTS[event]} (looked for by the stage)"
+
+
+def _waits(reason: Reason) -> str:
+    environments = [f"environment {name!r} is made" for name in reason.arguments.get("environments", ())]
+    return f"after {', '.join([*reason.arguments.get('stages', ()), *environments])}"
+
+
+def _up_to_date(reason: Reason) -> str:
+    if not (stage := reason.arguments.get("stage")):
+        return "up to date"
+    pipeline = reason.arguments.get("pipeline")
+    return f"up to date (the same as {stage}{f' of {pipeline}' if pipeline else ''})"
+
+
+def _earlier(reason: Reason) -> str:
+    return f"what an earlier run made of these does not hold any more: {'; '.join(sentences(reason.because))}"
+
+
+def _gate_before(reason: Reason) -> str:
+    return f"a gate of {reason.arguments['stage']} {BLOCKING[reason.arguments['outcome']]}"
+
+
+def _stage_before(reason: Reason) -> str:
+    outcome: Outcome = reason.arguments["outcome"]
+    return f"{reason.arguments['stage']} {VERBS[outcome]}"
+
+
+def _text(template: str) -> Callable[[Reason], str]:
+    """Return a renderer that fills arguments into a sentence."""
+    return lambda reason: template.format_map(reason.arguments)
+
+
+KINDS: Mapping[str, ComponentKind] = {code: kind for kind, code in CHANGED.items()}
+
+RENDERERS: Mapping[str, Callable[[Reason], str]] = {
+    **dict.fromkeys((code for kind, code in CHANGED.items() if kind not in SEEN), _changed),
+    ReasonCode.KIND_CHANGED: _kind,
+    ReasonCode.STAGE_CODE_CHANGED: _text("the code of {uses} changed"),
+    ReasonCode.INPUT_CHANGED: _input,
+    ReasonCode.CONTENT_CHANGED: _text("{subject} changed"),
+    ReasonCode.VARIABLE_CHANGED: _variable,
+    ReasonCode.MODULE_FOLDERS_CHANGED: _module_folders,
+    ReasonCode.HISTORY_CHANGED: _history,
+    ReasonCode.PROVENANCE_CHANGED: _text("the history of {subject} changed"),
+    ReasonCode.VERDICTS_CHANGED: _text("the verdicts of {subject} changed"),
+    ReasonCode.READ_CHANGED: _read,
+    ReasonCode.LISTED_CHANGED: _text("folder {subject} has other files now (listed by the stage)"),
+    ReasonCode.IMPORTED_CHANGED: _imported,
+    ReasonCode.LOOKED_UP_CHANGED: _looked_up,
+    ReasonCode.LOOKED_FOR_CHANGED: _looked_for,
+    ReasonCode.NEVER_RUN: _text("never run before"),
+    ReasonCode.FORCED: _text("forced"),
+    ReasonCode.MEASURED_AGAIN: _text("--fresh: measured again"),
+    ReasonCode.RESULT_MISSING: _text("its result is no longer in the store"),
+    ReasonCode.RESULT_DAMAGED: _text("its stored result is damaged: {problem}"),
+    ReasonCode.EARLIER_RESULT_STALE: _earlier,
+    ReasonCode.OTHER_RESULT: _text("the last run has another result of it"),
+    ReasonCode.WAITS: _waits,
+    ReasonCode.DEVICE_UNKNOWN: _text("{problem}"),
+    ReasonCode.UP_TO_DATE: _up_to_date,
+    ReasonCode.FETCHED: _text("fetched from the remote"),
+    ReasonCode.PROVIDER_MISSING: _text("target {target}: {problem}"),
+    ReasonCode.GATE_BEFORE: _gate_before,
+    ReasonCode.STAGE_BEFORE: _stage_before,
+    ReasonCode.STOPPED: _text("another stage failed, and --keep-going is not set"),
+    ReasonCode.NOT_SELECTED: _text("not up to date, and not asked for"),
+    ReasonCode.RECORDED: _text("{text}"),
+}

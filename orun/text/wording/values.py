@@ -1,0 +1,79 @@
+"""Two values side by side: short ones whole, long ones by where they differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import Any
+
+from orun.core.serialization import foreign_json
+
+LONGEST = 60  # characters of a value that fit on a line beside another
+CONTEXT = 12  # characters that are shown before the first difference of two long values
+SHOWN = 3  # differences between two values
+ABSENT = object()  # stands for a value that only the other side has
+
+
+def compared(name: str, old: str | None, new: str | None) -> str:
+    """Return `name: old -> new`; of long values only the parts that differ.
+
+    Args:
+        name: what has the values.
+        old: text, or the JSON of a value; None where there is none.
+        new: the same.
+    """
+    if max(len(old or ""), len(new or "")) <= LONGEST:
+        return f"{name}: {shown(old)} -> {shown(new)}"
+    differences = [
+        f"{path}: {_excerpt(before, after)} -> {_excerpt(after, before)}"
+        for path, before, after in _leaves(name, _parsed(old), _parsed(new))
+    ]
+    return first_few(differences) if differences else f"{name} is in another order"
+
+
+def first_few(texts: Sequence[str], most: int = SHOWN) -> str:
+    """Return a list of texts; of many only the first, and how many more there are."""
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
+
+
+def shown(text: str | None) -> str:
+    """Return a value as it is shown: a long one without its end."""
+    if text is None:
+        return "not set"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _leaves(name: str, old: Any, new: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield where two values differ, as deep as they have one form, with the text of each."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in dict.fromkeys([*old, *new]):
+            yield from _leaves(f"{name}.{key}", old.get(key, ABSENT), new.get(key, ABSENT))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for number, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from _leaves(f"{name}[{number}]", before, after)
+    elif type(old) is not type(new) or old != new:
+        yield name, _written(old), _written(new)
+
+
+def _parsed(text: str | None) -> Any:
+    """Return the value that a text is the JSON of; the text where it is not JSON."""
+    if text is None:
+        return ABSENT
+    try:
+        return foreign_json(text.encode(errors="surrogatepass"))
+    except ValueError:
+        return text
+
+
+def _written(value: Any) -> str:
+    return shown(None) if value is ABSENT else json.dumps(value, ensure_ascii=False)
+
+
+def _excerpt(text: str, other: str) -> str:
+    """Return a text to be shown beside another; a long one from a little before the first difference."""
+    if len(text) <= LONGEST:
+        return text
+    alike = takewhile(lambda pair: pair[0] == pair[1], zip(text, other, strict=False))
+    start = max(sum(1 for _ in alike) - CONTEXT, 0)
+    return ("..." if start else "") + shown(text[start:])
