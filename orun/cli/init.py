@@ -1,145 +1,218 @@
-"""orun init: a pipeline for a model that exists."""
+"""orun init: a pipeline for a model that exists, or a template of a custom stage."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from orun.cli import options
+from orun.cli.outputs import write_file
 from orun.cli.verb import Verb
 from orun.errors import UsageError
+from orun.fs.os_errors import quoted
+from orun.scaffold.goal import check_goal
 
 if TYPE_CHECKING:
-    from orun.scaffold.model_facts import ModelFacts
+    from orun.core.events import Event
+    from orun.scaffold.ci import System
+    from orun.scaffold.create import Created
+    from orun.scaffold.recipe import Request
 
 EXAMPLES = (
-    ("orun init model.onnx", "read the model, build it once, write model.yaml with gates"),
+    ("orun init model.onnx", "read the model, build it once, write model.yaml with measured gates"),
     ("orun init ./my-bert -o pipelines/bert.yaml", "a folder of transformers"),
     ("orun init net.py:load --input 'image=float32[batch,3,32,32]'", "a function that returns a PyTorch module"),
+    ('orun init model.onnx --goal "size<25MB, p50<10ms, cosine>0.99"', "search for a model that reaches a goal"),
+    ("orun init model.onnx --data digits.py:examples --ci github", "with your own examples, and a workflow"),
     ("orun init model.onnx --dry-run", "print the file; build and write nothing"),
+    ("orun init --stage ops.py:count", "a template of a custom stage"),
 )
-DATA = '''"""Examples for {name}: made up. Return your own, with labels where there are some."""
-
-import numpy as np
-import orun
-
-
-def examples() -> orun.Dataset:
-    rows = np.random.default_rng(0).normal(size=(200, {features})).astype(np.float32)
-    return orun.Dataset({{"X": rows}})
-'''
 
 
 @click.command("init", cls=Verb, examples=EXAMPLES)
-@click.argument("model")
+@click.argument("model", required=False, default="")
 @click.option("-o", "--output", metavar="FILE", help="The pipeline file; named after the model when left out.")
+@click.option(
+    "--goal",
+    default="",
+    metavar="CONDITIONS",
+    help="What the release must reach, such as 'size<25MB, p50<10ms, cosine>0.99'. Searches for a model that does.",
+)
+@click.option("--data", default="", metavar="DATA", help="Your own examples: file.py:function, or a file.")
+@click.option(
+    "--target", "target_name", default="cpu", metavar="NAME", help="Execution provider, such as cpu, cuda or openvino."
+)
+@click.option("--ci", type=click.Choice(("github", "gitlab")), help="Also write a workflow for that CI system.")
 @click.option(
     "--input",
     "inputs",
     multiple=True,
     metavar="NAME=DTYPE[AXES]",
-    help="What a PyTorch or TensorFlow model takes, where its file does not say. Repeatable.",
+    help="An input of a PyTorch or TensorFlow model whose file does not say. Repeatable.",
 )
-@click.option("--trust", is_flag=True, help="Unpickle a scikit-learn file, which runs the code that is in it.")
-@click.option("--dry-run", is_flag=True, help="Print the file without gates; build and write nothing.")
+@click.option("--trust", is_flag=True, help="Unpickle a scikit-learn file, which runs the code in it.")
+@click.option("--stage", "stage", default="", metavar="FILE[:FUNCTION]", help="Write a template of a custom stage.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing, also in a terminal.")
+@click.option("--dry-run", is_flag=True, help="Print the file without measured gates; build and write nothing.")
 @options.store_option
-def command(
-    model: str, output: str | None, inputs: Sequence[str], trust: bool, dry_run: bool, store: Path | None
+def command(  # noqa: PLR0913 - the options of the command line
+    *,
+    model: str,
+    output: str | None,
+    goal: str,
+    data: str,
+    target_name: str,
+    ci: System | None,
+    inputs: Sequence[str],
+    trust: bool,
+    stage: str,
+    yes: bool,
+    dry_run: bool,
+    store: Path | None,
 ) -> int:
     """Write a pipeline for a model.
 
     MODEL is an .onnx file, a folder of transformers, a .pt2 or .pt file, a SavedModel, a Keras or TFLite file, a joblib
     file of a scikit-learn estimator, or file.py:function. The pipeline is built once, so that its gates have thresholds
     measured on this machine. A stage that refuses the model is left out, and the file says why.
-    """
-    from orun.scaffold.model_facts import read_model
-    from orun.store.layout import require_known
 
-    file = Path(output) if output else Path(_name(model) + ".yaml")
-    if not dry_run and (file.exists() or file.is_symlink()):
-        raise UsageError(f"{file} is there already", hint=f"orun {file}; or write another: orun init {model} -o FILE")
-    if store:
-        require_known(store)
-    facts = read_model(model, file.parent, inputs, trust=trust)
-    data = f"{file.stem}_data.py:examples" if facts.form == "sklearn" else ""
+    In a terminal, init asks for what the options leave open.
+    """
+    from orun.cli.init_dialogue import Answers, ask, is_interactive
+    from orun.scaffold.model_facts import read_model
+    from orun.scaffold.recipe import Request
+    from orun.scaffold.targets import target_named
+
+    if stage:
+        return _write_stage(stage)
+    if not model:
+        raise UsageError("MODEL is missing", hint="orun init model.onnx; a custom stage: orun init --stage ops.py")
+    file = Path(output) if output else Path(f"{_name(model)}.yaml")
+    if not dry_run:
+        _require_free(file, f"orun {quoted(file)}; or write another: orun init {quoted(model)} -o FILE")
+    target = target_named(target_name)
+    answers = Answers(goal, data, ci)
+    check_goal(answers.goal, answers.data)
+    if is_interactive(yes=yes or dry_run):
+        facts, answers = ask(model, file.parent, inputs, answers, trust=trust)
+    else:
+        facts = read_model(model, file.parent, inputs, trust=trust)
+    if facts.warning:
+        click.echo(f"warning: {facts.warning}", err=True)
+    request = Request(facts, target, _relative(answers.data, file), check_goal(answers.goal, answers.data))
     if dry_run:
-        options.show(_text(file, facts, {}, data, {}).splitlines())
-        return 0
-    file.parent.mkdir(parents=True, exist_ok=True)
-    if data and not (code := file.with_name(f"{file.stem}_data.py")).exists():
-        _write(code, DATA.format(name=file.name, features=facts.features))
-    click.echo(f"{model}: building once to measure what its gates can ask for", err=True)
-    try:
-        left_out, gates = _measured(file, facts, data, store)
-    except BaseException:
-        file.unlink(missing_ok=True)  # nothing was there before
-        raise
-    _write(file, _text(file, facts, left_out, data, gates))
-    options.show([f"wrote {file}: {_summary(facts, gates)}", f"next: orun {file}"])
+        return _print(file, request)
+    workflow = _workflow(answers.ci, file)
+    if store:
+        from orun.store.layout import require_known
+
+        require_known(store)
+    created = _create(file, request, store, model)
+    options.show(_report(created, workflow))
     return 0
 
 
-def _write(path: Path, text: str) -> None:
-    from orun.cli.outputs import look_at, write
+def _print(file: Path, request: Request) -> int:
+    """Print the pipeline as far as it is known before anything is built."""
+    from orun.scaffold.create import text_of, with_examples
 
-    write(look_at(path), text)
+    options.show(text_of(file, with_examples(file, request), {}).splitlines())
+    if request.facts.graph is None:
+        click.echo("not built: init chooses its last stages by the graph of the converted model", err=True)
+    return 0
+
+
+def _write_stage(reference: str) -> int:
+    """Write a template of a custom stage."""
+    from orun.scaffold.stage_text import stage_text
+
+    name, _, function = reference.partition(":")
+    path = Path(name if name.endswith(".py") else f"{name}.py")
+    function = function or path.stem.replace("-", "_")
+    if not function.isidentifier():
+        raise UsageError(f"'{function}' cannot be the name of a function", hint=f"orun init --stage {name}:FUNCTION")
+    uses = f"./{quoted(path)}:{function}"
+    _require_free(path, f"orun test {uses}; or write another: orun init --stage OTHER.py:{function}")
+    write_file(path, stage_text(path.name, function))
+    options.show([f"wrote {path}", f"next: orun test {uses}; then `uses: {uses}` in a pipeline file"])
+    return 0
+
+
+def _require_free(path: Path, hint: str) -> None:
+    if os.path.lexists(path):
+        raise UsageError(f"{path} is there already", hint=hint)
 
 
 def _name(model: str) -> str:
     """The name of the pipeline: `model` of model.onnx, `load` of net.py:load, `my-bert` of ./my-bert/."""
     last = model.rpartition(":")[2] if ".py:" in model else Path(model).absolute().stem
-    return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in last)
+    name = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in last)
+    return name.strip("-") or "model"
 
 
-def _text(
-    file: Path,
-    facts: ModelFacts,
-    left_out: Mapping[str, str],
-    data: str,
-    gates: Mapping[str, Mapping[str, Mapping[str, str]]],
-) -> str:
-    from orun.core.serialization import replace
-    from orun.scaffold.pipeline_text import pipeline_text
-    from orun.scaffold.recipe import stages_for
-
-    stages = [replace(stage, gate=gates.get(stage.name, {})) for stage in stages_for(facts, left_out, data)]
-    return pipeline_text(file.stem, str(file), stages, left_out)
+def _relative(data: str, file: Path) -> str:
+    """A dataset's path as the pipeline file names it."""
+    if not data:
+        return ""
+    path, separator, function = data.rpartition(":") if ".py:" in data else (data, "", "")
+    return Path(os.path.relpath(Path(path).absolute(), file.absolute().parent)).as_posix() + separator + function
 
 
-def _measured(
-    file: Path, facts: ModelFacts, data: str, store: Path | None
-) -> tuple[dict[str, str], Mapping[str, Mapping[str, Mapping[str, str]]]]:
-    """Build the pipeline, again without each optional stage that refuses the model.
+def _workflow(system: System | None, file: Path) -> tuple[Path, str] | None:
+    """The workflow to write: its path, which must be free, and its text."""
+    if system is None:
+        return None
+    from orun.scaffold.ci import workflow_path, workflow_text
+    from orun.scaffold.create import pipeline_name
 
-    Returns:
-        Which stages refused it and why, and the gates of the others.
-    """
-    import orun
-    from orun.core.events import Event, StageStarted
-    from orun.scaffold.recipe import stages_for
-    from orun.scaffold.thresholds import gates_for
+    name = pipeline_name(file)
+    path = workflow_path(system, file, name)
+    _require_free(path, "move it away, or leave out --ci")
+    return path, workflow_text(system, file, name)
+
+
+def _create(file: Path, request: Request, store: Path | None, model: str) -> Created:
+    from orun.cli.signals import stop_signals
+    from orun.core.events import RunFinished
+    from orun.report.console import Console
+    from orun.report.terminal import detect
+    from orun.scaffold.create import create
+
+    click.echo(f"{model}: building once, to measure what its gates can ask for", err=True)
+    console = Console(sys.stderr, detect(sys.stderr, os.environ))
 
     def show(event: Event) -> None:
-        if isinstance(event, StageStarted):
-            click.echo(f"  {event.stage}", err=True)
+        console(event)
+        if isinstance(event, RunFinished):
+            console.close()
 
-    left_out: dict[str, str] = {}
-    while True:
-        _write(file, _text(file, facts, left_out, data, {}))
-        result = orun.run(file, store=store, on_event=show)
-        failures = {stage.stage: stage.failure for stage in result.stages if stage.failure}
-        if not failures:
-            return left_out, gates_for(result)
-        name, failure = next(iter(failures.items()))
-        if not any(stage.name == name and stage.optional for stage in stages_for(facts, left_out, data)):
-            raise UsageError(f"stage {name}: {failure.what}", why=failure.why, hint=failure.hint)
-        left_out[name] = failure.what
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with stop_signals():
+            return create(file, request, store, write_file, show)
+    finally:
+        console.close()
 
 
-def _summary(facts: ModelFacts, gates: Mapping[str, Mapping[str, Mapping[str, str]]]) -> str:
-    from orun.report.figures import count
+def _report(created: Created, workflow: tuple[Path, str] | None) -> list[str]:
+    """What was written, what it measured, and what to do next."""
+    from orun.scaffold.create import data_path
+    from orun.scaffold.summary import goal_lines, measured_line, slower_note
 
-    return f"{count(sum(map(len, gates.values())), 'gate')}, a {facts.form} model"
+    file = created.file
+    lines = [line for line in (measured_line(created), slower_note(created), *goal_lines(created)) if line]
+    lines += [f"left out {stage}: {why}" for stage, why in created.request.left_out.items()]
+    lines.append(f"wrote {file}: {created.counts}")
+    if created.has_made_up_data:
+        lines.append(f"examples are made up: fill in {data_path(file)}")
+    if workflow:
+        path, text = workflow
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, text)
+        lines.append(f"wrote {path}")
+    return [*lines, f"next: orun {quoted(file)}"]

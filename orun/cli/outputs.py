@@ -54,6 +54,11 @@ def write(file: OutputFile, text: str) -> None:
         file.write(text.encode("utf-8", errors="backslashreplace"))
 
 
+def write_file(path: Path, text: str) -> None:
+    """Write a file at once; raises as `look_at` and `write` do."""
+    write(look_at(path), text)
+
+
 @contextmanager
 def _refusals(path: Path) -> Iterator[None]:
     try:

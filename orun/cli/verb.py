@@ -136,6 +136,12 @@ class Verbs(click.Group):
         first = args[0]
         if first in self.verbs:
             return super().resolve_command(ctx, args)
+        if not first.endswith((".yaml", ".yml")):
+            from orun.cli.model_offer import accept_init, is_model
+
+            if is_model(first):
+                accept_init(first)
+                return "init", self.get_command(ctx, "init"), args
         if not (os.path.lexists(first) or first.endswith((".yaml", ".yml")) or os.sep in first):
             raise self._unknown(first)
         if len(args) > 1 and args[1] in self.verbs:

@@ -9,13 +9,29 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from orun.core.serialization import Record, decode
+from orun.core.serialization import Record, decode, replace
 from orun.errors import UsageError
 from orun.text.suggestions import near
+from orun.text.units import show
 
 Form = Literal["onnx", "torch", "tensorflow", "sklearn"]
 MARK = "orun-model-facts:"
-PATIENCE = 600  # seconds for the import of a framework and the reading of a large model
+FORMS: Mapping[Form, str] = {
+    "onnx": "ONNX", "torch": "PyTorch", "tensorflow": "TensorFlow", "sklearn": "scikit-learn",
+}  # fmt: skip
+TIMEOUT = 600  # seconds for the import of a framework and the reading of a large model
+
+
+class InputsUnknown(UsageError):
+    """A PyTorch module whose inputs are not known.
+
+    Attributes:
+        parameters: names of the parameters of its `forward`.
+    """
+
+    def __init__(self, what: str, parameters: Sequence[str], *, why: str = "", hint: str = "") -> None:
+        super().__init__(what, why=why, hint=hint)
+        self.parameters = tuple(parameters)
 
 
 class InputFact(Record, frozen=True):
@@ -23,7 +39,7 @@ class InputFact(Record, frozen=True):
 
     Attributes:
         name: as the model has it.
-        dtype: NumPy's name of its type.
+        dtype: NumPy's name of its type; `object` for texts.
         shape: sizes, and names of dynamic axes.
         high: its largest value, where a look-up table sets one.
         fill: `mask` or `right-padded` for an attention mask, else `random`.
@@ -35,6 +51,42 @@ class InputFact(Record, frozen=True):
     high: int | None = None
     fill: str = "random"
 
+    def __str__(self) -> str:
+        axes = ", ".join(map(str, self.shape))
+        return f"{self.name} {'text' if self.dtype == 'object' else self.dtype}[{axes}]"
+
+
+def with_mask(item: InputFact) -> InputFact:
+    """Return the input, as an attention mask where its name says so."""
+    is_mask = item.name.endswith("attention_mask") and item.dtype.startswith("int")
+    return replace(item, fill="right-padded") if is_mask else item
+
+
+class GraphFacts(Record, frozen=True):
+    """The model as an ONNX graph.
+
+    Attributes:
+        inputs: what it takes.
+        layers: number of layers that can be quantized, by operator type.
+        attention: number of attention layers.
+        parameters: number of weights.
+        size: bytes of the model and its external data.
+        opset: version of the standard operator set.
+    """
+
+    inputs: tuple[InputFact, ...] = ()
+    layers: Mapping[str, int] = {}
+    attention: int = 0
+    parameters: int = 0
+    size: int = 0
+    opset: int = 0
+
+    @property
+    def is_convolutional(self) -> bool:
+        """Whether convolutions weigh: quantized while the model runs, they are slower than in float."""
+        linear = self.layers.get("MatMul", 0) + self.layers.get("Gemm", 0)
+        return self.layers.get("Conv", 0) * 4 >= max(linear, 1)
+
 
 class ModelFacts(Record, frozen=True):
     """A model as `orun init` sees it.
@@ -42,27 +94,38 @@ class ModelFacts(Record, frozen=True):
     Attributes:
         form: the framework that it is converted from.
         source: the file, folder or `file.py:function`, relative to the pipeline file.
-        inputs: what it takes; empty where the converter finds out.
-        outputs: names for what it returns; empty where the converter finds out.
-        layers: how many of its layers could be quantized, by operator type; known of an ONNX model alone.
-        attention: how many attention layers it has; 1 for a folder of transformers, which is not looked into.
-        family: the family of `optimize/transformer`, empty when unknown.
-        features: columns that a scikit-learn estimator takes.
+        inputs: what the conversion declares; empty where the converter reads it from the model.
+        outputs: names of the outputs that the conversion declares.
+        family: the family of `optimize/transformer`; empty when unknown.
+        columns: names of the columns that a scikit-learn estimator takes; a single `X` for a matrix.
+        features: width of that matrix.
         needs_trust: whether reading it runs code that is in the file (pickle).
+        warning: what the user should know of the file; may be empty.
+        graph: the model as ONNX; None until it is converted.
     """
 
     form: Form
     source: str
     inputs: tuple[InputFact, ...] = ()
     outputs: tuple[str, ...] = ()
-    layers: Mapping[str, int] = {}
-    attention: int = 0
     family: str = ""
+    columns: tuple[str, ...] = ()
     features: int = 0
     needs_trust: bool = False
+    warning: str = ""
+    graph: GraphFacts | None = None
+
+    @property
+    def title(self) -> str:
+        """The model in a line: `ONNX, 22.8 kB, 5,610 parameters, operator set 17`."""
+        graph = self.graph
+        sizes = (
+            [show(graph.size, "B"), f"{graph.parameters:,} parameters", f"operator set {graph.opset}"] if graph else []
+        )
+        return ", ".join([FORMS[self.form], *sizes])
 
 
-def read_model(source: str, folder: Path, inputs: Sequence[str], *, trust: bool) -> ModelFacts:
+def read_model(source: str, folder: Path, inputs: Sequence[str] = (), *, trust: bool = False) -> ModelFacts:
     """Read a model in a process of its own, which imports the frameworks.
 
     Args:
@@ -76,16 +139,25 @@ def read_model(source: str, folder: Path, inputs: Sequence[str], *, trust: bool)
     """
     command = [sys.executable, "-m", "orun.scaffold.inspection", json.dumps([source, str(folder), [*inputs], trust])]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=PATIENCE, check=False)
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT,
+            check=False,
+        )
     except subprocess.TimeoutExpired as error:
-        raise UsageError(f"{source} could not be read within {PATIENCE} s") from error
+        raise UsageError(f"{source} could not be read within {TIMEOUT} s") from error
     for line in done.stdout.splitlines():
         if line.startswith(MARK):
             answer = json.loads(line.removeprefix(MARK))
             if "facts" in answer:
                 return decode(ModelFacts, answer["facts"])
-            raise UsageError(answer["what"], why=answer["why"], hint=answer["hint"])
-    last = [line for line in done.stderr.splitlines() if line.strip()][-1:]
-    raise UsageError(
-        f"{near(source)} could not be read", why="".join(last) or f"its reader exited with {done.returncode}"
-    )
+            if "parameters" in answer:
+                raise InputsUnknown(**answer)
+            raise UsageError(**answer)
+    stderr = [line for line in done.stderr.splitlines() if line.strip()]
+    why = "".join(stderr[-1:]) or f"its reader exited with {done.returncode}"
+    raise UsageError(f"{near(source)} could not be read", why=why)

@@ -4,42 +4,83 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orun.scaffold.recipe import StageText
+from orun.fs.os_errors import quoted
+from orun.scaffold.data_text import FUNCTION
+from orun.scaffold.model_facts import ModelFacts
+from orun.scaffold.recipe import Gates, Number, Request, StageText, stages_for
+from orun.scaffold.targets import TargetText
 
-PLAIN = re.compile(r"[A-Za-z_./][\w./:-]*|\d+(\.\d+)?(%|[kMG]?B)?")
+PLAIN = re.compile(r"[^\W\d][\w./-]*(:\w+)?|\./[\w./-]+(:\w+)?|\.\./[\w./-]+(:\w+)?")
 RESERVED = frozenset({"true", "false", "null", "yes", "no", "on", "off", "~"})
 WIDTH = 100
 
 
-def pipeline_text(name: str, file: str, stages: Sequence[StageText], left_out: Mapping[str, str]) -> str:
+def pipeline_text(file: str, name: str, data_file: str, request: Request, measured: Gates) -> str:
     """Return the text of a pipeline file.
 
     Args:
+        file: its path, as one types it.
         name: of the pipeline.
-        file: the path of the file, as one types it.
-        stages: in order.
-        left_out: stages that were tried and refused the model, with their reasons.
+        data_file: name of the Python file beside it that yields examples.
+        request: the model and what is wanted of it.
+        measured: gates beside those of the goal.
     """
     lines = [
-        f"# Written by `orun init`. Yours to edit: `orun plan {file}` says what a change would run again.",
-        f"# Run it: orun {file}",
-        f"name: {_value(name)}",
+        *_comment(f"A release of {request.facts.source}, written by `orun init`. Edit it freely.", ""),
+        *_facts(request.facts),
+        "#",
+        f"#   orun {quoted(file)}                  build what changed, judge the gates",
+        f"#   orun plan {quoted(file)}             what would run, and why",
+        f"#   orun baseline accept {quoted(file)}  accept this release: later ones are compared with it",
+        f"name: {name}",
+        "",
+        "vars:",
+        *_data(request, data_file),
         "",
         "targets:",
-        "  cpu:",
-        "    providers: [CPUExecutionProvider]",
-        "    session: {intra_op_num_threads: 1}   # one thread is least disturbed by the rest of the machine",
+        *_target(request.target),
         "",
         "stages:",
     ]
-    for stage in stages:
+    for stage in stages_for(request, measured):
         lines += [*_stage(stage), ""]
-    for left, why in left_out.items():
-        lines += [*_comment(f"Left out: {left} refused this model: {why}", ""), ""]
+    for name_left_out, why in request.left_out.items():
+        lines += [*_comment(f"Left out: {name_left_out}. {why}", "  "), ""]
     return "\n".join(lines[:-1]) + "\n"
+
+
+def _facts(facts: ModelFacts) -> Iterator[str]:
+    """Comment lines about the model."""
+    yield f"# {facts.title}"
+    graph = facts.graph
+    if inputs := facts.inputs or (graph.inputs if graph else ()):
+        yield from _comment(f"inputs: {'; '.join(map(str, inputs))}", "")
+
+
+def _data(request: Request, data_file: str) -> Iterator[str]:
+    """The variable that names the examples, below a comment that says whether they are made up."""
+    made_up = f"{data_file}:{FUNCTION}"
+    if not request.data:
+        yield from _comment(f"Examples: MADE UP from the model's inputs. Fill in {data_file}, then say", "  ")
+        yield f"  # data: {_value(made_up)}"
+    elif request.data == made_up:
+        yield from _comment(f"Examples: MADE UP in {data_file}. Replace them there by your own.", "  ")
+    else:
+        yield "  # Examples that the model is judged by."
+    yield f"  data: {_value(request.data or None)}"
+
+
+def _target(target: TargetText) -> Iterator[str]:
+    yield f"  {target.name}:"
+    yield f"    providers: {_value(target.providers)}"
+    if target.is_cpu:
+        yield "    session: {intra_op_num_threads: 1}   # one thread is least disturbed by the rest of the machine"
+    else:
+        yield "    missing: skip   # on machines without it, stages that need it are skipped"
 
 
 def _stage(stage: StageText) -> Iterator[str]:
@@ -52,14 +93,15 @@ def _stage(stage: StageText) -> Iterator[str]:
         yield from _mapping("with", stage.parameters)
     if stage.gate:
         yield "    gate:"
-        yield from (f"      {metric}: {_value(rules)}" for metric, rules in stage.gate.items())
+        for metric, rules in stage.gate.items():
+            yield f"      {metric}: {_value({rule: Number(threshold) for rule, threshold in rules.items()})}"
 
 
 def _mapping(key: str, values: Mapping[str, Any]) -> Iterator[str]:
     """A mapping on one line where it fits."""
-    whole = f"    {key}: {_value(values)}"
-    if len(whole) <= WIDTH:
-        yield whole
+    line = f"    {key}: {_value(values)}"
+    if len(line) <= WIDTH:
+        yield line
         return
     yield f"    {key}:"
     for name, value in values.items():
@@ -77,14 +119,20 @@ def _value(value: Any) -> str:
         return "{" + ", ".join(f"{_value(key)}: {_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_value, value)) + "]"
+    if isinstance(value, Number):
+        return str(value)
     if isinstance(value, str):
-        return value if PLAIN.fullmatch(value) and value.lower() not in RESERVED else json.dumps(value)
+        is_plain = PLAIN.fullmatch(value) and value.lower() not in RESERVED
+        return value if is_plain else json.dumps(value, ensure_ascii=False)
     return json.dumps(value)
 
 
 def _comment(text: str, indent: str) -> Iterator[str]:
-    import textwrap
-
     yield from textwrap.wrap(
-        " ".join(text.split()), WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "
+        " ".join(text.split()),
+        WIDTH,
+        initial_indent=f"{indent}# ",
+        subsequent_indent=f"{indent}# ",
+        break_long_words=False,
+        break_on_hyphens=False,
     )

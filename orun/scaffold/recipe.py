@@ -5,12 +5,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from orun.core.serialization import Record
+from orun.core.serialization import Record, replace
+from orun.scaffold.goal import Condition, accuracy_metrics, gates_of, searched
 from orun.scaffold.model_facts import InputFact, ModelFacts
+from orun.scaffold.targets import TargetText
 
-MADE_UP = (
-    "Inputs are made up from the model's signature. For real figures name your own data: dataset: data.py:examples"
-)
+DATA = "${vars.data}"
+OLDEST_OPSET = 13  # from which every stage of the recipe takes a model: scales of channels need it
+OPSET = 17
+SEARCH_TIME = "3min"
+Gates = Mapping[str, Mapping[str, Mapping[str, str]]]
+"""Gates of each stage: stage -> metric -> rule -> threshold."""
+
+
+class Number(str):
+    """Text that YAML reads as a number or a quantity: `0.99`, `25MB`."""
+
+    __slots__ = ()
+
+
+class Request(Record, frozen=True):
+    """What a pipeline is to be written for.
+
+    Attributes:
+        facts: the model.
+        target: where it is to run.
+        data: examples, as the file names them; empty for examples that are made up from the inputs.
+        goal: conditions of the release; none to gate what is measured.
+        left_out: names of optional stages that refused the model, with their reasons.
+    """
+
+    facts: ModelFacts
+    target: TargetText
+    data: str = ""
+    goal: tuple[Condition, ...] = ()
+    left_out: Mapping[str, str] = {}
 
 
 class StageText(Record, frozen=True):
@@ -35,71 +64,59 @@ class StageText(Record, frozen=True):
     optional: bool = False
 
 
-def stages_for(facts: ModelFacts, left_out: Mapping[str, str], data: str) -> list[StageText]:
-    """Return the stages for a model, without gates.
+def stages_for(request: Request, measured: Gates) -> list[StageText]:
+    """Return the stages for a model.
 
     Args:
-        facts: the model.
-        left_out: names of optional stages that refused it, with their reasons.
-        data: the function that yields examples, `file.py:function`; empty for examples that are made up.
+        request: the model and what is wanted of it.
+        measured: gates beside those of the goal.
     """
-    stages = [_conversion(facts, data)]
-    first = last = stages[0].name
-
-    def add(stage: StageText) -> None:
-        nonlocal last
-        if stage.name not in left_out:
-            stages.append(stage)
-            last = stage.name
-
-    add(
-        StageText(
-            "simplify", "Fold constants and remove what computes nothing.", "optimize/simplify", last, optional=True
-        )
-    )
-    if facts.attention:
-        family = {"model_type": facts.family} if facts.family else {}
-        comment = "Fuse attention and normalisation into single operators."
-        add(StageText("fuse", comment, "optimize/transformer", last, family, optional=True))
-    if facts.form != "sklearn":
-        add(_quantization(facts, last, data))
-    compared = {"model": last, "reference": first}
+    stages = [_conversion(request)]
+    original = stages[0].name
+    for stage in _changes(request, original):
+        if stage.name not in request.left_out:
+            stages.append(replace(stage, needs=stages[-1].name))
+    last = stages[-1].name
+    compared = {"model": last, "reference": original}
     judged = [last]
-    if last != first:
-        stages.append(_accuracy(compared, data))
+    if last != original:
+        stages.append(_accuracy(request, compared))
         judged.append("accuracy")
-    stages.append(_latency(facts, compared if last != first else {"model": last}))
-    card = StageText(
-        "card", "The model card, from what the stages above measured.", "release/card", (*judged, "latency")
+    stages.append(_latency(request, compared if last != original else {"model": last}))
+    card = "The model card: inputs, outputs, figures and verdicts."
+    stages.append(StageText("card", card, "release/card", (*judged, "latency")))
+    bundle = (
+        "The release: model, card, provenance and digests in a folder. It is built only if no gate before it failed. "
+        "`orun verify` checks it."
     )
-    bundle = "The release: model, card, provenance and digests in one folder. `orun verify` checks it."
-    release = StageText("release", bundle, "release/bundle", {"model": last, "card": "card"})
-    return [*stages, card, release]
+    stages.append(StageText("release", bundle, "release/bundle", {"model": last, "card": "card"}))
+    goal = gates_of(request.goal)
+    return [replace(stage, gate={**measured.get(stage.name, {}), **goal.get(stage.name, {})}) for stage in stages]
 
 
-def _conversion(facts: ModelFacts, data: str) -> StageText:
+def conversion_name(facts: ModelFacts) -> str:
+    """Return the name of the stage that yields the original as ONNX."""
+    return {"onnx": "import", "torch": "export"}.get(facts.form, "convert")
+
+
+def _conversion(request: Request) -> StageText:
+    facts, name = request.facts, conversion_name(request.facts)
     if facts.form == "onnx":
-        return StageText(
-            "import",
-            "The model as it is; every later one is compared with it.",
-            "convert/onnx",
-            (),
-            {"path": facts.source},
-        )
+        comment = "The model as it is. Later stages are compared with it."
+        return StageText(name, comment, "convert/onnx", (), {"path": facts.source})
     parameters: dict[str, Any] = {"model": facts.source}
     if facts.form == "sklearn":
-        parameters |= {"data": data} | ({"trust_pickle": True} if facts.needs_trust else {})
-        comment = f"The estimator as ONNX, compared with scikit-learn on the examples of {data}."
-        return StageText("convert", comment, "convert/sklearn", (), parameters)
+        parameters |= {"data": DATA} | ({"trust_pickle": True} if facts.needs_trust else {})
+        comment = "The estimator as ONNX. Its predictions are compared with scikit-learn's."
+        return StageText(name, comment, "convert/sklearn", (), parameters)
     if facts.inputs:
         parameters["inputs"] = {item.name: _declared(item) for item in facts.inputs}
     if facts.form == "tensorflow":
-        return StageText(
-            "convert", "The model as ONNX, compared with TensorFlow.", "convert/tensorflow", (), parameters
-        )
-    if facts.outputs:
-        parameters["outputs"] = [*facts.outputs]
-    return StageText("export", "The model as ONNX, compared with PyTorch.", "convert/torch", (), parameters)
+        comment = "The model as ONNX. Its outputs are compared with TensorFlow's."
+        return StageText(name, comment, "convert/tensorflow", (), parameters)
+    parameters["outputs"] = [*facts.outputs]
+    comment = "The model as ONNX. Its outputs are compared with PyTorch's. Axes with names are dynamic."
+    return StageText(name, comment, "convert/torch", (), parameters)
 
 
 def _declared(item: InputFact) -> dict[str, Any]:
@@ -114,30 +131,82 @@ def _declared(item: InputFact) -> dict[str, Any]:
     return declared
 
 
-def _quantization(facts: ModelFacts, last: str, data: str) -> StageText:
-    if (
-        facts.layers.get("Conv", 0) > facts.layers.get("MatMul", 0) + facts.layers.get("Gemm", 0)
-        or facts.form == "tensorflow"
-    ):
-        parameters: dict[str, Any] = {"per_channel": True} | ({"dataset": data} if data else {})
-        comment = f"Weights and activations in 8 bits. {MADE_UP}"
-        return StageText("int8", comment, "quantize/static", last, parameters, optional=True)
-    comment = "Weights in 8 bits. `reduce_range` is exact on processors without VNNI instructions too."
+def _changes(request: Request, original: str) -> list[StageText]:
+    """The stages that change the model; all are optional but the search for a goal."""
+    facts, graph = request.facts, request.facts.graph
+    stages = []
+    if graph and 0 < graph.opset < OLDEST_OPSET:
+        comment = f"Operator set {graph.opset} is too old for later stages."
+        stages.append(StageText("opset", comment, "convert/opset", original, {"version": OPSET}, optional=True))
+    comment = "Fold constants and remove nodes that compute nothing."
+    stages.append(StageText("simplify", comment, "optimize/simplify", original, optional=True))
+    if facts.family if graph is None else graph.attention:
+        stages.append(_fusion(request, original))
+    if request.goal:
+        stages.append(_search(request, original))
+    elif facts.form != "sklearn":
+        stages.append(_reduction(request, original))
+    return stages
+
+
+def _fusion(request: Request, needs: str) -> StageText:
+    parameters: dict[str, Any] = {"model_type": request.facts.family} if request.facts.family else {}
+    comment = "Fuse attention and normalisation into single operators."
+    if request.target.precision == "integers" and not request.goal:
+        parameters["multi_head_attention"] = True
+        comment += " MultiHeadAttention leaves the projections apart, so that they can be quantized."
+    return StageText("fuse", comment, "optimize/transformer", needs, parameters, optional=True)
+
+
+def _reduction(request: Request, needs: str) -> StageText:
+    graph, precision = request.facts.graph, request.target.precision
+    if precision == "float16":
+        return StageText("half", "Weights and activations in 16 bits.", "optimize/float16", needs, optional=True)
+    if precision == "static integers" or (graph and graph.is_convolutional):
+        comment = "Weights and activations in 8 bits, with ranges measured on the examples."
+        parameters = {"per_channel": True, "dataset": DATA}
+        return StageText("int8", comment, "quantize/static", needs, parameters, optional=True)
+    comment = "Weights in 8 bits. `reduce_range` keeps them exact on processors without VNNI instructions."
     return StageText(
-        "int8", comment, "quantize/dynamic", last, {"per_channel": True, "reduce_range": True}, optional=True
+        "int8", comment, "quantize/dynamic", needs, {"per_channel": True, "reduce_range": True}, optional=True
     )
 
 
-def _accuracy(compared: Mapping[str, str], data: str) -> StageText:
-    parameters: dict[str, Any] = {"metrics": ["cosine"]} | ({"dataset": data} if data else {})
-    return StageText(
-        "accuracy", f"Outputs compared with the original's. {MADE_UP}", "measure/accuracy", compared, parameters
+def _search(request: Request, needs: str) -> StageText:
+    metric, threshold, rule = searched(request.goal)
+    stages = {condition.stage for condition in request.goal}
+    objective = "size" if "tune" in stages and "latency" not in stages else "latency"
+    parameters: dict[str, Any] = {
+        "dataset": DATA,
+        "calibration": DATA,
+        "metric": metric,
+        "at_least" if rule == "min" else "at_most": Number(threshold),
+        "objective": objective,
+        "target": request.target.name,
+        "time": Number(SEARCH_TIME),
+    }
+    smallest = "smallest" if objective == "size" else "fastest"
+    comment = (
+        f"Search for the {smallest} model whose {metric} is good enough: precisions, recipes, which layers stay float. "
+        "More `time` may find a better one."
     )
+    return StageText("tune", comment, "quantize/tune", needs, parameters)
 
 
-def _latency(facts: ModelFacts, compared: Mapping[str, str]) -> StageText:
-    dynamic = {axis for item in facts.inputs for axis in item.shape[1:] if isinstance(axis, str)}
-    shape = {axis: 128 for axis in sorted(dynamic) if axis.isidentifier()} if facts.form != "sklearn" else {}
-    comment = "Both models timed side by side. `max_regression` compares with the accepted baseline, once there is one."
-    parameters: dict[str, Any] = {"target": "cpu"} | ({"shape": shape} if shape else {})
+def _accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
+    parameters = {"metrics": accuracy_metrics(request.goal), "dataset": DATA}
+    comment = (
+        "Outputs compared with the original's. If the data has labels, add `accuracy` or `f1` to the metrics, and a "
+        "gate: accuracy: {max_drop: 1%}"
+    )
+    return StageText("accuracy", comment, "measure/accuracy", compared, parameters)
+
+
+def _latency(request: Request, compared: Mapping[str, str]) -> StageText:
+    facts = request.facts
+    inputs = facts.graph.inputs if facts.graph else facts.inputs
+    dynamic = {axis for item in inputs for axis in item.shape[1:] if isinstance(axis, str)}
+    shape = {axis: 128 for axis in sorted(dynamic) if axis.isidentifier()}
+    comment = "Both models timed side by side. `max_regression` compares with the accepted release, once there is one."
+    parameters: dict[str, Any] = {"target": request.target.name} | ({"shape": shape} if shape else {})
     return StageText("latency", comment, "measure/latency", compared, parameters)

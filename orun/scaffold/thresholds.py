@@ -12,28 +12,37 @@ SPARE = 1.05  # times the measured size that is allowed
 WORSE = 1.5  # times the measured distance from 1 that is allowed
 SLOWEST = "5%"  # slower than the accepted baseline
 SURE = 0.9  # of the lower end of a speed-up's interval
+LEAST_COSINE = 0.9  # below which no gate should bless a model
+REDUCED = ("int8", "half")  # stages that make a model smaller and less exact
 
 
 def gates_for(result: RunResult) -> dict[str, dict[str, dict[str, str]]]:
     """Return the gates of each stage that was measured: stage -> metric -> rule -> threshold."""
-    found: dict[str, dict[str, dict[str, str]]] = {}
+    gates: dict[str, dict[str, dict[str, str]]] = {}
     for stage in result.stages:
         metrics = stage.metrics
-        if stage.stage == "int8" and "size" in metrics:
-            found["int8"] = {"size": {"max": _size(metrics["size"].value * SPARE)}}
+        if stage.stage in REDUCED and "size" in metrics:
+            gates[stage.stage] = {"size": {"max": _size(metrics["size"].value * SPARE)}}
         if stage.stage == "accuracy":
-            found["accuracy"] = {name: {"min": _below_one(metrics[name])} for name in _worth(metrics)}
+            gates["accuracy"] = {name: {"min": _below_one(metrics[name])} for name in _usable(metrics)}
         if stage.stage == "latency":
-            found["latency"] = {"p50": {"max_regression": SLOWEST}} | _speedup(metrics)
-    return found
+            gates["latency"] = {"p50": {"max_regression": SLOWEST}} | _speedup(metrics)
+    return gates
 
 
-def _worth(metrics: Mapping[str, Metric]) -> list[str]:
+def too_inexact(result: RunResult) -> float | None:
+    """Return the cosine to the original's outputs where it is too small for a release; None where it will do."""
+    accuracy = next((stage for stage in result.stages if stage.stage == "accuracy"), None)
+    cosine = accuracy.metrics.get("cosine.mean") if accuracy else None
+    return cosine.value if cosine and cosine.value < LEAST_COSINE else None
+
+
+def _usable(metrics: Mapping[str, Metric]) -> list[str]:
     return [name for name in ("cosine.mean", "cosine.min") if name in metrics and 0 < metrics[name].value <= 1]
 
 
 def _below_one(metric: Metric) -> str:
-    """A minimum below the measured value, by half as much again as that is below 1, in as few digits as tell it."""
+    """A minimum whose distance from 1 is half as much again as the measured one, in as few digits as show it."""
     distance = max(1 - metric.value, 1e-6) * WORSE
     digits = max(2, math.ceil(-math.log10(distance)) + 1)
     return f"{math.floor((1 - distance) * 10**digits) / 10**digits:.{digits}f}"
@@ -41,9 +50,10 @@ def _below_one(metric: Metric) -> str:
 
 def _speedup(metrics: Mapping[str, Metric]) -> dict[str, dict[str, str]]:
     speedup = metrics.get("speedup")
-    if speedup is None or speedup.interval is None or speedup.interval.low * SURE <= 1:
+    if speedup is None or speedup.interval is None or not math.isfinite(speedup.interval.low):
         return {}
-    return {"speedup": {"min": f"{math.floor(speedup.interval.low * SURE * 10) / 10:.1f}"}}
+    least = math.floor(speedup.interval.low * SURE * 10) / 10
+    return {"speedup": {"min": f"{least:.1f}"}} if least > 1 else {}
 
 
 def _size(size: float) -> str:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,14 +14,17 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-import orun
-from orun.cli.main import main
+from orun import api
+from orun.fs import locks
+
+from .conftest import CommandLine
 
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A model of two matrix products in an empty folder, which is the working folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(locks, "MACHINE", tmp_path)
     random = np.random.default_rng(0)
     shapes = {"first": (64, 256), "second": (256, 64)}
     weights = [
@@ -34,65 +42,203 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "mlp.onnx"
 
 
-def test_two_commands_lead_from_a_model_to_judged_gates(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["init", "mlp.onnx"]) == 0
-    written = capsys.readouterr()
-    assert written.out.splitlines()[1:] == ["next: orun mlp.yaml"]
-    assert written.err.splitlines()[0] == "mlp.onnx: building once to measure what its gates can ask for"
-    pipeline = orun.load(model.with_suffix(".yaml"))
+def test_two_commands_lead_from_a_model_to_judged_gates(model: Path, orun: CommandLine) -> None:
+    written = orun("init", "mlp.onnx", "--ci", "github")
+    assert written.code == 0, written.err
+    lines = written.out.splitlines()
+    assert re.fullmatch(r"measured: 131 kB -> [\d.]+ kB, p50 [\d.]+ µs, [\d.]+x as fast, cosine 0\.\d+", lines[0])
+    assert lines[-4].startswith("wrote mlp.yaml: 7 stages, ")
+    assert lines[-3:] == [
+        "examples are made up: fill in mlp_data.py",
+        f"wrote {model.parent}/.github/workflows/mlp.yml",
+        "next: orun mlp.yaml",
+    ]
+    assert written.err.splitlines()[0] == "mlp.onnx: building once, to measure what its gates can ask for"
+    pipeline = api.load(model.with_suffix(".yaml"))
     assert [stage.uses for stage in pipeline.stages] == [
         "convert/onnx", "optimize/simplify", "quantize/dynamic", "measure/accuracy", "measure/latency", "release/card",
         "release/bundle",
     ]  # fmt: skip
-    result = orun.run(model.with_suffix(".yaml"))
+    result = api.run(model.with_suffix(".yaml"))
     judged = {verdict.title.partition(" max_regression")[0].rsplit(" ", 2)[0] for verdict in result.verdicts}
     assert {"int8 size", "accuracy cosine.mean", "accuracy cosine.min"} <= judged
     assert {verdict.outcome for verdict in result.verdicts} <= {"passed", "no baseline"}
     measured = [stage.outcome for stage in result.stages if stage.stage not in ("card", "release")]
     assert measured == ["cached"] * 5  # what `init` measured is not measured again
+    with_data = api.run(model.with_suffix(".yaml"), set={"vars.data": "mlp_data.py:examples"}, to=["accuracy"])
+    assert with_data["accuracy"].outcome == "built"  # the stub yields what the model takes
+    assert "orun mlp.yaml --keep-going" in (model.parent / ".github/workflows/mlp.yml").read_text()
 
 
-def test_a_dry_run_writes_nothing(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["init", "mlp.onnx", "--dry-run"]) == 0
-    assert "    uses: convert/onnx\n    with: {path: mlp.onnx}\n" in capsys.readouterr().out
+def test_a_dry_run_writes_nothing(model: Path, orun: CommandLine) -> None:
+    printed = orun("init", "mlp.onnx", "--dry-run", "--goal", "size<100kB, cosine>0.9, p50 < 1ms")
+    assert printed.code == 0, printed.err
+    assert "    uses: convert/onnx\n    with: {path: mlp.onnx}\n" in printed.out
+    assert "    uses: quantize/tune\n" in printed.out
+    assert "      metric: cosine.mean\n      at_least: 0.9\n      objective: latency\n" in printed.out
+    assert "      size: {max: 100kB}\n" in printed.out
+    assert "      cosine.mean: {min: 0.9}\n" in printed.out
+    assert "      p50: {max: 1ms}\n" in printed.out
+    assert "  data: mlp_data.py:examples\n" in printed.out
     assert [path.name for path in model.parent.iterdir()] == ["mlp.onnx"]
 
 
-def test_a_file_that_is_there_is_not_replaced(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_target_with_other_providers(model: Path, orun: CommandLine) -> None:
+    del model
+    printed = orun("init", "mlp.onnx", "--dry-run", "--target", "trt").out
+    assert (
+        "  tensorrt:\n"
+        "    providers: [{TensorrtExecutionProvider: {trt_fp16_enable: true}}, CUDAExecutionProvider, "
+        "CPUExecutionProvider]\n"
+        "    missing: skip   # on machines without it, stages that need it are skipped\n"
+    ) in printed
+    assert "    uses: optimize/float16\n" in printed
+
+
+def test_a_file_that_is_there_is_not_replaced(model: Path, orun: CommandLine) -> None:
     model.with_suffix(".yaml").write_text("mine")
-    assert main(["init", "mlp.onnx"]) == 2
-    assert capsys.readouterr().err == (
-        "error: mlp.yaml is there already\n  hint: orun mlp.yaml; or write another: orun init mlp.onnx -o FILE\n"
+    refused = orun("init", "mlp.onnx")
+    assert (refused.code, refused.err) == (
+        2,
+        "error: mlp.yaml is there already\n  hint: orun mlp.yaml; or write another: orun init mlp.onnx -o FILE\n",
     )
     assert model.with_suffix(".yaml").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
-    ("source", "message"),
+    ("words", "message"),
     [
-        ("none.onnx", ["there is no none.onnx", "hint: name a model: a file, a folder, or file.py:function"]),
+        (["none.onnx"], ["there is no none.onnx", "hint: name a model: a file, a folder, or file.py:function"]),
         (
-            "forest.joblib",
+            ["forest.joblib"],
             [
                 "forest.joblib was not read: it is a pickle, which can run any code",
                 "hint: if you know where it comes from: orun init forest.joblib --trust",
             ],
         ),
         (
-            "net.py:load",
+            ["net.py:load"],
             [
                 "net.py:load does not say what it takes",
                 "its forward has the parameters input, and PyTorch keeps no shapes",
                 "hint: orun init net.py:load --input 'input=float32[batch,...]'",
             ],
         ),
+        (
+            ["net.py:other"],
+            ["net.py has no function 'other'", "it has load", "hint: orun init net.py:load"],
+        ),
+        (
+            ["net.py"],
+            ["net.py does not say which function returns the model", "hint: orun init net.py:FUNCTION"],
+        ),
+        (
+            ["text.onnx"],
+            [
+                "text.onnx is not an ONNX model",
+                "Error parsing message with type 'onnx.ModelProto': Wire format was corrupt",
+                "hint: export it anew, or copy it again with the files beside it: ls -l '.'",
+            ],
+        ),
+        (
+            ["bert"],
+            [
+                "bert has no weights",
+                "expected model.safetensors or pytorch_model.bin beside its config.json",
+                "hint: git lfs pull, or copy them there: ls bert",
+            ],
+        ),
+        (
+            ["text.onnx", "--target", "cudda"],
+            ["no target 'cudda'", "did you mean cuda?", "hint: orun doctor lists the providers of this machine"],
+        ),
+        (
+            ["text.onnx", "--goal", "accuracy>0.9"],
+            [
+                "the goal on accuracy needs labels",
+                "examples that are made up have none",
+                "hint: name examples with labels: --data data.py:examples",
+            ],
+        ),
+        ([], ["MODEL is missing", "hint: orun init model.onnx; a custom stage: orun init --stage ops.py"]),
     ],
 )
 def test_models_that_cannot_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], source: str, message: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orun: CommandLine, words: list[str], message: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("forest.joblib").write_bytes(b"")
-    Path("net.py").write_text("import torch\n\ndef load():\n    return torch.nn.Linear(2, 2)\n")
-    assert main(["init", source]) == 2
-    assert capsys.readouterr().err == "error: " + "\n  ".join(message) + "\n"
+    Path("text.onnx").write_text("this is no model")
+    Path("net.py").write_text("def load():\n    import torch\n\n    return torch.nn.Linear(2, 2)\n")
+    Path("bert").mkdir()
+    Path("bert/config.json").write_text('{"model_type": "bert"}')
+    refused = orun("init", *words)
+    assert (refused.code, refused.err) == (2, "error: " + "\n  ".join(message) + "\n")
+    assert not list(tmp_path.glob("*.yaml"))
+
+
+def test_a_failed_build_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orun: CommandLine) -> None:
+    monkeypatch.chdir(tmp_path)
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("NoSuchOperator", ["x"], ["y"])], "graph", ends[:1], ends[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), "odd.onnx")
+    refused = orun("init", "odd.onnx", "-o", "sub/odd.yaml")
+    assert refused.code == 3
+    assert "error: stage import: " in refused.err
+    assert [path.name for path in (tmp_path / "sub").iterdir()] == ["artifacts"]  # the store, with the log
+
+
+def test_a_model_instead_of_a_pipeline_file(model: Path, orun: CommandLine) -> None:
+    del model
+    refused = orun("mlp.onnx")
+    assert (refused.code, refused.err) == (
+        2,
+        "error: mlp.onnx is a model, not a pipeline file\n  hint: to write a pipeline for it: orun init mlp.onnx\n",
+    )
+
+
+def test_a_terminal_is_asked(model: Path) -> None:
+    """`orun mlp.onnx` in a terminal offers `init`."""
+    leader, follower = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if name != "CI"} | {"NO_COLOR": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "orun", "mlp.onnx", "--dry-run"],
+        stdin=follower, stdout=subprocess.PIPE, stderr=follower, env=environment, cwd=model.parent,
+    )  # fmt: skip
+    os.write(leader, b"y\n")
+    out, _ = process.communicate(timeout=120)
+    os.close(follower)
+    os.close(leader)
+    assert process.returncode == 0
+    assert b"uses: quantize/dynamic" in out
+
+
+def test_a_template_of_a_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orun: CommandLine) -> None:
+    monkeypatch.chdir(tmp_path)
+    written = orun("init", "--stage", "ops.py:count")
+    assert (written.code, written.out) == (
+        0,
+        "wrote ops.py\nnext: orun test ./ops.py:count; then `uses: ./ops.py:count` in a pipeline file\n",
+    )
+    assert "metrics: nodes, weights" in orun("stages", "./ops.py:count").out
+    again = orun("init", "--stage", "ops.py:count")
+    assert again.err.splitlines()[0] == "error: ops.py is there already"
+
+
+@pytest.mark.usefixtures("model")
+def test_the_dialogue(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    import click
+
+    from orun.cli.init_dialogue import Answers, ask
+
+    typed = iter(["none.py:f", "", "size>1MB", "accuracy>0.9", "size<1MB", "nowhere", "gitlab"])
+    monkeypatch.setattr(click.termui, "visible_prompt_func", lambda _: next(typed))
+    facts, answers = ask("mlp.onnx", Path(), [], Answers(), trust=False)
+    assert facts.title == "ONNX, 131 kB, 32,768 parameters, operator set 17"
+    assert answers == Answers("size<1MB", "", "gitlab")
+    assert [line for line in capsys.readouterr().err.splitlines() if line.startswith("Error")] == [
+        "Error: there is no none.py",
+        "Error: size is better when it is smaller",
+        "Error: the goal on accuracy needs labels",
+        "Error: 'nowhere' is not one of 'none', 'github', 'gitlab'.",
+    ]

@@ -1,0 +1,113 @@
+"""Dialogue of `orun init` in a terminal: what the options leave open."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from orun.core.serialization import Record
+from orun.errors import UsageError
+from orun.scaffold.goal import EXAMPLE, check_goal
+
+if TYPE_CHECKING:
+    from orun.scaffold.ci import System
+    from orun.scaffold.model_facts import ModelFacts
+
+NO_WORKFLOW = "none"
+
+
+class Answers(Record, frozen=True):
+    """What a user wants of a pipeline.
+
+    Attributes:
+        goal: conditions of the release; may be empty.
+        data: their own examples; may be empty.
+        ci: the CI system to write a workflow for.
+    """
+
+    goal: str = ""
+    data: str = ""
+    ci: System | None = None
+
+
+def is_interactive(*, yes: bool) -> bool:
+    """Whether somebody can be asked: in a terminal, outside CI, without --yes."""
+    return not yes and sys.stdin.isatty() and sys.stderr.isatty() and not os.environ.get("CI")
+
+
+def ask(
+    model: str, folder: Path, inputs: Sequence[str], options: Answers, *, trust: bool
+) -> tuple[ModelFacts, Answers]:
+    """Read the model, and ask for what the options leave open; Enter accepts each default.
+
+    Args:
+        model: as the command line has it.
+        folder: where the pipeline file will be.
+        inputs: declared inputs.
+        options: what the command line says.
+        trust: whether a pickle may be read.
+
+    Returns:
+        The facts about the model, and the answers.
+    """
+    from orun.scaffold.inspection import PICKLES
+
+    if not trust and model.lower().endswith(PICKLES) and Path(model).is_file():
+        question = f"{model} is a pickle: reading it runs the code in it. Do you trust it?"
+        trust = click.confirm(question, default=False, err=True)
+    facts = _read(model, folder, inputs, trust=trust)
+    click.echo(facts.title, err=True)
+    data = options.data or _prompt("Your own examples, file.py:function or a file (Enter: made up for now)", _data)
+    question = f"Goal, such as {EXAMPLE} (Enter: gates from what is measured)"
+    goal = options.goal or _prompt(question, partial(_goal, data))
+    ci = options.ci
+    if ci is None:
+        choice = click.Choice((NO_WORKFLOW, "github", "gitlab"))
+        answer = click.prompt("Workflow for CI", default=NO_WORKFLOW, type=choice, err=True)
+        ci = None if answer == NO_WORKFLOW else cast("System", answer)
+    return facts, Answers(goal, data, ci)
+
+
+def _read(model: str, folder: Path, inputs: Sequence[str], *, trust: bool) -> ModelFacts:
+    """Read the model; ask for the inputs of a PyTorch module, which knows none."""
+    from orun.scaffold.inspection import parse_inputs
+    from orun.scaffold.model_facts import InputsUnknown, read_model
+
+    def checked(name: str, text: str) -> str:
+        try:
+            parse_inputs([f"{name}={text}"])
+        except UsageError as error:
+            raise click.UsageError(str(error)) from error
+        return f"{name}={text}"
+
+    try:
+        return read_model(model, folder, inputs, trust=trust)
+    except InputsUnknown as error:
+        click.echo(f"{error.what}: name the type and the axes of each, such as float32[batch,3,224,224]", err=True)
+        declared = [_prompt(f"  {name}", partial(checked, name), default=None) for name in error.parameters]
+        return read_model(model, folder, declared, trust=trust)
+
+
+def _prompt(question: str, check: Callable[[str], str], default: str | None = "") -> str:
+    return str(click.prompt(question, default=default, show_default=False, value_proc=check, err=True))
+
+
+def _data(text: str) -> str:
+    path = text.rpartition(":")[0] if ".py:" in text else text
+    if text and not Path(path).exists():
+        raise click.UsageError(f"there is no {path}")
+    return text
+
+
+def _goal(data: str, text: str) -> str:
+    try:
+        check_goal(text, data)
+    except UsageError as error:
+        raise click.UsageError(str(error)) from error
+    return text

@@ -1,0 +1,181 @@
+"""Creation of a pipeline: written, built once without gates, and written again with thresholds that were measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from orun import api
+from orun.core.run_record import RunResult, StageResult, Verdict
+from orun.core.serialization import Record, replace
+from orun.errors import StageFailed, UsageError
+from orun.eventlog.writer import Listener
+from orun.fs.os_errors import quoted
+from orun.report.figures import count
+from orun.scaffold.data_text import FUNCTION, data_text
+from orun.scaffold.model_facts import read_model
+from orun.scaffold.pipeline_text import pipeline_text
+from orun.scaffold.recipe import Gates, Request, conversion_name, stages_for
+from orun.scaffold.thresholds import REDUCED, gates_for, too_inexact
+from orun.stages.contract import MODEL
+
+Write = Callable[[Path, str], None]
+
+
+class Created(Record, frozen=True):
+    """A pipeline that was written.
+
+    Attributes:
+        file: its path.
+        request: what it was written for, with the model as it was converted.
+        gates: that it has.
+        result: of the run that measured their thresholds.
+    """
+
+    file: Path
+    request: Request
+    gates: Gates
+    result: RunResult
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """Verdicts on the conditions of the goal."""
+        return self.result.verdicts if self.request.goal else ()
+
+    @property
+    def counts(self) -> str:
+        """What the pipeline holds: `7 stages, 4 gates`."""
+        stages = stages_for(self.request, self.gates)
+        gates = sum(len(stage.gate) for stage in stages)
+        return f"{count(len(stages), 'stage')}, {count(gates, 'gate')}"
+
+    @property
+    def has_made_up_data(self) -> bool:
+        """Whether its examples are not the user's."""
+        return not self.request.data or self.request.data == f"{data_path(self.file).name}:{FUNCTION}"
+
+
+def data_path(file: Path) -> Path:
+    """Return the path of the Python file that yields a pipeline's examples."""
+    return file.with_name(f"{pipeline_name(file)}_data.py")
+
+
+def pipeline_name(file: Path) -> str:
+    """Return a name that a pipeline may have, from that of its file."""
+    name = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in file.stem).strip("-")
+    return name if name[:1].isalpha() else f"model-{name}".strip("-")
+
+
+def text_of(file: Path, request: Request, gates: Mapping[str, Mapping[str, Mapping[str, str]]]) -> str:
+    """Return the text of a pipeline file."""
+    return pipeline_text(str(file), pipeline_name(file), data_path(file).name, request, gates)
+
+
+def with_examples(file: Path, request: Request) -> Request:
+    """Return the request with the examples that are made up in a file, where the recipe cannot do without."""
+    if request.data or not (request.goal or request.facts.form == "sklearn"):
+        return request
+    return replace(request, data=f"{data_path(file).name}:{FUNCTION}")
+
+
+def create(file: Path, request: Request, store: Path | None, write: Write, listener: Listener) -> Created:
+    """Write a pipeline with gates whose thresholds are measured here.
+
+    Args:
+        file: the pipeline file, which is not there yet.
+        request: the model and what is wanted of it.
+        store: where results are kept; that of the project when None.
+        write: writes a file.
+        listener: is called with the events of the runs.
+
+    Raises:
+        UsageError: when the model cannot be converted or measured; nothing is left then.
+    """
+    request = with_examples(file, request)
+    data = data_path(file)
+    has_data = data.exists()
+    if request.facts.form == "sklearn" and not has_data:
+        write(data, data_text(file.name, request.facts))
+    try:
+        write(file, text_of(file, request, {}))
+        request = _converted(file, request, store, listener)
+        if not data.exists() and (not request.data or request.data == f"{data.name}:{FUNCTION}"):
+            write(data, data_text(file.name, request.facts))
+        request, result = _measured(file, request, store, write, listener)
+    except BaseException:
+        file.unlink(missing_ok=True)  # nothing was there before
+        if not has_data:
+            data.unlink(missing_ok=True)
+        raise
+    gates = {} if request.goal else gates_for(result)
+    write(file, text_of(file, request, gates))
+    return Created(file, request, gates, result)
+
+
+def _converted(file: Path, request: Request, store: Path | None, listener: Listener) -> Request:
+    """Build the original as ONNX, and add what its graph says."""
+    name = conversion_name(request.facts)
+    result = api.run(file, store=store, to=[name], on_event=listener)
+    _require(file, request, result[name])
+    facts = read_model(str(Path(result[name].out) / MODEL), file.parent)
+    return replace(request, facts=replace(request.facts, graph=facts.graph))
+
+
+def _measured(
+    file: Path, request: Request, store: Path | None, write: Write, listener: Listener
+) -> tuple[Request, RunResult]:
+    """Build the pipeline, again without each optional stage that refuses the model.
+
+    Returns:
+        The request with the stages that were left out, and the run of the others.
+    """
+    while True:
+        write(file, text_of(file, request, {}))
+        result = api.run(file, store=store, on_event=listener)
+        stages = {stage.name: stage for stage in stages_for(request, {})}
+        failed = next((stage for stage in result.stages if stage.failure), None)
+        if failed is None:
+            _require_search(request, result)
+            cosine = too_inexact(result)
+            name = next((name for name in REDUCED if name in stages), None)
+            if cosine is None or name is None:
+                return request, result
+            why = f"Its outputs differ too much from the original's: cosine {cosine:.2f}. `--goal` searches for a mix."
+        else:
+            name = failed.stage
+            if not stages[name].optional:
+                _require(file, request, failed)
+            why = _reason(failed)
+        request = replace(request, left_out={**request.left_out, name: why})
+
+
+def _reason(stage: StageResult) -> str:
+    """Why a stage refused the model, for a comment."""
+    assert stage.failure  # noqa: S101 - the caller has looked
+    lines = [stage.failure.what, *stage.failure.why.splitlines()[:1]]
+    return f"It refused this model: {'; '.join(line.rstrip('.') for line in lines if line)}"
+
+
+def _require(file: Path, request: Request, stage: StageResult) -> None:
+    """Raise the failure of a stage that the pipeline cannot do without."""
+    failure = stage.failure
+    if failure is None:
+        return
+    hint = failure.hint
+    if request.facts.form == "sklearn" and request.data == f"{data_path(file).name}:{FUNCTION}":
+        source = quoted(request.facts.source)
+        hint = (
+            f"{hint}\n" if hint else ""
+        ) + f"the examples were made up; name your own: orun init {source} --data data.py:examples"
+    raise StageFailed(stage.stage, f"stage {stage.stage}: {failure.what}", why=failure.why, hint=hint, log=failure.log)
+
+
+def _require_search(request: Request, result: RunResult) -> None:
+    """Refuse a goal whose search was skipped for want of its provider."""
+    if any(stage.stage == "tune" and stage.outcome == "skipped" for stage in result.stages):
+        target = request.target.name
+        raise UsageError(
+            f"the goal cannot be searched for: this machine has no {target}",
+            why="the search times candidates on the target",
+            hint="run orun init on a machine that has it, or leave out --target",
+        )

@@ -1,0 +1,45 @@
+"""Summary of what `orun init` measured."""
+
+from __future__ import annotations
+
+import math
+
+from orun.scaffold.create import Created
+from orun.text.units import show
+
+
+def measured_line(created: Created) -> str:
+    """Return the release compared with the original: `90.9 MB -> 22.9 MB, 2.10x as fast, cosine 0.993`."""
+    stages = {stage.stage: stage for stage in created.result.stages}
+    graph = created.request.facts.graph
+    release = next(
+        (stage for name in ("tune", "int8", "half", "fuse", "simplify") if (stage := stages.get(name))), None
+    )
+    parts = []
+    if graph and release and (size := release.metrics.get("size")):
+        parts.append(f"{show(graph.size, 'B')} -> {show(size.value, 'B')}")
+    latency = stages["latency"].metrics
+    if median := latency.get("p50"):
+        parts.append(f"p50 {show(median.value, 's')}")
+    if speedup := latency.get("speedup"):
+        parts.append(f"{speedup.value:.2f}x as fast")
+    if (accuracy := stages.get("accuracy")) and (cosine := accuracy.metrics.get("cosine.mean")):
+        parts.append(f"cosine {math.floor(cosine.value * 1e5) / 1e5:g}")
+    return f"measured: {', '.join(parts)}" if parts else ""
+
+
+def goal_lines(created: Created) -> list[str]:
+    """Return the verdicts on the goal, a line each."""
+    return [
+        f"goal {verdict.metric} {verdict.condition}: {verdict.outcome}"
+        + (f" ({show(verdict.measured, verdict.unit)})" if verdict.measured is not None else "")
+        for verdict in created.verdicts
+    ]
+
+
+def slower_note(created: Created) -> str:
+    """Return advice where the release is slower than the original; empty where it is not."""
+    speedup = next(stage for stage in created.result.stages if stage.stage == "latency").metrics.get("speedup")
+    if created.request.goal or not speedup or not speedup.interval or speedup.interval.high >= 1:
+        return ""
+    return 'note: the release is slower than the original here; a search may find a faster one: --goal "speedup>1"'
